@@ -1,0 +1,173 @@
+#include "base/buf.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void buf_init_fixed(struct buf *b, char *storage, size_t size)
+{
+    *b = (struct buf){.data = storage, .cap = size, .max = size, .is_fixed = true};
+    storage[0] = '\0';
+}
+
+void buf_clear(struct buf *b)
+{
+    if (!b->is_fixed)
+        free(b->data);
+    *b = (struct buf){.max = b->max};
+}
+
+void buf_reset(struct buf *b)
+{
+    b->len = 0;
+    b->failed = false;
+    if (b->data)
+        b->data[0] = '\0';
+}
+
+char *buf_reserve(struct buf *b, size_t len)
+{
+    if (b->failed)
+        return NULL;
+    if (len > b->max || b->len + len + 1 > b->max) {
+        b->failed = true;
+        return NULL;
+    }
+    if (b->len + len + 1 > b->cap) {
+        size_t cap = b->cap ? b->cap : 256;
+        while (cap < b->len + len + 1)
+            cap *= 2;
+        char *data = b->is_fixed ? NULL : realloc(b->data, cap);
+        if (!data) {
+            b->failed = true;
+            return NULL;
+        }
+        b->data = data;
+        b->cap = cap;
+    }
+    return b->data + b->len;
+}
+
+void buf_put(struct buf *b, const void *data, size_t len)
+{
+    char *at = buf_reserve(b, len);
+    if (!at)
+        return;
+    memcpy(at, data, len);
+    at[len] = '\0';
+    b->len += len;
+}
+
+void buf_puts(struct buf *b, const char *s)
+{
+    buf_put(b, s, strlen(s));
+}
+
+void buf_printf(struct buf *b, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *at = len < 0 ? NULL : buf_reserve(b, (size_t)len);
+    if (at) {
+        vsnprintf(at, (size_t)len + 1, format, again);
+        b->len += (size_t)len;
+    }
+    va_end(again);
+}
+
+const char *buf_str(const struct buf *b)
+{
+    return b->data ? b->data : "";
+}
+
+char *buf_take(struct buf *b)
+{
+    if (!b->failed && !b->data)
+        buf_put(b, "", 0);
+    char *data = b->failed ? NULL : b->data;
+    if (!data)
+        buf_clear(b);
+    *b = (struct buf){.max = b->max};
+    return data;
+}
+
+static void put_escaped(struct buf *b, unsigned char c)
+{
+    switch (c) {
+    case '"':
+        buf_put(b, "\\\"", 2);
+        break;
+    case '\\':
+        buf_put(b, "\\\\", 2);
+        break;
+    case '\n':
+        buf_put(b, "\\n", 2);
+        break;
+    case '\t':
+        buf_put(b, "\\t", 2);
+        break;
+    case '\r':
+        buf_put(b, "\\r", 2);
+        break;
+    default:
+        buf_printf(b, "\\u%04x", c);
+    }
+}
+
+void buf_json_string(struct buf *b, const char *s)
+{
+    if (!s) {
+        buf_puts(b, "null");
+        return;
+    }
+    buf_put(b, "\"", 1);
+    while (*s) {
+        size_t plain = 0;
+        while ((unsigned char)s[plain] >= 0x20 && (unsigned char)s[plain] < 0x7f && s[plain] != '"' &&
+               s[plain] != '\\')
+            plain++;
+        buf_put(b, s, plain);
+        s += plain;
+        unsigned char c = (unsigned char)*s;
+        if (!c)
+            break;
+        if (c < 0x80) {
+            put_escaped(b, c);
+            s++;
+            continue;
+        }
+        size_t len = utf8_sequence(s, strlen(s));
+        if (len)
+            buf_put(b, s, len);
+        else
+            buf_puts(b, "\xef\xbf\xbd");
+        s += len ? len : 1;
+    }
+    buf_put(b, "\"", 1);
+}
+
+void buf_json_key(struct buf *b, const char *key)
+{
+    if (b->len && b->data[b->len - 1] != '{' && b->data[b->len - 1] != '[')
+        buf_put(b, ",", 1);
+    buf_json_string(b, key);
+    buf_put(b, ":", 1);
+}
+
+void buf_json_pair(struct buf *b, const char *key, const char *value)
+{
+    buf_json_key(b, key);
+    buf_json_string(b, value);
+}
+
+void buf_json_pair_int(struct buf *b, const char *key, int64_t value)
+{
+    buf_json_key(b, key);
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)value);
+    buf_put(b, digits, (size_t)len);
+}

@@ -1,0 +1,45 @@
+/* buf.h - a growing byte buffer with a stated maximum, and JSON written straight into it.
+ *
+ *     struct buf b CLEANUP(buf_clear) = BUF_INIT;
+ *     buf_printf(&b, "%d", n);
+ *     if (b.failed) ...          // out of memory or over the maximum; checked once, at the end
+ *
+ * The content is always NUL-terminated. A buffer may start on caller storage (buf_init_fixed): it then never
+ * allocates and fails when full, which is what the lock's hot path wants. */
+#ifndef BASE_BUF_H
+#define BASE_BUF_H
+
+#include "base/error.h"
+
+#define BUF_MAX_DEFAULT (64u << 20)
+
+struct buf {
+    char *data;
+    size_t len, cap, max;
+    bool failed;
+    bool is_fixed;
+};
+
+#define BUF_INIT {.max = BUF_MAX_DEFAULT}
+
+void buf_init_fixed(struct buf *b, char *storage, size_t size);
+void buf_clear(struct buf *b);
+void buf_reset(struct buf *b); /* empties, keeps the storage */
+void buf_put(struct buf *b, const void *data, size_t len);
+void buf_puts(struct buf *b, const char *s);
+void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Room for at least `len` more bytes at data + len, or NULL. */
+char *buf_reserve(struct buf *b, size_t len);
+/* The content, never NULL. Borrowed. */
+const char *buf_str(const struct buf *b);
+/* Hands the content to the caller (free), leaves the buffer empty. NULL if it failed. */
+char *buf_take(struct buf *b);
+
+/* A quoted JSON string; invalid UTF-8 becomes U+FFFD; NULL becomes null. */
+void buf_json_string(struct buf *b, const char *s);
+/* `"key":` with a comma before it unless the last byte opens an object. */
+void buf_json_key(struct buf *b, const char *key);
+void buf_json_pair(struct buf *b, const char *key, const char *value);
+void buf_json_pair_int(struct buf *b, const char *key, int64_t value);
+
+#endif

@@ -1,0 +1,202 @@
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t read_clock(clockid_t id)
+{
+    struct timespec ts;
+    clock_gettime(id, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static struct now system_now(void)
+{
+    return (struct now){.wall_ms = read_clock(CLOCK_REALTIME), .boot_ms = read_clock(CLOCK_BOOTTIME)};
+}
+
+const struct clock_calls clock_system_calls = {.now = system_now};
+const struct clock_calls *clock_source = &clock_system_calls;
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* Days since 1970-01-01 of a date of the Gregorian calendar, and back. Years are counted from 1 March, so that the leap
+ * day is the last of its year. */
+static int64_t days_of_date(int64_t year, int month, int day)
+{
+    year -= month <= 2;
+    int64_t era = floor_div(year, 400);
+    int64_t year_of_era = year - era * 400;
+    int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+    return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
+}
+
+static void date_of_days(int64_t days, int *year, int *month, int *day)
+{
+    days += 719468;
+    int64_t era = floor_div(days, 146097);
+    int64_t doe = days - era * 146097;
+    int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    int64_t mp = (5 * doy + 2) / 153;
+    *day = (int)(doy - (153 * mp + 2) / 5 + 1);
+    *month = (int)(mp < 10 ? mp + 3 : mp - 9);
+    *year = (int)(yoe + era * 400 + (*month <= 2));
+}
+
+static void format_at_offset(int64_t wall_ms, int offset_s, const char *suffix, char text[TIME_TEXT_MAX])
+{
+    int64_t seconds = floor_div(wall_ms, 1000) + offset_s;
+    int64_t days = floor_div(seconds, 86400);
+    int rest = (int)(seconds - days * 86400);
+    int year, month, day;
+    date_of_days(days, &year, &month, &day);
+    snprintf(text, TIME_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d%s", year, month, day, rest / 3600,
+             rest / 60 % 60, rest % 60, suffix);
+}
+
+void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX])
+{
+    format_at_offset(wall_ms, 0, "Z", text);
+}
+
+void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
+{
+    time_t seconds = (time_t)floor_div(wall_ms, 1000);
+    struct tm tm;
+    int offset = localtime_r(&seconds, &tm) ? (int)tm.tm_gmtoff : 0;
+    char suffix[16];
+    int size = abs(offset);
+    snprintf(suffix, sizeof suffix, "%c%02d:%02d", offset < 0 ? '-' : '+', size / 3600 % 100, size / 60 % 60);
+    format_at_offset(wall_ms, offset, suffix, text);
+}
+
+/* Reads exactly `digits` digits. */
+static bool scan(const char **at, int digits, int *ret)
+{
+    int value = 0;
+    for (int i = 0; i < digits; i++, (*at)++) {
+        if (!isdigit((unsigned char)**at))
+            return false;
+        value = value * 10 + (**at - '0');
+    }
+    *ret = value;
+    return true;
+}
+
+static bool skip(const char **at, char c)
+{
+    if (**at != c)
+        return false;
+    (*at)++;
+    return true;
+}
+
+static bool scan_fraction(const char **at, int *ret_ms)
+{
+    *ret_ms = 0;
+    if (!skip(at, '.') && !skip(at, ','))
+        return true;
+    int scale = 100;
+    if (!isdigit((unsigned char)**at))
+        return false;
+    for (; isdigit((unsigned char)**at); (*at)++, scale /= 10)
+        *ret_ms += (**at - '0') * scale;
+    return true;
+}
+
+static bool scan_offset(const char **at, int *ret_s)
+{
+    int hours, minutes = 0;
+    *ret_s = 0;
+    if (skip(at, 'Z') || skip(at, 'z'))
+        return true;
+    int sign = **at == '-' ? -1 : 1;
+    if (!skip(at, '+') && !skip(at, '-'))
+        return false;
+    if (!scan(at, 2, &hours))
+        return false;
+    skip(at, ':');
+    if (**at && !scan(at, 2, &minutes))
+        return false;
+    *ret_s = sign * (hours * 3600 + minutes * 60);
+    return hours < 24 && minutes < 60;
+}
+
+int time_parse(const char *text, int64_t *ret_wall_ms)
+{
+    int year, month, day, hour, minute, second, ms, offset;
+    const char *at = text;
+    bool ok = scan(&at, 4, &year) && skip(&at, '-') && scan(&at, 2, &month) && skip(&at, '-') &&
+              scan(&at, 2, &day) && (skip(&at, 'T') || skip(&at, 't') || skip(&at, ' ')) &&
+              scan(&at, 2, &hour) && skip(&at, ':') && scan(&at, 2, &minute) && skip(&at, ':') &&
+              scan(&at, 2, &second) && scan_fraction(&at, &ms) && scan_offset(&at, &offset) && *at == '\0';
+    if (!ok || month < 1 || month > 12 || day < 1 || day > 31 || hour > 24 || minute > 59 || second > 60)
+        return -1;
+    int64_t seconds =
+        days_of_date(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - (int64_t)offset;
+    *ret_wall_ms = seconds * 1000 + ms;
+    return 0;
+}
+
+static const struct {
+    const char *suffix;
+    int64_t ms;
+} units[] = {{"d", 86400000}, {"h", 3600000}, {"ms", 1}, {"m", 60000}, {"s", 1000}};
+
+enum { UNIT_COUNT = sizeof units / sizeof units[0] };
+
+int duration_parse(const char *text, int64_t *ret_ms)
+{
+    int64_t total = 0;
+    if (!isdigit((unsigned char)*text))
+        return -1;
+    while (*text) {
+        int64_t value = 0;
+        if (!isdigit((unsigned char)*text))
+            return -1;
+        for (; isdigit((unsigned char)*text); text++) {
+            if (value > INT64_MAX / 100000000000 / 10)
+                return -1;
+            value = value * 10 + (*text - '0');
+        }
+        size_t i = 0;
+        while (i < UNIT_COUNT && strncmp(text, units[i].suffix, strlen(units[i].suffix)) != 0)
+            i++;
+        if (i == UNIT_COUNT && *text)
+            return -1;
+        total += value * (i == UNIT_COUNT ? 1000 : units[i].ms);
+        text += i == UNIT_COUNT ? 0 : strlen(units[i].suffix);
+    }
+    *ret_ms = total;
+    return 0;
+}
+
+void duration_format(int64_t ms, char text[TIME_TEXT_MAX])
+{
+    if (ms < 0)
+        ms = 0;
+    static const struct {
+        int64_t ms, sub_ms;
+        const char *unit, *sub;
+    } steps[] = {{86400000, 3600000, "d", "h"}, {3600000, 60000, "h", "min"}, {60000, 1000, "min", "s"}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        if (ms >= steps[i].ms) {
+            long long whole = ms / steps[i].ms, rest = ms % steps[i].ms / steps[i].sub_ms;
+            if (rest)
+                snprintf(text, TIME_TEXT_MAX, "%lld %s %lld %s", whole, steps[i].unit, rest, steps[i].sub);
+            else
+                snprintf(text, TIME_TEXT_MAX, "%lld %s", whole, steps[i].unit);
+            return;
+        }
+    if (ms >= 1000)
+        snprintf(text, TIME_TEXT_MAX, "%lld s", (long long)(ms / 1000));
+    else
+        snprintf(text, TIME_TEXT_MAX, "%lld ms", (long long)ms);
+}

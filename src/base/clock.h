@@ -1,0 +1,42 @@
+/* clock.h - time, taken once per operation and passed on as a value.
+ *
+ * Two clocks: `wall_ms` (Unix time) is for records that people and other tools read; `boot_ms` (CLOCK_BOOTTIME, it
+ * counts through suspend and never jumps) is for every comparison of ours. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tasuki.h"
+
+struct now {
+    int64_t wall_ms;
+    int64_t boot_ms;
+};
+
+/* What a test replaces. */
+struct clock_calls {
+    struct now (*now)(void);
+};
+extern const struct clock_calls clock_system_calls;
+extern const struct clock_calls *clock_source;
+
+static inline struct now clock_now(void)
+{
+    return clock_source->now();
+}
+
+#define TIME_TEXT_MAX 40
+/* 2026-02-07T22:30:00+09:00 (local offset) and 2026-02-07T22:30:00Z. */
+void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+/* ISO 8601 date and time with `Z` or an offset, fractions allowed. 0, or -1 if it is not one. */
+int time_parse(const char *text, int64_t *ret_wall_ms);
+
+/* "30s", "5m", "1h30m", "250ms", "2d", a bare number is seconds. 0, or -1. */
+int duration_parse(const char *text, int64_t *ret_ms);
+/* The two largest units: "2 h 5 min", "41 s", "120 ms". */
+void duration_format(int64_t ms, char text[TIME_TEXT_MAX]);
+
+#endif

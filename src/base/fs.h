@@ -1,0 +1,72 @@
+/* fs.h - every file-system call of tasuki goes through one table, so that a test can end the process, or fail the
+ * call, at the n-th one (tests/fault). Above the table: the few compound operations that must be right once.
+ *
+ * All descriptors are close-on-exec at birth and no symbolic link is followed in the last component. */
+#ifndef BASE_FS_H
+#define BASE_FS_H
+
+#include "base/buf.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+/* The system calls. Each behaves as its namesake: -1 and errno. */
+struct fs_calls {
+    int (*openat)(int dir, const char *path, int flags, mode_t mode);
+    int (*close)(int fd);
+    ssize_t (*pread)(int fd, void *data, size_t len, off_t offset);
+    ssize_t (*write)(int fd, const void *data, size_t len); /* descriptors opened O_APPEND, and temporary files */
+    ssize_t (*pwrite)(int fd, const void *data, size_t len, off_t offset);
+    int (*ftruncate)(int fd, off_t len);
+    int (*fdatasync)(int fd);
+    int (*fstat)(int fd, struct stat *st);
+    int (*fstatat)(int dir, const char *path, struct stat *st, int flags);
+    int (*fstatfs)(int fd, struct statfs *st);
+    int (*mkdirat)(int dir, const char *path, mode_t mode);
+    int (*unlinkat)(int dir, const char *path, int flags);
+    int (*linkat)(int from, const char *old, int to, const char *new, int flags);
+    int (*renameat2)(int from, const char *old, int to, const char *new, unsigned flags);
+    /* fcntl with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK. The waiting form is a thread cancellation point. */
+    int (*ofd_lock)(int fd, int cmd, struct flock *range);
+};
+
+extern const struct fs_calls fs_system_calls;
+extern const struct fs_calls *fs; /* &fs_system_calls, unless a test put its own there before the first call */
+
+void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
+#define CLEANUP_FD CLEANUP(fs_close)
+
+/* Reads a whole regular file of at most `max` bytes into *b (appended). -1 with EFBIG when it is longer, ELOOP
+ * when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
+int fs_read_file(int dir, const char *path, size_t max, struct buf *b);
+int fs_read_fd(int fd, size_t max, struct buf *b);
+int fs_write_all(int fd, const void *data, size_t len);
+
+/* A new file without a name in directory `dir`, to be given one with fs_publish. Where the file system has no
+ * O_TMPFILE it gets a private name, which goes into `private_name` (else private_name is ""). */
+#define FS_PRIVATE_NAME_MAX 64
+int fs_temp_open(int dir, mode_t mode, char private_name[FS_PRIVATE_NAME_MAX]);
+/* Gives the open file `fd` the name dir/name; EEXIST if there is one. */
+int fs_publish(int fd, const char *private_name, int dir, const char *name);
+/* A name in the form of the private names, unique to this process and call. */
+void fs_private_name(char name[FS_PRIVATE_NAME_MAX]);
+bool fs_is_private_name(const char *name);
+
+/* dir/path has the old content or the new one at every instant. */
+int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, size_t len);
+
+/* mkdir -p below `dir`, mode 0700; not an error if it exists. */
+int fs_make_dirs(int dir, const char *path);
+
+/* Byte-range locks on the open file description (they belong to the descriptor, not to the process). */
+int fs_lock_try(int fd, short type, off_t start, off_t len);  /* F_WRLCK, F_RDLCK or F_UNLCK; EAGAIN if held */
+int fs_lock_wait(int fd, short type, off_t start, off_t len); /* EINTR when a handler ran */
+/* 1: somebody else has a conflicting lock, the first one's start in *ret_start (may be NULL); 0: no; -1. */
+int fs_lock_probe(int fd, short type, off_t start, off_t len, off_t *ret_start);
+
+/* "network" (nfs, cifs, ...), "single-kernel" (fuse, 9p, virtiofs) or "local", and the type's name. */
+enum fs_class { FS_LOCAL, FS_SINGLE_KERNEL, FS_NETWORK };
+int fs_classify(int dir, enum fs_class *ret_class, const char **ret_name);
+
+#endif

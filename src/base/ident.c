@@ -1,0 +1,291 @@
+#include "base/ident.h"
+#include "base/fs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* What cannot change while the process runs, read once. A pid namespace is fixed for a process at its birth. */
+static struct {
+    pthread_once_t once;
+    char boot_id[BOOT_ID_SIZE];
+    char host_name[HOSTNAME_SIZE];
+    uint64_t pid_ns;
+} self = {.once = PTHREAD_ONCE_INIT};
+
+static void self_init(void)
+{
+    char storage[5000];
+    struct buf b;
+    buf_init_fixed(&b, storage, sizeof storage);
+    if (fs_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &b) == 0 && b.len >= BOOT_ID_SIZE - 1)
+        memcpy(self.boot_id, b.data, BOOT_ID_SIZE - 1);
+    struct stat st;
+    if (fs->fstatat(AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0)
+        self.pid_ns = st.st_ino;
+    if (gethostname(self.host_name, sizeof self.host_name - 1) < 0)
+        self.host_name[0] = '\0';
+}
+
+const char *boot_id(void)
+{
+    pthread_once(&self.once, self_init);
+    return self.boot_id;
+}
+
+const char *host_name(void)
+{
+    pthread_once(&self.once, self_init);
+    return self.host_name;
+}
+
+uint64_t pid_namespace(void)
+{
+    pthread_once(&self.once, self_init);
+    return self.pid_ns;
+}
+
+/* The fields of /proc/<pid>/stat that matter here. */
+struct proc_stat {
+    char state;
+    pid_t parent;
+    long threads;
+    uint64_t start_ticks;
+};
+
+static int proc_stat_parse(const char *text, struct proc_stat *ret)
+{
+    /* The name, in parentheses, may itself contain parentheses and blanks: the last ) ends it. */
+    const char *at = strrchr(text, ')');
+    if (!at || at[1] != ' ')
+        return -1;
+    ret->state = at[2];
+    char *end = (char *)(at + 3);
+    for (int field = 4; field <= 22; field++) {
+        char *start = end;
+        unsigned long long value = strtoull(start, &end, 10);
+        if (end == start)
+            return -1;
+        if (field == 4)
+            ret->parent = (pid_t)value;
+        else if (field == 20)
+            ret->threads = (long)value;
+        else if (field == 22)
+            ret->start_ticks = value;
+    }
+    return 0;
+}
+
+static int proc_read(pid_t pid, const char *file, struct buf *b)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    return fs_read_file(AT_FDCWD, path, 1 << 20, b);
+}
+
+static int proc_stat_read(pid_t pid, struct proc_stat *ret)
+{
+    char storage[5000];
+    struct buf b;
+    buf_init_fixed(&b, storage, sizeof storage);
+    if (pid <= 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    if (proc_read(pid, "stat", &b) < 0) {
+        /* With hidepid, /proc hides what exists; ask the kernel before saying that nobody is there. */
+        if (errno == ENOENT)
+            errno = kill(pid, 0) < 0 && errno == ESRCH ? ESRCH : EACCES;
+        return -1;
+    }
+    if (proc_stat_parse(b.data, ret) < 0) {
+        errno = EIO;
+        return -1;
+    }
+    /* A zombie has ended; but a process whose first thread alone has ended still runs. */
+    if (ret->state == 'X' || (ret->state == 'Z' && ret->threads <= 1)) {
+        errno = ESRCH;
+        return -1;
+    }
+    return 0;
+}
+
+int proc_id_of(pid_t pid, struct proc_id *ret)
+{
+    struct proc_stat stat;
+    if (proc_stat_read(pid, &stat) < 0)
+        return -1;
+    struct proc_id id = {.pid = pid, .start_ticks = stat.start_ticks, .pid_ns = pid_namespace()};
+    if (!boot_id()[0] || !id.pid_ns) {
+        errno = EIO;
+        return -1;
+    }
+    memcpy(id.boot_id, boot_id(), BOOT_ID_SIZE);
+    *ret = id;
+    return 0;
+}
+
+enum liveness proc_id_liveness(const struct proc_id *id)
+{
+    if (!boot_id()[0])
+        return LIVE_UNKNOWN;
+    if (strcmp(id->boot_id, boot_id()) != 0)
+        return LIVE_DEAD;
+    if (id->pid_ns != pid_namespace())
+        return LIVE_UNKNOWN;
+    struct proc_stat stat;
+    if (proc_stat_read(id->pid, &stat) < 0)
+        return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
+    return stat.start_ticks == id->start_ticks ? LIVE_ALIVE : LIVE_DEAD;
+}
+
+int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms)
+{
+    struct proc_stat stat;
+    if (proc_stat_read(pid, &stat) < 0)
+        return -1;
+    int64_t since_boot_ms = (int64_t)(stat.start_ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK));
+    *ret_wall_ms = now->wall_ms - now->boot_ms + since_boot_ms;
+    return 0;
+}
+
+int proc_parent(pid_t pid, pid_t *ret_parent)
+{
+    struct proc_stat stat;
+    if (proc_stat_read(pid, &stat) < 0)
+        return -1;
+    *ret_parent = stat.parent;
+    return 0;
+}
+
+int proc_name(pid_t pid, char *name, size_t size)
+{
+    char storage[5000];
+    struct buf b;
+    buf_init_fixed(&b, storage, sizeof storage);
+    if (proc_read(pid, "comm", &b) < 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    b.data[strcspn(b.data, "\n")] = '\0';
+    snprintf(name, size, "%s", b.data);
+    return 0;
+}
+
+static bool is_one_of(const char *name, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(name, *list) == 0)
+            return true;
+    return false;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The name of the program a process executes: of its executable where we may look, else its argv[0]. */
+static void program_name(pid_t pid, const char *argv0, char *name, size_t size)
+{
+    char path[64], target[4096];
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    ssize_t len = readlink(path, target, sizeof target - 1);
+    target[len < 0 ? 0 : len] = '\0';
+    const char *base = base_name(target);
+    if (len <= 0 || strncmp(base, "busybox", 7) == 0)
+        base = base_name(argv0[0] == '-' ? argv0 + 1 : argv0);
+    snprintf(name, size, "%.*s", (int)size - 1, base);
+}
+
+/* Whether a shell's arguments (NUL-separated, argv[0] first) have -c before the first word that is no option. */
+static bool has_dash_c(const char *args, size_t len)
+{
+    const char *end = args + len;
+    for (const char *arg = args + strlen(args) + 1; arg < end; arg += strlen(arg) + 1) {
+        if (arg[0] != '-' && arg[0] != '+')
+            return false;
+        if (strcmp(arg, "--") == 0)
+            return false;
+        bool takes_value = strcmp(arg, "--rcfile") == 0 || strcmp(arg, "--init-file") == 0;
+        if (arg[1] != '-') {
+            if (arg[0] == '-' && strchr(arg, 'c'))
+                return true;
+            takes_value = arg[strlen(arg) - 1] == 'o' || arg[strlen(arg) - 1] == 'O';
+        } else if (strcmp(arg, "--command") == 0) { /* fish */
+            return true;
+        }
+        if (takes_value && arg + strlen(arg) + 1 < end)
+            arg += strlen(arg) + 1;
+    }
+    return false;
+}
+
+static const char *const shells[] = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ksh93", "fish", "ash", NULL};
+static const char *const passing[] = {"timeout", "sudo",   "doas",    "su",     "runuser",  "setpriv", "xargs",
+                                      "env",     "nice",   "ionice",  "chrt",   "taskset",  "nohup",   "setsid",
+                                      "stdbuf",  "time",   "unshare", "nsenter", "strace",  "script",  NULL};
+
+static bool is_passing_through(pid_t pid)
+{
+    struct buf args CLEANUP(buf_clear) = BUF_INIT;
+    if (proc_read(pid, "cmdline", &args) < 0 || args.len == 0)
+        return false;
+    char name[256];
+    program_name(pid, args.data, name, sizeof name);
+    if (is_one_of(name, passing))
+        return true;
+    return is_one_of(name, shells) && has_dash_c(args.data, args.len);
+}
+
+int proc_guess_holder(struct proc_id *ret)
+{
+    pid_t pid = getppid();
+    while (pid > 1 && is_passing_through(pid))
+        if (proc_parent(pid, &pid) < 0)
+            pid = 0;
+    if (pid <= 1) {
+        errno = ESRCH;
+        return -1;
+    }
+    return proc_id_of(pid, ret);
+}
+
+bool proc_is_ancestor(const struct proc_id *id)
+{
+    if (proc_id_liveness(id) != LIVE_ALIVE)
+        return false;
+    for (pid_t pid = getpid(); pid > 0;) {
+        if (pid == id->pid)
+            return true;
+        if (proc_parent(pid, &pid) < 0)
+            return false;
+    }
+    return false;
+}
+
+void random_hex(char *text, size_t digits)
+{
+    unsigned char bytes[64];
+    BUG(digits > 2 * sizeof bytes);
+    ssize_t n = getrandom(bytes, (digits + 1) / 2, 0);
+    BUG(n != (ssize_t)((digits + 1) / 2));
+    for (size_t i = 0; i < digits; i++)
+        text[i] = "0123456789abcdef"[bytes[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    text[digits] = '\0';
+}
+
+bool id_is_valid(const char *id)
+{
+    size_t len = strlen(id);
+    if (len == 0 || len > 128 || !isalnum((unsigned char)id[0]) || (unsigned char)id[0] > 127)
+        return false;
+    return strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == len;
+}

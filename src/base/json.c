@@ -1,0 +1,147 @@
+#include "base/json.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+#include <string.h>
+
+void json_free(json_t **value)
+{
+    json_decref(*value);
+    *value = NULL;
+}
+
+static int json_invalid(struct tsk_error *err, const char *source, int line, int column, const char *reason)
+{
+    error_set(err, TSK_INVALID_INPUT, "json_invalid", "source", source, NULL);
+    error_add_int(err, "line", line < 1 ? 1 : line);
+    error_add_int(err, "column", column < 1 ? 1 : column);
+    error_add(err, "reason", reason);
+    return -1;
+}
+
+int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err)
+{
+    if (len > JSON_SIZE_MAX)
+        return json_invalid(err, source, 1, 1, "the document is larger than 4 MiB");
+    json_error_t problem;
+    json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+    if (!value)
+        return json_invalid(err, source, problem.line, problem.column, problem.text);
+    *ret = value;
+    return 0;
+}
+
+const char *json_get_string(const json_t *object, const char *key, const char *fallback)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : fallback;
+}
+
+int64_t json_get_int(const json_t *object, const char *key, int64_t fallback)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? json_integer_value(value) : fallback;
+}
+
+bool json_get_bool(const json_t *object, const char *key, bool fallback)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+const json_t *json_at(const json_t *object, const char *path)
+{
+    for (;;) {
+        size_t len = strcspn(path, ".");
+        object = json_object_getn(object, path, len);
+        if (!object || !path[len])
+            return object;
+        path += len + 1;
+    }
+}
+
+static int write_chunk(const char *data, size_t len, void *context)
+{
+    struct buf *b = context;
+    buf_put(b, data, len);
+    return b->failed ? -1 : 0;
+}
+
+void json_write(struct buf *b, const json_t *value, bool pretty)
+{
+    size_t flags = JSON_ENCODE_ANY | (pretty ? JSON_INDENT(2) : JSON_COMPACT);
+    if (json_dump_callback(value, write_chunk, b, flags) < 0)
+        b->failed = true;
+}
+
+/* jansson refuses strings that are not UTF-8; file names and other tools' words may be such. */
+static json_t *string_of_anything(const char *s)
+{
+    json_t *string = json_string(s);
+    if (string)
+        return string;
+    struct buf clean CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t left = strlen(s); left;) {
+        size_t n = utf8_sequence(s, left);
+        buf_put(&clean, n ? s : "\xef\xbf\xbd", n ? n : 3);
+        s += n ? n : 1;
+        left -= n ? n : 1;
+    }
+    return json_string(buf_str(&clean));
+}
+
+static json_t *value_of_item(const struct error_item *item)
+{
+    json_t *value = item->type == 'j' ? json_loads(item->value, JSON_DECODE_ANY, NULL) : NULL;
+    return value ? value : string_of_anything(item->value);
+}
+
+json_t *json_of_error_context(const struct tsk_error *err)
+{
+    json_t *context = json_object();
+    unsigned cursor = 0;
+    for (struct error_item item; error_item_next(err, &cursor, &item);)
+        if (item.type != 'n')
+            json_object_set_new(context, item.key, value_of_item(&item));
+    return context;
+}
+
+static json_t *next_of_error(const struct tsk_error *err)
+{
+    json_t *next = json_array();
+    const char *command;
+    for (unsigned i = 0; (command = tsk_error_next(err, i)); i++)
+        json_array_append_new(next, string_of_anything(command));
+    return next;
+}
+
+static json_t *message_of_error(const struct tsk_error *err, const char *name)
+{
+    enum lang lang;
+    if (!name || !lang_parse(name, &lang))
+        lang = lang_from_environment();
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&message, lang, err);
+    return string_of_anything(buf_str(&message));
+}
+
+json_t *json_of_error(const struct tsk_error *err, const char *lang)
+{
+    const struct code_info *info = code_info(err->code);
+    json_t *context = json_of_error_context(err);
+    /* Spec 8: the run that is in the way stands beside the error, where D39's clients look for it. */
+    json_t *latest_run = json_incref(json_object_get(context, "latest_run"));
+    if (latest_run)
+        json_object_del(context, "latest_run");
+    json_t *error = json_object();
+    json_object_set_new(error, "category", json_string(info->category));
+    json_object_set_new(error, "reason_code", json_string(info->name));
+    json_object_set_new(error, "message", message_of_error(err, lang));
+    json_object_set_new(error, "context", context);
+    json_object_set_new(error, "next", next_of_error(err));
+    json_t *document = json_object();
+    json_object_set_new(document, "error", error);
+    if (latest_run)
+        json_object_set_new(document, "latest_run", latest_run);
+    return document;
+}

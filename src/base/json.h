@@ -1,0 +1,34 @@
+/* json.h - JSON trees (jansson), with the limits that input from outside needs.
+ *
+ * Include this, never <jansson.h>. For writing on a hot path see buf.h. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include "base/buf.h"
+
+#include <jansson.h>
+
+#define JSON_SIZE_MAX (4u << 20)
+
+void json_free(json_t **value); /* for CLEANUP */
+#define CLEANUP_JSON CLEANUP(json_free)
+
+/* Parses one document. Duplicate keys, trailing text, depth over jansson's limit and NUL in strings are refused;
+ * the error names `source`:line:column. */
+int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);
+
+/* Borrowed member of the wanted type, or the fallback. */
+const char *json_get_string(const json_t *object, const char *key, const char *fallback);
+int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
+bool json_get_bool(const json_t *object, const char *key, bool fallback);
+/* A borrowed value by dotted path ("holder.pid"), or NULL. */
+const json_t *json_at(const json_t *object, const char *path);
+
+/* Serialised, keys in insertion order. */
+void json_write(struct buf *b, const json_t *value, bool pretty);
+
+/* The context pairs of an error as an object, and the whole `{"error": ...}` document of spec 8. */
+json_t *json_of_error_context(const struct tsk_error *err);
+json_t *json_of_error(const struct tsk_error *err, const char *lang);
+
+#endif

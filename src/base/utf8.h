@@ -1,0 +1,20 @@
+/* utf8.h - the little that tasuki needs to know about UTF-8 and terminal columns. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+/* Length of the well-formed sequence at s (1-4), or 0. Overlong forms, surrogates and > U+10FFFF are not. */
+size_t utf8_sequence(const char *s, size_t len);
+bool utf8_is_valid(const char *s, size_t len);
+/* Columns a terminal gives to the string: East Asian wide characters count two, combining ones none. */
+size_t utf8_width(const char *s);
+/* Appends s so that it can do no harm in a terminal: control characters, C1 controls, bidirectional overrides
+ * and invalid bytes appear as \xNN or \u{NNNN}. With `lines`, newline and tab stay. */
+void utf8_put_visible(struct buf *b, const char *s, bool lines);
+
+#endif

@@ -1,0 +1,75 @@
+/* cli.h - the command-line skin: words in, words out. The only folder besides main that prints or exits. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "ops/ops.h"
+
+#include <stdio.h>
+
+/* The options that stand before or after any command. */
+struct cli_options {
+    const char *root;
+    bool json, quiet, verbose, no_color;
+    bool wants_help;
+    enum lang lang;
+};
+
+/* The whole program. Returns the exit code. */
+int cli_main(int argc, char **argv);
+
+/* ---- parse.c ---- */
+
+/* Takes the global options out of argv[1…], wherever they stand before `--` (and before the command of an OP_ARGV verb).
+ * What is left is in words[0…*ret_count). */
+int cli_take_globals(int argc, char **argv, struct cli_options *options, char **words, int *ret_count,
+                     struct tsk_error *err);
+/* The words after noun and verb, as the row's arguments. */
+int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err);
+/* An option's name on the command line: `lock_file` is `lock-file`. */
+void cli_option_name(const char *param, char name[64]);
+
+/* ---- help.c, man.c, complete.c: made from the table ---- */
+
+int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err);
+void cli_man(const char *noun, FILE *out);
+bool cli_noun_exists(const char *noun);
+/* The nouns, in table order; returns how many. */
+size_t cli_nouns(const char **nouns, size_t max);
+void cli_usage_line(const struct op *op, struct buf *b);
+int cli_completion(const char *shell);
+/* Prints the candidates for the last of `words`, one per line. */
+int cli_complete(char **words, int count);
+
+/* ---- print.c: results and errors for people ---- */
+
+void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_event(const struct cli_options *options, const json_t *event);
+void cli_print_error(const struct cli_options *options, const struct tsk_error *err);
+/* The lines that say who holds a lock: holder, since, alive, expires. `lock` has spec 3's keys. */
+void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock);
+void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next);
+
+/* ---- style.c ---- */
+
+enum style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_GOOD, STYLE_BAD, STYLE_WARN };
+/* Appends `text`, made harmless, with a colour if `out` is a terminal that wants one. */
+void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text);
+/* A table: rows of `columns` cells, aligned, the last column cut at the terminal's width. */
+struct cli_table {
+    size_t columns, count, max;
+    struct cli_cell {
+        char *text;
+        enum style style;
+    } *cells;
+};
+void cli_table_add(struct cli_table *table, enum style style, const char *text);
+void cli_table_print(struct cli_table *table, const struct cli_options *options, FILE *out);
+int cli_terminal_width(FILE *out);
+
+/* ---- prompt.c ---- */
+
+/* Asks on the terminal, waits 30 s; only y or yes is a yes. */
+bool cli_confirm(struct op_call *call, const char *question);
+bool cli_can_ask(void);
+
+#endif

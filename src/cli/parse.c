@@ -1,0 +1,245 @@
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void cli_option_name(const char *param, char name[64])
+{
+    size_t i = 0;
+    for (; param[i] && i < 63; i++)
+        name[i] = param[i] == '_' ? '-' : param[i];
+    name[i] = '\0';
+}
+
+static const char *const global_flags[] = {"--json", "--quiet", "--verbose", "--no-color", "--help", "-h"};
+static const char *const global_values[] = {"--root", "--lang"};
+
+static bool is_one_of(const char *word, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(word, list[i]) == 0)
+            return true;
+    return false;
+}
+
+static void set_flag(struct cli_options *options, const char *word)
+{
+    options->json = options->json || strcmp(word, "--json") == 0;
+    options->quiet = options->quiet || strcmp(word, "--quiet") == 0;
+    options->verbose = options->verbose || strcmp(word, "--verbose") == 0;
+    options->no_color = options->no_color || strcmp(word, "--no-color") == 0;
+    options->wants_help = options->wants_help || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static int set_value(struct cli_options *options, const char *name, const char *value, struct tsk_error *err)
+{
+    if (strcmp(name, "--root") == 0) {
+        options->root = value;
+        return 0;
+    }
+    if (lang_parse(value, &options->lang))
+        return 0;
+    return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "lang", "value", value, "want", "ja, en, zh", NULL);
+}
+
+/* Matches `--root=X` as well; *ret_value is NULL when the value is the next word. */
+static const char *global_value_name(const char *word, const char **ret_value)
+{
+    for (size_t i = 0; i < sizeof global_values / sizeof global_values[0]; i++) {
+        size_t len = strlen(global_values[i]);
+        if (strncmp(word, global_values[i], len) != 0 || (word[len] != '\0' && word[len] != '='))
+            continue;
+        *ret_value = word[len] == '=' ? word + len + 1 : NULL;
+        return global_values[i];
+    }
+    return NULL;
+}
+
+/* Whether the words so far name a verb whose rest of the line belongs to somebody else, and that rest has begun. */
+static bool rest_has_begun(char **words, int count)
+{
+    const struct op *op = count >= 2 ? op_find(words[0], words[1]) : NULL;
+    if (!op)
+        return false;
+    int positionals = 0, given = 0;
+    bool has_rest = false;
+    for (const struct op_param *param = op->params; param->name; param++) {
+        has_rest = has_rest || param->type == OP_ARGV;
+        positionals += (param->flags & OP_POSITIONAL) != 0;
+    }
+    for (int i = 2; i < count; i++) {
+        if (words[i][0] != '-') {
+            given++;
+            continue;
+        }
+        const struct op_param *param = words[i][1] == '-' ? op_param_find(op, words[i] + 2) : NULL;
+        if (param && param->type != OP_BOOL)
+            i++;
+    }
+    return has_rest && given >= positionals;
+}
+
+int cli_take_globals(int argc, char **argv, struct cli_options *options, char **words, int *ret_count,
+                     struct tsk_error *err)
+{
+    int count = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *value, *name;
+        if (strcmp(argv[i], "--") == 0 || rest_has_begun(words, count)) {
+            for (; i < argc; i++)
+                words[count++] = argv[i];
+            break;
+        }
+        if (is_one_of(argv[i], global_flags, sizeof global_flags / sizeof global_flags[0])) {
+            set_flag(options, argv[i]);
+        } else if ((name = global_value_name(argv[i], &value))) {
+            if (!value && i + 1 == argc)
+                return error_set(err, TSK_INVALID_INPUT, "option_needs_value", "option", name, NULL);
+            if (set_value(options, name, value ? value : argv[++i], err) < 0)
+                return -1;
+        } else {
+            words[count++] = argv[i];
+        }
+    }
+    words[count] = NULL;
+    *ret_count = count;
+    return 0;
+}
+
+static int unknown_option(const struct op *op, const char *word, struct tsk_error *err)
+{
+    const char *names[64];
+    char storage[64][64];
+    size_t count = 0;
+    for (const struct op_param *param = op->params; param->name && count < 64; param++)
+        if (!(param->flags & OP_POSITIONAL)) {
+            cli_option_name(param->name, storage[count]);
+            names[count] = storage[count];
+            count++;
+        }
+    char given[64];
+    size_t len = strcspn(word, "=");
+    snprintf(given, sizeof given, "%.*s", (int)(len < 63 ? len : 63), word);
+    const char *near = strncmp(given, "--", 2) == 0 ? nearest_word(given + 2, names, count) : NULL;
+    error_set(err, TSK_INVALID_INPUT, near ? "option_unknown_near" : "option_unknown", "option", given, NULL);
+    if (near) {
+        char with_dashes[80];
+        snprintf(with_dashes, sizeof with_dashes, "--%s", near);
+        error_add(err, "near", with_dashes);
+    }
+    error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    return -1;
+}
+
+static int set_arg(const struct op_param *param, const char *value, json_t *args, struct tsk_error *err)
+{
+    json_t *text = json_string(value);
+    if (!text)
+        return error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", param->name, NULL);
+    if (json_object_get(args, param->name)) {
+        json_decref(text);
+        return error_set(err, TSK_INVALID_INPUT, "param_twice", "param", param->name, NULL);
+    }
+    json_object_set_new(args, param->name, text);
+    return 0;
+}
+
+static int set_rest(const struct op_param *param, char **words, int count, json_t *args, struct tsk_error *err)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        if (json_array_append_new(list, json_string(words[i])) < 0) {
+            json_decref(list);
+            return error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", param->name, NULL);
+        }
+    json_object_set_new(args, param->name, list);
+    return 0;
+}
+
+/* The option a word means: `--lock-file`, `--lock-file=x`, `-n`. */
+static const struct op_param *option_of(const struct op *op, const char *word, const char **ret_value)
+{
+    char name[64];
+    *ret_value = NULL;
+    for (const struct op_param *param = op->params; param->name; param++) {
+        if (param->flags & OP_POSITIONAL)
+            continue;
+        if (param->letter && word[1] == param->letter && word[0] == '-') {
+            *ret_value = word[2] ? word + 2 : NULL;
+            if (param->type != OP_BOOL || !word[2])
+                return param;
+        }
+        cli_option_name(param->name, name);
+        size_t len = strlen(name);
+        if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0)
+            continue;
+        if (word[2 + len] == '\0' || word[2 + len] == '=') {
+            *ret_value = word[2 + len] == '=' ? word + 3 + len : NULL;
+            return param;
+        }
+    }
+    return NULL;
+}
+
+static const struct op_param *next_positional(const struct op *op, const json_t *args)
+{
+    for (const struct op_param *param = op->params; param->name; param++)
+        if ((param->flags & OP_POSITIONAL) && !json_object_get(args, param->name))
+            return param;
+    return NULL;
+}
+
+/* The parameter that takes everything after `--`. */
+static const struct op_param *rest_param(const struct op *op)
+{
+    for (const struct op_param *param = op->params; param->name; param++)
+        if (param->type == OP_ARGV)
+            return param;
+    return NULL;
+}
+
+static int parse_words(const struct op *op, char **words, int count, json_t *args, struct tsk_error *err)
+{
+    bool options_ended = false;
+    for (int i = 0; i < count; i++) {
+        const struct op_param *param, *rest = rest_param(op);
+        const char *value;
+        if (!options_ended && strcmp(words[i], "--") == 0) {
+            if (rest)
+                return set_rest(rest, words + i + 1, count - i - 1, args, err);
+            options_ended = true;
+            continue;
+        }
+        if (!options_ended && words[i][0] == '-' && words[i][1]) {
+            if (!(param = option_of(op, words[i], &value)))
+                return unknown_option(op, words[i], err);
+            if (param->type == OP_BOOL) {
+                json_object_set_new(args, param->name, json_true());
+                continue;
+            }
+            if (!value && i + 1 == count)
+                return error_set(err, TSK_INVALID_INPUT, "option_needs_value", "option", words[i], NULL);
+            if (set_arg(param, value ? value : words[++i], args, err) < 0)
+                return -1;
+            continue;
+        }
+        if (!(param = next_positional(op, args)))
+            return error_set(err, TSK_INVALID_INPUT, "word_too_many", "value", words[i], NULL);
+        if (param->type == OP_ARGV)
+            return set_rest(param, words + i, count - i, args, err);
+        if (set_arg(param, words[i], args, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err)
+{
+    json_t *args = json_object();
+    if (parse_words(op, words, count, args, err) == 0 && op_check_args(op, args, err) == 0) {
+        *ret = args;
+        return 0;
+    }
+    json_decref(args);
+    return -1;
+}

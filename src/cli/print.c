@@ -1,0 +1,384 @@
+/* print.c - results and errors for people. Operations without a printer of their own are shown as key and value. */
+#include "base/utf8.h"
+#include "cli/cli.h"
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *label(const struct cli_options *options, const char *key)
+{
+    return text_get(key, options->lang);
+}
+
+static void put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text)
+{
+    const char *name = label(options, key);
+    buf_puts(b, "  ");
+    cli_put(b, options, out, STYLE_DIM, name);
+    for (size_t width = utf8_width(name); width < 10; width++)
+        buf_puts(b, " ");
+    cli_put(b, options, out, STYLE_PLAIN, text);
+    buf_puts(b, "\n");
+}
+
+/* "life byte is locked" -> the sentence how_life_byte_is_locked. */
+static const char *how_text(const struct cli_options *options, const char *how)
+{
+    char key[128] = "how_";
+    size_t len = strlen(key);
+    for (; *how && len < sizeof key - 1; how++)
+        key[len++] = isalnum((unsigned char)*how) ? *how : '_';
+    key[len] = '\0';
+    return text_get(key, options->lang);
+}
+
+static void put_who(struct buf *b, const struct cli_options *options, const json_t *holder)
+{
+    char pid[24] = "?";
+    const json_t *number = json_object_get(holder, "pid");
+    if (json_is_integer(number))
+        snprintf(pid, sizeof pid, "%lld", (long long)json_integer_value(number));
+    text_put(b, options->lang, "who_pid", "pid", pid, NULL);
+    const char *session = json_get_string(holder, "session_id", NULL), *run = json_get_string(holder, "run_id", NULL);
+    if (session) {
+        buf_puts(b, ", ");
+        text_put(b, options->lang, "who_session", "session", session, NULL);
+    }
+    if (run) {
+        buf_puts(b, ", ");
+        text_put(b, options->lang, "who_run", "run", run, NULL);
+    }
+    const char *host = json_get_string(holder, "hostname", NULL);
+    if (host) {
+        buf_puts(b, ", ");
+        text_put(b, options->lang, "who_host", "host", host, NULL);
+    }
+}
+
+static void put_times(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
+{
+    char text[256], span[TIME_TEXT_MAX];
+    const char *created = json_get_string(lock, "created_at", NULL);
+    int64_t age = json_get_int(lock, "age_ms", -1), left = json_get_int(lock, "expires_in_ms", INT64_MIN);
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    if (created) {
+        duration_format(age, span);
+        text_put(&line, options->lang, "since_ago", "time", created, "span", span, NULL);
+        put_line(b, options, out, "label_since", age < 0 ? created : buf_str(&line));
+    }
+    if (left == INT64_MIN)
+        return;
+    buf_reset(&line);
+    duration_format(left < 0 ? -left : left, span);
+    text_put(&line, options->lang, left < 0 ? "expired_since" : "expires_in", "span", span, NULL);
+    snprintf(text, sizeof text, "%s", buf_str(&line));
+    put_line(b, options, out, "label_expires", text);
+}
+
+void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
+{
+    const json_t *holder = json_object_get(lock, "holder");
+    if (!json_is_object(holder))
+        return;
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    put_who(&line, options, holder);
+    put_line(b, options, out, "label_holder", buf_str(&line));
+    const json_t *alive = json_object_get(holder, "alive");
+    const char *how = json_get_string(holder, "how", NULL);
+    buf_reset(&line);
+    text_put(&line, options->lang,
+             json_is_true(alive) ? "alive_yes" : json_is_false(alive) ? "alive_no" : "alive_unknown", "how",
+             how ? how_text(options, how) : "?", NULL);
+    put_line(b, options, out, "label_alive", buf_str(&line));
+    put_times(b, options, out, lock);
+}
+
+void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next)
+{
+    size_t i;
+    json_t *command;
+    json_array_foreach (next, i, command) {
+        const char *name = i ? "" : label(options, "label_next");
+        buf_puts(b, "  ");
+        cli_put(b, options, out, STYLE_DIM, name);
+        for (size_t width = utf8_width(name); width < 10; width++)
+            buf_puts(b, " ");
+        cli_put(b, options, out, STYLE_BOLD, json_string_value(command));
+        buf_puts(b, "\n");
+    }
+}
+
+void cli_print_error(const struct cli_options *options, const struct tsk_error *err)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, message CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&message, options->lang, err);
+    cli_put(&b, options, stderr, STYLE_BAD, "tasuki: ");
+    cli_put(&b, options, stderr, STYLE_PLAIN, buf_str(&message));
+    buf_puts(&b, "\n");
+    json_t *document CLEANUP_JSON = json_of_error(err, lang_name(options->lang));
+    const json_t *context = json_at(document, "error.context");
+    const char *excerpt = json_get_string(context, "excerpt", NULL);
+    if (excerpt) {
+        buf_puts(&b, "    ");
+        cli_put(&b, options, stderr, STYLE_PLAIN, excerpt);
+        buf_puts(&b, "\n");
+    }
+    if (!options->quiet) {
+        cli_put_lock(&b, options, stderr, context);
+        cli_put_next(&b, options, stderr, json_at(document, "error.next"));
+    }
+    if (options->verbose) {
+        const struct code_text *text = text_of_code(err->code, options->lang);
+        buf_printf(&b, "  %s: %s\n", tsk_code_name(err->code), text->summary);
+    }
+    fputs(buf_str(&b), stderr);
+}
+
+/* ---- results ---- */
+
+static enum style style_of_state(const char *state)
+{
+    if (strcmp(state, "held") == 0)
+        return STYLE_GOOD;
+    return strcmp(state, "free") == 0 ? STYLE_DIM : STYLE_WARN;
+}
+
+static void add_lock_row(struct cli_table *table, const struct cli_options *options, const json_t *lock)
+{
+    char span[TIME_TEXT_MAX] = "?", words[200], state_key[32];
+    const char *id = json_get_string(lock, "id", NULL), *kind = json_get_string(lock, "kind", "?");
+    const char *state = json_get_string(lock, "state", "?");
+    const json_t *holder = json_object_get(lock, "holder");
+    struct buf who CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(words, sizeof words, "%s%s%s", kind, id ? " " : "", id ? id : "");
+    snprintf(state_key, sizeof state_key, "state_%s", state);
+    if (json_get_int(lock, "age_ms", -1) >= 0)
+        duration_format(json_get_int(lock, "age_ms", 0), span);
+    cli_table_add(table, STYLE_BOLD, words);
+    cli_table_add(table, style_of_state(state), text_get(state_key, options->lang));
+    cli_table_add(table, STYLE_PLAIN, span);
+    if (holder) {
+        const char *how = json_get_string(holder, "how", NULL);
+        put_who(&who, options, holder);
+        buf_printf(&who, " (%s)", how ? how_text(options, how) : "?");
+    }
+    cli_table_add(table, STYLE_PLAIN, buf_str(&who));
+}
+
+static void print_locks(const struct cli_options *options, const json_t *locks)
+{
+    if (json_array_size(locks) == 0) {
+        printf("%s\n", label(options, "no_locks"));
+        return;
+    }
+    struct cli_table table = {.columns = 4};
+    static const char *const heads[] = {"head_lock", "head_state", "head_for", "head_holder"};
+    for (size_t i = 0; i < 4; i++)
+        cli_table_add(&table, STYLE_DIM, label(options, heads[i]));
+    size_t i;
+    json_t *lock;
+    json_array_foreach (locks, i, lock)
+        add_lock_row(&table, options, lock);
+    cli_table_print(&table, options, stdout);
+}
+
+static void print_list(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    (void)call;
+    print_locks(options, json_object_get(result, "locks"));
+}
+
+static void print_status(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    (void)call;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "root", ""));
+    cli_put(&b, options, stdout, STYLE_DIM, "  tasuki ");
+    cli_put(&b, options, stdout, STYLE_DIM, json_get_string(result, "version", ""));
+    printf("%s\n\n", buf_str(&b));
+    print_locks(options, json_object_get(result, "locks"));
+}
+
+static void print_check(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    char key[32];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    const char *id = json_get_string(result, "id", NULL), *state = json_get_string(result, "state", "free");
+    (void)call;
+    snprintf(key, sizeof key, "state_%s", state);
+    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "kind", ""));
+    if (id) {
+        buf_puts(&b, " ");
+        cli_put(&b, options, stdout, STYLE_BOLD, id);
+    }
+    buf_puts(&b, ": ");
+    cli_put(&b, options, stdout, style_of_state(state), text_get(key, options->lang));
+    buf_puts(&b, "\n");
+    cli_put_lock(&b, options, stdout, result);
+    fputs(buf_str(&b), stdout);
+}
+
+static void print_acquired(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    if (options->quiet)
+        return;
+    char fence[24], words[200];
+    const char *id = json_get_string(result, "id", NULL), *kind = json_get_string(result, "kind", "");
+    const json_t *holder = json_object_get(result, "holder");
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    snprintf(words, sizeof words, "%s%s%s", kind, id ? " " : "", id ? id : "");
+    snprintf(fence, sizeof fence, "%lld", (long long)json_get_int(result, "fence", 0));
+    text_put(&line, options->lang, "acquired", "lock", words, "fence", fence, NULL);
+    cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
+    buf_puts(&b, "\n");
+    buf_reset(&line);
+    put_who(&line, options, holder);
+    bool is_guess = strcmp(json_get_string(holder, "hold", ""), "guess") == 0;
+    buf_printf(&line, " (%s)", text_get(is_guess ? "holder_guessed" : "holder_named", options->lang));
+    put_line(&b, options, stdout, "label_holder", buf_str(&line));
+    const json_t *old = json_object_get(result, "recovered");
+    if (old) {
+        buf_reset(&line);
+        put_who(&line, options, old);
+        buf_printf(&line, " (%s)", how_text(options, json_get_string(old, "how", "process is gone")));
+        put_line(&b, options, stdout, "label_recovered", buf_str(&line));
+    }
+    put_line(&b, options, stdout, "label_token", json_get_string(result, "token", ""));
+    json_t *next CLEANUP_JSON = json_array();
+    json_array_append_new(next, json_sprintf("tasuki lock release %s", words));
+    cli_put_next(&b, options, stdout, next);
+    fputs(buf_str(&b), stdout);
+}
+
+static void print_sprint(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    bool is_good = call->verdict == TSK_OK;
+    FILE *out = is_good ? stdout : stderr;
+    if (is_good && options->quiet)
+        return;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    cli_put(&b, options, out, is_good ? STYLE_GOOD : STYLE_BAD, json_get_string(result, "status", ""));
+    buf_puts(&b, ": ");
+    cli_put(&b, options, out, STYLE_PLAIN, json_get_string(result, "message", ""));
+    buf_puts(&b, "\n");
+    size_t i;
+    json_t *text;
+    json_array_foreach (json_object_get(result, "errors"), i, text)
+        if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
+            put_line(&b, options, out, "label_warning", json_string_value(text));
+    if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
+        const json_t *info = json_object_get(result, "lock_info");
+        put_line(&b, options, out, "label_alive",
+                 text_get(json_is_true(json_object_get(info, "pid_alive")) ? "sprint_alive" : "sprint_dead", options->lang));
+        json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki sprint release", "tasuki sprint acquire --force --session S --epic E");
+        cli_put_next(&b, options, out, next);
+    }
+    fputs(buf_str(&b), out);
+}
+
+static void print_init(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    if (options->quiet)
+        return;
+    text_put(&line, options->lang, json_get_bool(result, "created", false) ? "init_created" : "init_exists", "root",
+             json_get_string(result, "root", ""), NULL);
+    cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
+    buf_puts(&b, "\n");
+    json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki status", "tasuki lock run NAME -- COMMAND");
+    cli_put_next(&b, options, stdout, next);
+    fputs(buf_str(&b), stdout);
+}
+
+static void print_version(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    (void)call;
+    (void)options;
+    printf("tasuki %s\n", json_get_string(result, "version", ""));
+}
+
+void cli_print_event(const struct cli_options *options, const json_t *event)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, data CLEANUP(buf_clear) = BUF_INIT;
+    const json_t *body = json_object_get(event, "data");
+    cli_put(&b, options, stdout, STYLE_DIM, json_get_string(event, "time", ""));
+    buf_puts(&b, "  ");
+    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(event, "type", ""));
+    static const char *const keys[] = {"session_id", "run_id", "task_id"};
+    for (size_t i = 0; i < 3; i++)
+        if (json_get_string(event, keys[i], NULL)) {
+            buf_printf(&b, "  %s=", keys[i]);
+            cli_put(&b, options, stdout, STYLE_PLAIN, json_get_string(event, keys[i], ""));
+        }
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)body, key, value) {
+        buf_reset(&data);
+        if (json_is_null(value))
+            continue;
+        if (json_is_string(value))
+            buf_puts(&data, json_string_value(value));
+        else
+            json_write(&data, value, false);
+        buf_puts(&b, "  ");
+        cli_put(&b, options, stdout, STYLE_DIM, key);
+        buf_puts(&b, "=");
+        cli_put(&b, options, stdout, STYLE_PLAIN, buf_str(&data));
+    }
+    printf("%s\n", buf_str(&b));
+}
+
+static void print_events(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    size_t i;
+    json_t *event;
+    (void)call;
+    json_array_foreach (json_object_get(result, "events"), i, event)
+        cli_print_event(options, event);
+}
+
+static void print_generic(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct cli_table table = {.columns = 2};
+    const char *key;
+    json_t *value;
+    (void)call;
+    if (options->quiet)
+        return;
+    json_object_foreach ((json_t *)result, key, value) {
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        if (json_is_null(value))
+            continue;
+        if (json_is_string(value))
+            buf_puts(&text, json_string_value(value));
+        else
+            json_write(&text, value, false);
+        cli_table_add(&table, STYLE_DIM, key);
+        cli_table_add(&table, STYLE_PLAIN, buf_str(&text));
+    }
+    cli_table_print(&table, options, stdout);
+}
+
+static const struct {
+    const char *op;
+    void (*print)(const struct op_call *call, const struct cli_options *options, const json_t *result);
+} printers[] = {
+    {"init", print_init},           {"status", print_status},         {"version", print_version},
+    {"events", print_events},       {"lock.acquire", print_acquired}, {"lock.check", print_check},
+    {"lock.list", print_list},      {"sprint.acquire", print_sprint}, {"sprint.release", print_sprint},
+    {"sprint.check", print_sprint},
+};
+
+void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    for (size_t i = 0; i < sizeof printers / sizeof printers[0]; i++)
+        if (strcmp(printers[i].op, call->op->name) == 0) {
+            printers[i].print(call, options, result);
+            return;
+        }
+    print_generic(call, options, result);
+}

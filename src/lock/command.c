@@ -1,0 +1,166 @@
+/* command.c - release, renew and check by a command that does not hold the lock object. */
+#include "base/fs.h"
+#include "lock/file.h"
+#include "lock/report.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct visit {
+    struct guard guard;
+    struct now now;
+    struct judgement found;
+};
+
+static int visit_begin(struct visit *visit, const struct lock_target *target, struct tsk_error *err)
+{
+    if (guard_open(&visit->guard, target->guard_dir, target->guard_name, err) < 0)
+        return -1;
+    if (guard_lock(&visit->guard, err) < 0)
+        goto fail;
+    visit->now = clock_now();
+    if (visit->guard.state.has_private)
+        lock_file_sweep(target);
+    if (lock_judge(target, &visit->guard, &visit->now, &visit->found, NULL, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    guard_close(&visit->guard);
+    return -1;
+}
+
+static void visit_end(struct visit *visit)
+{
+    guard_close(&visit->guard);
+}
+
+/* Whether the caller may touch this lock: by its token, by being its instance or (a descendant of) its process. */
+static bool is_proven(const struct lock_proof *proof, const struct lock_record *record)
+{
+    if (proof->token && proof->token[0])
+        return strcmp(proof->token, record->token) == 0;
+    if (proof->instance && record->instance[0] && strcmp(proof->instance, record->instance) == 0)
+        return true;
+    bool is_process = record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS;
+    return is_process && proc_is_ancestor(&record->holder);
+}
+
+static bool may_release(const struct lock_target *target, const struct lock_proof *proof,
+                        const struct judgement *found)
+{
+    if (proof->token && proof->token[0])
+        return is_proven(proof, &found->record);
+    if (target->kind->is_sprint || found->verdict == VERDICT_STALE)
+        return true;
+    return is_proven(proof, &found->record);
+}
+
+static int remove_lock(const struct lock_target *target, struct visit *visit, const struct lock_proof *proof,
+                       struct lock_outcome *outcome, struct tsk_error *err)
+{
+    const struct lock_record *record = &visit->found.record;
+    if (!may_release(target, proof, &visit->found)) {
+        error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
+        report_add_holder(target, &visit->now, &visit->found, err);
+        return -1;
+    }
+    outcome->session_mismatch = proof->session_id && proof->session_id[0] && visit->found.is_parsed &&
+                                strcmp(proof->session_id, record->session_id) != 0;
+    if (outcome->session_mismatch && proof->strict) {
+        error_set(err, TSK_LOCK_LOST, "session_mismatch", "expected", proof->session_id, "actual",
+                  record->session_id, NULL);
+        report_add_holder(target, &visit->now, &visit->found, err);
+        return -1;
+    }
+    if (fs->unlinkat(target->dir, target->file, 0) < 0)
+        return error_errno(err, "delete", target->file);
+    report_released(target, &visit->now, record);
+    return 0;
+}
+
+int lock_release_by(struct lock_target *target, const struct lock_proof *proof, struct lock_outcome *outcome,
+                    struct tsk_error *err)
+{
+    struct visit visit;
+    memset(outcome, 0, sizeof *outcome);
+    if (visit_begin(&visit, target, err) < 0)
+        return -1;
+    int result = 0;
+    outcome->existed = visit.found.verdict != VERDICT_FREE;
+    outcome->before = visit.found;
+    outcome->record = visit.found.record;
+    if (outcome->existed)
+        result = remove_lock(target, &visit, proof, outcome, err);
+    if (result == 0)
+        visit.found.verdict = VERDICT_FREE;
+    sprint_tmp_sweep(target, &visit.now, &visit.found);
+    visit_end(&visit);
+    return result;
+}
+
+static int renew_found(const struct lock_target *target, struct visit *visit, int64_t ttl_ms, struct tsk_error *err)
+{
+    struct lock_file file = LOCK_FILE_INIT;
+    struct lock_record *record = &visit->found.record;
+    if (ttl_ms > 0)
+        record->ttl_ms = ttl_ms;
+    if (record->ttl_ms <= 0)
+        record->ttl_ms = LOCK_TTL_DEFAULT_MS;
+    record->expires_ms = visit->now.wall_ms + record->ttl_ms;
+    record->expires_boot_ms = visit->now.boot_ms + record->ttl_ms;
+    int result = lock_file_renew(&file, target, &visit->guard, &visit->now, record, visit->found.st.st_dev,
+                                 visit->found.st.st_ino, err);
+    lock_file_close(&file);
+    return result;
+}
+
+int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, int64_t ttl_ms,
+                  struct lock_outcome *outcome, struct tsk_error *err)
+{
+    struct visit visit;
+    memset(outcome, 0, sizeof *outcome);
+    if (visit_begin(&visit, target, err) < 0)
+        return -1;
+    int result = 0;
+    if (visit.found.verdict == VERDICT_FREE) {
+        result = error_set(err, TSK_LOCK_NOT_FOUND, NULL, NULL);
+        report_add_holder(target, &visit.now, &visit.found, err);
+    } else if (!is_proven(proof, &visit.found.record)) {
+        result = error_set(err, TSK_LOCK_LOST,
+                           proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
+        report_add_holder(target, &visit.now, &visit.found, err);
+    } else if (!target->kind->is_sprint) {
+        result = renew_found(target, &visit, ttl_ms, err);
+    }
+    outcome->existed = true;
+    outcome->record = visit.found.record;
+    outcome->before = visit.found;
+    visit_end(&visit);
+    return result;
+}
+
+/* Where nothing may be written, looking is still allowed; the answer is then a good guess. */
+static int inspect_without_guard(const struct lock_target *target, struct judgement *ret, struct tsk_error *err)
+{
+    struct guard guard = GUARD_INIT;
+    struct now now = clock_now();
+    guard.fd = fs->openat(target->guard_dir, target->guard_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int result = lock_judge(target, &guard, &now, ret, NULL, err);
+    fs_close(&guard.fd);
+    return result;
+}
+
+int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err)
+{
+    struct visit visit;
+    if (visit_begin(&visit, target, err) < 0) {
+        if (err->sys_errno == EACCES || err->sys_errno == EROFS || err->sys_errno == EPERM)
+            return inspect_without_guard(target, ret, err);
+        return -1;
+    }
+    lock_file_renew_met(target, &visit.guard, &visit.now, &visit.found);
+    sprint_tmp_sweep(target, &visit.now, &visit.found);
+    *ret = visit.found;
+    visit_end(&visit);
+    return 0;
+}

@@ -1,0 +1,278 @@
+#include "lock/guard.h"
+#include "base/fs.h"
+#include "base/ident.h"
+#include "lock/wait.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(struct guard_state) == GUARD_LIFE_BASE, "the state must not reach into the life bytes");
+
+static const char magic[8] = "TSKGRD1\n";
+
+/* 36 characters of a boot id to its 16 bytes; all zero if it is not one. */
+static void boot_id_bytes(const char *text, unsigned char bytes[16])
+{
+    memset(bytes, 0, 16);
+    for (size_t digit = 0; *text && digit < 32; text++) {
+        if (!isxdigit((unsigned char)*text))
+            continue;
+        int value = isdigit((unsigned char)*text) ? *text - '0' : tolower((unsigned char)*text) - 'a' + 10;
+        bytes[digit / 2] = (unsigned char)(bytes[digit / 2] | value << (digit % 2 ? 0 : 4));
+        digit++;
+    }
+}
+
+int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_error *err)
+{
+    *guard = (struct guard)GUARD_INIT;
+    if (!boot_id()[0]) {
+        errno = EIO;
+        return error_errno(err, "read", "/proc/sys/kernel/random/boot_id");
+    }
+    guard->fd = fs->openat(guard_dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    return guard->fd < 0 ? error_errno(err, "open", name) : 0;
+}
+
+void guard_close(struct guard *guard)
+{
+    if (guard->fd < 0)
+        return;
+    /* Closing alone would not do: a child may have inherited the descriptor. */
+    fs_lock_try(guard->fd, F_UNLCK, 0, 0);
+    if (guard->is_locked)
+        pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
+    guard->is_locked = false;
+    fs_close(&guard->fd);
+}
+
+/* A stopped or interrupted process must not sit on the guard: the signals of a terminal wait outside. */
+static void block_signals(struct guard *guard)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGTSTP);
+    pthread_sigmask(SIG_BLOCK, &set, &guard->saved_signals);
+}
+
+/* The guard is held for some ten microseconds; giving the processor away now and then is nearly always enough. */
+static int lock_byte_briefly(int fd)
+{
+    for (int i = 0; i < 200; i++) {
+        if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0)
+            return 0;
+        if (errno != EAGAIN && errno != EACCES)
+            return -1;
+        sched_yield();
+    }
+    return -1;
+}
+
+static int guard_busy(struct guard *guard, struct tsk_error *err)
+{
+    pid_t pid = 0;
+    char digits[16], name[64] = "?";
+    if (guard_byte_holders(guard, 0, &pid, 1) == 0) {
+        error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
+        return -1;
+    }
+    snprintf(digits, sizeof digits, "%d", (int)pid);
+    proc_name(pid, name, sizeof name);
+    error_set(err, TSK_ENVIRONMENT, "guard_busy", "pid", digits, "name", name, NULL);
+    error_add_next(err, "ps -p %d", (int)pid);
+    return -1;
+}
+
+static int read_state(struct guard *guard, struct tsk_error *err)
+{
+    ssize_t n = fs->pread(guard->fd, &guard->state, sizeof guard->state, 0);
+    if (n < 0)
+        return error_errno(err, "read", "guard file");
+    unsigned char now[16];
+    boot_id_bytes(boot_id(), now);
+    bool valid = n == sizeof guard->state && memcmp(guard->state.magic, magic, sizeof magic) == 0;
+    if (!valid)
+        memset(&guard->state, 0, sizeof guard->state);
+    guard->is_new_boot = !valid || memcmp(guard->state.boot_id, now, sizeof now) != 0;
+    return 0;
+}
+
+int guard_lock(struct guard *guard, struct tsk_error *err)
+{
+    BUG(guard->is_locked);
+    block_signals(guard);
+    int result = lock_byte_briefly(guard->fd);
+    if (result < 0 && (errno == EAGAIN || errno == EACCES))
+        result = wait_for_byte(guard->fd, F_WRLCK, 0, GUARD_WAIT_MS);
+    if (result < 0) {
+        if (errno == ETIMEDOUT || errno == EINTR)
+            guard_busy(guard, err);
+        else
+            error_errno(err, "lock", "guard file");
+        pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
+        return -1;
+    }
+    guard->is_locked = true;
+    if (read_state(guard, err) < 0) {
+        guard_unlock(guard);
+        return -1;
+    }
+    return 0;
+}
+
+void guard_unlock(struct guard *guard)
+{
+    fs_lock_try(guard->fd, F_UNLCK, 0, 1);
+    guard->is_locked = false;
+    pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
+}
+
+static int write_state(struct guard *guard, struct tsk_error *err)
+{
+    ssize_t n = fs->pwrite(guard->fd, &guard->state, sizeof guard->state, 0);
+    if (n == sizeof guard->state)
+        return 0;
+    if (n >= 0)
+        errno = ENOSPC;
+    return error_errno(err, "write", "guard file");
+}
+
+static int begin_boot(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err)
+{
+    struct guard_state *state = &guard->state;
+    memcpy(state->magic, magic, sizeof magic);
+    boot_id_bytes(boot_id(), state->boot_id);
+    uint64_t floor = at_least >> 40; /* the guard file was lost: what the lock file says must not be given again */
+    state->boot_number = (state->boot_number > floor ? state->boot_number : floor) + 1;
+    state->counter = 0;
+    state->wall_offset_ms = now->wall_ms - now->boot_ms;
+    if (write_state(guard, err) < 0)
+        return -1;
+    if (fs->fdatasync(guard->fd) < 0)
+        return error_errno(err, "sync", "guard file");
+    guard->is_new_boot = false;
+    return 0;
+}
+
+int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private,
+                     uint64_t *ret, struct tsk_error *err)
+{
+    BUG(!guard->is_locked);
+    if (guard->is_new_boot && begin_boot(guard, now, at_least, err) < 0)
+        return -1;
+    guard->state.counter++;
+    guard->state.has_private = has_private;
+    if (write_state(guard, err) < 0)
+        return -1;
+    *ret = (guard->state.boot_number << 40) + guard->state.counter;
+    return 0;
+}
+
+int guard_note_private(struct guard *guard, const struct now *now, struct tsk_error *err)
+{
+    BUG(!guard->is_locked);
+    if (guard->is_new_boot && begin_boot(guard, now, 0, err) < 0)
+        return -1;
+    guard->state.has_private = true;
+    return write_state(guard, err);
+}
+
+int guard_next_ticket(struct guard *guard, const struct now *now, uint64_t *ret, struct tsk_error *err)
+{
+    BUG(!guard->is_locked);
+    if (guard->is_new_boot && begin_boot(guard, now, 0, err) < 0)
+        return -1;
+    guard->state.tickets++;
+    if (write_state(guard, err) < 0)
+        return -1;
+    *ret = guard->state.tickets;
+    return 0;
+}
+
+bool guard_clock_was_stepped(const struct guard *guard, const struct now *now)
+{
+    if (guard->is_new_boot)
+        return false;
+    int64_t step = now->wall_ms - now->boot_ms - guard->state.wall_offset_ms;
+    return step > 2000 || step < -2000;
+}
+
+int guard_life_take(struct guard *guard, uint64_t fence, struct tsk_error *err)
+{
+    if (fs_lock_try(guard->fd, F_WRLCK, GUARD_LIFE_BASE + (off_t)fence, 1) == 0)
+        return 0;
+    return error_errno(err, "lock", "life byte");
+}
+
+void guard_life_drop(struct guard *guard, uint64_t fence)
+{
+    fs_lock_try(guard->fd, F_UNLCK, GUARD_LIFE_BASE + (off_t)fence, 1);
+}
+
+int guard_life_probe(const struct guard *guard, uint64_t fence)
+{
+    /* As a reader: waiters hold read locks on the byte for an instant, and they are not the holder. */
+    return fs_lock_probe(guard->fd, F_RDLCK, GUARD_LIFE_BASE + (off_t)fence, 1, NULL);
+}
+
+/* Whether a line of /proc/<pid>/fdinfo/<fd> says that this descriptor has a write lock over `byte` of the file. */
+static bool is_lock_line(const char *line, dev_t dev, ino_t ino, off_t byte)
+{
+    unsigned maj, min;
+    unsigned long inode;
+    char kind[16], access[16], end_text[24];
+    long long start;
+    if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %x:%x:%lu %lld %23s", kind, access, &maj, &min, &inode, &start,
+               end_text) != 7)
+        return false;
+    if (strcmp(kind, "OFDLCK") != 0 || strcmp(access, "WRITE") != 0 || makedev(maj, min) != dev || inode != ino)
+        return false;
+    long long end = strcmp(end_text, "EOF") == 0 ? INT64_MAX : strtoll(end_text, NULL, 10);
+    return byte >= start && byte <= end;
+}
+
+static bool process_has_lock(const char *pid, dev_t dev, ino_t ino, off_t byte)
+{
+    char path[300];
+    snprintf(path, sizeof path, "/proc/%s/fdinfo", pid);
+    DIR *dir = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
+        char file[600], line[256];
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        FILE *info = entry->d_name[0] == '.' ? NULL : fopen(file, "re");
+        while (info && !found && fgets(line, sizeof line, info))
+            found = is_lock_line(line, dev, ino, byte);
+        if (info)
+            fclose(info);
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+size_t guard_byte_holders(const struct guard *guard, off_t byte, pid_t *pids, size_t max)
+{
+    struct stat st;
+    size_t count = 0;
+    if (fstat(guard->fd, &st) < 0)
+        return 0;
+    DIR *dir = opendir("/proc");
+    for (struct dirent *entry; dir && count < max && (entry = readdir(dir));) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid > 0 && pid != getpid() && process_has_lock(entry->d_name, st.st_dev, st.st_ino, byte))
+            pids[count++] = pid;
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}

@@ -1,0 +1,236 @@
+#include "lock/held.h"
+#include "base/fs.h"
+#include "lock/report.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t mutex;
+    struct tsk_lock *first;
+    struct proc_id self;
+} held = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&held.mutex);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&held.mutex);
+}
+
+/* A fork without exec must not keep the parent's locks alive. (A spawned command gets the descriptor on purpose.) */
+static void after_fork_child(void)
+{
+    for (struct tsk_lock *lock = held.first; lock; lock = lock->next) {
+        fs_close(&lock->guard.fd);
+        fs_close(&lock->file.fd);
+    }
+    held.first = NULL;
+    held.self.pid = 0;
+    pthread_mutex_unlock(&held.mutex);
+}
+
+static void held_init(void)
+{
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+int held_self(struct proc_id *ret, struct tsk_error *err)
+{
+    pthread_once(&held.once, held_init);
+    pthread_mutex_lock(&held.mutex);
+    int result = held.self.pid ? 0 : proc_id_of(getpid(), &held.self);
+    *ret = held.self;
+    pthread_mutex_unlock(&held.mutex);
+    return result < 0 ? error_errno(err, "read", "/proc/self/stat") : 0;
+}
+
+struct tsk_lock *held_new(struct lock_target *target, struct guard *guard, struct lock_file *file,
+                          const struct lock_record *record)
+{
+    struct tsk_lock *lock = malloc(sizeof *lock);
+    if (!lock)
+        return NULL;
+    lock->target = *target;
+    target->owns_dirs = false;
+    lock->guard = *guard;
+    guard->fd = -1;
+    guard->is_locked = false;
+    memcpy(&lock->file, file, offsetof(struct lock_file, content) + file->len);
+    file->fd = -1;
+    lock->record = *record;
+    pthread_once(&held.once, held_init);
+    pthread_mutex_lock(&held.mutex);
+    lock->previous = NULL;
+    lock->next = held.first;
+    if (held.first)
+        held.first->previous = lock;
+    held.first = lock;
+    pthread_mutex_unlock(&held.mutex);
+    return lock;
+}
+
+static void held_free(struct tsk_lock *lock)
+{
+    pthread_mutex_lock(&held.mutex);
+    if (lock->next)
+        lock->next->previous = lock->previous;
+    if (lock->previous)
+        lock->previous->next = lock->next;
+    else if (held.first == lock)
+        held.first = lock->next;
+    pthread_mutex_unlock(&held.mutex);
+    guard_close(&lock->guard);
+    lock_file_close(&lock->file);
+    lock_target_clear(&lock->target);
+    free(lock);
+}
+
+/* Somebody else may have renewed the file for us: then it has our fence and token, and becomes our file. */
+static int adopt_renewed(struct tsk_lock *lock, const struct now *now, struct tsk_error *err)
+{
+    struct judgement found;
+    int fd CLEANUP_FD = -1;
+    if (lock_judge(&lock->target, &lock->guard, now, &found, &fd, err) < 0)
+        return -1;
+    bool is_ours = found.is_parsed && found.record.fence == lock->record.fence &&
+                   strcmp(found.record.token, lock->record.token) == 0;
+    if (!is_ours)
+        return report_lost(&lock->target, now, &lock->record, &found, err);
+    ssize_t n = fs->pread(fd, lock->file.content, sizeof lock->file.content, 0);
+    if (n < 0)
+        return error_errno(err, "read", lock->target.file);
+    lock_file_close(&lock->file);
+    lock->file.fd = fd;
+    fd = -1;
+    lock->file.len = (size_t)n;
+    lock->file.dev = found.st.st_dev;
+    lock->file.ino = found.st.st_ino;
+    lock->record = found.record;
+    return 0;
+}
+
+/* With the guard held: is it still ours (L5)? */
+static int check_ours(struct tsk_lock *lock, const struct now *now, struct tsk_error *err)
+{
+    int published = lock_file_is_published(&lock->file, &lock->target, err);
+    if (published < 0)
+        return -1;
+    return published ? 0 : adopt_renewed(lock, now, err);
+}
+
+static int enter(struct tsk_lock *lock, struct now *now, struct tsk_error *err)
+{
+    if (lock->guard.fd < 0) /* the child of a fork */
+        return error_set(err, TSK_LOCK_LOST, "lost_by_fork", NULL);
+    if (guard_lock(&lock->guard, err) < 0)
+        return -1;
+    *now = clock_now();
+    if (check_ours(lock, now, err) == 0)
+        return 0;
+    guard_unlock(&lock->guard);
+    return -1;
+}
+
+int tsk_lock_verify(struct tsk_lock *lock, struct tsk_error *err)
+{
+    struct now now;
+    if (enter(lock, &now, err) < 0)
+        return -1;
+    guard_unlock(&lock->guard);
+    return 0;
+}
+
+int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
+{
+    struct now now;
+    if (enter(lock, &now, err) < 0)
+        return -1;
+    struct lock_record record = lock->record;
+    struct lock_file file = LOCK_FILE_INIT;
+    record.expires_ms = now.wall_ms + record.ttl_ms;
+    record.expires_boot_ms = now.boot_ms + record.ttl_ms;
+    int result = 0;
+    if (!lock->target.kind->is_sprint) /* a sprint has no TTL to extend */
+        result = lock_file_renew(&file, &lock->target, &lock->guard, &now, &record, lock->file.dev, lock->file.ino,
+                                 err);
+    if (result == 0 && file.fd >= 0) {
+        lock_file_close(&lock->file);
+        memcpy(&lock->file, &file, offsetof(struct lock_file, content) + file.len);
+        lock->record = record;
+    }
+    guard_unlock(&lock->guard);
+    return result;
+}
+
+int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
+{
+    struct now now;
+    int result = enter(lock, &now, err);
+    if (result == 0) {
+        result = fs->unlinkat(lock->target.dir, lock->target.file, 0);
+        if (result < 0)
+            error_errno(err, "delete", lock->target.file);
+        else
+            report_released(&lock->target, &now, &lock->record);
+        if (result == 0 && lock->target.kind->is_sprint)
+            sprint_tmp_drop(&lock->target);
+    }
+    held_free(lock);
+    return result;
+}
+
+uint64_t tsk_lock_fence(const struct tsk_lock *lock)
+{
+    return lock->record.fence;
+}
+
+const char *tsk_lock_token(const struct tsk_lock *lock)
+{
+    return lock->record.token;
+}
+
+int tsk_lock_fd(const struct tsk_lock *lock)
+{
+    return lock->guard.fd;
+}
+
+const struct lock_record *lock_record_of(const struct tsk_lock *lock)
+{
+    return &lock->record;
+}
+
+int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const char *id,
+                     const struct tsk_lock_options *options, struct tsk_lock **ret, struct tsk_error *err)
+{
+    struct tsk_lock_options given = {.size = sizeof given};
+    if (options)
+        memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+    const struct lock_kind *k = lock_kind_get(kind);
+    if (!k)
+        return error_set(err, TSK_INVALID_INPUT, "kind_unknown", "value", "?", NULL);
+    if (k->is_sprint && (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
+        return error_set(err, TSK_INVALID_INPUT, "sprint_needs_session_and_epic", NULL);
+    struct lock_target target;
+    if (lock_target_init(&target, ws, k, id, NULL, err) < 0)
+        return -1;
+    struct lock_request request = {.hold = HOLD_LIFE,
+                                   .ttl_ms = given.ttl_ms,
+                                   .wait_ms = given.wait_ms,
+                                   .session_id = given.session_id,
+                                   .run_id = given.run_id,
+                                   .request_id = given.request_id,
+                                   .epic_spec = given.epic_spec,
+                                   .force = given.force,
+                                   .kill = given.kill};
+    int result = lock_acquire(&target, &request, ret, NULL, err);
+    lock_target_clear(&target);
+    return result;
+}

@@ -1,0 +1,148 @@
+#include "lock/kind.h"
+#include "base/fs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct lock_kind kinds[LOCK_KIND_COUNT] = {
+    [TSK_LOCK_REQUEST] = {TSK_LOCK_REQUEST, "request", "request.", ".lock.json", true, false,
+                          TSK_RUN_IN_PROGRESS, record_parse_json},
+    [TSK_LOCK_QUEUE] = {TSK_LOCK_QUEUE, "queue", "queue", ".lock.json", false, false, TSK_QUEUE_IN_PROGRESS,
+                        record_parse_json},
+    [TSK_LOCK_NAME] = {TSK_LOCK_NAME, "name", "name.", ".lock.json", true, false, TSK_LOCK_HELD,
+                       record_parse_json},
+    [TSK_LOCK_SPRINT] = {TSK_LOCK_SPRINT, "sprint", "sprint.", "", false, true, TSK_SPRINT_BLOCKED,
+                         record_parse_yaml},
+};
+
+const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind)
+{
+    return (unsigned)kind < LOCK_KIND_COUNT ? &kinds[kind] : NULL;
+}
+
+const struct lock_kind *lock_kind_by_name(const char *name)
+{
+    for (size_t i = 0; i < LOCK_KIND_COUNT; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+/* The lock protocol needs one kernel that sees all byte locks of a file. */
+static int check_fs(struct lock_target *target, struct tsk_error *err)
+{
+    enum fs_class class;
+    const char *name;
+    char path[PATH_MAX];
+    lock_target_path(target, path);
+    if (fs_classify(target->dir, &class, &name) < 0)
+        return error_errno(err, "examine", path);
+    if (class == FS_LOCAL)
+        return 0;
+    bool trusted = false;
+    if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", false, &trusted, err) < 0)
+        return -1;
+    if (trusted)
+        return 0;
+    error_set(err, TSK_UNSUPPORTED_FS, class == FS_NETWORK ? "fs_network" : "fs_single_kernel", "path", path,
+              "fs_type", name, NULL);
+    return -1;
+}
+
+/* A plain name: visible characters, no slash, neither "." nor "..", and not one of our own private names. */
+static bool is_plain_file_name(const char *name)
+{
+    size_t len = strlen(name);
+    if (len == 0 || len > 128 || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+        fs_is_private_name(name))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static int set_names(struct lock_target *target, const char *id, struct tsk_error *err)
+{
+    const struct lock_kind *kind = target->kind;
+    if (kind->is_sprint) {
+        id = id ? id : SPRINT_FILE_DEFAULT;
+        if (!is_plain_file_name(id))
+            return error_set(err, TSK_INVALID_INPUT, "file_name_pattern", "param", "lock_file", "value", id, NULL);
+        snprintf(target->id, sizeof target->id, "%s", id);
+        snprintf(target->file, sizeof target->file, "%s", id);
+    } else {
+        if (!kind->has_id && id && id[0])
+            return error_set(err, TSK_INVALID_INPUT, "queue_has_no_id", "param", "id", "value", id, NULL);
+        if (kind->has_id && (!id || !id_is_valid(id)))
+            return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "", NULL);
+        snprintf(target->id, sizeof target->id, "%s", kind->has_id ? id : "");
+        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id, kind->file_suffix);
+    }
+    snprintf(target->guard_name, sizeof target->guard_name, "%s%s", kind->file_prefix, target->id);
+    return 0;
+}
+
+/* The guard of a sprint lock is below its project root, whatever the workspace. */
+static int open_sprint_dirs(struct lock_target *target, const char *root, struct tsk_error *err)
+{
+    target->owns_dirs = true;
+    target->dir = fs->openat(AT_FDCWD, root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (target->dir < 0)
+        return error_errno(err, "open", root);
+    if (fs_make_dirs(target->dir, ".aiflow/locks/.guard") < 0)
+        return error_errno(err, "create", ".aiflow/locks/.guard");
+    target->guard_dir =
+        fs->openat(target->dir, ".aiflow/locks/.guard", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
+    return target->guard_dir < 0 ? error_errno(err, "open", ".aiflow/locks/.guard") : 0;
+}
+
+int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind,
+                     const char *id, const char *project_root, struct tsk_error *err)
+{
+    *target = (struct lock_target){.kind = kind, .ws = ws, .dir = -1, .guard_dir = -1};
+    if (set_names(target, id, err) < 0)
+        return -1;
+    if (kind->is_sprint) {
+        const char *root = project_root ? project_root : ws->root;
+        snprintf(target->dir_path, sizeof target->dir_path, "%s", root);
+        if (open_sprint_dirs(target, root, err) < 0)
+            goto fail;
+    } else {
+        if (workspace_lock_dirs(ws, err) < 0)
+            return -1;
+        snprintf(target->dir_path, sizeof target->dir_path, "%.*s/locks", PATH_MAX - 16, ws->state_path);
+        target->dir = ws->locks_dir;
+        target->guard_dir = ws->guard_dir;
+    }
+    if (check_fs(target, err) < 0)
+        goto fail;
+    return 0;
+fail:
+    lock_target_clear(target);
+    return -1;
+}
+
+void lock_target_clear(struct lock_target *target)
+{
+    if (target->owns_dirs) {
+        fs_close(&target->guard_dir);
+        fs_close(&target->dir);
+    }
+    target->dir = target->guard_dir = -1;
+}
+
+void lock_target_path(const struct lock_target *target, char path[PATH_MAX])
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", target->dir_path, target->file) >= PATH_MAX)
+        snprintf(path, PATH_MAX, "%s", target->file);
+}
+
+void lock_target_words(const struct lock_target *target, char *words, size_t size)
+{
+    if (target->kind->is_sprint || !target->kind->has_id)
+        snprintf(words, size, "%s", target->kind->name);
+    else
+        snprintf(words, size, "%s %s", target->kind->name, target->id);
+}

@@ -1,0 +1,278 @@
+#include "lock/lock.h"
+#include "base/fs.h"
+#include "lock/end.h"
+#include "lock/file.h"
+#include "lock/held.h"
+#include "lock/report.h"
+#include "lock/wait.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One call of lock_acquire. */
+struct attempt {
+    struct lock_target *target;
+    const struct lock_request *request;
+    struct guard guard;
+    struct now now;
+    struct judgement found;
+    int found_fd;          /* the judged lock file, kept open while waiting for it to change */
+    struct lock_file file;
+    struct lock_record record;
+    bool recovered, forced;
+};
+
+enum step { STEP_TAKEN, STEP_HELD, STEP_AGAIN, STEP_FAILED };
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from ? from : "");
+}
+
+static int fill_record(struct attempt *a, struct tsk_error *err)
+{
+    const struct lock_request *request = a->request;
+    const struct lock_kind *kind = a->target->kind;
+    struct lock_record *record = &a->record;
+    memset(record, 0, sizeof *record);
+    record->hold = request->hold;
+    record->holder = request->holder;
+    if (request->hold == HOLD_LIFE && held_self(&record->holder, err) < 0)
+        return -1;
+    record->pid = record->holder.pid;
+    record->ttl_ms = kind->is_sprint ? SPRINT_ZOMBIE_MS : request->ttl_ms > 0 ? request->ttl_ms : LOCK_TTL_DEFAULT_MS;
+    record->created_ms = a->now.wall_ms;
+    record->expires_ms = a->now.wall_ms + record->ttl_ms;
+    record->expires_boot_ms = a->now.boot_ms + record->ttl_ms;
+    random_hex(record->token, TOKEN_SIZE - 1);
+    copy_text(record->request_id, sizeof record->request_id,
+              kind->kind == TSK_LOCK_REQUEST ? a->target->id : request->request_id);
+    copy_text(record->name, sizeof record->name, kind->kind == TSK_LOCK_NAME ? a->target->id : "");
+    copy_text(record->run_id, sizeof record->run_id, request->run_id);
+    copy_text(record->session_id, sizeof record->session_id, request->session_id);
+    copy_text(record->epic_spec, sizeof record->epic_spec, request->epic_spec);
+    copy_text(record->instance, sizeof record->instance, request->instance);
+    copy_text(record->host, sizeof record->host, "127.0.0.1");
+    copy_text(record->hostname, sizeof record->hostname, host_name());
+    return 0;
+}
+
+/* Whether what was found may be replaced, and by which right. */
+static enum step decide(struct attempt *a, struct tsk_error *err)
+{
+    const struct lock_request *request = a->request;
+    bool is_confirmed = !request->confirmed_ino || request->confirmed_ino == a->found.st.st_ino;
+    switch (a->found.verdict) {
+    case VERDICT_FREE:
+        return STEP_TAKEN;
+    case VERDICT_STALE:
+        a->recovered = true;
+        return STEP_TAKEN;
+    case VERDICT_ZOMBIE:
+        a->recovered = true;
+        return (request->take_zombie || request->force) && is_confirmed ? STEP_TAKEN : STEP_HELD;
+    case VERDICT_HELD:
+        break;
+    }
+    if (!request->force || !is_confirmed || !a->found.how || a->found_fd < 0)
+        return STEP_HELD;
+    if (request->kill && end_holder(&a->guard, &a->found, err) < 0)
+        return STEP_FAILED;
+    a->forced = true;
+    return STEP_TAKEN;
+}
+
+/* L2 and L4. A crash anywhere in here leaves the path as it was, or naming our fence whose life byte dies with us. */
+static enum step put_in_place(struct attempt *a, struct tsk_error *err)
+{
+    bool is_absent = a->found.verdict == VERDICT_FREE;
+    if (a->guard.state.has_private)
+        lock_file_sweep(a->target);
+    if (fill_record(a, err) < 0 ||
+        guard_next_fence(&a->guard, &a->now, a->found.record.fence, !is_absent, &a->record.fence, err) < 0)
+        return STEP_FAILED;
+    if (a->record.hold == HOLD_LIFE && guard_life_take(&a->guard, a->record.fence, err) < 0)
+        return STEP_FAILED;
+    int result = lock_file_create(&a->file, a->target, &a->guard, &a->now, &a->record, err);
+    if (result == 0)
+        result = is_absent ? lock_file_publish(&a->file, a->target, err)
+                           : lock_file_exchange(&a->file, a->target, a->found.st.st_dev, a->found.st.st_ino, err);
+    if (result == 0)
+        return STEP_TAKEN;
+    guard_life_drop(&a->guard, a->record.fence);
+    lock_file_close(&a->file);
+    return result < 0 ? STEP_FAILED : STEP_AGAIN;
+}
+
+/* Takes back what was just published: the caller was not told that he has it, so he must not. */
+static void take_back(struct attempt *a)
+{
+    struct tsk_error ignored;
+    if (lock_file_is_published(&a->file, a->target, &ignored) == 1)
+        fs->unlinkat(a->target->dir, a->target->file, 0);
+    guard_life_drop(&a->guard, a->record.fence);
+    lock_file_close(&a->file);
+}
+
+/* U2, step 4: read back what was written before success is reported. */
+static int read_back(struct attempt *a, struct tsk_error *err)
+{
+    if (!a->target->kind->is_sprint)
+        return 0;
+    struct judgement seen;
+    if (lock_judge(a->target, &a->guard, &a->now, &seen, NULL, err) < 0)
+        return -1;
+    if (seen.is_parsed && seen.record.fence == a->record.fence && strcmp(seen.record.token, a->record.token) == 0)
+        return 0;
+    return error_set(err, TSK_LOCK_LOST, "read_back_differs", NULL);
+}
+
+/* One try under the guard. */
+static enum step try_take(struct attempt *a, struct tsk_error *err)
+{
+    enum step step = STEP_AGAIN;
+    for (int i = 0; i < 20 && step == STEP_AGAIN; i++) {
+        a->recovered = a->forced = false;
+        fs_close(&a->found_fd);
+        if (a->target->kind->is_sprint) {
+            enum sprint_tmp tmp = sprint_tmp_take(a->target, &a->now, &a->found, err);
+            if (tmp != SPRINT_TMP_READY)
+                return tmp == SPRINT_TMP_BUSY ? STEP_HELD : STEP_FAILED;
+        }
+        if (lock_judge(a->target, &a->guard, &a->now, &a->found, &a->found_fd, err) < 0)
+            step = STEP_FAILED;
+        else
+            step = decide(a, err);
+        if (step == STEP_TAKEN)
+            step = put_in_place(a, err);
+    }
+    if (step == STEP_TAKEN && (read_back(a, err) < 0 || report_taken(a->target, &a->now, &a->record, &a->found,
+                                                                     a->recovered, a->forced, err) < 0)) {
+        take_back(a);
+        step = STEP_FAILED;
+    }
+    if (step != STEP_TAKEN && a->target->kind->is_sprint) {
+        if (step == STEP_FAILED) /* the judgement may be missing; the directory is ours or nobody's unless he lives */
+            a->found.verdict = a->found.how && a->found.alive != LIVE_DEAD ? a->found.verdict : VERDICT_FREE;
+        sprint_tmp_sweep(a->target, &a->now, &a->found);
+    }
+    if (step == STEP_HELD) {
+        ino_t before = a->found.st.st_ino;
+        lock_file_renew_met(a->target, &a->guard, &a->now, &a->found);
+        if (a->found.st.st_ino != before)
+            fs_close(&a->found_fd); /* watch the new file: open it at the next look */
+    }
+    return step == STEP_AGAIN ? STEP_HELD : step; /* another tool was faster, twenty times */
+}
+
+static int interrupted(struct tsk_error *err)
+{
+    error_set(err, TSK_CONFLICT, "interrupted", NULL);
+    err->sys_errno = EINTR;
+    return -1;
+}
+
+/* Gets in line (once), waits for the turn, then for a change of the lock. 0: try again; 1: the time is up. */
+static int wait_in_line(struct attempt *a, uint64_t *ticket, int64_t deadline, struct tsk_error *err)
+{
+    int result;
+    bool is_new = *ticket == 0;
+    if (is_new) {
+        if (guard_next_ticket(&a->guard, &a->now, ticket, err) < 0)
+            return -1;
+        if (fs_lock_try(a->guard.fd, F_WRLCK, GUARD_TICKET_BASE + (off_t)*ticket, 1) < 0)
+            return error_errno(err, "lock", "ticket");
+    }
+    guard_unlock(&a->guard);
+    int64_t left = deadline < 0 ? -1 : deadline - a->now.boot_ms;
+    if (deadline >= 0 && left <= 0)
+        return 1;
+    if (is_new)
+        result = wait_for_turn(a->guard.fd, *ticket, left);
+    else
+        result = wait_for_change(&a->guard, a->target, &a->found, a->found_fd, left);
+    if (result == 0)
+        return 0;
+    if (errno == ETIMEDOUT)
+        return 1;
+    return errno == EINTR ? interrupted(err) : error_errno(err, "wait for", "lock");
+}
+
+static bool somebody_waits(const struct guard *guard)
+{
+    return fs_lock_probe(guard->fd, F_RDLCK, GUARD_TICKET_BASE, 0, NULL) == 1;
+}
+
+/* Returns with the guard locked (STEP_TAKEN) or not (everything else). */
+static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
+{
+    int64_t wait_ms = a->request->wait_ms;
+    int64_t deadline = wait_ms < 0 ? -1 : clock_now().boot_ms + wait_ms;
+    uint64_t ticket = 0;
+    bool is_last_try = wait_ms == 0;
+    for (;;) {
+        if (guard_lock(&a->guard, err) < 0)
+            return STEP_FAILED;
+        a->now = clock_now();
+        /* Those who wait keep their order; those who do not wait may take what is free. */
+        bool must_queue = !is_last_try && !ticket && somebody_waits(&a->guard);
+        enum step step = must_queue ? STEP_HELD : try_take(a, err);
+        if (step == STEP_TAKEN || step == STEP_FAILED)
+            return step;
+        if (is_last_try) {
+            guard_unlock(&a->guard);
+            return STEP_HELD;
+        }
+        int waited = wait_in_line(a, &ticket, deadline, err);
+        if (waited < 0)
+            return STEP_FAILED;
+        is_last_try = waited == 1;
+    }
+}
+
+static void fill_outcome(const struct attempt *a, struct lock_outcome *outcome)
+{
+    if (!outcome)
+        return;
+    memset(outcome, 0, sizeof *outcome);
+    outcome->record = a->record;
+    outcome->recovered = a->recovered;
+    outcome->forced = a->forced;
+    outcome->existed = a->found.verdict != VERDICT_FREE;
+    outcome->before = a->found;
+}
+
+int lock_acquire(struct lock_target *target, const struct lock_request *request, struct tsk_lock **ret_lock,
+                 struct lock_outcome *outcome, struct tsk_error *err)
+{
+    struct attempt a = {.target = target, .request = request, .guard = GUARD_INIT, .found_fd = -1,
+                        .file = LOCK_FILE_INIT};
+    BUG(request->hold == HOLD_LIFE && !ret_lock);
+    if (guard_open(&a.guard, target->guard_dir, target->guard_name, err) < 0)
+        return -1;
+    enum step step = take_or_wait(&a, err);
+    fs_close(&a.found_fd);
+    fill_outcome(&a, outcome);
+    if (step == STEP_TAKEN && request->hold == HOLD_LIFE) {
+        struct tsk_lock *lock = held_new(target, &a.guard, &a.file, &a.record);
+        if (lock) {
+            /* One call drops guard and ticket, and wakes the next in line; the life byte stays. */
+            fs_lock_try(lock->guard.fd, F_UNLCK, GUARD_TICKET_BASE, 0);
+            guard_unlock(&lock->guard);
+            *ret_lock = lock;
+            return 0;
+        }
+        take_back(&a);
+        errno = ENOMEM;
+        error_errno(err, "hold", target->file);
+        step = STEP_FAILED;
+    }
+    lock_file_close(&a.file);
+    guard_close(&a.guard);
+    if (step == STEP_TAKEN)
+        return 0;
+    return step == STEP_HELD ? report_refusal(target, &a.now, &a.found, err) : -1;
+}

@@ -1,0 +1,56 @@
+/* record.h - what a lock file says, whoever wrote it, and the two formats it is written in.
+ *
+ * JSON (D39): version lock_type request_id run_id pid host created_at expires_at
+ * YAML (U2):  pid session_id started_at epic_spec lock_version
+ * Our additions: hold fence token hostname boot_id pid_ns pid_start expires_boot_ms, `name` for the kind name, and
+ * session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown keys are accepted. */
+#ifndef LOCK_RECORD_H
+#define LOCK_RECORD_H
+
+#include "base/buf.h"
+#include "base/ident.h"
+
+#define LOCK_TEXT_MAX 257 /* session ids, epics: 256 bytes */
+#define LOCK_ID_MAX   129
+#define TOKEN_SIZE    33
+#define LOCK_FILE_MAX (64u << 10) /* a lock file longer than this is not one */
+
+/* Who keeps the lock alive. */
+enum hold {
+    HOLD_FOREIGN, /* written by another tool: nothing but a pid and times */
+    HOLD_LIFE,    /* the life byte of its fence is locked while it is held */
+    HOLD_PROCESS, /* a named process (--pid, or a registered instance) */
+    HOLD_GUESS,   /* the ancestor that we took for the holder */
+};
+
+struct lock_record {
+    enum hold hold;
+    pid_t pid; /* 0: none, or unusable */
+    uint64_t fence;
+    struct proc_id holder;    /* complete for HOLD_PROCESS and HOLD_GUESS; pid, boot_id, pid_ns for HOLD_LIFE */
+    int64_t created_ms;       /* wall clock; -1 unknown. U2: started_at */
+    int64_t expires_ms;       /* wall clock; -1 unknown */
+    int64_t expires_boot_ms;  /* our own locks, on CLOCK_BOOTTIME of holder.boot_id */
+    int64_t ttl_ms;
+    char token[TOKEN_SIZE];
+    char name[LOCK_ID_MAX];
+    char request_id[LOCK_ID_MAX];
+    char run_id[LOCK_ID_MAX];
+    char session_id[LOCK_TEXT_MAX];
+    char epic_spec[LOCK_TEXT_MAX];
+    char instance[LOCK_TEXT_MAX];
+    char host[64];            /* an address, as in the seed */
+    char hostname[HOSTNAME_SIZE];
+};
+
+const char *hold_name(enum hold hold);
+
+/* Reads a file's content. 0, or -1 when it is no lock file at all (torn, empty, another format). Missing keys are not a
+ * failure: what is unknown stays 0, -1 or "". */
+int record_parse_json(const char *text, size_t len, struct lock_record *ret);
+int record_parse_yaml(const char *text, size_t len, struct lock_record *ret);
+
+void record_write_json(const struct lock_record *record, const char *lock_type, struct buf *b);
+void record_write_yaml(const struct lock_record *record, struct buf *b);
+
+#endif

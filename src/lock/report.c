@@ -1,0 +1,224 @@
+#include "lock/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *verdict_name(enum verdict verdict)
+{
+    static const char *const names[] = {
+        [VERDICT_FREE] = "free", [VERDICT_HELD] = "held", [VERDICT_STALE] = "stale", [VERDICT_ZOMBIE] = "zombie"};
+    return names[verdict];
+}
+
+static const char *or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+/* {host}-{pid}-{start in ms}: what spec 4 calls an instance, for a holder that did not give its own. */
+static void instance_of(const struct lock_record *record, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (record->instance[0]) {
+        snprintf(text, size, "%s", record->instance);
+        return;
+    }
+    int64_t started;
+    struct now now = clock_now();
+    bool is_here = record->hold != HOLD_FOREIGN && proc_id_liveness(&record->holder) == LIVE_ALIVE;
+    if (is_here && proc_start_wall(record->pid, &now, &started) == 0)
+        snprintf(text, size, "%.200s-%d-%lld", record->hostname, (int)record->pid, (long long)started);
+}
+
+json_t *report_holder(const struct lock_record *record, enum liveness alive, const char *how)
+{
+    char instance[LOCK_TEXT_MAX];
+    instance_of(record, instance, sizeof instance);
+    json_t *json = json_object();
+    json_object_set_new(json, "pid", record->pid ? json_integer(record->pid) : json_null());
+    json_object_set_new(json, "hostname", record->hostname[0] ? json_string(record->hostname) : json_null());
+    json_object_set_new(json, "session_id", record->session_id[0] ? json_string(record->session_id) : json_null());
+    json_object_set_new(json, "run_id", record->run_id[0] ? json_string(record->run_id) : json_null());
+    json_object_set_new(json, "instance", instance[0] ? json_string(instance) : json_null());
+    json_object_set_new(json, "alive", alive == LIVE_UNKNOWN ? json_null() : json_boolean(alive == LIVE_ALIVE));
+    json_object_set_new(json, "how", how ? json_string(how) : json_null());
+    json_object_set_new(json, "hold", json_string(hold_name(record->hold)));
+    return json;
+}
+
+static void set_time(json_t *json, const char *key, int64_t wall_ms)
+{
+    char text[TIME_TEXT_MAX];
+    time_format_local(wall_ms, text);
+    json_object_set_new(json, key, wall_ms < 0 ? json_null() : json_string(text));
+}
+
+json_t *report_lock(const struct lock_target *target, const struct now *now, const struct judgement *found)
+{
+    char path[PATH_MAX];
+    const struct lock_record *record = &found->record;
+    lock_target_path(target, path);
+    json_t *json = json_object();
+    json_object_set_new(json, "kind", json_string(target->kind->name));
+    json_object_set_new(json, "id", target->id[0] ? json_string(target->id) : json_null());
+    json_object_set_new(json, "state", json_string(verdict_name(found->verdict)));
+    json_object_set_new(json, "path", json_string(path));
+    if (found->verdict == VERDICT_FREE)
+        return json;
+    json_object_set_new(json, "fence", record->fence ? json_integer((json_int_t)record->fence) : json_null());
+    set_time(json, "created_at", record->created_ms);
+    bool has_ttl = found->expires_in_ms != INT64_MAX && !target->kind->is_sprint;
+    set_time(json, "expires_at", has_ttl ? now->wall_ms + found->expires_in_ms : -1);
+    json_object_set_new(json, "expires_in_ms", has_ttl ? json_integer(found->expires_in_ms) : json_null());
+    json_object_set_new(json, "age_ms", found->age_ms < 0 ? json_null() : json_integer(found->age_ms));
+    json_object_set_new(json, "expired", json_boolean(found->is_expired));
+    json_object_set_new(json, "request_id", record->request_id[0] ? json_string(record->request_id) : json_null());
+    json_object_set_new(json, "epic_spec", record->epic_spec[0] ? json_string(record->epic_spec) : json_null());
+    json_object_set_new(json, "holder", report_holder(record, found->alive, found->how));
+    return json;
+}
+
+/* ---- events ---- */
+
+static void put_record(struct buf *b, const struct lock_target *target, const struct lock_record *record)
+{
+    buf_puts(b, "{");
+    buf_json_pair(b, "kind", target->kind->name);
+    buf_json_pair(b, "id", or_null(target->id));
+    buf_json_pair_int(b, "fence", (int64_t)record->fence);
+    buf_json_pair_int(b, "pid", record->pid);
+    buf_json_pair(b, "hold", hold_name(record->hold));
+}
+
+static int append(const struct lock_target *target, const struct now *now, const char *type,
+                  const struct lock_record *record, struct buf *data, struct tsk_error *err)
+{
+    struct event event = {.type = type,
+                          .session_id = or_null(record->session_id),
+                          .run_id = or_null(record->run_id),
+                          .data = buf_str(data)};
+    BUG(data->failed);
+    return workspace_event(target->ws, now, &event, err);
+}
+
+static void put_old_holder(struct buf *b, const struct judgement *before)
+{
+    const struct lock_record *old = &before->record;
+    buf_json_key(b, "old_holder");
+    buf_puts(b, "{");
+    buf_json_pair_int(b, "pid", old->pid);
+    buf_json_pair_int(b, "fence", (int64_t)old->fence);
+    buf_json_pair(b, "session_id", or_null(old->session_id));
+    buf_json_pair(b, "run_id", or_null(old->run_id));
+    buf_json_pair(b, "how", before->how);
+    buf_puts(b, "}");
+}
+
+int report_taken(const struct lock_target *target, const struct now *now, const struct lock_record *record,
+                 const struct judgement *before, bool recovered, bool forced, struct tsk_error *err)
+{
+    char storage[8192];
+    struct buf data;
+    buf_init_fixed(&data, storage, sizeof storage);
+    if (recovered || forced) {
+        put_record(&data, target, record);
+        put_old_holder(&data, before);
+        buf_puts(&data, "}");
+        if (append(target, now, forced ? "lock.forced" : "LOCK_STALE_RECOVERED", record, &data, err) < 0)
+            return -1;
+        buf_reset(&data);
+    }
+    put_record(&data, target, record);
+    buf_puts(&data, "}");
+    return append(target, now, "lock.acquired", record, &data, err);
+}
+
+static void report_fact(const struct lock_target *target, const struct now *now, const char *type,
+                        const struct lock_record *record)
+{
+    char storage[4096];
+    struct buf data;
+    struct tsk_error ignored;
+    buf_init_fixed(&data, storage, sizeof storage);
+    put_record(&data, target, record);
+    buf_puts(&data, "}");
+    append(target, now, type, record, &data, &ignored);
+}
+
+void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record)
+{
+    report_fact(target, now, "lock.released", record);
+}
+
+int report_lost(const struct lock_target *target, const struct now *now, const struct lock_record *mine,
+                const struct judgement *found, struct tsk_error *err)
+{
+    report_fact(target, now, "lock.lost", mine);
+    error_set(err, TSK_LOCK_LOST, found->verdict == VERDICT_FREE ? "lost_and_free" : NULL, NULL);
+    report_add_holder(target, now, found, err);
+    return -1;
+}
+
+/* ---- refusals ---- */
+
+static void add_json(struct tsk_error *err, const char *key, json_t *value)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&b, value, false);
+    error_add_json(err, key, buf_str(&b));
+    json_decref(value);
+}
+
+static void add_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
+{
+    char words[LOCK_ID_MAX + 16];
+    lock_target_words(target, words, sizeof words);
+    if (target->kind->is_sprint) {
+        error_add_next(err, "tasuki sprint check");
+        if (found->verdict != VERDICT_ZOMBIE)
+            error_add_next(err, "tasuki lock acquire sprint --wait 30m --session S --epic E");
+        error_add_next(err, "tasuki sprint release");
+        error_add_next(err, "tasuki sprint acquire --force --session S --epic E");
+        return;
+    }
+    error_add_next(err, "tasuki lock acquire %s --wait 30m", words);
+    error_add_next(err, "tasuki lock release %s --token TOKEN", words);
+    error_add_next(err, "tasuki lock acquire %s --force", words);
+}
+
+void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,
+                       struct tsk_error *err)
+{
+    char words[LOCK_ID_MAX + 16], path[PATH_MAX], digits[32];
+    const struct lock_record *record = &found->record;
+    lock_target_words(target, words, sizeof words);
+    lock_target_path(target, path);
+    error_add(err, "lock", words);
+    error_add(err, "kind", target->kind->name);
+    error_add(err, "id", or_null(target->id));
+    error_add(err, "path", path);
+    if (found->verdict == VERDICT_FREE)
+        return;
+    snprintf(digits, sizeof digits, "%d", (int)record->pid);
+    if (target->kind->kind == TSK_LOCK_REQUEST)
+        error_add(err, "request_id", target->id);
+    else
+        error_add(err, "request_id", or_null(record->request_id));
+    error_add(err, "run_id", or_null(record->run_id));
+    add_json(err, "holder", report_holder(record, found->alive, found->how));
+    json_t *lock = report_lock(target, now, found);
+    static const char *const copied[] = {"state", "fence", "created_at", "expires_at", "expires_in_ms", "age_ms", "expired"};
+    for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
+        add_json(err, copied[i], json_incref(json_object_get(lock, copied[i])));
+    json_decref(lock);
+    add_commands(target, found, err);
+}
+
+int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
+                   struct tsk_error *err)
+{
+    bool is_zombie = found->verdict == VERDICT_ZOMBIE;
+    error_set(err, is_zombie ? TSK_ZOMBIE_DETECTED : target->kind->held_code, NULL, NULL);
+    report_add_holder(target, now, found, err);
+    return -1;
+}

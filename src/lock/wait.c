@@ -1,0 +1,215 @@
+#include "lock/wait.h"
+#include "base/fs.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/pidfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A byte lock has no deadline of its own, and a library must not use signals for one. So a thread blocks in fcntl, which
+ * is a cancellation point, and the caller polls its eventfd; at the deadline the thread is cancelled. */
+struct byte_waiter {
+    pthread_t thread;
+    int fd;
+    short type;
+    off_t start;
+    int event_fd;
+    int result; /* 0, or errno; valid after the eventfd became readable or the thread was joined */
+};
+
+static void *byte_waiter_run(void *arg)
+{
+    struct byte_waiter *waiter = arg;
+    int result;
+    do
+        result = fs_lock_wait(waiter->fd, waiter->type, waiter->start, 1);
+    while (result < 0 && errno == EINTR);
+    waiter->result = result < 0 ? errno : 0;
+    uint64_t one = 1;
+    if (write(waiter->event_fd, &one, sizeof one) < 0)
+        waiter->result = errno;
+    return NULL;
+}
+
+static int byte_waiter_start(struct byte_waiter *waiter, int fd, short type, off_t start)
+{
+    *waiter = (struct byte_waiter){.fd = fd, .type = type, .start = start, .result = ECANCELED};
+    waiter->event_fd = eventfd(0, EFD_CLOEXEC);
+    if (waiter->event_fd < 0)
+        return -1;
+    sigset_t all, saved;
+    sigfillset(&all);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 64 << 10);
+    pthread_sigmask(SIG_BLOCK, &all, &saved);
+    int result = pthread_create(&waiter->thread, &attr, byte_waiter_run, waiter);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    pthread_attr_destroy(&attr);
+    if (result == 0)
+        return 0;
+    close(waiter->event_fd);
+    errno = result;
+    return -1;
+}
+
+/* Ends the thread; 0 if the byte was locked, else -1 and errno. */
+static int byte_waiter_stop(struct byte_waiter *waiter, int reason)
+{
+    pthread_cancel(waiter->thread);
+    pthread_join(waiter->thread, NULL);
+    close(waiter->event_fd);
+    errno = waiter->result == ECANCELED ? reason : waiter->result;
+    return waiter->result ? -1 : 0;
+}
+
+static int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ms)
+{
+    int timeout = -1;
+    if (deadline_ms >= 0) {
+        int64_t left = deadline_ms - clock_now().boot_ms;
+        timeout = left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left;
+    }
+    return poll(fds, count, timeout);
+}
+
+static int64_t deadline_after(int64_t timeout_ms)
+{
+    return timeout_ms < 0 ? -1 : clock_now().boot_ms + timeout_ms;
+}
+
+static bool is_past(int64_t deadline_ms)
+{
+    return deadline_ms >= 0 && clock_now().boot_ms >= deadline_ms;
+}
+
+int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
+{
+    if (timeout_ms < 0)
+        return fs_lock_wait(fd, type, start, 1);
+    int64_t deadline = deadline_after(timeout_ms);
+    struct byte_waiter waiter;
+    if (byte_waiter_start(&waiter, fd, type, start) < 0)
+        return -1;
+    struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};
+    int n, reason = ETIMEDOUT;
+    do
+        n = poll_until(&ready, 1, deadline);
+    while (n == 0 && !is_past(deadline));
+    if (n < 0)
+        reason = errno;
+    return byte_waiter_stop(&waiter, reason);
+}
+
+int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms)
+{
+    int64_t deadline = deadline_after(timeout_ms);
+    /* The one right before us is nearly always the last to go; then look whether an older one is left. */
+    off_t before = GUARD_TICKET_BASE + (off_t)ticket - 1;
+    for (;;) {
+        int64_t left = deadline < 0 ? -1 : deadline - clock_now().boot_ms;
+        if (deadline >= 0 && left <= 0) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+        if (fs_lock_try(fd, F_RDLCK, before, 1) < 0) {
+            if (errno != EAGAIN && errno != EACCES)
+                return -1;
+            if (wait_for_byte(fd, F_RDLCK, before, left) < 0)
+                return -1;
+        }
+        fs_lock_try(fd, F_UNLCK, before, 1);
+        off_t first;
+        int found = fs_lock_probe(fd, F_RDLCK, GUARD_TICKET_BASE, (off_t)ticket, &first);
+        if (found <= 0)
+            return found;
+        before = first;
+    }
+}
+
+/* Holders that are just about to release: look a few times before going to sleep. */
+static bool life_ends_soon(const struct guard *guard, uint64_t fence)
+{
+    for (int i = 0; i < 100; i++) {
+        if (guard_life_probe(guard, fence) == 0)
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+/* A descriptor that becomes readable when the judged file is unlinked, replaced or rewritten; -1 if the system has none
+ * to spare, which only costs promptness in rare cases. */
+static int watch_file(const struct lock_target *target, const struct judgement *judgement, int file_fd,
+                      bool *ret_changed)
+{
+    char path[40];
+    struct stat st;
+    int fd = file_fd < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file_fd);
+    if (inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY) < 0) {
+        close(fd);
+        return -1;
+    }
+    /* What happened before the watch was there would never wake us. */
+    *ret_changed = fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+                   st.st_ino != judgement->st.st_ino || st.st_dev != judgement->st.st_dev;
+    return fd;
+}
+
+static int watch_process(const struct judgement *judgement)
+{
+    const struct lock_record *record = &judgement->record;
+    if (record->hold == HOLD_LIFE || !record->pid || judgement->alive != LIVE_ALIVE)
+        return -1;
+    int fd = (int)syscall(SYS_pidfd_open, record->pid, 0);
+    return fd;
+}
+
+/* Without anything to watch (another user's file, a foreign namespace) the lock is looked at this often. */
+#define FALLBACK_RECHECK_MS 1000
+
+int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
+                    int file_fd, int64_t timeout_ms)
+{
+    bool has_life = judgement->record.hold == HOLD_LIFE && judgement->is_parsed;
+    if (has_life && life_ends_soon(guard, judgement->record.fence))
+        return 0;
+    bool changed = false;
+    int inotify_fd CLEANUP_FD = watch_file(target, judgement, file_fd, &changed);
+    int pid_fd CLEANUP_FD = watch_process(judgement);
+    struct byte_waiter waiter = {.event_fd = -1};
+    off_t life = GUARD_LIFE_BASE + (off_t)judgement->record.fence;
+    if (!changed && has_life && byte_waiter_start(&waiter, guard->fd, F_RDLCK, life) < 0)
+        return -1;
+    int64_t recheck = judgement->recheck_ms >= 0 ? judgement->recheck_ms + 1 : -1;
+    if (inotify_fd < 0 && !has_life)
+        recheck = FALLBACK_RECHECK_MS;
+    bool is_final = timeout_ms >= 0 && (recheck < 0 || timeout_ms <= recheck);
+    int64_t deadline = deadline_after(is_final ? timeout_ms : recheck);
+    struct pollfd fds[] = {{.fd = inotify_fd, .events = POLLIN},
+                           {.fd = pid_fd, .events = POLLIN},
+                           {.fd = waiter.event_fd, .events = POLLIN}};
+    int n = 1, reason = 0;
+    while (!changed && (n = poll_until(fds, 3, deadline)) == 0 && !is_past(deadline))
+        ;
+    if (n < 0)
+        reason = errno;
+    else if (n == 0 && is_final)
+        reason = ETIMEDOUT;
+    if (waiter.event_fd >= 0) {
+        byte_waiter_stop(&waiter, 0);
+        fs_lock_try(guard->fd, F_UNLCK, life, 1);
+    }
+    errno = reason;
+    return reason ? -1 : 0;
+}

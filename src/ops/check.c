@@ -1,0 +1,189 @@
+/* check.c - arguments against the row, the same for all skins. */
+#include "base/clock.h"
+#include "base/ident.h"
+#include "base/utf8.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STRING_MAX_DEFAULT 4096
+
+const struct op_param *op_param_find(const struct op *op, const char *name)
+{
+    for (const struct op_param *param = op->params; param->name; param++)
+        if (strcmp(param->name, name) == 0)
+            return param;
+    return NULL;
+}
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+    size_t ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+/* Edits that turn one word into the other, a swap of neighbours counting as one. Words are short. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t la = strlen(a), lb = strlen(b);
+    size_t rows[3][64];
+    if (la >= 64 || lb >= 64)
+        return 64;
+    for (size_t j = 0; j <= lb; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t *row = rows[i % 3], *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < row[j])
+                row[j] = up2[j - 2] + 1;
+        }
+    }
+    return rows[la % 3][lb];
+}
+
+const char *nearest_word(const char *word, const char *const *candidates, size_t count)
+{
+    const char *best = NULL;
+    size_t best_distance = strlen(word) <= 3 ? 1 : 2;
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = edit_distance(word, candidates[i]);
+        bool is_start = strlen(word) >= 2 && strncmp(candidates[i], word, strlen(word)) == 0;
+        if (is_start && !best)
+            best = candidates[i];
+        if (distance <= best_distance) {
+            best_distance = distance;
+            best = candidates[i];
+        }
+    }
+    return best;
+}
+
+static int bad(struct tsk_error *err, const struct op_param *param, const char *text, const char *value,
+               const char *want)
+{
+    char shown[256];
+    snprintf(shown, sizeof shown, "%.200s%s", value, strlen(value) > 200 ? "…" : "");
+    /* A cut in the middle of a character would make the message unreadable. */
+    for (size_t len = strlen(value) > 200 ? 200 : 0; len && !utf8_is_valid(shown, len); len--)
+        snprintf(shown + len - 1, sizeof shown - len + 1, "…");
+    return error_set(err, TSK_INVALID_INPUT, text, "param", param->name, "value", shown, "want", want, NULL);
+}
+
+static int check_string(const struct op_param *param, const json_t *value, struct tsk_error *err)
+{
+    int64_t max = param->max ? param->max : STRING_MAX_DEFAULT;
+    char want[32];
+    snprintf(want, sizeof want, "%lld", (long long)max);
+    if (!json_is_string(value))
+        return bad(err, param, "param_type", "?", "string");
+    if ((int64_t)json_string_length(value) > max)
+        return bad(err, param, "param_too_long", json_string_value(value), want);
+    if (param->type == OP_ID && !id_is_valid(json_string_value(value)))
+        return bad(err, param, "id_pattern", json_string_value(value), "");
+    if ((param->flags & OP_REQUIRED) && json_string_length(value) == 0)
+        return bad(err, param, "param_empty", "", "");
+    return 0;
+}
+
+static int check_int(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
+{
+    char want[64];
+    int64_t number;
+    snprintf(want, sizeof want, "%lld … %lld", (long long)param->min, (long long)param->max);
+    if (json_is_integer(value)) {
+        number = json_integer_value(value);
+    } else {
+        const char *text = json_is_string(value) ? json_string_value(value) : "";
+        char *end;
+        number = strtoll(text, &end, 10);
+        if (end == text || *end)
+            return bad(err, param, "param_not_a_number", text, want);
+    }
+    if (number < param->min || number > param->max) {
+        char text[24];
+        snprintf(text, sizeof text, "%lld", (long long)number);
+        return bad(err, param, "param_out_of_range", text, want);
+    }
+    json_object_set_new(args, param->name, json_integer(number));
+    return 0;
+}
+
+static int check_duration(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
+{
+    int64_t ms;
+    const char *text = json_is_string(value) ? json_string_value(value) : "?";
+    if ((param->flags & OP_FOREVER) && strcmp(text, "forever") == 0)
+        ms = -1;
+    else if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
+        ms = json_integer_value(value) * 1000;
+    else if (duration_parse(text, &ms) < 0)
+        return bad(err, param, "param_not_a_duration", text, param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
+    json_object_set_new(args, param->name, json_integer(ms));
+    return 0;
+}
+
+static int check_enum(const struct op_param *param, const json_t *value, struct tsk_error *err)
+{
+    char want[256] = "";
+    size_t count = 0, at = 0;
+    const char *text = json_is_string(value) ? json_string_value(value) : "?";
+    for (; param->choices[count]; count++) {
+        if (strcmp(param->choices[count], text) == 0)
+            return 0;
+        at += (size_t)snprintf(want + at, sizeof want - at, "%s%s", at ? ", " : "", param->choices[count]);
+    }
+    const char *near = nearest_word(text, param->choices, count);
+    bad(err, param, near ? "param_not_one_of_near" : "param_not_one_of", text, want);
+    if (near)
+        error_add(err, "near", near);
+    return -1;
+}
+
+static int check_value(const struct op_param *param, json_t *args, json_t *value, struct tsk_error *err)
+{
+    switch (param->type) {
+    case OP_STRING:
+    case OP_ID:
+    case OP_PATH:
+        return check_string(param, value, err);
+    case OP_INT:
+        return check_int(param, args, value, err);
+    case OP_DURATION:
+        return check_duration(param, args, value, err);
+    case OP_ENUM:
+        return check_enum(param, value, err);
+    case OP_BOOL:
+        return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
+    case OP_ARGV:
+        return json_is_array(value) ? 0 : bad(err, param, "param_type", "?", "array");
+    }
+    BUG(true);
+}
+
+int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach (args, key, value)
+        if (!op_param_find(op, key))
+            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+    for (const struct op_param *param = op->params; param->name; param++) {
+        value = json_object_get(args, param->name);
+        if (!value || json_is_null(value)) {
+            if (param->flags & OP_REQUIRED) {
+                error_set(err, TSK_INVALID_INPUT, "param_missing", "param", param->name, "operation", op->name, NULL);
+                error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+                return -1;
+            }
+            json_object_del(args, param->name);
+            continue;
+        }
+        if (check_value(param, args, value, err) < 0)
+            return -1;
+    }
+    return 0;
+}

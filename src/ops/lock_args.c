@@ -1,0 +1,207 @@
+#include "ops/lock_args.h"
+#include "base/fs.h"
+#include "lock/report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const lock_kind_choices[] = {"request", "queue", "name", "sprint", NULL};
+
+int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err)
+{
+    const struct lock_kind *kind = lock_kind_by_name(json_get_string(call->args, "kind", "name"));
+    return lock_target_init(ret, call->ws, kind, json_get_string(call->args, "id", NULL), NULL, err);
+}
+
+const char *lock_args_instance(struct op_call *call)
+{
+    const char *given = json_get_string(call->args, "instance", NULL);
+    return given ? given : getenv("TASUKI_INSTANCE_ID");
+}
+
+/* {hostname}-{pid}-{start in ms}, split from the right; the process must be the one that started then. */
+static int holder_of_instance(const char *instance, struct proc_id *ret)
+{
+    const char *stamp = strrchr(instance, '-');
+    if (!stamp || stamp == instance)
+        return -1;
+    const char *pid_text = stamp;
+    while (pid_text > instance && pid_text[-1] != '-')
+        pid_text--;
+    char *end;
+    pid_t pid = (pid_t)strtol(pid_text, &end, 10);
+    int64_t started, claimed = strtoll(stamp + 1, NULL, 10);
+    struct now now = clock_now();
+    if (pid <= 0 || end != stamp || proc_start_wall(pid, &now, &started) < 0)
+        return -1;
+    if (started - claimed > 2000 || claimed - started > 2000)
+        return -1;
+    return proc_id_of(pid, ret);
+}
+
+int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err)
+{
+    int64_t pid = json_get_int(call->args, "pid", 0);
+    request->instance = lock_args_instance(call);
+    if (pid) {
+        char digits[24];
+        request->hold = HOLD_PROCESS;
+        if (proc_id_of((pid_t)pid, &request->holder) == 0)
+            return 0;
+        snprintf(digits, sizeof digits, "%lld", (long long)pid);
+        return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
+    }
+    if (request->instance && holder_of_instance(request->instance, &request->holder) == 0) {
+        request->hold = HOLD_PROCESS;
+        return 0;
+    }
+    request->hold = HOLD_GUESS;
+    if (proc_guess_holder(&request->holder) == 0)
+        return 0;
+    error_set(err, TSK_INVALID_INPUT, "holder_needed", NULL);
+    error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
+                   call->op->verb);
+    return -1;
+}
+
+static void put_age(char *text, size_t size, int64_t age_ms)
+{
+    snprintf(text, size, "%.1f", age_ms < 0 ? 0.0 : (double)age_ms / 3600000.0);
+}
+
+void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
+                       struct buf *b)
+{
+    char pid[16], age[32], started[TIME_TEXT_MAX] = "?", words[LOCK_ID_MAX + 16];
+    const struct lock_record *record = &found->record;
+    bool is_zombie = found->verdict == VERDICT_ZOMBIE;
+    snprintf(pid, sizeof pid, "%d", (int)record->pid);
+    put_age(age, sizeof age, found->age_ms);
+    if (record->created_ms >= 0)
+        time_format_utc(record->created_ms, started);
+    lock_target_words(target, words, sizeof words);
+    const char *key = !target->kind->is_sprint ? "confirm_force" : is_zombie ? "u2_confirm_zombie" : "u2_confirm_live";
+    text_put(b, call->lang, key, "lock", words, "pid", record->pid ? pid : "?", "state",
+             found->alive == LIVE_DEAD || !record->pid ? "dead" : "alive", "session_id",
+             record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age, "epic_spec",
+             record->epic_spec[0] ? record->epic_spec : "?", NULL);
+}
+
+/* What kind of yes the refusal could be overcome with. */
+static bool may_be_confirmed(const struct lock_target *target, const struct judgement *found, bool wants_force)
+{
+    if (found->verdict == VERDICT_ZOMBIE)
+        return target->kind->is_sprint;
+    return wants_force && found->verdict == VERDICT_HELD && found->st.st_ino;
+}
+
+int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
+                           struct lock_outcome *outcome, struct tsk_error *err)
+{
+    bool wants_force = json_get_bool(call->args, "force", false);
+    bool says_yes = json_get_bool(call->args, "yes", false);
+    request->kill = json_get_bool(call->args, "kill", false);
+    request->take_zombie = wants_force; /* U2: force alone is enough for a zombie */
+    int64_t wait_ms = request->wait_ms;
+    if (wants_force)
+        request->wait_ms = 0;
+    int result = lock_acquire(target, request, NULL, outcome, err);
+    bool is_refusal = err->code == target->kind->held_code || err->code == TSK_ZOMBIE_DETECTED;
+    if (result == 0 || !is_refusal || !may_be_confirmed(target, &outcome->before, wants_force))
+        return result;
+    bool confirmed = says_yes;
+    if (!confirmed && call->confirm) {
+        struct buf question CLEANUP(buf_clear) = BUF_INIT;
+        lock_put_question(call, target, &outcome->before, &question);
+        confirmed = call->confirm(call, buf_str(&question));
+    } else if (!confirmed && !target->kind->is_sprint) {
+        err->code = TSK_NEEDS_CONFIRMATION;
+        err->text = "needs_confirmation_force";
+        return -1;
+    }
+    if (!confirmed)
+        return -1;
+    request->force = wants_force;
+    request->take_zombie = true;
+    request->wait_ms = wants_force ? 0 : wait_ms;
+    request->confirmed_ino = outcome->before.st.st_ino; /* the yes was for what was shown, not for what came since */
+    return lock_acquire(target, request, NULL, outcome, err);
+}
+
+static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, const char *id, json_t *list,
+                    struct tsk_error *err)
+{
+    struct lock_target target;
+    struct judgement found;
+    if (lock_target_init(&target, ws, kind, id, NULL, err) < 0)
+        return -1;
+    struct now now = clock_now();
+    if (lock_inspect(&target, &found, err) < 0) {
+        /* One lock that cannot be read must not hide the others. */
+        char path[PATH_MAX];
+        lock_target_path(&target, path);
+        json_array_append_new(list, json_pack("{s:s, s:s?, s:s, s:s}", "kind", kind->name, "id",
+                                              target.id[0] ? target.id : NULL, "state", "unreadable", "path", path));
+    } else if (found.verdict != VERDICT_FREE) {
+        json_array_append_new(list, report_lock(&target, &now, &found));
+    }
+    lock_target_clear(&target);
+    return 0;
+}
+
+/* The id in a lock file's name, or false if the name is not one of this kind. */
+static bool id_of_file(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX])
+{
+    size_t prefix = strlen(kind->file_prefix), suffix = strlen(kind->file_suffix), len = strlen(file);
+    if (kind->is_sprint || len < prefix + suffix || len - prefix - suffix >= LOCK_ID_MAX)
+        return false;
+    if (strncmp(file, kind->file_prefix, prefix) != 0 || strcmp(file + len - suffix, kind->file_suffix) != 0)
+        return false;
+    memcpy(id, file + prefix, len - prefix - suffix);
+    id[len - prefix - suffix] = '\0';
+    return kind->has_id ? id_is_valid(id) : id[0] == '\0';
+}
+
+static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, struct dirent **names, int count,
+                     json_t *list, struct tsk_error *err)
+{
+    char id[LOCK_ID_MAX];
+    for (int i = 0; i < count; i++)
+        if (id_of_file(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, list, err) < 0)
+            return -1;
+    return 0;
+}
+
+int locks_list(struct tsk_workspace *ws, const char *kind, json_t **ret, struct tsk_error *err)
+{
+    struct dirent **names = NULL;
+    json_t *list CLEANUP_JSON = json_array();
+    if (workspace_lock_dirs(ws, err) < 0)
+        return -1;
+    int count = scandirat(ws->locks_dir, ".", &names, NULL, alphasort);
+    if (count < 0)
+        return error_errno(err, "list", "locks");
+    int result = 0;
+    for (int k = 0; k < LOCK_KIND_COUNT && result == 0; k++) {
+        const struct lock_kind *row = lock_kind_get((enum tsk_lock_kind)k);
+        struct stat st;
+        if (kind && strcmp(kind, row->name) != 0)
+            continue;
+        if (!row->is_sprint)
+            result = list_kind(ws, row, names, count, list, err);
+        else if (fs->fstatat(ws->state_dir, "../" SPRINT_FILE_DEFAULT, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            result = add_lock(ws, row, NULL, list, err);
+    }
+    for (int i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+    if (result == 0) {
+        *ret = list;
+        list = NULL;
+    }
+    return result;
+}

@@ -1,0 +1,27 @@
+/* lock_args.h - what the lock operations share: from arguments to a target, a holder, a confirmation. */
+#ifndef OPS_LOCK_ARGS_H
+#define OPS_LOCK_ARGS_H
+
+#include "lock/lock.h"
+#include "ops/ops.h"
+
+extern const char *const lock_kind_choices[];
+
+/* The target named by the arguments `kind` and `id`. */
+int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
+/* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed ancestor. */
+int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);
+/* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */
+const char *lock_args_instance(struct op_call *call);
+
+/* Acquires; where the rules want a person's yes, asks (call->confirm), or takes `yes` for it. */
+int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
+                           struct lock_outcome *outcome, struct tsk_error *err);
+/* The question that is asked, in the caller's language. For a sprint it is U2's. */
+void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
+                       struct buf *b);
+
+/* All locks of the workspace and its sprint lock, as report_lock gives them; `kind` NULL: of every kind. */
+int locks_list(struct tsk_workspace *ws, const char *kind, json_t **ret, struct tsk_error *err);
+
+#endif

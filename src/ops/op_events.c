@@ -1,0 +1,142 @@
+/* op_events.c - reading the audit trail, and following it. */
+#include "base/fs.h"
+#include "ops/table.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#define LIMIT_DEFAULT 50
+
+static bool is_wanted(const json_t *event, const char *type)
+{
+    return !type || strcmp(json_get_string(event, "type", ""), type) == 0;
+}
+
+/* Reads what is there from `from` on and keeps the last `limit` (0: all) wanted ones. */
+static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
+                     struct tsk_error *err)
+{
+    struct event_reader reader CLEANUP(event_reader_clear);
+    if (event_reader_init(&reader, state_dir, from, err) < 0)
+        return -1;
+    int more;
+    json_t *event;
+    while ((more = event_read(&reader, &event, err)) == 1) {
+        if (is_wanted(event, type))
+            json_array_append(list, event);
+        json_decref(event);
+        if (limit && json_array_size(list) > limit)
+            json_array_remove(list, 0);
+    }
+    *ret_next = reader.next_id;
+    return more;
+}
+
+/* The end of a long trail is read from near its end: guess a starting point, go further back if it was too late. */
+static int read_tail(int state_dir, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
+                     struct tsk_error *err)
+{
+    struct event_reader end;
+    if (event_reader_init(&end, state_dir, EVENT_FROM_END, err) < 0)
+        return -1;
+    uint64_t last = end.next_id;
+    event_reader_clear(&end);
+    for (uint64_t span = limit * 512;; span *= 8) {
+        uint64_t from = span < last ? last - span : 0;
+        json_array_clear(list);
+        if (read_last(state_dir, from, type, limit, list, ret_next, err) < 0)
+            return -1;
+        if (json_array_size(list) >= limit || from == 0)
+            return 0;
+    }
+}
+
+static int follow(struct op_call *call, uint64_t from, const char *type, struct tsk_error *err)
+{
+    struct event_reader reader CLEANUP(event_reader_clear);
+    int watch CLEANUP_FD = inotify_init1(IN_CLOEXEC);
+    if (watch < 0 || inotify_add_watch(watch, call->ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0)
+        return error_errno(err, "watch", call->ws->state_path);
+    if (event_reader_init(&reader, call->ws->state_dir, from, err) < 0)
+        return -1;
+    for (;;) {
+        json_t *event;
+        int more;
+        while ((more = event_read(&reader, &event, err)) == 1) {
+            bool go_on = !is_wanted(event, type) || call->emit(call, event);
+            json_decref(event);
+            if (!go_on)
+                return 0;
+        }
+        if (more < 0)
+            return -1;
+        char notes[4096];
+        ssize_t n = read(watch, notes, sizeof notes);
+        if (n < 0)
+            return errno == EINTR ? 0 : error_errno(err, "watch", call->ws->state_path);
+    }
+}
+
+static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    const char *type = json_get_string(call->args, "type", NULL);
+    int64_t limit = json_get_int(call->args, "limit", LIMIT_DEFAULT);
+    bool has_after = json_object_get(call->args, "after") != NULL;
+    uint64_t next = 0;
+    json_t *list CLEANUP_JSON = json_array();
+    int result = has_after ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1, type, 0,
+                                       list, &next, err)
+                           : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);
+    if (result < 0)
+        return -1;
+    if (!json_get_bool(call->args, "follow", false)) {
+        *ret = json_pack("{s:O, s:I}", "events", list, "next", (json_int_t)next);
+        return 0;
+    }
+    size_t i;
+    json_t *event;
+    json_array_foreach (list, i, event)
+        if (!call->emit(call, event))
+            return 0;
+    return follow(call, next, type, err);
+}
+
+static const struct op_param params[] = {
+    {.name = "follow", .type = OP_BOOL, .letter = 'f', .help = "Go on and print new events as they happen."},
+    {.name = "limit",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help = "How many of the newest events to show.",
+     .min = 1,
+     .max = 100000,
+     .fallback = "50"},
+    {.name = "after", .type = OP_INT, .value = "ID", .help = "Only events after this id.", .min = 0, .max = INT64_MAX},
+    {.name = "type", .type = OP_STRING, .value = "TYPE", .help = "Only events of this type, such as lock.acquired.", .max = 128},
+    {0},
+};
+static const struct op_field result_fields[] = {
+    {"events", "array", "id time type session_id? run_id? task_id? data"},
+    {"next", "integer", "where the trail ends now"},
+    {0}};
+static const enum tsk_code errors[] = {TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
+
+const struct op op_events = {
+    .name = "events",
+    .verb = "events",
+    .summary = "Show what happened in this workspace, and follow it live with -f.",
+    .examples = "tasuki events  # the last 50\n"
+                "tasuki events -f --json  # one JSON document per line, as it happens\n"
+                "tasuki events --type LOCK_STALE_RECOVERED  # locks that were taken from dead holders",
+    .flags = OP_READ_ONLY | OP_STREAMS,
+    .params = params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "GET", .path = "/api/events"},
+    .mcp = {.tool = "events", .group = "workspace"},
+    .run = run_events,
+};

@@ -1,0 +1,180 @@
+/* op_lock_run.c - a lock held while a command runs.
+ *
+ *  R1  The command inherits the lock's descriptor: if tasuki is killed, the lock lives until the command and what it started
+ *      have ended.
+ *  R2  At a normal end the lock is released at once, by unlocking, not by closing: a daemon that was left behind keeps a
+ *      descriptor, but no lock.
+ *  R3  Signals for tasuki are passed on. Those of the terminal go to the whole foreground group anyway, so they are not. */
+#include "lock/held.h"
+#include "ops/lock_args.h"
+#include "ops/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+
+static void signals_block(sigset_t *waited, sigset_t *saved)
+{
+    sigemptyset(waited);
+    sigaddset(waited, SIGCHLD);
+    for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
+        sigaddset(waited, passed_on[i]);
+    sigprocmask(SIG_BLOCK, waited, saved);
+}
+
+/* vfork shares our memory until the exec, so the child can leave its errno in `failed`. */
+static pid_t spawn(char *const *argv, int lock_fd, const sigset_t *mask, int *ret_errno)
+{
+    volatile int failed = 0;
+    pid_t pid = vfork();
+    if (pid == 0) {
+        fcntl(lock_fd, F_SETFD, 0);
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        execvp(argv[0], argv);
+        failed = errno;
+        _exit(127);
+    }
+    if (pid > 0 && failed) {
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        pid = -1;
+        errno = failed;
+    }
+    *ret_errno = errno;
+    return pid;
+}
+
+static void renew(struct tsk_lock *lock, enum lang lang, bool *is_lost)
+{
+    struct tsk_error err;
+    if (*is_lost || tsk_lock_renew(lock, &err) == 0)
+        return;
+    *is_lost = err.code == TSK_LOCK_LOST;
+    char message[512];
+    fprintf(stderr, "tasuki: %s\n", tsk_error_message(&err, lang_name(lang), message, sizeof message));
+}
+
+/* Waits for the command, passing signals on and renewing the lock every third of its TTL. */
+static int wait_for_command(pid_t pid, struct tsk_lock *lock, const sigset_t *waited, enum lang lang)
+{
+    int64_t period_ms = lock->record.ttl_ms / 3 > 0 ? lock->record.ttl_ms / 3 : 1;
+    struct timespec period = {.tv_sec = period_ms / 1000, .tv_nsec = period_ms % 1000 * 1000000};
+    bool is_lost = false;
+    for (;;) {
+        int status;
+        pid_t ended = waitpid(pid, &status, WNOHANG);
+        if (ended == pid)
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        siginfo_t info;
+        int number = sigtimedwait(waited, &info, &period);
+        if (number < 0 && errno == EAGAIN)
+            renew(lock, lang, &is_lost);
+        else if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL)
+            kill(pid, number);
+    }
+}
+
+static char **argv_of(const json_t *list)
+{
+    size_t count = json_array_size(list);
+    char **argv = calloc(count + 1, sizeof *argv);
+    for (size_t i = 0; argv && i < count; i++)
+        argv[i] = (char *)json_string_value(json_array_get(list, i));
+    return argv;
+}
+
+static int command_failed(struct op_call *call, const char *command, int number, struct tsk_error *err)
+{
+    call->has_exit_code = true;
+    call->exit_code = number == ENOENT ? 127 : 126;
+    error_set(err, TSK_INVALID_INPUT, number == ENOENT ? "command_not_found" : "command_not_executable", "command", command,
+              "reason", strerrordesc_np(number), NULL);
+    err->sys_errno = number;
+    return -1;
+}
+
+static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_error *err)
+{
+    char fence[24];
+    sigset_t waited, saved;
+    int number, result = 0;
+    snprintf(fence, sizeof fence, "%llu", (unsigned long long)tsk_lock_fence(lock));
+    setenv("TASUKI_LOCK", json_get_string(call->args, "name", ""), 1);
+    setenv("TASUKI_LOCK_FENCE", fence, 1);
+    char **argv = argv_of(json_object_get(call->args, "command"));
+    if (!argv) {
+        errno = ENOMEM;
+        return error_errno(err, "start", "command");
+    }
+    signals_block(&waited, &saved);
+    pid_t pid = spawn(argv, tsk_lock_fd(lock), &saved, &number);
+    if (pid < 0) {
+        result = command_failed(call, argv[0], number, err);
+    } else {
+        call->exit_code = wait_for_command(pid, lock, &waited, call->lang);
+        call->has_exit_code = true;
+    }
+    sigprocmask(SIG_SETMASK, &saved, NULL);
+    free(argv);
+    return result;
+}
+
+static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct tsk_lock *lock;
+    struct tsk_error release_error;
+    struct tsk_lock_options options = {.size = sizeof options,
+                                       .wait_ms = json_get_int(call->args, "wait", 0),
+                                       .ttl_ms = json_get_int(call->args, "ttl", 0),
+                                       .session_id = json_get_string(call->args, "session", NULL)};
+    if (json_array_size(json_object_get(call->args, "command")) == 0)
+        return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
+    if (tsk_lock_acquire(call->ws, TSK_LOCK_NAME, json_get_string(call->args, "name", ""), &options, &lock, err) < 0)
+        return -1;
+    int result = run_command(call, lock, err);
+    if (tsk_lock_release(lock, &release_error) < 0) {
+        char message[512];
+        fprintf(stderr, "tasuki: %s\n", tsk_error_message(&release_error, lang_name(call->lang), message, sizeof message));
+    }
+    *ret = NULL;
+    return result;
+}
+
+static const struct op_param params[] = {
+    {.name = "name", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "NAME", .help = "The lock's name.", .completes = "lock-id"},
+    {.name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D", .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"},
+    {.name = "ttl", .type = OP_DURATION, .value = "D", .help = "Time after which other tools may call it expired; renewed while the command runs.", .fallback = "30m"},
+    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256},
+    {.name = "command", .type = OP_ARGV, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "CMD…", .help = "The command and its arguments."},
+    {0},
+};
+static const struct op_field no_result[] = {{0}};
+static const enum tsk_code errors[] = {TSK_LOCK_HELD,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT,
+                                       TSK_STORAGE_FULL, TSK_NOT_FOUND,    TSK_OK};
+
+const struct op op_lock_run = {
+    .name = "lock.run",
+    .noun = "lock",
+    .verb = "run",
+    .summary = "Hold a named lock while a command runs; returns the command's exit code.",
+    .detail = "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If tasuki itself is killed, the "
+              "lock stays held until the command and what it started have ended. At a normal end it is released at once, even if "
+              "a daemon was left behind. Exit codes: the command's own; 126 and 127 if it cannot be run; 128+N if signal N ended "
+              "it; 4 if the lock is held.",
+    .examples = "tasuki lock run deploy -- make deploy  # never two at a time\n"
+                "tasuki lock run deploy --wait 10m -- make deploy  # one after the other",
+    .params = params,
+    .result = no_result,
+    .errors = errors,
+    .http.absent = "it runs a command of the caller's terminal",
+    .mcp.absent = "it runs a command of the caller's terminal",
+    .run = run_lock_run,
+};

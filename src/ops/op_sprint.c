@@ -1,0 +1,358 @@
+/* op_sprint.c - U2's three modes with U2's return value. All three answer with the same object, also when they refuse; the
+ * verdict decides the exit code. U2's own messages are kept word for word. */
+#include "base/fs.h"
+#include "lock/report.h"
+#include "ops/lock_args.h"
+#include "ops/table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static json_t *text_or_null(const char *text)
+{
+    return text && text[0] ? json_string(text) : json_null();
+}
+
+/* lock_info{exists pid session_id started_at epic_spec age_hours pid_alive is_zombie} */
+static json_t *lock_info(const struct judgement *found)
+{
+    static const char *const keys[] = {"pid", "session_id", "started_at", "epic_spec", "age_hours", "pid_alive", "is_zombie"};
+    const struct lock_record *record = &found->record;
+    json_t *info = json_object();
+    bool exists = found->verdict != VERDICT_FREE;
+    json_object_set_new(info, "exists", json_boolean(exists));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        json_object_set_new(info, keys[i], json_null());
+    if (!exists)
+        return info;
+    char started[TIME_TEXT_MAX];
+    time_format_utc(record->created_ms, started);
+    if (record->pid)
+        json_object_set_new(info, "pid", json_integer(record->pid));
+    json_object_set_new(info, "session_id", text_or_null(record->session_id));
+    if (record->created_ms >= 0)
+        json_object_set_new(info, "started_at", json_string(started));
+    json_object_set_new(info, "epic_spec", text_or_null(record->epic_spec));
+    if (found->age_ms >= 0)
+        json_object_set_new(info, "age_hours", json_real(round((double)found->age_ms / 36000.0) / 100.0));
+    bool alive = found->alive == LIVE_ALIVE || (found->alive == LIVE_UNKNOWN && record->pid);
+    json_object_set_new(info, "pid_alive", json_boolean(alive));
+    json_object_set_new(info, "is_zombie", json_boolean(found->verdict == VERDICT_ZOMBIE));
+    return info;
+}
+
+static json_t *answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
+                      const char *message, enum tsk_code verdict)
+{
+    json_t *errors = json_array();
+    if (found && found->verdict != VERDICT_FREE && !found->is_parsed)
+        json_array_append_new(errors, json_string("Lock file exists but has invalid format"));
+    struct judgement none = {.verdict = VERDICT_FREE};
+    call->verdict = verdict;
+    return json_pack("{s:s, s:s, s:o, s:s, s:o}", "status", status, "mode", mode, "lock_info",
+                     lock_info(found ? found : &none), "message", message, "errors", errors);
+}
+
+static void add_error(json_t *result, const char *text)
+{
+    json_array_append_new(json_object_get(result, "errors"), json_string(text));
+}
+
+static json_t *failure(struct op_call *call, const char *mode, const char *text, enum tsk_code verdict)
+{
+    json_t *result = answer(call, "failure", mode, NULL, text, verdict);
+    add_error(result, text);
+    return result;
+}
+
+/* U2's words for what went wrong, and beside them the system's. */
+static json_t *failure_of(struct op_call *call, const char *mode, const struct tsk_error *err)
+{
+    const char *what = tsk_error_context(err, "what");
+    const char *text = "Failed to write lock file";
+    if (err->text && strcmp(err->text, "lock_not_regular") == 0)
+        text = "Cannot read lock file";
+    else if (what && (strcmp(what, "read") == 0 || strcmp(what, "examine") == 0))
+        text = "Cannot read lock file";
+    else if (what && strcmp(what, "replace") == 0)
+        text = "Atomic rename failed";
+    else if (what && strcmp(what, "delete") == 0)
+        text = err->sys_errno == EACCES || err->sys_errno == EPERM || err->sys_errno == EROFS
+                   ? "Cannot delete lock file: permission denied"
+                   : "Cannot delete lock file";
+    bool is_input = code_info(err->code)->exit_code == 2;
+    json_t *result = failure(call, mode, text, is_input ? TSK_INVALID_INPUT : err->code);
+    struct buf detail CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&detail, call->lang, err);
+    add_error(result, buf_str(&detail));
+    return result;
+}
+
+/* The project root, and a workspace for the events: the project's own, else the caller's, else one made there. */
+static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret, json_t **ret_refusal,
+                        const char *mode, struct tsk_error *err)
+{
+    const char *given = json_get_string(call->args, "project_root", NULL);
+    struct workspace_place place;
+    struct stat st;
+    *ret_refusal = NULL;
+    if (given ? !realpath(given, root) : workspace_project_root(NULL, root, err) < 0) {
+        *ret_refusal = failure(call, mode, "Project root not accessible", TSK_INVALID_INPUT);
+        return -1;
+    }
+    if (fs->fstatat(AT_FDCWD, root, &st, 0) < 0 || !S_ISDIR(st.st_mode)) {
+        *ret_refusal = failure(call, mode, "Project root not accessible", TSK_INVALID_INPUT);
+        return -1;
+    }
+    if (faccessat(AT_FDCWD, root, R_OK | W_OK | X_OK, AT_EACCESS) < 0) {
+        *ret_refusal = failure(call, mode, "Project root not accessible", TSK_ENVIRONMENT);
+        return -1;
+    }
+    char own[PATH_MAX];
+    bool has_own = snprintf(own, sizeof own, "%s/.aiflow", root) < (int)sizeof own &&
+                   fs->fstatat(AT_FDCWD, own, &st, 0) == 0 && S_ISDIR(st.st_mode);
+    if ((given && has_own) || workspace_find(call->root, &place, err) < 0) {
+        memcpy(place.root, root, sizeof place.root);
+        memcpy(place.state_path, own, sizeof place.state_path);
+        if (!has_own && workspace_make_state(&place, err) < 0) {
+            *ret_refusal = failure_of(call, mode, err);
+            return -1;
+        }
+    }
+    if (workspace_open_at(&place, ret, err) == 0)
+        return 0;
+    *ret_refusal = failure_of(call, mode, err);
+    return -1;
+}
+
+struct sprint {
+    char root[PATH_MAX];
+    struct tsk_workspace *ws;
+    struct lock_target target;
+};
+
+static void sprint_end(struct sprint *sprint)
+{
+    lock_target_clear(&sprint->target);
+    tsk_workspace_close(sprint->ws);
+}
+
+/* 0, or -1 with the answer in *ret. */
+static int sprint_begin(struct op_call *call, const char *mode, struct sprint *sprint, json_t **ret)
+{
+    struct tsk_error err = {0};
+    memset(sprint, 0, sizeof *sprint);
+    sprint->target.dir = sprint->target.guard_dir = -1;
+    if (open_project(call, sprint->root, &sprint->ws, ret, mode, &err) < 0)
+        return -1;
+    if (lock_target_init(&sprint->target, sprint->ws, lock_kind_get(TSK_LOCK_SPRINT),
+                         json_get_string(call->args, "lock_file", NULL), sprint->root, &err) == 0)
+        return 0;
+    *ret = failure_of(call, mode, &err);
+    sprint_end(sprint);
+    return -1;
+}
+
+static void describe(char *text, size_t size, const char *what, const struct judgement *found)
+{
+    char started[TIME_TEXT_MAX] = "?";
+    if (found->record.created_ms >= 0)
+        time_format_utc(found->record.created_ms, started);
+    if (found->is_parsed)
+        snprintf(text, size, "%s (PID: %d, session: %s, started: %s)", what, (int)found->record.pid,
+                 found->record.session_id[0] ? found->record.session_id : "?", started);
+    else
+        snprintf(text, size, "%s (%s)", what, found->how ? found->how : "?");
+}
+
+/* ---- acquire ---- */
+
+static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *outcome, const struct tsk_error *err)
+{
+    char message[1024];
+    if (err->code == TSK_ZOMBIE_DETECTED) {
+        describe(message, sizeof message, "Zombie lock was not overwritten", &outcome->before);
+        return answer(call, "blocked", "acquire", &outcome->before, message, TSK_SPRINT_BLOCKED);
+    }
+    if (err->code == TSK_SPRINT_BLOCKED) {
+        describe(message, sizeof message, "Sprint already running", &outcome->before);
+        return answer(call, "blocked", "acquire", &outcome->before, message, TSK_SPRINT_BLOCKED);
+    }
+    return failure_of(call, "acquire", err);
+}
+
+static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct lock_request request = {.session_id = json_get_string(call->args, "session", ""),
+                                   .epic_spec = json_get_string(call->args, "epic", "")};
+    struct sprint sprint;
+    struct lock_outcome outcome = {0};
+    if (!request.session_id[0] || !request.epic_spec[0]) {
+        *ret = failure(call, "acquire",
+                       request.session_id[0] ? "epic_spec required for acquire mode" : "session_id required for acquire mode",
+                       TSK_INVALID_INPUT);
+        return 0;
+    }
+    if (lock_args_holder(call, &request, err) < 0)
+        return -1;
+    if (sprint_begin(call, "acquire", &sprint, ret) < 0)
+        return 0;
+    if (lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {
+        char message[512];
+        struct judgement mine = {.verdict = VERDICT_HELD, .is_parsed = true, .alive = LIVE_ALIVE, .record = outcome.record};
+        snprintf(message, sizeof message, "Lock acquired successfully for session %s", request.session_id);
+        *ret = answer(call, "acquired", "acquire", &mine, message, TSK_OK);
+    } else {
+        *ret = acquire_refused(call, &outcome, err);
+    }
+    sprint_end(&sprint);
+    return 0;
+}
+
+#define ROOT_PARAMS                                                                                          \
+    {.name = "project_root", .type = OP_PATH, .value = "DIR",                                                \
+     .help = "Where the lock file is (default: the project that contains the working directory)."},          \
+    {.name = "lock_file", .type = OP_PATH, .value = "NAME", .help = "The lock file's name.", .fallback = ".sprint-running"}
+
+static const struct op_param acquire_params[] = {
+    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id; required.", .max = 256},
+    {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic being worked on; required.", .max = 256},
+    {.name = "force", .type = OP_BOOL, .help = "Overwrite a zombie without asking, a living holder after a second yes."},
+    {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
+    {.name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first."},
+    {.name = "pid", .type = OP_INT, .value = "N", .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1, .max = INT32_MAX},
+    {.name = "instance", .type = OP_STRING, .value = "I", .help = "The caller's instance id.", .max = 256},
+    ROOT_PARAMS,
+    {0},
+};
+static const struct op_field result_fields[] = {{"status", "string", "acquired released blocked zombie-detected clean failure"},
+                                                {"mode", "string", "acquire release check"},
+                                                {"lock_info", "object", "exists pid session_id started_at epic_spec age_hours pid_alive is_zombie"},
+                                                {"message", "string", ""},
+                                                {"errors", "array", ""},
+                                                {0}};
+static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT, TSK_ENVIRONMENT,
+                                       TSK_UNSUPPORTED_FS, TSK_STORAGE_FULL,    TSK_OK};
+
+const struct op op_sprint_acquire = {
+    .name = "sprint.acquire",
+    .noun = "sprint",
+    .verb = "acquire",
+    .summary = "Take the project's sprint lock (.sprint-running), so that only one sprint runs.",
+    .detail = "A zombie (dead holder, older than 24 h, unreadable) is overwritten after a yes, or with --force; a living holder only "
+              "with --force and a second yes. Without a terminal and without --yes the answer is no. The question waits 30 s.",
+    .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
+    .flags = OP_NO_WORKSPACE,
+    .params = acquire_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
+    .mcp = {.tool = "sprint_acquire", .group = "locks"},
+    .run = run_acquire,
+};
+
+/* ---- release ---- */
+
+static json_t *release_refused(struct op_call *call, const struct lock_proof *proof, const struct lock_outcome *outcome,
+                               const struct tsk_error *err)
+{
+    char message[1024];
+    if (err->code != TSK_LOCK_LOST)
+        return failure_of(call, "release", err);
+    snprintf(message, sizeof message, "Lock session mismatch (expected: %s, actual: %s)", proof->session_id,
+             outcome->record.session_id);
+    json_t *result = answer(call, "blocked", "release", &outcome->before, message, TSK_SPRINT_BLOCKED);
+    add_error(result, message);
+    return result;
+}
+
+static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct sprint sprint;
+    struct lock_outcome outcome = {0};
+    struct lock_proof proof = {.session_id = json_get_string(call->args, "session", NULL),
+                               .strict = json_get_bool(call->args, "strict", false)};
+    if (sprint_begin(call, "release", &sprint, ret) < 0)
+        return 0;
+    if (lock_release_by(&sprint.target, &proof, &outcome, err) == 0) {
+        *ret = answer(call, "released", "release", NULL, "Lock released successfully", TSK_OK);
+        if (outcome.session_mismatch) {
+            char text[1024];
+            snprintf(text, sizeof text, "Lock session mismatch (expected: %s, actual: %s)", proof.session_id,
+                     outcome.record.session_id);
+            add_error(*ret, text);
+        }
+    } else {
+        *ret = release_refused(call, &proof, &outcome, err);
+    }
+    sprint_end(&sprint);
+    return 0;
+}
+
+static const struct op_param release_params[] = {
+    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id; another one in the file is a warning.", .max = 256},
+    {.name = "strict", .type = OP_BOOL, .help = "Refuse when the session differs."},
+    ROOT_PARAMS,
+    {0},
+};
+
+const struct op op_sprint_release = {
+    .name = "sprint.release",
+    .noun = "sprint",
+    .verb = "release",
+    .summary = "Give the sprint lock back. No lock is success.",
+    .examples = "tasuki sprint release --session sprint-2026-02-07-001",
+    .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE,
+    .params = release_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
+    .mcp = {.tool = "sprint_release", .group = "locks"},
+    .run = run_release,
+};
+
+/* ---- check ---- */
+
+static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct sprint sprint;
+    struct judgement found;
+    char message[1024];
+    if (sprint_begin(call, "check", &sprint, ret) < 0)
+        return 0;
+    if (lock_inspect(&sprint.target, &found, err) < 0) {
+        *ret = failure_of(call, "check", err);
+    } else if (found.verdict == VERDICT_FREE) {
+        *ret = answer(call, "clean", "check", &found, "No sprint lock", TSK_OK);
+    } else if (found.verdict == VERDICT_ZOMBIE) {
+        describe(message, sizeof message, "Zombie lock detected", &found);
+        *ret = answer(call, "zombie-detected", "check", &found, message, TSK_ZOMBIE_DETECTED);
+    } else {
+        describe(message, sizeof message, "Sprint already running", &found);
+        *ret = answer(call, "blocked", "check", &found, message, TSK_SPRINT_BLOCKED);
+    }
+    sprint_end(&sprint);
+    return 0;
+}
+
+static const struct op_param check_params[] = {ROOT_PARAMS, {0}};
+
+const struct op op_sprint_check = {
+    .name = "sprint.check",
+    .noun = "sprint",
+    .verb = "check",
+    .summary = "Say whether a sprint runs: clean (exit 0), blocked (4), zombie-detected (6).",
+    .examples = "tasuki sprint check --json",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE,
+    .params = check_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "GET", .path = "/api/sprint"},
+    .mcp = {.tool = "sprint_check", .group = "locks"},
+    .run = run_check,
+};

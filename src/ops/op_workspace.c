@@ -1,0 +1,123 @@
+/* op_workspace.c - init, status, version. */
+#include "base/fs.h"
+#include "ops/lock_args.h"
+#include "ops/table.h"
+#include "store/db.h"
+
+static const struct op_param no_params[] = {{0}};
+
+/* ---- init ---- */
+
+static int run_init(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct workspace_place place;
+    bool created;
+    if (workspace_init(call->root, &place, &created, err) < 0)
+        return -1;
+    struct tsk_workspace *ws CLEANUP(workspace_cleanup) = NULL;
+    if (workspace_open_at(&place, &ws, err) < 0)
+        return -1;
+    struct db db;
+    if (db_open(&db, ws->state_dir, err) < 0)
+        return -1;
+    db_close(&db);
+    struct now now = clock_now();
+    struct event event = {.type = "workspace.created"};
+    if (created && workspace_event(ws, &now, &event, err) < 0)
+        return -1;
+    *ret = json_pack("{s:s, s:s, s:s, s:b}", "status", created ? "created" : "exists", "root", place.root, "state",
+                     place.state_path, "created", created);
+    return 0;
+}
+
+static const struct op_field init_result[] = {{"status", "string", "created or exists"},
+                                              {"root", "string", "the workspace"},
+                                              {"state", "string", "the directory with its state"},
+                                              {"created", "boolean", "whether there was none before"},
+                                              {0}};
+static const enum tsk_code init_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
+
+const struct op op_init = {
+    .name = "init",
+    .verb = "init",
+    .summary = "Create a workspace here (or say where it already is).",
+    .detail = "Creates .aiflow/ with its .gitignore and database, and adds /.sprint-running to the project's .gitignore. "
+              "In a linked git worktree the workspace is the main worktree's.",
+    .examples = "tasuki init  # make this directory a workspace\n"
+                "tasuki --root ~/project init  # or another one",
+    .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE,
+    .params = no_params,
+    .result = init_result,
+    .errors = init_errors,
+    .http.absent = "a server runs in a workspace that exists",
+    .mcp.absent = "an agent works in a workspace that exists",
+    .run = run_init,
+};
+
+/* ---- status ---- */
+
+static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    json_t *locks CLEANUP_JSON = NULL;
+    if (locks_list(call->ws, NULL, &locks, err) < 0)
+        return -1;
+    struct now now = clock_now();
+    char time[TIME_TEXT_MAX];
+    time_format_local(now.wall_ms, time);
+    *ret = json_pack("{s:s, s:s, s:s, s:s, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
+                     call->ws->state_path, "time", time, "locks", locks);
+    return 0;
+}
+
+static const struct op_field status_result[] = {{"version", "string", "of this program"},
+                                                {"root", "string", "the workspace"},
+                                                {"state", "string", "the directory with its state"},
+                                                {"time", "string", "now"},
+                                                {"locks", "array", "as in lock.list"},
+                                                {0}};
+static const enum tsk_code status_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
+
+const struct op op_status = {
+    .name = "status",
+    .verb = "status",
+    .summary = "Show the whole workspace on one screen: who holds what, alive or dead.",
+    .examples = "tasuki status  # who is running what",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = no_params,
+    .result = status_result,
+    .errors = status_errors,
+    .http = {.method = "GET", .path = "/api/status"},
+    .mcp = {.tool = "get_status", .group = "workspace"},
+    .run = run_status,
+};
+
+/* ---- version ---- */
+
+static int run_version(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    (void)call;
+    (void)err;
+    *ret = json_pack("{s:s, s:s, s:i, s:s}", "name", "tasuki", "version", TASUKI_VERSION, "schema",
+                     db_schema_version(), "compiler", __VERSION__);
+    return 0;
+}
+
+static const struct op_field version_result[] = {{"name", "string", "tasuki"},
+                                                 {"version", "string", "of this program"},
+                                                 {"schema", "integer", "version of the database schema it writes"},
+                                                 {"compiler", "string", "that built it"},
+                                                 {0}};
+static const enum tsk_code version_errors[] = {TSK_OK};
+
+const struct op op_version = {
+    .name = "version",
+    .verb = "version",
+    .summary = "Print the version.",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE,
+    .params = no_params,
+    .result = version_result,
+    .errors = version_errors,
+    .http.absent = "part of /api/status",
+    .mcp.absent = "part of get_status",
+    .run = run_version,
+};

@@ -1,0 +1,48 @@
+#include "ops/table.h"
+
+#include <string.h>
+
+static const struct op *const rows[] = {
+    &op_init,         &op_status,       &op_events,       &op_version,        &op_help,
+    &op_completion,   &op_lock_acquire, &op_lock_release, &op_lock_renew,     &op_lock_check,
+    &op_lock_list,    &op_lock_run,     &op_sprint_acquire, &op_sprint_release, &op_sprint_check,
+};
+
+const struct op *const *op_table(size_t *ret_count)
+{
+    *ret_count = sizeof rows / sizeof rows[0];
+    return rows;
+}
+
+const struct op *op_find(const char *noun, const char *verb)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bool same_noun = noun ? rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 : !rows[i]->noun;
+        if (same_noun && strcmp(rows[i]->verb, verb) == 0)
+            return rows[i];
+    }
+    return NULL;
+}
+
+const struct op *op_by_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i]->name, name) == 0)
+            return rows[i];
+    return NULL;
+}
+
+int op_run(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct tsk_workspace *ws CLEANUP(workspace_cleanup) = NULL;
+    if (!call->ws && !(call->op->flags & OP_NO_WORKSPACE)) {
+        if (tsk_workspace_open(call->root, &ws, err) < 0 &&
+            !((call->op->flags & OP_WANTS_WORKSPACE) && err->code == TSK_NOT_FOUND))
+            return -1;
+        call->ws = ws;
+    }
+    int result = call->op->run(call, ret, err);
+    if (ws)
+        call->ws = NULL;
+    return result;
+}

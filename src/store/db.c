@@ -1,0 +1,330 @@
+#include "store/db.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DB_NAME         "state.db"
+#define BUSY_TIMEOUT_MS 5000
+#define STATEMENT(name) struct sqlite3_stmt *name __attribute__((cleanup(statement_free))) = NULL
+
+/* Migration i makes version i+1 out of version i. A released entry is never changed; new ones go to the end.
+ */
+static const char *const migrations[] = {
+    "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, line TEXT NOT NULL);"
+    /* Ids go on growing along the trail (E6) also after somebody removed the database. */
+    "INSERT INTO sqlite_sequence (name, seq)"
+    "  VALUES ('outbox', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000);"
+    "CREATE TABLE instance ("
+    "  id TEXT PRIMARY KEY,"
+    "  hostname TEXT NOT NULL,"
+    "  pid INTEGER NOT NULL,"
+    "  boot_id TEXT NOT NULL,"
+    "  pid_ns INTEGER NOT NULL,"
+    "  start_ticks INTEGER NOT NULL,"
+    "  created_at TEXT NOT NULL);",
+};
+
+enum { VERSION = sizeof migrations / sizeof migrations[0] };
+
+int db_schema_version(void)
+{
+    return VERSION;
+}
+
+static void statement_free(struct sqlite3_stmt **statement)
+{
+    sqlite3_finalize(*statement);
+}
+
+static enum tsk_code code_of_sqlite(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_FULL:
+        return TSK_STORAGE_FULL;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISUSE:
+    case SQLITE_ERROR:
+        return TSK_INTERNAL;
+    default:
+        return TSK_ENVIRONMENT;
+    }
+}
+
+static int fail_sqlite(struct db *db, int rc, struct tsk_error *err)
+{
+    const char *reason = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc);
+    if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT)
+        return error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", DB_NAME, "reason", reason, NULL);
+    return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", DB_NAME,
+                     "reason", reason, NULL);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------ */
+
+/* SQLite would resolve /proc/self/fd/N/state.db to a path of at most 512 bytes that a renamed directory makes
+ * wrong. This copy of its file system layer leaves the name as it is. */
+static int keep_pathname(sqlite3_vfs *vfs, const char *name, int size, char *ret)
+{
+    (void)vfs;
+    return snprintf(ret, (size_t)size, "%s", name) < size ? SQLITE_OK : SQLITE_CANTOPEN;
+}
+
+static void register_vfs(void)
+{
+    static sqlite3_vfs vfs;
+    vfs = *sqlite3_vfs_find(NULL);
+    vfs.zName = "tasuki";
+    vfs.xFullPathname = keep_pathname;
+    sqlite3_vfs_register(&vfs, 0);
+}
+
+/* The file is made 0600 whatever the umask is, and without a descriptor of ours: `modeof` takes the mode of
+ * another file, and the memory of a process is 0600 everywhere. */
+static int open_handle(struct db *db, int state_dir)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    char uri[128];
+    pthread_once(&once, register_vfs);
+    snprintf(uri, sizeof uri, "file:/proc/self/fd/%d/" DB_NAME "?modeof=/proc/self/mem", state_dir);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_NOFOLLOW |
+                SQLITE_OPEN_EXRESCODE;
+    return sqlite3_open_v2(uri, &db->handle, flags, "tasuki");
+}
+
+static int run_sql(struct db *db, const char *sql, struct tsk_error *err)
+{
+    int rc = sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? 0 : fail_sqlite(db, rc, err);
+}
+
+static int read_version(struct db *db, int64_t *ret, struct tsk_error *err)
+{
+    if (db_int(db, err, ret, 0, "PRAGMA user_version") < 0)
+        return -1;
+    if (*ret <= VERSION)
+        return 0;
+    error_set(err, TSK_ENVIRONMENT, "db_newer", "path", DB_NAME, NULL);
+    error_add_int(err, "found", *ret);
+    error_add_int(err, "known", VERSION);
+    return -1;
+}
+
+static int migrate_once(struct db *db, int64_t version, struct tsk_error *err)
+{
+    char pragma[64];
+    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", (int)version + 1);
+    if (run_sql(db, migrations[version], err) < 0)
+        return -1;
+    return run_sql(db, pragma, err);
+}
+
+/* The version is read again inside the transaction: another process may have been first. */
+static int migrate(struct db *db, struct tsk_error *err)
+{
+    int64_t version;
+    if (read_version(db, &version, err) < 0)
+        return -1;
+    while (version < VERSION) {
+        if (db_begin(db, err) < 0)
+            return -1;
+        if (read_version(db, &version, err) < 0 ||
+            (version < VERSION && migrate_once(db, version, err) < 0)) {
+            db_rollback(db);
+            return -1;
+        }
+        if (db_commit(db, err) < 0 || read_version(db, &version, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Switching a new file to WAL takes locks that the busy handler does not wait for when two do it at once (one
+ * of them would have to give up a read lock); whoever loses only needs to look again. */
+static int enter_wal(struct db *db, struct tsk_error *err)
+{
+    int rc = SQLITE_BUSY;
+    for (int waited_ms = 0; (rc & 0xff) == SQLITE_BUSY && waited_ms < BUSY_TIMEOUT_MS; waited_ms++) {
+        rc = sqlite3_exec(db->handle, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+        if ((rc & 0xff) == SQLITE_BUSY)
+            sqlite3_sleep(1);
+    }
+    return rc == SQLITE_OK ? 0 : fail_sqlite(db, rc, err);
+}
+
+static int set_up(struct db *db, struct tsk_error *err)
+{
+    sqlite3_busy_timeout(db->handle, BUSY_TIMEOUT_MS);
+    if (enter_wal(db, err) < 0 || run_sql(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON", err) < 0)
+        return -1;
+    return migrate(db, err);
+}
+
+int db_open(struct db *db, int state_dir, struct tsk_error *err)
+{
+    *db = (struct db){.handle = NULL};
+    int rc = open_handle(db, state_dir);
+    rc = rc == SQLITE_OK ? set_up(db, err) : fail_sqlite(db, rc, err);
+    if (rc < 0)
+        db_close(db);
+    return rc;
+}
+
+void db_close(struct db *db)
+{
+    db_rollback(db);
+    sqlite3_close_v2(db->handle);
+    db->handle = NULL;
+}
+
+/* ---- transactions ------------------------------------------------------------------------------------- */
+
+static void block_stopping(struct db *db)
+{
+    sigset_t stopping;
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGTSTP);
+    sigaddset(&stopping, SIGINT);
+    sigaddset(&stopping, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &stopping, &db->saved_signals);
+}
+
+int db_begin(struct db *db, struct tsk_error *err)
+{
+    BUG(db->in_transaction);
+    block_stopping(db);
+    if (run_sql(db, "BEGIN IMMEDIATE", err) < 0) {
+        pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
+        return -1;
+    }
+    db->in_transaction = true;
+    return 0;
+}
+
+int db_commit(struct db *db, struct tsk_error *err)
+{
+    BUG(!db->in_transaction);
+    if (run_sql(db, "COMMIT", err) < 0) {
+        db_rollback(db);
+        return -1;
+    }
+    db->in_transaction = false;
+    pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
+    return 0;
+}
+
+void db_rollback(struct db *db)
+{
+    if (!db->in_transaction)
+        return;
+    sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL); /* fails only if SQLite did it already */
+    db->in_transaction = false;
+    pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
+}
+
+/* ---- statements --------------------------------------------------------------------------------------- */
+
+int db_prepare(struct db *db, const char *sql, struct sqlite3_stmt **ret, struct tsk_error *err)
+{
+    struct sqlite3_stmt *statement;
+    int rc = sqlite3_prepare_v2(db->handle, sql, -1, &statement, NULL);
+    if (rc != SQLITE_OK)
+        return fail_sqlite(db, rc, err);
+    *ret = statement;
+    return 0;
+}
+
+int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned count, ...)
+{
+    STATEMENT(statement);
+    if (db_prepare(db, sql, &statement, err) < 0)
+        return -1;
+    va_list values;
+    va_start(values, count);
+    for (unsigned i = 1; i <= count; i++)
+        sqlite3_bind_text(statement, (int)i, va_arg(values, const char *), -1, SQLITE_STATIC);
+    va_end(values);
+    int rc = sqlite3_step(statement);
+    BUG(rc == SQLITE_ROW);
+    return rc == SQLITE_DONE ? 0 : fail_sqlite(db, rc, err);
+}
+
+int db_int(struct db *db, struct tsk_error *err, int64_t *ret, int64_t fallback, const char *sql)
+{
+    STATEMENT(statement);
+    if (db_prepare(db, sql, &statement, err) < 0)
+        return -1;
+    int rc = sqlite3_step(statement);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        return fail_sqlite(db, rc, err);
+    *ret = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : fallback;
+    return 0;
+}
+
+/* ---- the outbox --------------------------------------------------------------------------------------- */
+
+int db_event(struct db *db, const struct now *now, const struct event *event, struct tsk_error *err)
+{
+    BUG(!db->in_transaction);
+    struct buf line CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX - 64}; /* leaves room for the outbox_id */
+    event_put_line(&line, now, event);
+    if (line.failed)
+        return error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, "event", event->type, NULL);
+    return db_exec(db, err, "INSERT INTO outbox (line) VALUES (?1)", 1, buf_str(&line));
+}
+
+/* The stored line ends with the end of `data`, of the object and a newline: `}}\n`. */
+static void put_line_with_id(struct buf *b, const char *line, size_t len, int64_t id)
+{
+    buf_put(b, line, len - strlen("}}\n"));
+    buf_json_pair_int(b, "outbox_id", id);
+    buf_puts(b, "}}\n");
+}
+
+/* *ret_last is the greatest id that was appended, 0 if there was none. */
+static int append_rows(struct db *db, struct event_trail *trail, int64_t *ret_last, struct tsk_error *err)
+{
+    STATEMENT(rows);
+    struct buf line CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
+    *ret_last = 0;
+    if (db_prepare(db, "SELECT id, line FROM outbox ORDER BY id", &rows, err) < 0)
+        return -1;
+    int rc;
+    while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
+        *ret_last = sqlite3_column_int64(rows, 0);
+        buf_reset(&line);
+        put_line_with_id(&line, (const char *)sqlite3_column_text(rows, 1),
+                         (size_t)sqlite3_column_bytes(rows, 1), *ret_last);
+        if (event_append_line(trail, buf_str(&line), line.len, NULL, err) < 0)
+            return -1;
+    }
+    return rc == SQLITE_DONE ? 0 : fail_sqlite(db, rc, err);
+}
+
+static int flush_in_transaction(struct db *db, struct event_trail *trail, struct tsk_error *err)
+{
+    int64_t last;
+    if (append_rows(db, trail, &last, err) < 0 || event_trail_sync(trail, err) < 0)
+        return -1;
+    char sql[64];
+    snprintf(sql, sizeof sql, "DELETE FROM outbox WHERE id <= %lld", (long long)last);
+    return db_exec(db, err, sql, 0);
+}
+
+int db_flush_outbox(struct db *db, struct event_trail *trail, struct tsk_error *err)
+{
+    int64_t has_rows;
+    if (db_int(db, err, &has_rows, 0, "SELECT 1 FROM outbox LIMIT 1") < 0)
+        return -1;
+    if (!has_rows)
+        return 0;
+    if (db_begin(db, err) < 0)
+        return -1;
+    if (flush_in_transaction(db, trail, err) < 0) {
+        db_rollback(db);
+        return -1;
+    }
+    return db_commit(db, err);
+}

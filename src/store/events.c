@@ -1,0 +1,403 @@
+/* The writing end of the trail; invariants E1-E6 are in events.h. */
+#include "base/ident.h"
+#include "store/segment.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOCK_NAME "events.lock"
+
+enum {
+    SMALL_LINE = 2048, /* an event of usual size is put together on the stack */
+    ATTEMPTS = 16,     /* for what only another process's doing at the same moment can make fail */
+};
+
+/* ---- the line ----------------------------------------------------------------------------------------- */
+
+static char *put_digits(char *at, unsigned value, unsigned width)
+{
+    for (unsigned i = width; i--; value /= 10)
+        at[i] = (char)('0' + value % 10);
+    return at + width;
+}
+
+/* 2026-02-07T13:30:00.250Z. By hand: strftime and its time zone lock would be a third of an append. The date
+ * from the day number is the usual 400-year-era arithmetic with years that begin in March. */
+static void put_time(struct buf *b, int64_t wall_ms)
+{
+    int64_t day = wall_ms / 86400000, ms = wall_ms % 86400000;
+    if (ms < 0) {
+        ms += 86400000;
+        day--;
+    }
+    int64_t z = day + 719468;
+    int64_t era = (z >= 0 ? z : z - 146096) / 146097;
+    unsigned doe = (unsigned)(z - era * 146097);
+    unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+    unsigned doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    unsigned mp = (5 * doy + 2) / 153;
+    unsigned month = mp < 10 ? mp + 3 : mp - 9;
+    unsigned year = (unsigned)((int64_t)yoe + era * 400 + (month <= 2));
+    unsigned second = (unsigned)(ms / 1000);
+    char text[] = "yyyy-mm-ddThh:mm:ss.mmmZ";
+    put_digits(text, year, 4);
+    put_digits(text + 5, month, 2);
+    put_digits(text + 8, doy - (153 * mp + 2) / 5 + 1, 2);
+    put_digits(text + 11, second / 3600, 2);
+    put_digits(text + 14, second / 60 % 60, 2);
+    put_digits(text + 17, second % 60, 2);
+    put_digits(text + 20, (unsigned)(ms % 1000), 3);
+    buf_put(b, text, sizeof text - 1);
+}
+
+static void put_optional(struct buf *b, const char *key, const char *value)
+{
+    if (value)
+        buf_json_pair(b, key, value);
+}
+
+void event_put_line(struct buf *b, const struct now *now, const struct event *event)
+{
+    const char *data = event->data ? event->data : "{}";
+    BUG(data[0] != '{' || strchr(data, '\n'));
+    buf_puts(b, "{\"time\":\"");
+    put_time(b, now->wall_ms);
+    buf_puts(b, "\"");
+    buf_json_pair(b, "type", event->type);
+    put_optional(b, "session_id", event->session_id);
+    put_optional(b, "run_id", event->run_id);
+    put_optional(b, "task_id", event->task_id);
+    buf_json_key(b, "data");
+    buf_puts(b, data);
+    buf_puts(b, "}\n");
+}
+
+/* ---- the writing end ---------------------------------------------------------------------------------- */
+
+void event_trail_init(struct event_trail *trail, int state_dir)
+{
+    *trail = (struct event_trail){
+        .state_dir = state_dir, .fd = -1, .lock_fd = -1, .segment_max = EVENT_SEGMENT_MAX_DEFAULT};
+}
+
+void event_trail_clear(struct event_trail *trail)
+{
+    fs_close(&trail->fd);
+    fs_close(&trail->lock_fd);
+}
+
+static int trail_lock(struct event_trail *trail, short type)
+{
+    if (trail->lock_fd < 0)
+        trail->lock_fd =
+            fs->openat(trail->state_dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (trail->lock_fd < 0)
+        return -1;
+    int rc;
+    do {
+        rc = fs_lock_wait(trail->lock_fd, type, 0, 1);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+static void trail_unlock(struct event_trail *trail)
+{
+    int saved = errno;
+    fs_lock_try(trail->lock_fd, F_UNLCK, 0, 1);
+    errno = saved;
+}
+
+static void keep_newest(void *context, uint64_t base)
+{
+    int64_t *newest = context;
+    if ((int64_t)base > *newest)
+        *newest = (int64_t)base;
+}
+
+/* The base of a segment that follows all closed ones. */
+static int base_after_closed(int state_dir, uint64_t *ret_base)
+{
+    int64_t newest = -1;
+    if (segment_each_closed(state_dir, keep_newest, &newest) < 0)
+        return -1;
+    *ret_base = 0;
+    if (newest < 0)
+        return 0;
+    char name[SEGMENT_NAME_MAX];
+    struct stat st;
+    segment_name((uint64_t)newest, name);
+    if (fs->fstatat(state_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -1;
+    *ret_base = segment_end((uint64_t)newest, &st);
+    return 0;
+}
+
+/* A new segment without a name. It is synced, so that no power cut can leave a trail without its first line.
+ */
+static int segment_write(int state_dir, uint64_t base, char private_name[FS_PRIVATE_NAME_MAX])
+{
+    char stream[33], header[SEGMENT_HEADER_MAX];
+    random_hex(stream, 32);
+    int len = snprintf(header, sizeof header, SEGMENT_HEADER_START "%" PRIu64 ",\"stream\":\"%s\"}}\n", base,
+                       stream);
+    int fd = fs_temp_open(state_dir, 0600, private_name);
+    if (fd < 0)
+        return -1;
+    if (fs_write_all(fd, header, (size_t)len) == 0 && fs->fdatasync(fd) == 0)
+        return fd;
+    int saved = errno;
+    fs_close(&fd);
+    if (private_name[0])
+        fs->unlinkat(state_dir, private_name, 0);
+    errno = saved;
+    return -1;
+}
+
+/* Gives it the trail's name; another process may have done the same, which is as good. */
+static int segment_publish(int state_dir, int fd, const char *private_name)
+{
+    int rc = fs_publish(fd, private_name, state_dir, TRAIL_NAME);
+    int saved = errno;
+    if (private_name[0])
+        fs->unlinkat(state_dir, private_name, 0);
+    errno = saved;
+    return rc < 0 && errno != EEXIST ? -1 : 0;
+}
+
+/* Safe under the shared lock: nothing can be closed meanwhile, so everybody computes the same base. */
+static int trail_create(int state_dir)
+{
+    uint64_t base;
+    char private_name[FS_PRIVATE_NAME_MAX];
+    if (base_after_closed(state_dir, &base) < 0)
+        return -1;
+    int fd CLEANUP_FD = segment_write(state_dir, base, private_name);
+    return fd < 0 ? -1 : segment_publish(state_dir, fd, private_name);
+}
+
+static bool tail_is_torn(int fd, off_t size)
+{
+    char byte;
+    return size > 0 && fs->pread(fd, &byte, 1, size - 1) == 1 && byte != '\n';
+}
+
+/* Closes the segment `fd` and begins the next. Needs the exclusive lock. */
+static int segment_rotate(int state_dir, int fd, uint64_t base)
+{
+    char name[SEGMENT_NAME_MAX], private_name[FS_PRIVATE_NAME_MAX];
+    struct stat st;
+    segment_name(base, name);
+    if (fs->fstatat(state_dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        errno = EEXIST; /* never overwrite history */
+        return -1;
+    }
+    if (fs->fstat(fd, &st) < 0)
+        return -1;
+    if (tail_is_torn(fd, st.st_size) && (fs->write(fd, "\n", 1) < 0 || fs->fstat(fd, &st) < 0))
+        return -1;
+    int next CLEANUP_FD = segment_write(state_dir, segment_end(base, &st), private_name);
+    if (next < 0)
+        return -1;
+    if (fs->renameat2(state_dir, TRAIL_NAME, state_dir, name, 0) < 0) {
+        int saved = errno;
+        if (private_name[0])
+            fs->unlinkat(state_dir, private_name, 0);
+        errno = saved;
+        return -1;
+    }
+    return segment_publish(state_dir, next, private_name);
+}
+
+/* A segment whose first line is damaged is closed under the base it would have had; readers take that from
+ * its name. */
+static int trail_recover(struct event_trail *trail)
+{
+    uint64_t base;
+    struct stat st;
+    trail_unlock(trail); /* two that hold it shared could never both have it exclusively */
+    if (trail_lock(trail, F_WRLCK) < 0)
+        return -1;
+    int fd CLEANUP_FD = segment_open(trail->state_dir, TRAIL_NAME, O_RDWR | O_APPEND, &st);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    int is_good = segment_base(fd, &base);
+    if (is_good)
+        return is_good < 0 ? -1 : 0;
+    if (base_after_closed(trail->state_dir, &base) < 0)
+        return -1;
+    return segment_rotate(trail->state_dir, fd, base);
+}
+
+/* 1: opened, 0: there was something to repair, try again, -1. */
+static int trail_open(struct event_trail *trail, struct stat *st)
+{
+    fs_close(&trail->fd);
+    int fd CLEANUP_FD = segment_open(trail->state_dir, TRAIL_NAME, O_RDWR | O_APPEND, st);
+    if (fd < 0)
+        return errno == ENOENT ? trail_create(trail->state_dir) : -1;
+    int is_good = segment_base(fd, &trail->base);
+    if (is_good <= 0)
+        return is_good < 0 ? -1 : trail_recover(trail);
+    trail->fd = fd;
+    trail->dev = (uint64_t)st->st_dev;
+    trail->ino = (uint64_t)st->st_ino;
+    trail->clean_end = 0;
+    fd = -1;
+    return 1;
+}
+
+/* E5: makes trail->fd the segment that has the name now. */
+static int trail_follow(struct event_trail *trail, struct stat *st)
+{
+    if (trail->fd >= 0 && fs->fstatat(trail->state_dir, TRAIL_NAME, st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        trail->ino == (uint64_t)st->st_ino && trail->dev == (uint64_t)st->st_dev)
+        return 0;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        int rc = trail_open(trail, st);
+        if (rc)
+            return rc < 0 ? -1 : 0;
+    }
+    errno = EIO;
+    return -1;
+}
+
+static bool is_long(const struct event_trail *trail, const struct stat *st)
+{
+    return (uint64_t)st->st_size >= trail->segment_max;
+}
+
+/* Instead of the shared lock, the exclusive one if nobody is writing at this moment. Given back first,
+ * because two that keep theirs would refuse each other for ever. */
+static bool trail_lock_exclusively(struct event_trail *trail)
+{
+    trail_unlock(trail);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        if (fs_lock_try(trail->lock_fd, F_WRLCK, 0, 1) == 0)
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+/* Best effort: when it cannot be done now, the next append tries again. Afterwards some lock is held, and *st
+ * is that of the segment to append to. */
+static int trail_rotate(struct event_trail *trail, struct stat *st)
+{
+    sigset_t stopping, saved;
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGTSTP);
+    sigaddset(&stopping, SIGINT);
+    sigaddset(&stopping, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &stopping, &saved);
+    if (trail_lock_exclusively(trail) && trail_follow(trail, st) == 0 && is_long(trail, st))
+        segment_rotate(trail->state_dir, trail->fd, trail->base);
+    int rc = trail_lock(trail, F_RDLCK);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    return rc < 0 ? -1 : trail_follow(trail, st);
+}
+
+/* One write; afterwards *ret_offset is where the line begins, or -1 if a torn tail stands right before it.
+ * `text` has a spare newline before the line. */
+static int trail_write(struct event_trail *trail, const struct stat *st, const char *text, size_t len,
+                       off_t *ret_offset)
+{
+    off_t size = st->st_size;
+    bool is_torn = (uint64_t)size != trail->clean_end && tail_is_torn(trail->fd, size);
+    const char *from = is_torn ? text : text + 1;
+    size_t left = is_torn ? len : len - 1;
+    ssize_t n;
+    do {
+        n = fs->write(trail->fd, from, left);
+    } while (n < 0 && errno == EINTR);
+    trail->clean_end = 0;
+    if (n < 0)
+        return -1;
+    if ((size_t)n < left) {
+        if (fs->write(trail->fd, "\n", 1) < 0) {
+            /* the next append closes it, E4 */
+        }
+        errno = ENOSPC;
+        return -1;
+    }
+    off_t end = lseek(trail->fd, 0, SEEK_CUR);
+    off_t start = end - n;
+    trail->clean_end = (uint64_t)end;
+    bool is_glued = !is_torn && start != size && tail_is_torn(trail->fd, start);
+    *ret_offset = is_glued ? -1 : start + is_torn;
+    return 0;
+}
+
+static int append_locked(struct event_trail *trail, const char *text, size_t len, uint64_t *ret_id)
+{
+    struct stat st;
+    if (trail_follow(trail, &st) < 0)
+        return -1;
+    if (is_long(trail, &st) && trail_rotate(trail, &st) < 0)
+        return -1;
+    off_t offset = -1;
+    for (int i = 0; i < ATTEMPTS && offset < 0; i++)
+        if (trail_write(trail, &st, text, len, &offset) < 0)
+            return -1;
+    if (offset < 0) {
+        errno = EIO;
+        return -1;
+    }
+    if (ret_id)
+        *ret_id = trail->base + (uint64_t)offset;
+    return 0;
+}
+
+static int append_text(struct event_trail *trail, const struct buf *text, uint64_t *ret_id,
+                       struct tsk_error *err)
+{
+    if (trail_lock(trail, F_RDLCK) < 0)
+        return error_errno(err, "lock", LOCK_NAME);
+    int rc = append_locked(trail, text->data, text->len, ret_id);
+    if (rc < 0)
+        error_errno(err, "append to", TRAIL_NAME);
+    trail_unlock(trail);
+    return rc;
+}
+
+static int line_too_long(struct tsk_error *err, const char *type)
+{
+    error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, "event", type, NULL);
+    error_add_int(err, "limit", EVENT_LINE_MAX);
+    return -1;
+}
+
+int event_append(struct event_trail *trail, const struct now *now, const struct event *event,
+                 uint64_t *ret_id, struct tsk_error *err)
+{
+    char storage[SMALL_LINE];
+    struct buf small;
+    buf_init_fixed(&small, storage, sizeof storage);
+    buf_puts(&small, "\n");
+    event_put_line(&small, now, event);
+    if (!small.failed)
+        return append_text(trail, &small, ret_id, err);
+    struct buf large CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
+    buf_puts(&large, "\n");
+    event_put_line(&large, now, event);
+    return large.failed ? line_too_long(err, event->type) : append_text(trail, &large, ret_id, err);
+}
+
+int event_append_line(struct event_trail *trail, const char *line, size_t len, uint64_t *ret_id,
+                      struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
+    buf_puts(&text, "\n");
+    buf_put(&text, line, len);
+    return text.failed ? line_too_long(err, NULL) : append_text(trail, &text, ret_id, err);
+}
+
+int event_trail_sync(struct event_trail *trail, struct tsk_error *err)
+{
+    if (trail->fd >= 0 && fs->fdatasync(trail->fd) < 0)
+        return error_errno(err, "sync", TRAIL_NAME);
+    return 0;
+}

@@ -1,0 +1,188 @@
+#include "store/workspace.h"
+#include "base/fs.h"
+#include "base/yaml.h"
+#include "store/find.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int workspace_open_at(const struct workspace_place *place, struct tsk_workspace **ret, struct tsk_error *err)
+{
+    struct tsk_workspace *ws = calloc(1, sizeof *ws);
+    if (!ws) {
+        errno = ENOMEM;
+        return error_errno(err, "open", place->root);
+    }
+    memcpy(ws->root, place->root, sizeof ws->root);
+    memcpy(ws->state_path, place->state_path, sizeof ws->state_path);
+    ws->locks_dir = ws->guard_dir = -1;
+    ws->state_dir = fs->openat(AT_FDCWD, place->state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (ws->state_dir < 0) {
+        error_errno(err, "open", place->state_path);
+        free(ws);
+        return -1;
+    }
+    pthread_mutex_init(&ws->mutex, NULL);
+    event_trail_init(&ws->trail, ws->state_dir);
+    *ret = ws;
+    return 0;
+}
+
+int tsk_workspace_open(const char *root, struct tsk_workspace **ret, struct tsk_error *err)
+{
+    struct workspace_place place;
+    if (workspace_find(root, &place, err) < 0)
+        return -1;
+    return workspace_open_at(&place, ret, err);
+}
+
+void tsk_workspace_close(struct tsk_workspace *ws)
+{
+    if (!ws)
+        return;
+    event_trail_clear(&ws->trail);
+    fs_close(&ws->guard_dir);
+    fs_close(&ws->locks_dir);
+    fs_close(&ws->state_dir);
+    pthread_mutex_destroy(&ws->mutex);
+    free(ws);
+}
+
+void workspace_cleanup(struct tsk_workspace **ws)
+{
+    tsk_workspace_close(*ws);
+    *ws = NULL;
+}
+
+static int open_dir(int at, const char *name, struct tsk_error *err)
+{
+    int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
+    int fd = fs->openat(at, name, flags, 0);
+    if (fd < 0 && errno == ENOENT) {
+        if (fs->mkdirat(at, name, 0700) < 0 && errno != EEXIST)
+            return error_errno(err, "create", name);
+        fd = fs->openat(at, name, flags, 0);
+    }
+    return fd < 0 ? error_errno(err, "open", name) : fd;
+}
+
+int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err)
+{
+    pthread_mutex_lock(&ws->mutex);
+    if (ws->locks_dir < 0)
+        ws->locks_dir = open_dir(ws->state_dir, "locks", err);
+    if (ws->locks_dir >= 0 && ws->guard_dir < 0)
+        ws->guard_dir = open_dir(ws->locks_dir, ".guard", err);
+    int result = ws->guard_dir < 0 ? -1 : 0;
+    pthread_mutex_unlock(&ws->mutex);
+    return result;
+}
+
+int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event,
+                    struct tsk_error *err)
+{
+    pthread_mutex_lock(&ws->mutex);
+    int result = event_append(&ws->trail, now, event, NULL, err);
+    pthread_mutex_unlock(&ws->mutex);
+    return result;
+}
+
+int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret,
+                          struct tsk_error *err)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0) {
+        if (errno != ENOENT)
+            return error_errno(err, "read", "config.yaml");
+        *ret = fallback;
+        return 0;
+    }
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    if (yaml_parse(b.data, b.len, ".aiflow/config.yaml", &doc, err) < 0)
+        return -1;
+    const struct yaml_node *node = yaml_get(yaml_root(doc), key);
+    if (!node)
+        *ret = fallback;
+    else if (yaml_bool(node, ret) < 0)
+        return yaml_error(doc, node, err, "%s must be true or false", key);
+    return 0;
+}
+
+/* Appends to the file those of `lines` that it does not have yet. */
+static int ensure_lines(int dir, const char *name, const char *const *lines, struct tsk_error *err)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    if (fs_read_file(dir, name, 4 << 20, &b) < 0 && errno != ENOENT)
+        return error_errno(err, "read", name);
+    struct buf add CLEANUP(buf_clear) = BUF_INIT;
+    if (b.len && b.data[b.len - 1] != '\n')
+        buf_puts(&add, "\n");
+    size_t before = add.len;
+    for (; *lines; lines++) {
+        size_t len = strlen(*lines);
+        bool has = false;
+        for (const char *at = buf_str(&b); !has && at; at = strchr(at, '\n')) {
+            at += *at == '\n';
+            has = strncmp(at, *lines, len) == 0 && (at[len] == '\n' || at[len] == '\0' || at[len] == '\r');
+        }
+        if (!has)
+            buf_printf(&add, "%s\n", *lines);
+    }
+    if (add.len == before)
+        return 0;
+    int fd CLEANUP_FD = fs->openat(dir, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0 || fs_write_all(fd, add.data, add.len) < 0)
+        return error_errno(err, "write", name);
+    return 0;
+}
+
+static const char *const state_ignore[] = {"*",           "!.gitignore", "!config.yaml", "!requests/",
+                                           "!requests/*", "!flows/",     "!flows/*",     NULL};
+static const char *const project_ignore[] = {"/.sprint-running", "/.sprint-running.tmp", NULL};
+
+int workspace_make_state(const struct workspace_place *place, struct tsk_error *err)
+{
+    if (fs->mkdirat(AT_FDCWD, place->state_path, 0700) < 0 && errno != EEXIST)
+        return error_errno(err, "create", place->state_path);
+    int state CLEANUP_FD = fs->openat(AT_FDCWD, place->state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (state < 0)
+        return error_errno(err, "open", place->state_path);
+    return ensure_lines(state, ".gitignore", state_ignore, err);
+}
+
+static int create_state(const struct workspace_place *place, struct tsk_error *err)
+{
+    static const char *const dirs[] = {"requests", "flows", "locks", "locks/.guard", "runs", "processes"};
+    int state CLEANUP_FD = fs->openat(AT_FDCWD, place->state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (state < 0)
+        return error_errno(err, "open", place->state_path);
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++)
+        if (fs_make_dirs(state, dirs[i]) < 0)
+            return error_errno(err, "create", dirs[i]);
+    if (ensure_lines(state, ".gitignore", state_ignore, err) < 0)
+        return -1;
+    int root CLEANUP_FD = fs->openat(AT_FDCWD, place->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (root < 0)
+        return error_errno(err, "open", place->root);
+    /* A bare repository has no project files to ignore. */
+    if (strncmp(place->state_path + strlen(place->root), "/tasuki", 7) == 0)
+        return 0;
+    return ensure_lines(root, ".gitignore", project_ignore, err);
+}
+
+int workspace_init(const char *root, struct workspace_place *ret, bool *ret_created, struct tsk_error *err)
+{
+    struct workspace_place place;
+    if (workspace_place_new(root, &place, err) < 0)
+        return -1;
+    bool created = fs->mkdirat(AT_FDCWD, place.state_path, 0700) == 0;
+    if (!created && errno != EEXIST)
+        return error_errno(err, "create", place.state_path);
+    if (create_state(&place, err) < 0)
+        return -1;
+    *ret = place;
+    *ret_created = created;
+    return 0;
+}

@@ -1,0 +1,188 @@
+"""Waiting for a lock: in arrival order, and whoever dies on the way is in nobody's way.
+
+That a waiter has taken its place is seen from outside: it holds a ticket byte of the guard file (src/lock/wait.h)."""
+
+import os
+import pathlib
+import random
+import signal
+
+from harness.harness import eq, kill_tree, main, test
+
+WAITERS = 50
+TICKETS = 1 << 62
+
+
+def has_ticket(pid):
+    """Whether the process stands in the queue, by what the kernel says of its locks."""
+    try:
+        for info in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+            for line in info.read_text().splitlines():
+                words = line.split()
+                if words[:1] == ["lock:"] and "OFDLCK" in words and int(words[-2]) >= TICKETS:
+                    return True
+    except (OSError, ValueError):
+        pass
+    return False
+
+
+def is_stopped(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+class Queue:
+    """A holder that lets go when told, and waiters behind it that write their number when it is their turn."""
+
+    def __init__(self, ws):
+        self.ws = ws
+        self.order = ws.path / "order"
+        self.holder = ws.spawn("lock", "run", "w", "--", "sh", "-c", "echo in >&2; exec cat", stdin=-1)
+        eq(self.holder.stderr.readline().strip(), "in", "the holder's first word")
+        self.waiters = []
+
+    def add(self, wait="100s", then=":"):
+        number = len(self.waiters)
+        proc = self.ws.spawn("lock", "run", "w", "--wait", wait, "--", "sh", "-c", f"echo {number} >>order; {then}")
+        self.waiters.append(proc)
+        self.ws.until(lambda: has_ticket(proc.pid), f"waiter {number} is in the queue")
+        return proc
+
+    def release(self):
+        self.holder.stdin.close()
+        self.holder.stdin = None
+        eq(self.holder.wait(20), 0, "the holder's exit code")
+
+    def finish(self, expected):
+        """Waits for all; those in `expected` must have been in, in that order."""
+        for proc in self.waiters:
+            proc.wait(60)
+        entered = [int(n) for n in self.order.read_text().split()] if self.order.exists() else []
+        eq(entered, expected, "who was in, in order")
+
+    def kill(self, number):
+        self.waiters[number].kill()
+        self.waiters[number].wait()
+
+
+def check_free(ws):
+    ws.tasuki("lock", "check", "name", "w").expect(0)
+    eq([n for n in os.listdir(ws.path / ".aiflow/locks") if n != ".guard"], [], "what is left over")
+
+
+@test("fifty waiters get the lock in the order in which they came")
+def _(ws):
+    queue = Queue(ws)
+    for _ in range(WAITERS):
+        queue.add()
+    queue.release()
+    queue.finish(list(range(WAITERS)))
+    eq([proc.returncode for proc in queue.waiters], [0] * WAITERS, "exit codes")
+    check_free(ws)
+
+
+@test("waiters that are killed while they wait are in nobody's way")
+def _(ws):
+    seed = int(os.environ.get("TASUKI_SEED") or random.SystemRandom().randrange(1 << 30))
+    draw = random.Random(seed)
+    print(f"# seed {seed}", flush=True)
+    queue = Queue(ws)
+    killed = set()
+    for number in range(WAITERS):
+        queue.add()
+        if draw.random() < 0.4:
+            victim = draw.randrange(number + 1)
+            queue.kill(victim)
+            killed.add(victim)
+    queue.release()
+    queue.finish([n for n in range(WAITERS) if n not in killed])
+    check_free(ws)
+
+
+@test("holders that are killed one after the other let the next one in, in order")
+def _(ws):
+    queue = Queue(ws)
+    for number in range(20):
+        queue.add(then="kill -9 $PPID" if number % 2 else "kill -9 $PPID; kill -9 $$")
+    queue.release()
+    queue.finish(list(range(20)))
+    eq([proc.returncode for proc in queue.waiters], [-signal.SIGKILL] * 20, "exit codes")
+    ws.tasuki("lock", "run", "w", "--wait", "10s", "--", "true").expect(0)
+    check_free(ws)
+
+
+@test("a waiter that is stopped and then killed lets those behind it go on")
+def _(ws):
+    queue = Queue(ws)
+    for _ in range(3):
+        queue.add()
+    first = queue.waiters[0]
+    first.send_signal(signal.SIGSTOP)
+    ws.until(lambda: is_stopped(first.pid), "the first waiter is stopped")
+    queue.release()
+    queue.kill(0)
+    queue.finish([1, 2])
+    check_free(ws)
+
+
+@test("a waiter that is stopped for a while keeps its place")
+def _(ws):
+    queue = Queue(ws)
+    for _ in range(3):
+        queue.add()
+    first = queue.waiters[0]
+    first.send_signal(signal.SIGSTOP)
+    ws.until(lambda: is_stopped(first.pid), "the first waiter is stopped")
+    queue.release()
+    first.send_signal(signal.SIGCONT)
+    queue.finish([0, 1, 2])
+    check_free(ws)
+
+
+@test("when tasuki is killed the lock stays with its command, and the waiter gets in when that ends")
+def _(ws):
+    queue = Queue(ws)
+    queue.add()
+    queue.holder.kill()
+    queue.holder.wait()
+    ws.tasuki("--json", "lock", "acquire", "name", "w", "--pid", os.getpid()).expect(4, "LOCK_HELD")
+    eq(queue.order.exists(), False, "that the waiter was in while the command ran")
+    queue.holder.stdin.close()  # the orphaned command reads its end, and ends
+    queue.holder.stdin = None
+    queue.finish([0])
+    check_free(ws)
+
+
+@test("a waiter that gives up is refused, and those behind it keep their order")
+def _(ws):
+    queue = Queue(ws)
+    queue.add()
+    hasty = queue.add(wait="300ms")
+    queue.add()
+    eq(hasty.wait(20), 4, "the exit code of the one that gave up")
+    queue.release()
+    queue.finish([0, 2])
+    check_free(ws)
+
+
+@test("the holder and the first waiters killed at the same moment leave the lock to the next one")
+def _(ws):
+    queue = Queue(ws)
+    for _ in range(6):
+        queue.add()
+    for number in (0, 1, 2):
+        queue.waiters[number].send_signal(signal.SIGKILL)
+    kill_tree(queue.holder.pid)
+    queue.holder.wait()
+    queue.finish([3, 4, 5])
+    check_free(ws)
+
+
+@test("lock run sees the end of its command also where SIGCHLD is ignored")
+def _(ws):
+    run = ws.spawn("lock", "run", "w", "--", "sh", "-c", "exit 7",
+                   preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    eq(run.wait(20), 7, "the exit code")
+    check_free(ws)
+
+
+main(__name__)

@@ -1,0 +1,229 @@
+"""Spec 3 and 9: odd ids, symbolic links, torn files, directories that cannot be written and disks that are full."""
+
+import os
+
+from common import check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
+from harness.harness import eq, main, test
+
+ACQUIRE = ("lock", "acquire", "name", "a", "--json")
+BAD_IDS = ("../x", "a/b", "/x", "a\nb", "", "x" * 129, ".hidden", "..", "a b", "a*", "ü", "_a", "a\x1b[31m", "a\\b")
+
+
+def tree(path):
+    """Every file below, with inode and size: to see that nothing was changed."""
+    return sorted((str(p), p.lstat().st_ino, p.lstat().st_size) for p in path.rglob("*"))
+
+
+# -- ids ----------------------------------------------------------------------------------------------------
+
+@test("an id that is not [A-Za-z0-9][A-Za-z0-9._-]{0,127} is INVALID_INPUT, and nothing is created")
+def _(ws):
+    before = tree(ws.base)
+    for bad in BAD_IDS:
+        for kind in ("name", "request"):
+            for verb in ("acquire", "release", "renew", "check"):
+                result = ws.tasuki("lock", verb, kind, bad, "--json")
+                assert result.code == 2, f"id {bad!r}\n{result}"
+                check_error(result, 2, "INVALID_INPUT")
+        assert ws.tasuki("lock", "run", bad, "--", "true").code == 2, bad
+    eq(tree(ws.base), before, "the files")
+
+
+@test("ids of 1 and of 128 characters with every allowed sign are taken")
+def _(ws):
+    for good in ("a", "Z", "0", "x" * 128, "RQ-2026.01_02-a"):
+        ws.tasuki("lock", "acquire", "name", good).expect(0)
+        assert ws.lock_path("name", good).exists()
+        ws.tasuki("lock", "release", "name", good).expect(0)
+
+
+@test("request and name locks of the same id are two locks")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "queue").expect(0)
+    ws.tasuki("lock", "acquire", "request", "queue").expect(0)
+    ws.tasuki("lock", "acquire", "queue").expect(0)
+
+
+@test("a queue lock takes no id, a request lock needs one")
+def _(ws):
+    eq(ws.tasuki("lock", "acquire", "queue", "x").code, 2, "exit with an id")
+    eq(ws.tasuki("lock", "acquire", "request").code, 2, "exit without an id")
+    eq(ws.tasuki("lock", "acquire", "nonsense", "x").code, 2, "exit for an unknown kind")
+
+
+@test("durations and pids are checked before anything is done")
+def _(ws):
+    before = tree(ws.path)
+    for option, value in (("--ttl", "abc"), ("--ttl", "-5s"), ("--ttl", "0"), ("--wait", "5 parsecs"), ("--pid", "x"),
+                          ("--pid", "-1"), ("--pid", "0"), ("--ttl", "99999999999999999999s")):
+        eq(ws.tasuki(*ACQUIRE, option, value).code, 2, f"exit for {option} {value}")
+    eq(tree(ws.path), before, "the files")
+
+
+@test("a --pid that does not exist is refused")
+def _(ws):
+    result = ws.tasuki(*ACQUIRE, "--pid", "4194303")
+    assert result.code not in (0, 9), result
+    assert not ws.lock_path("name", "a").exists()
+
+
+# -- files that are not what they should be -----------------------------------------------------------------
+
+@test("a symbolic link at the lock path is not followed; its target is not changed")
+def _(ws):
+    target = ws.base / "precious"
+    target.write_text("precious")
+    before = (target.stat().st_ino, target.stat().st_mtime_ns, target.stat().st_mode)
+    lock = ws.lock_path("name", "a")
+    lock.parent.mkdir(exist_ok=True)
+    lock.symlink_to(target)
+    for verb in ("acquire", "check", "renew", "release"):
+        ws.tasuki("lock", verb, "name", "a", "--json")
+        eq(target.read_text(), "precious", f"the target after {verb}")
+        eq((target.stat().st_ino, target.stat().st_mtime_ns, target.stat().st_mode), before, f"the target after {verb}")
+
+
+@test("a dangling symbolic link at the lock path does not create its target")
+def _(ws):
+    target = ws.base / "nothing"
+    for lock, verb in ((ws.lock_path("name", "a"), ACQUIRE), (ws.lock_path("sprint"),
+                       ("sprint", "acquire", "--session", "s", "--epic", "e", "--json"))):
+        lock.parent.mkdir(exist_ok=True)
+        lock.symlink_to(target)
+        ws.tasuki(*verb)
+        assert not target.exists(), f"{verb} followed the link"
+
+
+@test("a symbolic link at .sprint-running is not followed; its target is not changed")
+def _(ws):
+    target = ws.base / "precious"
+    target.write_text("precious: true\n")
+    ws.lock_path("sprint").symlink_to(target)
+    for args in (("check",), ("acquire", "--session", "s", "--epic", "e", "--force", "--yes"), ("release",)):
+        ws.tasuki("sprint", *args, "--json")
+        eq(target.read_text(), "precious: true\n", f"the target after {args}")
+
+
+@test("a directory at the lock path is refused, and kept")
+def _(ws):
+    lock = ws.lock_path("name", "a")
+    lock.mkdir(parents=True)
+    (lock / "inside").write_text("x")
+    result = ws.tasuki(*ACQUIRE)
+    assert result.code not in (0, 9), result
+    assert (lock / "inside").exists()
+
+
+@test("a lock file of more than a megabyte is refused without reading it all, as one that cannot be parsed")
+def _(ws):
+    path = ws.write_lock("name", "a", '{"version": "1.0", "x": "' + "y" * (3 << 20) + '"}')
+    ws.tasuki(*ACQUIRE).expect(4)
+    make_old(path)
+    ws.tasuki(*ACQUIRE).expect(0)
+
+
+@test("acquire leaves nothing in locks/ but the lock and the guards")
+def _(ws):
+    ws.tasuki(*ACQUIRE).expect(0)
+    names = set(os.listdir(ws.path / ".aiflow/locks"))
+    eq(names, {"name.a.lock.json", ".guard"}, "what is in locks/")
+
+
+@test("lock files, guards and the trail can be read by their owner only")
+def _(ws):
+    ws.tasuki(*ACQUIRE).expect(0)
+    for path in (ws.path / ".aiflow").rglob("*"):
+        if path.name not in (".gitignore", "config.yaml", "requests", "flows"):
+            eq(path.lstat().st_mode & 0o077, 0, f"what others may do with {path.name}")
+
+
+# -- places that cannot be written --------------------------------------------------------------------------
+
+@test("a read-only directory: ENVIRONMENT, exit 3, nothing is changed")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "other").expect(0)
+    for path in [ws.path, *ws.path.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = tree(ws.path)
+    result = run_as_nobody(ws, [ws.binary, *ACQUIRE])
+    after = tree(ws.path)
+    for path in [ws.path, *ws.path.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    error = check_error(result, 3, "ENVIRONMENT")
+    eq(after, before, "the files")
+    assert "ermission" in str(error) or "ead-only" in str(error), error
+
+
+@test("a read-only mount: exit 3, and what is held can still be seen")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    run_held(ws, "a")
+    script = ('mount --bind "$W" "$W"; mount -o remount,bind,ro "$W"; cd "$W"; '
+              '"$T" lock acquire name b --json; echo "code $?"; "$T" lock check name a || echo "check $?"')
+    result = unshare(ws, ["-m"], script.replace("--json;", "--json || "))
+    assert "code 3" in result.out and "check 4" in result.out, result
+
+
+@test("a full disk: STORAGE_FULL, exit 3, no lock is left; with room again it works")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    script = """
+        mkdir "$B/small"; mount -t tmpfs -o size=1m tmpfs "$B/small"; cd "$B/small"
+        "$T" init >/dev/null
+        dd if=/dev/zero of=fill bs=4096 2>/dev/null || true
+        "$T" lock acquire name a --json || echo "code $?"
+        test ! -e .aiflow/locks/name.a.lock.json || echo "a lock was left"
+        rm fill
+        "$T" lock acquire name a >/dev/null && echo "works again"
+    """
+    result = unshare(ws, ["-m"], script).expect(0)
+    assert "STORAGE_FULL" in result.out and "code 3" in result.out, result
+    assert "a lock was left" not in result.out and "works again" in result.out, result
+
+
+@test("a full disk: a lock can still be released, and nobody is kept out")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    script = """
+        mkdir "$B/small"; mount -t tmpfs -o size=1m tmpfs "$B/small"; cd "$B/small"
+        "$T" init >/dev/null
+        "$T" lock acquire name a >/dev/null
+        dd if=/dev/zero of=fill bs=4096 2>/dev/null || true
+        "$T" lock release name a --json || echo "code $?"
+        test ! -e .aiflow/locks/name.a.lock.json && echo "released"
+    """
+    result = unshare(ws, ["-m"], script).expect(0)
+    assert "released" in result.out and "code" not in result.out, result
+
+
+@test("the disk gets full at any call of acquire: it succeeds, or STORAGE_FULL and no lock is left")
+def _(ws):
+    fail_every_call(ws, "SHORT")
+
+
+@test("ENOSPC from any single call of acquire: it succeeds, or STORAGE_FULL and no lock is left")
+def _(ws):
+    fail_every_call(ws, "ENOSPC")
+
+
+def fail_every_call(ws, mode):
+    refused, n = 0, 0
+    while True:
+        n += 1
+        result = ws.fault(*ACQUIRE, at=n, mode=mode)
+        if result.code != 0:
+            eq(result.code, 3, f"exit when call {n} fails")
+            refused += result.error["reason_code"] == "STORAGE_FULL"
+            assert not ws.lock_path("name", "a").exists(), f"a lock was left when call {n} failed"
+        else:
+            ws.tasuki("lock", "release", "name", "a").expect(0)
+        if result.calls is None or result.calls < n:
+            break
+    assert refused, "no call was refused with STORAGE_FULL"
+    ws.tasuki(*ACQUIRE).expect(0)
+
+
+main(__name__)

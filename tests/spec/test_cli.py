@@ -1,0 +1,283 @@
+"""Spec 8: the command line around the operations: help, errors, languages, init, status, events."""
+
+import json
+import os
+import re
+
+from common import check_error, run_as_nobody, run_held, sleeper
+from harness.harness import Skip, eq, main, test
+
+ESC = "\x1b"
+STATE = ("locks", "events.ndjson", "events.lock", "state.db", "server.sock", "server.token", "runs", "processes")
+
+
+# -- help and unknown words ---------------------------------------------------------------------------------
+
+@test("--help exits 0 and names every noun; so do `help` and a bare `tasuki` show how to go on", init=False)
+def _(ws):
+    text = ws.tasuki("--help").expect(0).out
+    for word in ("lock", "sprint", "init", "status", "events", "version", "completion"):
+        assert word in text, f"{word} is missing in:\n{text}"
+    bare = ws.tasuki()
+    assert bare.code in (0, 2) and "tasuki" in bare.out + bare.err, bare
+
+
+@test("every noun and verb has --help, which needs no workspace", init=False)
+def _(ws):
+    for words in (["lock"], ["lock", "acquire"], ["lock", "release"], ["lock", "renew"], ["lock", "check"],
+                  ["lock", "list"], ["lock", "run"], ["sprint"], ["sprint", "acquire"], ["sprint", "release"],
+                  ["sprint", "check"], ["init"], ["status"], ["version"], ["events"], ["completion"]):
+        result = ws.tasuki(*words, "--help").expect(0)
+        assert words[-1] in result.out, result
+
+
+@test("the help of lock acquire names every option of spec 3", init=False)
+def _(ws):
+    text = ws.tasuki("lock", "acquire", "--help").expect(0).out
+    for option in ("--session", "--run", "--epic", "--ttl", "--wait", "--pid", "--force", "--yes", "--kill"):
+        assert option in text, f"{option} is missing in:\n{text}"
+
+
+@test("an unknown noun, verb or option is exit 2 and the nearest word is suggested", init=False)
+def _(ws):
+    for words, nearest in ((["lokc", "list"], "lock"), (["lock", "aquire"], "acquire"), (["statsu"], "status"),
+                           (["lock", "list", "--jsno"], "--json"), (["sprint", "chekc"], "check")):
+        result = ws.tasuki(*words).expect(2)
+        assert nearest in result.err, result
+        eq(result.out, "", "stdout")
+
+
+@test("a word that is near nothing gets no suggestion, but the way to the help", init=False)
+def _(ws):
+    result = ws.tasuki("xyzzyplugh").expect(2)
+    assert "xyzzyplugh" in result.err and "help" in result.err, result
+
+
+@test("usage errors: a missing value, a missing argument, one too many", init=False)
+def _(ws):
+    for words in (["lock", "acquire"], ["lock", "acquire", "name", "a", "--ttl"], ["lock", "list", "extra"],
+                  ["version", "extra"], ["--lang"], ["lock"], ["--lang", "xx", "version"], ["version", "--json=x"]):
+        result = ws.tasuki(*words)
+        assert result.code == 2, result
+        assert result.err and not result.out, result
+
+
+# -- --json -------------------------------------------------------------------------------------------------
+
+@test("with --json every error is one document with category, reason_code, message, context and next")
+def _(ws):
+    run_held(ws, "a")
+    for words, code, reason in ((["lokc"], 2, "INVALID_INPUT"), (["lock", "aquire"], 2, "INVALID_INPUT"),
+                                (["lock", "list", "--x"], 2, "INVALID_INPUT"),
+                                (["lock", "acquire", "name", "../x"], 2, "INVALID_INPUT"),
+                                (["lock", "acquire", "name", "a"], 4, "LOCK_HELD"),
+                                (["--root", "missing", "lock", "list"], 5, "NOT_FOUND")):
+        check_error(ws.tasuki("--json", *words), code, reason)
+
+
+@test("--json works before the noun, after the verb and at the end")
+def _(ws):
+    for words in (["--json", "lock", "list"], ["lock", "list", "--json"], ["lock", "--json", "list"]):
+        ws.tasuki(*words).expect(0).json
+    ws.tasuki("lock", "acquire", "--json", "name", "a").expect(0).json
+
+
+@test("without --json an error goes to stderr and stdout stays empty")
+def _(ws):
+    result = ws.tasuki("lock", "acquire", "name", "../x").expect(2)
+    assert result.err and not result.out, result
+
+
+@test("options may be written --name=value and --name value, before and after the arguments")
+def _(ws):
+    pid = str(sleeper(ws).pid)
+    ws.tasuki("lock", "acquire", "--pid", pid, "name", "a").expect(0)
+    ws.tasuki("lock", "acquire", f"--pid={pid}", "name", "b").expect(0)
+    ws.tasuki("lock", "acquire", "name", "c", f"--pid={pid}").expect(0)
+
+
+@test("when stdout cannot be written the exit code is not 0")
+def _(ws):
+    result = ws.run(["sh", "-c", '"$0" version > /dev/full', ws.binary])
+    assert result.code != 0, result
+
+
+# -- languages and colours ----------------------------------------------------------------------------------
+
+@test("--lang ja, zh and en change the messages, not the codes")
+def _(ws):
+    ws.tasuki("lock", "acquire", "queue").expect(0)
+    messages = {}
+    for lang in ("ja", "zh", "en"):
+        error = check_error(ws.tasuki("--lang", lang, "lock", "acquire", "queue", "--json"), 4, "QUEUE_IN_PROGRESS")
+        messages[lang] = error["message"]
+    eq(len(set(messages.values())), 3, "number of different messages")
+    assert re.search("[ぁ-んァ-ン]", messages["ja"]) and re.search("[一-鿿]", messages["zh"]), messages
+    assert messages["en"].isascii(), messages
+
+
+@test("TASUKI_LANG, then LANG choose the language; an unknown one is English")
+def _(ws):
+    ws.tasuki("lock", "acquire", "queue").expect(0)
+
+    def message(**env):
+        return ws.tasuki("lock", "acquire", "queue", "--json", env=env).expect(4).error["message"]
+
+    japanese, english = message(TASUKI_LANG="ja"), message(TASUKI_LANG="en")
+    assert japanese != english
+    eq(message(TASUKI_LANG=None, LANG="ja_JP.UTF-8"), japanese, "message with LANG")
+    eq(message(TASUKI_LANG="en", LANG="ja_JP.UTF-8"), english, "message with both")
+    eq(message(TASUKI_LANG=None, LANG="fr_FR.UTF-8"), english, "message with an unknown LANG")
+
+
+@test("no colours without a terminal, with NO_COLOR, or with --no-color")
+def _(ws):
+    run_held(ws, "a")
+    for result in (ws.tasuki("lock", "list"), ws.tasuki("status"), ws.tasuki("lock", "acquire", "name", "a"),
+                   ws.tty(["status"], env={"NO_COLOR": "1", "TERM": "xterm-256color"}),
+                   ws.tty(["--no-color", "lock", "list"], env={"TERM": "xterm-256color"})):
+        assert ESC not in result.out + result.err, result
+
+
+@test("control characters from files and arguments are escaped on the terminal")
+def _(ws):
+    session = f"{ESC}[31mred{ESC}]0;title\x07\r\x08\x9b2J"
+    pid = sleeper(ws).pid
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", pid, "--session", session)
+    ws.write_lock("request", "RQ-1", {"version": "1.0", "lock_type": "request", "request_id": "RQ-1",
+                                      "run_id": session, "pid": pid, "host": session,
+                                      "created_at": "2099-01-01T00:00:00Z", "expires_at": "2099-01-01T00:00:00Z"})
+    for args in (["lock", "list"], ["status"], ["lock", "acquire", "request", "RQ-1"], ["events"],
+                 ["lock", "acquire", "name", "a"], [f"{ESC}[31m"], ["lock", "acquire", "name", f"a{ESC}[2J"]):
+        result = ws.tasuki(*args)
+        for bad in (ESC, "\x07", "\r", "\x08", "\x9b"):
+            assert bad not in result.out + result.err, f"{bad!r} came through {args}\n{result}"
+
+
+# -- version, init, status ----------------------------------------------------------------------------------
+
+@test("version --json needs no workspace", init=False)
+def _(ws):
+    value = ws.tasuki("version", "--json").expect(0).json
+    assert re.match(r"^\d+\.\d+\.\d+", value["version"]), value
+    assert value["version"] in ws.tasuki("version").expect(0).out
+    assert value["version"] in ws.tasuki("--version").expect(0).out
+
+
+@test("init creates a workspace; a second init changes nothing", init=False)
+def _(ws):
+    ws.tasuki("init", "--json").expect(0).json
+    assert (ws.path / ".aiflow").is_dir()
+    (ws.path / ".aiflow/config.yaml").write_text("# mine\n")
+    before = {p: p.read_bytes() for p in ws.path.rglob("*") if p.is_file() and p.name in (".gitignore", "config.yaml")}
+    ws.tasuki("init").expect(0)
+    for path, content in before.items():
+        eq(path.read_bytes(), content, str(path))
+
+
+@test("init ignores everything in .aiflow but config, requests and flows, and the sprint lock beside it", init=False)
+def _(ws):
+    (ws.path / ".gitignore").write_text("node_modules")  # without a newline at the end
+    ws.tasuki("init").expect(0)
+    lines = (ws.path / ".gitignore").read_text().splitlines()
+    eq(lines[0], "node_modules", "the line that was there")
+    assert "/.sprint-running" in lines and "/.sprint-running.tmp" in lines, lines
+    if ws.run(["git", "init", "-q"]).code != 0:
+        raise Skip("git is not installed")
+    for name, ignored in [(n, True) for n in STATE] + [("config.yaml", False), ("requests/RQ-1.yaml", False),
+                                                       ("flows/f.yaml", False)]:
+        code = ws.run(["git", "check-ignore", "-q", f".aiflow/{name}"]).code
+        eq(code == 0, ignored, f"whether git ignores .aiflow/{name}")
+    eq(ws.run(["git", "check-ignore", "-q", ".sprint-running"]).code, 0, "git check-ignore .sprint-running")
+    ws.tasuki("init").expect(0)
+    eq((ws.path / ".gitignore").read_text().splitlines().count("/.sprint-running"), 1, "number of lines")
+
+
+@test("init where the directory cannot be written: exit 3, nothing half done", init=False)
+def _(ws):
+    ws.path.chmod(0o555)
+    result = run_as_nobody(ws, [ws.binary, "init", "--json"])
+    ws.path.chmod(0o755)
+    check_error(result, 3, "ENVIRONMENT")
+    eq(os.listdir(ws.path), [], "files")
+
+
+@test("status shows the workspace and its locks, dead holders included")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "deploy", "--pid", holder.pid).expect(0)
+    text = ws.tasuki("status").expect(0).out
+    assert "deploy" in text and str(holder.pid) in text, text
+    value = ws.tasuki("status", "--json").expect(0).json
+    assert "deploy" in json.dumps(value), value
+
+
+# -- events -------------------------------------------------------------------------------------------------
+
+@test("events lists what happened: each has id, time, type and data, ids grow")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a", "--session", "s-1").expect(0)
+    ws.tasuki("lock", "release", "name", "a").expect(0)
+    events = read_events(ws.tasuki("events", "--json").expect(0).out)
+    assert len(events) >= 2, events
+    for event in events:
+        assert {"id", "time", "type", "data"} <= set(event), event
+    ids = [event["id"] for event in events]
+    eq(ids, sorted(set(ids)), "the ids")
+    text = ws.tasuki("events").expect(0).out
+    assert events[-1]["type"] in text, text
+
+
+def read_events(text):
+    try:
+        value = json.loads(text)
+        return value["events"] if isinstance(value, dict) and "events" in value else [value]
+    except ValueError:
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@test("events -f prints new events as they happen, one JSON document per line")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "before").expect(0)
+    out = open(ws.base / "follow", "w+")
+    proc = ws.spawn("events", "-f", "--json", stdout=out)
+    try:
+        for name in ("one", "two", "three"):
+            ws.tasuki("lock", "acquire", "name", name).expect(0)
+            ws.until(lambda: name in (ws.base / "follow").read_text(), f"the event of {name} is printed")
+    finally:
+        out.close()
+    for line in (ws.base / "follow").read_text().splitlines():
+        json.loads(line)
+    proc.terminate()
+    proc.wait(20)
+
+
+@test("events -f ends when its reader goes away")
+def _(ws):
+    proc = ws.spawn("events", "-f", "--json")
+    ws.tasuki("lock", "acquire", "name", "one").expect(0)
+    assert proc.stdout.readline()
+    proc.stdout.close()
+    proc.stdout = None
+
+    def has_ended():
+        ws.tasuki("lock", "acquire", "name", "two")
+        ws.tasuki("lock", "release", "name", "two")
+        return proc.poll() is not None
+
+    ws.until(has_ended, "events -f notices that nobody reads")
+
+
+@test("a torn last line in the trail is closed and skipped")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a").expect(0)
+    with open(ws.path / ".aiflow/events.ndjson", "a") as trail:
+        trail.write('{"id": 99, "type": "TORN')
+    ws.tasuki("lock", "release", "name", "a").expect(0)
+    events = read_events(ws.tasuki("events", "--json").expect(0).out)
+    assert not any("TORN" in e["type"] for e in events), events
+    assert len(events) >= 2, events
+
+
+main(__name__)

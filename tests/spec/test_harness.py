@@ -1,0 +1,80 @@
+"""The harness itself: a test can fail, and nothing that it leaves behind goes unnoticed."""
+
+import pathlib
+import sys
+
+from harness.harness import eq, main, test
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+HEAD = "import os, time\nfrom harness.harness import Skip, eq, main, test\n"
+
+
+def run_suite(ws, body, *options):
+    suite = ws.base / "suite.py"
+    suite.write_text(HEAD + body + "\nmain(__name__)\n")
+    return ws.run([sys.executable, suite, *options], env={"PYTHONPATH": str(TESTS)})
+
+
+def rule(name, code, options="init=False"):
+    return f'@test("{name}", {options})\ndef _(ws):\n    {code}\n'
+
+
+@test("a passing, a failing and a skipped test are told apart", init=False)
+def _(ws):
+    body = rule("good", "eq(1, 1)") + rule("bad", "eq(1, 2, 'it')") + rule("not here", "raise Skip('why')")
+    result = run_suite(ws, body)
+    eq(result.code, 1, "exit code")
+    lines = result.out.splitlines()
+    for line in ("1..3", "ok 1 - good", "not ok 2 - bad", "# it is 1, expected 2", "ok 3 - not here # SKIP why"):
+        assert line in lines, f"{line!r} is missing\n{result}"
+
+
+@test("a process that a test leaves behind fails it, and is killed", init=False)
+def _(ws):
+    code = f"ws.run(['sh', '-c', 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > {ws.base}/pid'])"
+    result = run_suite(ws, rule("leaks", code))
+    assert "not ok 1" in result.out and "processes were left behind" in result.out, result
+    assert not ws.alive(int((ws.base / "pid").read_text()))
+
+
+@test("a descriptor that a test leaves open fails it", init=False)
+def _(ws):
+    result = run_suite(ws, rule("leaks", "os.open('/dev/null', 0)"))
+    assert "not ok 1" in result.out and "descriptors were left open" in result.out, result
+
+
+@test("a test that hangs or dies fails, and the next one runs", init=False)
+def _(ws):
+    body = rule("hangs", "time.sleep(1000)", "init=False, deadline=0.2")
+    body += rule("dies", "os._exit(0)") + rule("good", "pass")
+    result = run_suite(ws, body)
+    for line in ("not ok 1 - hangs", "not ok 2 - dies", "ok 3 - good"):
+        assert line in result.out.splitlines(), f"{line!r} is missing\n{result}"
+
+
+@test("what a test spawned is ended with it, descendants included", init=False)
+def _(ws):
+    code = f"ws.spawn_command(['sh', '-c', 'sleep 1000 & echo $! > {ws.base}/pid; wait'])"
+    code += f"; ws.until_file('{ws.base}/pid')"
+    result = run_suite(ws, rule("spawns", code))
+    eq(result.code, 0, "exit code")
+    assert not ws.alive(int((ws.base / "pid").read_text()))
+
+
+@test("long tests run with --long only, others are left out with --quick", init=False)
+def _(ws):
+    body = rule("usual", "pass") + rule("long", "pass", "init=False, long=True")
+    body += rule("slow", "pass", "init=False, quick=False")
+    for options, count in (([], 2), (["--long"], 3), (["--quick"], 1), (["--filter", "none such"], 0)):
+        result = run_suite(ws, body, *options).expect(0)
+        assert result.out.startswith(f"1..{count}"), result
+
+
+@test("the temporary directory of a test is gone when it has ended", init=False)
+def _(ws):
+    result = run_suite(ws, rule("any", f"open('{ws.base}/where', 'w').write(str(ws.base))"))
+    eq(result.code, 0, "exit code")
+    assert not pathlib.Path((ws.base / "where").read_text()).exists()
+
+
+main(__name__)

@@ -1,0 +1,353 @@
+#include "base/fs.h"
+#include "harness/test.h"
+#include "store/db.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct now some_time = {.wall_ms = 1770471000250, .boot_ms = 1};
+static struct tsk_error err;
+
+static int state_dir(void)
+{
+    int dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT(dir >= 0);
+    return dir;
+}
+
+static void open_db(struct db *db, int dir)
+{
+    if (db_open(db, dir, &err) < 0)
+        test_fail(__FILE__, __LINE__, "%s", tsk_error_context(&err, "reason"));
+}
+
+static int64_t integer(struct db *db, const char *sql)
+{
+    int64_t value = -1;
+    ASSERT_INT(db_int(db, &err, &value, -1, sql), 0);
+    return value;
+}
+
+static void add_event(struct db *db, int number)
+{
+    char data[64];
+    snprintf(data, sizeof data, "{\"number\":%d}", number);
+    ASSERT_INT(db_begin(db, &err), 0);
+    ASSERT_INT(db_event(db, &some_time, &(struct event){.type = "t", .data = data}, &err), 0);
+    ASSERT_INT(db_commit(db, &err), 0);
+}
+
+/* Asserts that a reader sees the numbers 0..count-1, each once. */
+static void assert_trail(int dir, int count)
+{
+    struct event_reader reader;
+    json_t *event;
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    for (int i = 0; i < count; i++) {
+        ASSERT_INT(event_read(&reader, &event, &err), 1);
+        ASSERT_INT(json_integer_value(json_at(event, "data.number")), i);
+        json_decref(event);
+    }
+    ASSERT_INT(event_read(&reader, &event, &err), 0);
+    event_reader_clear(&reader);
+}
+
+static int count_lines(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    int count = 0;
+    ASSERT(file);
+    for (int c; (c = fgetc(file)) != EOF;)
+        count += c == '\n';
+    fclose(file);
+    return count;
+}
+
+static void wait_all(int count)
+{
+    for (int i = 0; i < count; i++) {
+        int status;
+        ASSERT(waitpid(-1, &status, 0) > 0);
+        ASSERT_INT(status, 0);
+    }
+}
+
+TEST(a_new_database_has_the_schema_and_the_settings)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    umask(0);
+    open_db(&db, dir);
+    ASSERT_INT(integer(&db, "PRAGMA user_version"), db_schema_version());
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM outbox"), 0);
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM instance"), 0);
+    ASSERT_INT(integer(&db, "PRAGMA synchronous"), 2);
+    ASSERT_INT(integer(&db, "PRAGMA foreign_keys"), 1);
+    ASSERT_INT(integer(&db, "PRAGMA busy_timeout"), 5000);
+    ASSERT_INT(integer(&db, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
+    static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm"};
+    for (int i = 0; i < 3; i++) {
+        struct stat st;
+        ASSERT_INT(stat(files[i], &st), 0);
+        ASSERT_INT(st.st_mode & 0777, 0600);
+    }
+    db_close(&db);
+}
+
+TEST(a_restrictive_umask_changes_nothing)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    struct stat st;
+    umask(0777);
+    open_db(&db, dir);
+    db_close(&db);
+    ASSERT_INT(stat("state.db", &st), 0);
+    ASSERT_INT(st.st_mode & 0777, 0600);
+}
+
+TEST(what_was_committed_is_there_and_what_was_rolled_back_is_not)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    open_db(&db, dir);
+    ASSERT_INT(db_begin(&db, &err), 0);
+    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", 1, "kept"), 0);
+    ASSERT_INT(db_commit(&db, &err), 0);
+    ASSERT_INT(db_begin(&db, &err), 0);
+    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", 1, "dropped"), 0);
+    db_rollback(&db);
+    db_close(&db);
+    open_db(&db, dir);
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM outbox"), 1);
+    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", 1, NULL), -1);
+    ASSERT_INT(err.code, TSK_INTERNAL);
+    db_close(&db);
+}
+
+TEST(signals_that_stop_are_held_back_inside_a_transaction_only)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    sigset_t mask;
+    open_db(&db, dir);
+    ASSERT_INT(db_begin(&db, &err), 0);
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    ASSERT(sigismember(&mask, SIGTSTP) && sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM));
+    ASSERT_INT(db_commit(&db, &err), 0);
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    ASSERT(!sigismember(&mask, SIGTSTP) && !sigismember(&mask, SIGINT) && !sigismember(&mask, SIGTERM));
+    db_close(&db);
+}
+
+TEST(many_processes_may_create_and_migrate_at_once)
+{
+    int dir CLEANUP_FD = state_dir();
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 4; i++) {
+            if (fork())
+                continue;
+            struct db db;
+            open_db(&db, dir);
+            ASSERT_INT(integer(&db, "SELECT count(*) FROM outbox"), 0);
+            db_close(&db);
+            _exit(0);
+        }
+        wait_all(4);
+        ASSERT_INT(unlink("state.db"), 0);
+        unlink("state.db-wal");
+        unlink("state.db-shm");
+    }
+}
+
+TEST(a_database_of_a_newer_tasuki_is_refused_and_left_alone)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    open_db(&db, dir);
+    ASSERT_INT(db_exec(&db, &err, "PRAGMA user_version = 999", 0), 0);
+    db_close(&db);
+    ASSERT_INT(db_open(&db, dir, &err), -1);
+    ASSERT_INT(err.code, TSK_ENVIRONMENT);
+    ASSERT_STR(err.text, "db_newer");
+    ASSERT_STR(tsk_error_context(&err, "found"), "999");
+}
+
+TEST(a_damaged_database_is_refused_and_left_alone)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    char text[4096], back[4096];
+    memset(text, 'x', sizeof text);
+    FILE *file = fopen("state.db", "we");
+    ASSERT(file && fwrite(text, sizeof text, 1, file) == 1);
+    fclose(file);
+    ASSERT_INT(db_open(&db, dir, &err), -1);
+    ASSERT_INT(err.code, TSK_ENVIRONMENT);
+    ASSERT_STR(err.text, "db_damaged");
+    file = fopen("state.db", "re");
+    ASSERT(file && fread(back, sizeof back, 1, file) == 1);
+    fclose(file);
+    ASSERT_INT(memcmp(text, back, sizeof text), 0);
+}
+
+TEST(a_symbolic_link_is_not_followed)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    ASSERT_INT(symlink("elsewhere", "state.db"), 0);
+    ASSERT_INT(db_open(&db, dir, &err), -1);
+    ASSERT_INT(err.code, TSK_ENVIRONMENT);
+    ASSERT_INT(access("elsewhere", F_OK), -1);
+}
+
+TEST(a_path_longer_than_sqlite_allows_works)
+{
+    char name[201];
+    memset(name, 'd', 200);
+    name[200] = '\0';
+    for (int i = 0; i < 5; i++)
+        ASSERT(mkdir(name, 0700) == 0 && chdir(name) == 0);
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    open_db(&db, dir);
+    add_event(&db, 0);
+    db_close(&db);
+}
+
+TEST(events_of_the_outbox_reach_the_trail_once)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    struct db db;
+    open_db(&db, dir);
+    event_trail_init(&trail, dir);
+    for (int i = 0; i < 3; i++)
+        add_event(&db, i);
+    ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0);
+    ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0);
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM outbox"), 0);
+    ASSERT_INT(count_lines("events.ndjson"), 4);
+    assert_trail(dir, 3);
+    event_trail_clear(&trail);
+    db_close(&db);
+}
+
+TEST(an_event_whose_change_was_not_committed_never_reaches_the_trail)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    struct db db;
+    open_db(&db, dir);
+    event_trail_init(&trail, dir);
+    ASSERT_INT(db_begin(&db, &err), 0);
+    ASSERT_INT(db_event(&db, &some_time, &(struct event){.type = "t", .data = "{\"number\":7}"}, &err), 0);
+    db_rollback(&db);
+    add_event(&db, 0);
+    ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0);
+    assert_trail(dir, 1);
+    event_trail_clear(&trail);
+    db_close(&db);
+}
+
+static int die(int fd)
+{
+    (void)fd;
+    raise(SIGKILL);
+    return -1;
+}
+
+/* The sync of the trail stands between the appends and the commit. */
+static void flush_and_die(int dir)
+{
+    static struct fs_calls calls;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct event_trail trail;
+        struct db db;
+        open_db(&db, dir);
+        event_trail_init(&trail, dir);
+        calls = fs_system_calls;
+        calls.fdatasync = die;
+        fs = &calls;
+        db_flush_outbox(&db, &trail, &err);
+        _exit(0);
+    }
+    int status;
+    ASSERT_INT(waitpid(pid, &status, 0), pid);
+    ASSERT(WIFSIGNALED(status));
+}
+
+TEST(a_kill_between_the_trail_and_the_commit_repeats_nothing_for_a_reader)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    struct db db;
+    open_db(&db, dir);
+    add_event(&db, 0);
+    event_trail_init(&trail, dir);
+    ASSERT_INT(db_flush_outbox(&db, &trail, &err),
+               0); /* the trail exists; its making has a sync of its own */
+    add_event(&db, 1);
+    add_event(&db, 2);
+    db_close(&db);
+    flush_and_die(dir);
+    flush_and_die(dir);
+    ASSERT_INT(count_lines("events.ndjson"), 6);
+    open_db(&db, dir);
+    add_event(&db, 3);
+    ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0);
+    ASSERT_INT(count_lines("events.ndjson"), 9);
+    assert_trail(dir, 4);
+    event_trail_clear(&trail);
+    db_close(&db);
+}
+
+TEST(ids_of_the_outbox_go_on_after_the_database_was_removed)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    int64_t before = 0;
+    for (int i = 0; i < 2; i++) {
+        struct db db;
+        int64_t first;
+        do { /* the first id comes from the clock, in milliseconds */
+            unlink("state.db");
+            open_db(&db, dir);
+            first = integer(&db, "SELECT seq FROM sqlite_sequence");
+            if (first <= before)
+                db_close(&db);
+        } while (first <= before);
+        before = first;
+        add_event(&db, i);
+        ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0);
+        db_close(&db);
+    }
+    assert_trail(dir, 2);
+    event_trail_clear(&trail);
+}
+
+TEST(many_processes_may_flush_at_once)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    open_db(&db, dir);
+    for (int i = 0; i < 30; i++)
+        add_event(&db, i);
+    db_close(&db);
+    for (int i = 0; i < 4; i++) {
+        if (fork())
+            continue;
+        struct event_trail trail;
+        open_db(&db, dir);
+        event_trail_init(&trail, dir);
+        ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0);
+        _exit(0);
+    }
+    wait_all(4);
+    ASSERT_INT(count_lines("events.ndjson"), 31);
+    assert_trail(dir, 30);
+}

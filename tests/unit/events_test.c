@@ -1,0 +1,636 @@
+#include "base/fs.h"
+#include "harness/test.h"
+#include "store/events.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct now some_time = {.wall_ms = 1770471000250, .boot_ms = 1};
+static struct tsk_error err;
+
+static int state_dir(void)
+{
+    int dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT(dir >= 0);
+    return dir;
+}
+
+static int append(struct event_trail *trail, int writer, int number, uint64_t *ret_id)
+{
+    char data[64];
+    snprintf(data, sizeof data, "{\"writer\":%d,\"number\":%d}", writer, number);
+    return event_append(trail, &some_time, &(struct event){.type = "test", .data = data}, ret_id, &err);
+}
+
+static void append_range(int dir, int from, int to, uint64_t segment_max)
+{
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    trail.segment_max = segment_max;
+    for (int i = from; i < to; i++)
+        ASSERT_INT(append(&trail, 0, i, NULL), 0);
+    event_trail_clear(&trail);
+}
+
+static void add_bytes(const char *name, const char *text)
+{
+    FILE *file = fopen(name, "ae");
+    ASSERT(file);
+    ASSERT(fputs(text, file) >= 0);
+    ASSERT_INT(fclose(file), 0);
+}
+
+/* The number of the next event, or -1 if there is none. Ids must grow. */
+static int next_number(struct event_reader *reader, uint64_t *last_id)
+{
+    json_t *event = NULL;
+    int rc = event_read(reader, &event, &err);
+    ASSERT(rc >= 0);
+    if (rc == 0)
+        return -1;
+    uint64_t id = (uint64_t)json_get_int(event, "id", -1);
+    ASSERT(*last_id == UINT64_MAX || id > *last_id);
+    *last_id = id;
+    int number = (int)json_get_int(json_object_get(event, "data"), "number", -2);
+    json_decref(event);
+    return number;
+}
+
+/* Asserts that the trail from id `start` on has exactly the numbers from..to-1. */
+static void assert_numbers(int dir, uint64_t start, int from, int to)
+{
+    struct event_reader reader;
+    uint64_t last_id = UINT64_MAX;
+    ASSERT_INT(event_reader_init(&reader, dir, start, &err), 0);
+    for (int i = from; i < to; i++)
+        ASSERT_INT(next_number(&reader, &last_id), i);
+    ASSERT_INT(next_number(&reader, &last_id), -1);
+    event_reader_clear(&reader);
+}
+
+static int count_closed(void)
+{
+    int count = 0;
+    DIR *dir = opendir(".");
+    ASSERT(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        count += strlen(entry->d_name) == strlen("events.01234567890123456789.ndjson");
+    closedir(dir);
+    return count;
+}
+
+static char *oldest_closed(void)
+{
+    static char oldest[64];
+    oldest[0] = '\0';
+    DIR *dir = opendir(".");
+    ASSERT(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (strlen(entry->d_name) == strlen("events.01234567890123456789.ndjson") &&
+            (!oldest[0] || strcmp(entry->d_name, oldest) < 0))
+            snprintf(oldest, sizeof oldest, "%.63s", entry->d_name);
+    closedir(dir);
+    ASSERT(oldest[0]);
+    return oldest;
+}
+
+TEST(a_line_has_the_fields_of_the_event_in_order)
+{
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    struct event event = {.type = "lock.acquired", .session_id = "s\"1", .task_id = "t", .data = "{\"a\":1}"};
+    event_put_line(&line, &some_time, &event);
+    ASSERT_STR(buf_str(&line), "{\"time\":\"2026-02-07T13:30:00.250Z\",\"type\":\"lock.acquired\","
+                               "\"session_id\":\"s\\\"1\",\"task_id\":\"t\",\"data\":{\"a\":1}}\n");
+}
+
+TEST(the_time_of_a_line_is_right_on_the_edges_of_the_calendar)
+{
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } cases[] = {
+        {0, "1970-01-01T00:00:00.000Z"},
+        {-1, "1969-12-31T23:59:59.999Z"},
+        {951782399999, "2000-02-28T23:59:59.999Z"},
+        {951782400000, "2000-02-29T00:00:00.000Z"},
+        {1709251199001, "2024-02-29T23:59:59.001Z"},
+        {4107542400000, "2100-03-01T00:00:00.000Z"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buf line CLEANUP(buf_clear) = BUF_INIT;
+        event_put_line(&line, &(struct now){.wall_ms = cases[i].ms}, &(struct event){.type = "t"});
+        char time[25];
+        snprintf(time, sizeof time, "%.24s", buf_str(&line) + strlen("{\"time\":\""));
+        ASSERT_STR(time, cases[i].text);
+    }
+}
+
+TEST(an_event_is_read_with_the_id_that_its_append_returned)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    uint64_t id;
+    json_t *event CLEANUP_JSON = NULL;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    ASSERT_INT(append(&trail, 0, 1, &id), 0);
+    event_trail_clear(&trail);
+    struct event_reader reader;
+    ASSERT_INT(event_reader_init(&reader, dir, id, &err), 0);
+    ASSERT_INT(event_read(&reader, &event, &err), 1);
+    ASSERT_INT(json_get_int(event, "id", -1), id);
+    ASSERT_STR(json_object_iter_key(json_object_iter(event)), "id");
+    event_reader_clear(&reader);
+    struct stat st;
+    ASSERT_INT(stat("events.ndjson", &st), 0);
+    ASSERT_INT(st.st_mode & 0777, 0600);
+}
+
+TEST(a_reader_without_a_trail_sees_nothing_and_then_everything)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_reader reader, at_end;
+    uint64_t last_id = UINT64_MAX;
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    ASSERT_INT(event_reader_init(&at_end, dir, EVENT_FROM_END, &err), 0);
+    ASSERT_INT(next_number(&reader, &last_id), -1);
+    append_range(dir, 0, 2, 1000);
+    ASSERT_INT(next_number(&reader, &last_id), 0);
+    ASSERT_INT(next_number(&reader, &last_id), 1);
+    last_id = UINT64_MAX;
+    ASSERT_INT(next_number(&at_end, &last_id), 0);
+    event_reader_clear(&reader);
+    event_reader_clear(&at_end);
+}
+
+TEST(a_reader_may_begin_inside_a_line_at_the_end_or_beyond_it)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    uint64_t id;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, &id), 0);
+    append_range(dir, 1, 3, 10000);
+    assert_numbers(dir, id, 0, 3);
+    assert_numbers(dir, id + 1, 1, 3);
+    struct event_reader end, beyond;
+    uint64_t last_id = UINT64_MAX;
+    ASSERT_INT(event_reader_init(&end, dir, EVENT_FROM_END, &err), 0);
+    ASSERT_INT(event_reader_init(&beyond, dir, 1000000, &err), 0);
+    ASSERT_INT(append(&trail, 0, 3, NULL), 0);
+    ASSERT_INT(next_number(&end, &last_id), 3);
+    last_id = UINT64_MAX;
+    ASSERT_INT(next_number(&beyond, &last_id), 3);
+    event_reader_clear(&end);
+    event_reader_clear(&beyond);
+    event_trail_clear(&trail);
+}
+
+TEST(a_torn_tail_is_closed_by_the_next_append_and_skipped)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 2, 10000);
+    add_bytes("events.ndjson", "{\"time\":\"2026-02-0");
+    append_range(dir, 2, 4, 10000);
+    assert_numbers(dir, 0, 0, 4);
+}
+
+TEST(a_torn_tail_is_closed_before_its_segment)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 5, 10000);
+    add_bytes("events.ndjson", "{\"time\":\"2026-02-0");
+    append_range(dir, 5, 6, 100);
+    ASSERT_INT(count_closed(), 1);
+    assert_numbers(dir, 0, 0, 6);
+}
+
+static struct fs_calls faulty;
+
+/* Another writer dies in the middle of its write, just before ours. */
+static ssize_t write_after_a_torn_line(int fd, const void *data, size_t len)
+{
+    faulty.write = write;
+    add_bytes("events.ndjson", "{\"time\":\"2026-02-0");
+    return write(fd, data, len);
+}
+
+TEST(a_line_that_was_glued_to_a_torn_tail_is_written_again)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    faulty = fs_system_calls;
+    faulty.write = write_after_a_torn_line;
+    fs = &faulty;
+    uint64_t id;
+    ASSERT_INT(append(&trail, 0, 1, &id), 0);
+    assert_numbers(dir, 0, 0, 2);
+    assert_numbers(dir, id, 1, 2);
+    event_trail_clear(&trail);
+}
+
+static ssize_t write_half(int fd, const void *data, size_t len)
+{
+    if (len > 1)
+        return write(fd, data, len / 2);
+    errno = ENOSPC;
+    return -1;
+}
+
+TEST(a_full_disk_is_reported_and_costs_only_that_event)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    faulty = fs_system_calls;
+    faulty.write = write_half;
+    fs = &faulty;
+    ASSERT_INT(append(&trail, 0, 99, NULL), -1);
+    ASSERT_INT(err.code, TSK_STORAGE_FULL);
+    fs = &fs_system_calls;
+    ASSERT_INT(append(&trail, 0, 1, NULL), 0);
+    assert_numbers(dir, 0, 0, 2);
+    event_trail_clear(&trail);
+}
+
+TEST(ids_stay_valid_over_rotations)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    uint64_t ids[40];
+    event_trail_init(&trail, dir);
+    trail.segment_max = 500;
+    for (int i = 0; i < 40; i++)
+        ASSERT_INT(append(&trail, 0, i, &ids[i]), 0);
+    event_trail_clear(&trail);
+    ASSERT(count_closed() >= 5);
+    for (int i = 0; i < 40; i++)
+        assert_numbers(dir, ids[i], i, 40);
+}
+
+TEST(an_id_older_than_what_is_kept_begins_at_the_oldest)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 40, 500);
+    struct event_reader reader;
+    uint64_t last_id = UINT64_MAX;
+    ASSERT_INT(unlink(oldest_closed()), 0);
+    ASSERT_INT(event_reader_init(&reader, dir, 1, &err), 0);
+    int first = next_number(&reader, &last_id);
+    ASSERT(first > 0);
+    assert_numbers(dir, 1, first, 40);
+    event_reader_clear(&reader);
+}
+
+TEST(a_reader_goes_on_when_the_next_segment_was_removed)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 1, 500);
+    struct event_reader reader;
+    uint64_t last_id = UINT64_MAX;
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    append_range(dir, 1, 40, 500);
+    ASSERT_INT(unlink(oldest_closed()), 0); /* the reader has this one open */
+    ASSERT_INT(unlink(oldest_closed()), 0);
+    int number, last = -1;
+    while ((number = next_number(&reader, &last_id)) >= 0)
+        last = number;
+    ASSERT_INT(last, 39);
+    event_reader_clear(&reader);
+}
+
+TEST(nobody_waits_for_a_rotation)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 1, 10000);
+    int other CLEANUP_FD = open("events.lock", O_RDWR | O_CLOEXEC);
+    ASSERT_INT(fs_lock_try(other, F_RDLCK, 0, 1),
+               0); /* a writer that was stopped in the middle of an append */
+    append_range(dir, 1, 10, 10);
+    ASSERT_INT(count_closed(), 0);
+    ASSERT_INT(fs_lock_try(other, F_UNLCK, 0, 1), 0);
+    append_range(dir, 10, 11, 10);
+    ASSERT_INT(count_closed(), 1);
+    assert_numbers(dir, 0, 0, 11);
+}
+
+TEST(an_emptied_or_damaged_trail_is_repaired_by_the_next_append)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 3, 100);
+    int closed = count_closed();
+    ASSERT_INT(truncate("events.ndjson", 0), 0);
+    append_range(dir, 3, 5, 10000);
+    ASSERT_INT(truncate("events.ndjson", 0), 0);
+    add_bytes("events.ndjson", "no trail at all");
+    append_range(dir, 10, 11, 10000);
+    ASSERT_INT(count_closed(), closed + 2);
+    struct event_reader reader;
+    uint64_t last_id = UINT64_MAX;
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    int number, last = -1;
+    while ((number = next_number(&reader, &last_id)) >= 0)
+        last = number;
+    ASSERT_INT(last, 10);
+    event_reader_clear(&reader);
+}
+
+TEST(a_symbolic_link_is_not_followed)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(symlink("elsewhere", "events.ndjson"), 0);
+    ASSERT_INT(append(&trail, 0, 0, NULL), -1);
+    ASSERT_INT(err.code, TSK_ENVIRONMENT);
+    ASSERT_INT(access("elsewhere", F_OK), -1);
+    event_trail_clear(&trail);
+}
+
+TEST(a_large_event_is_kept_whole_and_a_too_large_one_refused)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    struct buf data CLEANUP(buf_clear) = BUF_INIT;
+    event_trail_init(&trail, dir);
+    buf_puts(&data, "{\"number\":0,\"text\":\"");
+    while (data.len < EVENT_LINE_MAX - 1000)
+        buf_puts(&data, "xxxxxxxxxxxxxxxx");
+    size_t kept = data.len;
+    buf_puts(&data, "\"}");
+    ASSERT_INT(
+        event_append(&trail, &some_time, &(struct event){.type = "t", .data = buf_str(&data)}, NULL, &err),
+        0);
+    data.len = kept;
+    while (data.len < EVENT_LINE_MAX)
+        buf_puts(&data, "xxxxxxxxxxxxxxxx");
+    buf_puts(&data, "\"}");
+    ASSERT_INT(
+        event_append(&trail, &some_time, &(struct event){.type = "t", .data = buf_str(&data)}, NULL, &err),
+        -1);
+    ASSERT_INT(err.code, TSK_PAYLOAD_TOO_LARGE);
+    ASSERT_INT(append(&trail, 0, 1, NULL), 0);
+    assert_numbers(dir, 0, 0, 2);
+    event_trail_clear(&trail);
+}
+
+TEST(a_repeated_outbox_id_is_skipped)
+{
+    int dir CLEANUP_FD = state_dir();
+    static const int ids[] = {1, 2, 1, 2, 3}, numbers[] = {0, 1, 50, 51, 2};
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    for (int i = 0; i < 5; i++) {
+        char data[64];
+        snprintf(data, sizeof data, "{\"number\":%d,\"outbox_id\":%d}", numbers[i], ids[i]);
+        ASSERT_INT(event_append(&trail, &some_time, &(struct event){.type = "t", .data = data}, NULL, &err),
+                   0);
+    }
+    event_trail_clear(&trail);
+    assert_numbers(dir, 0, 0, 3);
+}
+
+/* ---- crashes ------------------------------------------------------------------------------------------ */
+
+static int calls_left;
+
+static void step(void)
+{
+    if (calls_left-- == 0)
+        raise(SIGKILL);
+}
+
+static int step_openat(int dir, const char *path, int flags, mode_t mode)
+{
+    step();
+    return openat(dir, path, flags, mode);
+}
+static ssize_t step_write(int fd, const void *data, size_t len)
+{
+    step();
+    return write(fd, data, len);
+}
+static ssize_t step_pread(int fd, void *data, size_t len, off_t offset)
+{
+    step();
+    return pread(fd, data, len, offset);
+}
+static int step_fdatasync(int fd)
+{
+    step();
+    return fdatasync(fd);
+}
+static int step_linkat(int from, const char *old, int to, const char *new, int flags)
+{
+    step();
+    return linkat(from, old, to, new, flags);
+}
+static int step_renameat2(int from, const char *old, int to, const char *new, unsigned flags)
+{
+    step();
+    return renameat2(from, old, to, new, flags);
+}
+static int step_fstatat(int dir, const char *path, struct stat *st, int flags)
+{
+    step();
+    return fstatat(dir, path, st, flags);
+}
+static int step_lock(int fd, int cmd, struct flock *range)
+{
+    step();
+    return fcntl(fd, cmd, range);
+}
+
+/* A process appends `count` events with a rotation among them and dies at its n-th call; false when it did
+ * not. */
+static bool append_and_die(int dir, int n, int count, int *acknowledged)
+{
+    pid_t pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        faulty = fs_system_calls;
+        faulty.openat = step_openat;
+        faulty.write = step_write;
+        faulty.pread = step_pread;
+        faulty.fdatasync = step_fdatasync;
+        faulty.linkat = step_linkat;
+        faulty.renameat2 = step_renameat2;
+        faulty.fstatat = step_fstatat;
+        faulty.ofd_lock = step_lock;
+        calls_left = n;
+        fs = &faulty;
+        struct event_trail trail;
+        event_trail_init(&trail, dir);
+        trail.segment_max = 250;
+        for (int i = 0; i < count; i++) {
+            if (append(&trail, 0, i, NULL) < 0)
+                _exit(1);
+            *acknowledged = i + 1;
+        }
+        _exit(0);
+    }
+    int status;
+    ASSERT_INT(waitpid(pid, &status, 0), pid);
+    ASSERT(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    return WIFSIGNALED(status);
+}
+
+TEST(a_writer_may_die_at_any_call)
+{
+    int *acknowledged = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    bool is_dying = true;
+    int n;
+    for (n = 0; is_dying; n++) {
+        char name[16];
+        snprintf(name, sizeof name, "d%d", n);
+        ASSERT_INT(mkdir(name, 0700), 0);
+        int dir CLEANUP_FD = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        *acknowledged = 0;
+        is_dying = append_and_die(dir, n, 6, acknowledged);
+        append_range(dir, 100, 101, 250);
+        struct event_reader reader;
+        uint64_t last_id = UINT64_MAX;
+        ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+        for (int i = 0; i < *acknowledged; i++)
+            ASSERT_INT(next_number(&reader, &last_id), i);
+        int number = next_number(&reader, &last_id);
+        if (number == *acknowledged) /* written, but it died before it could say so */
+            number = next_number(&reader, &last_id);
+        ASSERT_INT(number, 100);
+        ASSERT_INT(next_number(&reader, &last_id), -1);
+        event_reader_clear(&reader);
+    }
+    ASSERT(n > 30);
+    munmap(acknowledged, sizeof(int));
+}
+
+/* ---- crowds ------------------------------------------------------------------------------------------- */
+
+enum { WRITERS = 8, EVENTS_EACH = 400, TINY_SEGMENT = 2000 };
+
+/* What the witness knows: how many events each writer was told to have written. */
+static volatile int *told;
+
+static pid_t start_writer(int dir, int writer, int from)
+{
+    pid_t pid = fork();
+    ASSERT(pid >= 0);
+    if (pid)
+        return pid;
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    trail.segment_max = TINY_SEGMENT;
+    for (int i = from; i < EVENTS_EACH; i++) {
+        if (append(&trail, writer, i, NULL) < 0)
+            _exit(1);
+        told[writer] = i + 1;
+    }
+    _exit(0);
+}
+
+/* Reads what there is; every writer's numbers must come in order, each once. seen[w] is the next number
+ * expected; a writer that was killed may skip no number it was told about. */
+static void read_some(struct event_reader *reader, int seen[WRITERS], uint64_t *last_id)
+{
+    json_t *event;
+    int rc;
+    while ((rc = event_read(reader, &event, &err)) == 1) {
+        const json_t *data = json_object_get(event, "data");
+        int writer = (int)json_get_int(data, "writer", -1), number = (int)json_get_int(data, "number", -1);
+        uint64_t id = (uint64_t)json_get_int(event, "id", -1);
+        json_decref(event);
+        ASSERT(writer >= 0 && writer < WRITERS);
+        ASSERT(*last_id == UINT64_MAX || id > *last_id);
+        *last_id = id;
+        ASSERT_INT(number, seen[writer]);
+        seen[writer]++;
+    }
+    ASSERT_INT(rc, 0);
+}
+
+static void told_map(void)
+{
+    told = mmap(NULL, WRITERS * sizeof told[0], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT(told != MAP_FAILED);
+}
+
+TEST(many_writers_and_rotations_lose_and_repeat_nothing)
+{
+    int dir CLEANUP_FD = state_dir();
+    int seen[WRITERS] = {0}, again[WRITERS] = {0}, running = WRITERS;
+    uint64_t last_id = UINT64_MAX;
+    struct event_reader reader;
+    told_map();
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    for (int i = 0; i < WRITERS; i++)
+        start_writer(dir, i, 0);
+    while (running) {
+        int status;
+        if (waitpid(-1, &status, WNOHANG) > 0) {
+            ASSERT_INT(status, 0);
+            running--;
+        }
+        read_some(&reader, seen, &last_id); /* also across rotations that happen meanwhile */
+    }
+    read_some(&reader, seen, &last_id);
+    event_reader_clear(&reader);
+    last_id = UINT64_MAX;
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    read_some(&reader, again, &last_id);
+    event_reader_clear(&reader);
+    for (int i = 0; i < WRITERS; i++) {
+        ASSERT_INT(seen[i], EVENTS_EACH);
+        ASSERT_INT(again[i], EVENTS_EACH);
+    }
+    ASSERT(count_closed() > 10);
+}
+
+/* Kills one writer at a random moment and starts its successor with the number after the last one that is in
+ * the trail, which must be the one it was told, or one more. */
+static void replace_writer(int dir, pid_t pids[WRITERS], int writer)
+{
+    int seen[WRITERS] = {0}, status;
+    uint64_t last_id = UINT64_MAX;
+    struct event_reader reader;
+    ASSERT_INT(kill(pids[writer], SIGKILL), 0);
+    ASSERT_INT(waitpid(pids[writer], &status, 0), pids[writer]);
+    ASSERT(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    read_some(&reader, seen, &last_id);
+    event_reader_clear(&reader);
+    ASSERT(seen[writer] == told[writer] || seen[writer] == told[writer] + 1);
+    pids[writer] = start_writer(dir, writer, seen[writer]);
+}
+
+TEST(writers_that_are_killed_lose_nothing_that_was_acknowledged)
+{
+    int dir CLEANUP_FD = state_dir();
+    pid_t pids[WRITERS];
+    int seen[WRITERS] = {0};
+    uint64_t last_id = UINT64_MAX;
+    struct event_reader reader;
+    unsigned seed = 7;
+    told_map();
+    for (int i = 0; i < WRITERS; i++)
+        pids[i] = start_writer(dir, i, 0);
+    for (int i = 0; i < 60; i++)
+        replace_writer(dir, pids, rand_r(&seed) % WRITERS);
+    for (int i = 0; i < WRITERS; i++) {
+        int status;
+        ASSERT_INT(waitpid(pids[i], &status, 0), pids[i]);
+        ASSERT_INT(status, 0);
+    }
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    read_some(&reader, seen, &last_id);
+    event_reader_clear(&reader);
+    for (int i = 0; i < WRITERS; i++)
+        ASSERT_INT(seen[i], EVENTS_EACH);
+}

@@ -1,0 +1,114 @@
+#include "base/json.h"
+#include "harness/test.h"
+
+static struct tsk_error err;
+
+static json_t *parse(const char *text)
+{
+    json_t *value = NULL;
+    ASSERT_INT(json_parse(text, strlen(text), "f.json", &value, &err), 0);
+    return value;
+}
+
+static void assert_refused(const char *text, size_t len, const char *reason)
+{
+    json_t *value = NULL;
+    ASSERT_INT(json_parse(text, len, "f.json", &value, &err), -1);
+    ASSERT(!value);
+    ASSERT_INT(err.code, TSK_INVALID_INPUT);
+    ASSERT_STR(err.text, "json_invalid");
+    ASSERT_STR(tsk_error_context(&err, "source"), "f.json");
+    if (!strstr(tsk_error_context(&err, "reason"), reason))
+        test_fail(__FILE__, __LINE__, "reason is: %s", tsk_error_context(&err, "reason"));
+}
+
+TEST(members_are_read_by_type_with_a_fallback)
+{
+    json_t *object CLEANUP_JSON = parse("{\"s\":\"x\",\"i\":7,\"b\":true,\"o\":{\"p\":{\"q\":1}}}");
+    ASSERT_STR(json_get_string(object, "s", "-"), "x");
+    ASSERT_STR(json_get_string(object, "i", "-"), "-");
+    ASSERT_INT(json_get_int(object, "i", -1), 7);
+    ASSERT_INT(json_get_int(object, "s", -1), -1);
+    ASSERT(json_get_bool(object, "b", false));
+    ASSERT(json_get_bool(object, "i", true));
+    ASSERT_INT(json_integer_value(json_at(object, "o.p.q")), 1);
+    ASSERT(!json_at(object, "o.p.r"));
+    ASSERT(!json_at(object, "s.t"));
+    ASSERT(!json_at(NULL, "s"));
+}
+
+TEST(documents_that_are_not_json_are_refused_with_their_place)
+{
+    assert_refused("{\"a\": 1,\n \"b\" 2}", 16, "':' expected");
+    ASSERT_STR(tsk_error_context(&err, "line"), "2");
+    assert_refused("{\"a\":1,\"a\":2}", 13, "duplicate");
+    assert_refused("{} {}", 5, "end of file expected");
+    assert_refused("", 0, "");
+    ASSERT_STR(tsk_error_context(&err, "line"), "1");
+    assert_refused("{\"a\":\"x\\u0000y\"}", 16, "\\u0000");
+    assert_refused("{\"a\":\"\xff\"}", 9, "");
+}
+
+TEST(depth_and_size_are_limited)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    for (int i = 0; i < 100000; i++)
+        buf_puts(&text, "[");
+    assert_refused(buf_str(&text), text.len, "maximum parsing depth");
+    buf_reset(&text);
+    buf_puts(&text, "[\"");
+    while (text.len < JSON_SIZE_MAX)
+        buf_puts(&text, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    buf_puts(&text, "\"]");
+    assert_refused(buf_str(&text), text.len, "4 MiB");
+}
+
+TEST(what_is_written_has_the_order_of_insertion)
+{
+    json_t *object CLEANUP_JSON = parse("{\"z\":1,\"a\":[true,null],\"m\":\"\xc3\xa9\"}");
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&text, object, false);
+    ASSERT_STR(buf_str(&text), "{\"z\":1,\"a\":[true,null],\"m\":\"\xc3\xa9\"}");
+    buf_reset(&text);
+    json_write(&text, json_at(object, "a"), true);
+    ASSERT_STR(buf_str(&text), "[\n  true,\n  null\n]");
+}
+
+TEST(an_error_becomes_the_document_of_the_interfaces)
+{
+    error_set(&err, TSK_LOCK_HELD, NULL, "kind", "name", NULL);
+    error_add_int(&err, "pid", 42);
+    error_add_json(&err, "holder", "{\"alive\":true}");
+    error_add_next(&err, "tasuki lock show %s", "x");
+    json_t *document CLEANUP_JSON = json_of_error(&err, "en");
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    ASSERT_STR(json_string_value(json_at(document, "error.category")), "LOCK");
+    ASSERT_STR(json_string_value(json_at(document, "error.reason_code")), "LOCK_HELD");
+    ASSERT(strlen(json_string_value(json_at(document, "error.message"))) > 0);
+    json_write(&text, json_at(document, "error.context"), false);
+    ASSERT_STR(buf_str(&text), "{\"kind\":\"name\",\"pid\":42,\"holder\":{\"alive\":true}}");
+    buf_reset(&text);
+    json_write(&text, json_at(document, "error.next"), false);
+    ASSERT_STR(buf_str(&text), "[\"tasuki lock show x\"]");
+    ASSERT_INT(json_object_size(document), 1);
+}
+
+TEST(the_run_in_the_way_stands_beside_the_error)
+{
+    error_set(&err, TSK_RUN_IN_PROGRESS, NULL, "run_id", "RUN-1", "latest_run", "/api/runs/RUN-1", NULL);
+    json_t *document CLEANUP_JSON = json_of_error(&err, "ja");
+    ASSERT_STR(json_get_string(document, "latest_run", NULL), "/api/runs/RUN-1");
+    ASSERT(!json_at(document, "error.context.latest_run"));
+    ASSERT_STR(json_string_value(json_at(document, "error.context.run_id")), "RUN-1");
+}
+
+TEST(context_that_is_not_utf_8_is_made_readable)
+{
+    error_set(&err, TSK_ENVIRONMENT, NULL, "path",
+              "a\xff"
+              "b",
+              NULL);
+    json_t *context CLEANUP_JSON = json_of_error_context(&err);
+    ASSERT_STR(json_get_string(context, "path", NULL), "a\xef\xbf\xbd"
+                                                       "b");
+}

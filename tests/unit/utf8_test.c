@@ -1,0 +1,60 @@
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "harness/test.h"
+
+TEST(well_formed_sequences_are_known_by_their_length)
+{
+    ASSERT_INT(utf8_sequence("a", 1), 1);
+    ASSERT_INT(utf8_sequence("\xc3\xa9", 2), 2);
+    ASSERT_INT(utf8_sequence("\xe6\x97\xa5", 3), 3);
+    ASSERT_INT(utf8_sequence("\xf0\x9f\x98\x80", 4), 4);
+    ASSERT_INT(utf8_sequence("\xf4\x8f\xbf\xbf", 4), 4);
+}
+
+TEST(overlong_forms_surrogates_and_cut_sequences_are_not_valid)
+{
+    static const char *const bad[] = {"\xc0\x80",
+                                      "\xc1\xbf",
+                                      "\xe0\x80\x80",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x80\x80\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\x80",
+                                      "\xff",
+                                      "\xc3",
+                                      "\xe6\x97",
+                                      "\xc3("};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ASSERT_INT(utf8_sequence(bad[i], strlen(bad[i])), 0);
+        ASSERT(!utf8_is_valid(bad[i], strlen(bad[i])));
+    }
+    ASSERT(utf8_is_valid("", 0));
+    ASSERT(utf8_is_valid("a\xc3\xa9", 3));
+}
+
+TEST(width_counts_terminal_columns)
+{
+    ASSERT_INT(utf8_width("abc"), 3);
+    ASSERT_INT(utf8_width("\xe6\x97\xa5\xe6\x9c\xac"), 4);
+    ASSERT_INT(utf8_width("e\xcc\x81"), 1);
+    ASSERT_INT(utf8_width("\xff"), 1);
+}
+
+static void assert_visible(const char *s, bool lines, const char *expected)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    utf8_put_visible(&b, s, lines);
+    ASSERT_STR(buf_str(&b), expected);
+}
+
+TEST(what_could_harm_a_terminal_is_shown_as_text)
+{
+    assert_visible("\x1b[31mred", false, "\\x1b[31mred");
+    assert_visible("a\nb\tc", false, "a\\x0ab\\x09c");
+    assert_visible("a\nb\tc", true, "a\nb\tc");
+    assert_visible("\xc2\x9b", true, "\\x9b");
+    assert_visible("\xe2\x80\xae", false, "\\u{202e}");
+    assert_visible("\xff", false, "\\xff");
+    assert_visible("\xe6\x97\xa5", false, "\xe6\x97\xa5");
+}
