@@ -158,7 +158,7 @@ TSK_API uint64_t tsk_lock_fence(const struct tsk_lock *lock);
 TSK_API const char *tsk_lock_token(const struct tsk_lock *lock);
 /* The descriptor whose life is the lock's life. Close-on-exec; clear that in a child that shall keep the lock
  * held after this process died. */
-TSK_API int tsk_lock_fd(const struct tsk_lock *lock);
+TSK_API int tsk_lock_fd(struct tsk_lock *lock);
 
 #ifdef __cplusplus
 }

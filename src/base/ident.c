@@ -233,24 +233,30 @@ static const char *const passing[] = {"timeout", "sudo",   "doas",    "su",     
                                       "env",     "nice",   "ionice",  "chrt",   "taskset",  "nohup",   "setsid",
                                       "stdbuf",  "time",   "unshare", "nsenter", "strace",  "script",  NULL};
 
-static bool is_passing_through(pid_t pid)
+/* 1, 0, or -1 when it cannot be told (not: may not be told, which is a 0). */
+static int is_passing_through(pid_t pid)
 {
     struct buf args CLEANUP(buf_clear) = BUF_INIT;
-    if (proc_read(pid, "cmdline", &args) < 0 || args.len == 0)
-        return false;
+    if (proc_read(pid, "cmdline", &args) < 0)
+        return errno == ENOENT || errno == ESRCH || errno == EACCES || errno == EPERM ? 0 : -1;
+    if (args.len == 0)
+        return 0;
     char name[256];
     program_name(pid, args.data, name, sizeof name);
     if (is_one_of(name, passing))
-        return true;
+        return 1;
     return is_one_of(name, shells) && has_dash_c(args.data, args.len);
 }
 
 int proc_guess_holder(struct proc_id *ret)
 {
     pid_t pid = getppid();
-    while (pid > 1 && is_passing_through(pid))
+    int passes = 0;
+    while (pid > 1 && (passes = is_passing_through(pid)) == 1)
         if (proc_parent(pid, &pid) < 0)
-            pid = 0;
+            return -1;
+    if (passes < 0)
+        return -1;
     if (pid <= 1) {
         errno = ESRCH;
         return -1;

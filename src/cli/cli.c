@@ -64,7 +64,9 @@ static const struct op *find_op(char **words, int count, struct cli_options *opt
     }
     *ret_used = 1;
     const struct op *op = op_find(NULL, words[0]);
-    if (!op)
+    if (!op && words[0][0] == '-')
+        cli_unknown_option(NULL, words[0], err);
+    else if (!op)
         unknown_word(NULL, words[0], err);
     return op;
 }
@@ -133,11 +135,14 @@ static int dispatch(char **words, int count, struct cli_options *options, struct
         cli_help(NULL, NULL, options, err);
         return options->wants_help ? 0 : 2;
     }
+    bool asked_for_help = options->wants_help;
     const struct op *op = find_op(words, count, options, &used, err);
     if (err->code)
         return -1;
-    if (options->wants_help)
-        return cli_help(op && !op->noun ? NULL : words[0], op ? op->verb : NULL, options, err);
+    if (options->wants_help) {
+        int result = cli_help(op && !op->noun ? NULL : words[0], op ? op->verb : NULL, options, err);
+        return result < 0 || asked_for_help ? result : code_info(TSK_INVALID_INPUT)->exit_code;
+    }
     json_t *args CLEANUP_JSON = NULL;
     if (cli_parse_args(op, words + used, count - used, &args, err) < 0)
         return -1;
@@ -148,9 +153,9 @@ static int dispatch(char **words, int count, struct cli_options *options, struct
     const char *noun = json_get_string(args, "noun", NULL);
     if (strcmp(json_get_string(args, "format", "text"), "man") != 0)
         return cli_help(noun, json_get_string(args, "verb", NULL), options, err);
-    if (noun && !cli_noun_exists(noun))
+    if (noun && !cli_noun_exists(noun) && !op_find(NULL, noun))
         return unknown_word(NULL, noun, err);
-    cli_man(noun, stdout);
+    cli_man(noun && cli_noun_exists(noun) ? noun : NULL, stdout);
     return 0;
 }
 

@@ -19,12 +19,13 @@ int cli_main(int argc, char **argv);
 
 /* ---- parse.c ---- */
 
-/* Takes the global options out of argv[1…], wherever they stand before `--` (and before the command of an OP_ARGV verb).
- * What is left is in words[0…*ret_count). */
+/* Takes the global options out of argv[1…], wherever they stand before `--`. What is left is in words[0…*ret_count). */
 int cli_take_globals(int argc, char **argv, struct cli_options *options, char **words, int *ret_count,
                      struct tsk_error *err);
 /* The words after noun and verb, as the row's arguments. */
 int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err);
+/* Says so, with the nearest one that exists. `op` NULL: before any command. Returns -1. */
+int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err);
 /* An option's name on the command line: `lock_file` is `lock-file`. */
 void cli_option_name(const char *param, char name[64]);
 

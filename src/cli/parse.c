@@ -55,37 +55,13 @@ static const char *global_value_name(const char *word, const char **ret_value)
     return NULL;
 }
 
-/* Whether the words so far name a verb whose rest of the line belongs to somebody else, and that rest has begun. */
-static bool rest_has_begun(char **words, int count)
-{
-    const struct op *op = count >= 2 ? op_find(words[0], words[1]) : NULL;
-    if (!op)
-        return false;
-    int positionals = 0, given = 0;
-    bool has_rest = false;
-    for (const struct op_param *param = op->params; param->name; param++) {
-        has_rest = has_rest || param->type == OP_ARGV;
-        positionals += (param->flags & OP_POSITIONAL) != 0;
-    }
-    for (int i = 2; i < count; i++) {
-        if (words[i][0] != '-') {
-            given++;
-            continue;
-        }
-        const struct op_param *param = words[i][1] == '-' ? op_param_find(op, words[i] + 2) : NULL;
-        if (param && param->type != OP_BOOL)
-            i++;
-    }
-    return has_rest && given >= positionals;
-}
-
 int cli_take_globals(int argc, char **argv, struct cli_options *options, char **words, int *ret_count,
                      struct tsk_error *err)
 {
     int count = 0;
     for (int i = 1; i < argc; i++) {
         const char *value, *name;
-        if (strcmp(argv[i], "--") == 0 || rest_has_begun(words, count)) {
+        if (strcmp(argv[i], "--") == 0) {
             for (; i < argc; i++)
                 words[count++] = argv[i];
             break;
@@ -106,12 +82,13 @@ int cli_take_globals(int argc, char **argv, struct cli_options *options, char **
     return 0;
 }
 
-static int unknown_option(const struct op *op, const char *word, struct tsk_error *err)
+int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
 {
-    const char *names[64];
-    char storage[64][64];
-    size_t count = 0;
-    for (const struct op_param *param = op->params; param->name && count < 64; param++)
+    static const struct op_param none = {0};
+    const char *names[80] = {"json", "quiet", "verbose", "no-color", "help", "root", "lang", "version"};
+    char storage[80][64];
+    size_t count = 8;
+    for (const struct op_param *param = op ? op->params : &none; param->name && count < 80; param++)
         if (!(param->flags & OP_POSITIONAL)) {
             cli_option_name(param->name, storage[count]);
             names[count] = storage[count];
@@ -127,7 +104,10 @@ static int unknown_option(const struct op *op, const char *word, struct tsk_erro
         snprintf(with_dashes, sizeof with_dashes, "--%s", near);
         error_add(err, "near", with_dashes);
     }
-    error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    if (op)
+        error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    else
+        error_add_next(err, "tasuki --help");
     return -1;
 }
 
@@ -212,7 +192,7 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
         }
         if (!options_ended && words[i][0] == '-' && words[i][1]) {
             if (!(param = option_of(op, words[i], &value)))
-                return unknown_option(op, words[i], err);
+                return cli_unknown_option(op, words[i], err);
             if (param->type == OP_BOOL) {
                 json_object_set_new(args, param->name, json_true());
                 continue;
@@ -225,8 +205,11 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
         }
         if (!(param = next_positional(op, args)))
             return error_set(err, TSK_INVALID_INPUT, "word_too_many", "value", words[i], NULL);
-        if (param->type == OP_ARGV)
-            return set_rest(param, words + i, count - i, args, err);
+        if (param->type == OP_ARGV) {
+            error_set(err, TSK_INVALID_INPUT, "command_needs_dashes", "value", words[i], NULL);
+            error_add_next(err, "tasuki %s %s … -- %s …", op->noun, op->verb, words[i]);
+            return -1;
+        }
         if (set_arg(param, words[i], args, err) < 0)
             return -1;
     }

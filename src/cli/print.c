@@ -57,6 +57,15 @@ static void put_who(struct buf *b, const struct cli_options *options, const json
     }
 }
 
+/* Lock files record whole seconds, so no more is known. */
+static void format_age(int64_t age_ms, char text[TIME_TEXT_MAX])
+{
+    if (age_ms < 1000)
+        snprintf(text, TIME_TEXT_MAX, "0 s");
+    else
+        duration_format(age_ms, text);
+}
+
 static void put_times(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
 {
     char text[256], span[TIME_TEXT_MAX];
@@ -64,7 +73,7 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
     int64_t age = json_get_int(lock, "age_ms", -1), left = json_get_int(lock, "expires_in_ms", INT64_MIN);
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (created) {
-        duration_format(age, span);
+        format_age(age, span);
         text_put(&line, options->lang, "since_ago", "time", created, "span", span, NULL);
         put_line(b, options, out, "label_since", age < 0 ? created : buf_str(&line));
     }
@@ -72,7 +81,9 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
         return;
     buf_reset(&line);
     duration_format(left < 0 ? -left : left, span);
-    text_put(&line, options->lang, left < 0 ? "expired_since" : "expires_in", "span", span, NULL);
+    bool is_dead = json_is_false(json_at(lock, "holder.alive"));
+    const char *key = left < 0 ? "expired_since" : is_dead ? "expires_in_dead" : "expires_in";
+    text_put(&line, options->lang, key, "span", span, NULL);
     snprintf(text, sizeof text, "%s", buf_str(&line));
     put_line(b, options, out, "label_expires", text);
 }
@@ -155,7 +166,7 @@ static void add_lock_row(struct cli_table *table, const struct cli_options *opti
     snprintf(words, sizeof words, "%s%s%s", kind, id ? " " : "", id ? id : "");
     snprintf(state_key, sizeof state_key, "state_%s", state);
     if (json_get_int(lock, "age_ms", -1) >= 0)
-        duration_format(json_get_int(lock, "age_ms", 0), span);
+        format_age(json_get_int(lock, "age_ms", 0), span);
     cli_table_add(table, STYLE_BOLD, words);
     cli_table_add(table, style_of_state(state), text_get(state_key, options->lang));
     cli_table_add(table, STYLE_PLAIN, span);

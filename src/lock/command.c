@@ -23,6 +23,10 @@ static int visit_begin(struct visit *visit, const struct lock_target *target, st
         lock_file_sweep(target);
     if (lock_judge(target, &visit->guard, &visit->now, &visit->found, NULL, err) < 0)
         goto fail;
+    /* On a full disk a lock can still be looked at and released. */
+    struct tsk_error ignored;
+    if (visit->found.verdict != VERDICT_FREE)
+        guard_meet_boot(&visit->guard, &visit->now, visit->found.record.fence, &ignored);
     return 0;
 fail:
     guard_close(&visit->guard);

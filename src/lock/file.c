@@ -57,7 +57,8 @@ static int reuse_spare(struct lock_file *file, const struct lock_target *target)
     char name[NAME_MAX + 1];
     struct stat st;
     spare_name(target, name);
-    int fd CLEANUP_FD = fs->openat(target->guard_dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    int fd CLEANUP_FD = file->fd >= 0 ? file->fd : fs->openat(target->guard_dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    file->fd = -1;
     if (fd < 0 || fs->fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1)
         return -1;
     if (fs->pwrite(fd, file->content, file->len, 0) != (ssize_t)file->len)
@@ -95,11 +96,11 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
 {
     char path[PATH_MAX];
     struct stat st;
-    file->fd = -1;
     file->is_private = false;
     serialise(file, target, record);
     if (!target->kind->is_sprint && reuse_spare(file, target) == 0)
         return 0;
+    lock_file_close(file);
     file->fd = fs->openat(target->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
         file->fd = create_private(target, guard, now, err);

@@ -20,7 +20,8 @@ struct lock_file {
 
 void lock_file_close(struct lock_file *file);
 
-/* Makes a file with the record's content, not yet at the lock's path. */
+/* Makes a file with the record's content, not yet at the lock's path. A descriptor that `file` already has (a warm one) is used
+ * again if it can be. */
 int lock_file_create(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                      const struct now *now, const struct lock_record *record, struct tsk_error *err);
 /* Publishes at an absent path: 0; 1: somebody else has put a file there; -1. */

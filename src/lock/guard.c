@@ -41,15 +41,19 @@ int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_
     return guard->fd < 0 ? error_errno(err, "open", name) : 0;
 }
 
-void guard_close(struct guard *guard)
+void guard_drop_all(struct guard *guard)
 {
     if (guard->fd < 0)
         return;
-    /* Closing alone would not do: a child may have inherited the descriptor. */
     fs_lock_try(guard->fd, F_UNLCK, 0, 0);
     if (guard->is_locked)
         pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
     guard->is_locked = false;
+}
+
+void guard_close(struct guard *guard)
+{
+    guard_drop_all(guard); /* closing alone would not do: a child may have inherited the descriptor */
     fs_close(&guard->fd);
 }
 
@@ -106,7 +110,7 @@ static int read_state(struct guard *guard, struct tsk_error *err)
     return 0;
 }
 
-int guard_lock(struct guard *guard, struct tsk_error *err)
+int guard_lock_only(struct guard *guard, struct tsk_error *err)
 {
     BUG(guard->is_locked);
     block_signals(guard);
@@ -122,6 +126,13 @@ int guard_lock(struct guard *guard, struct tsk_error *err)
         return -1;
     }
     guard->is_locked = true;
+    return 0;
+}
+
+int guard_lock(struct guard *guard, struct tsk_error *err)
+{
+    if (guard_lock_only(guard, err) < 0)
+        return -1;
     if (read_state(guard, err) < 0) {
         guard_unlock(guard);
         return -1;
@@ -163,11 +174,17 @@ static int begin_boot(struct guard *guard, const struct now *now, uint64_t at_le
     return 0;
 }
 
+int guard_meet_boot(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err)
+{
+    BUG(!guard->is_locked);
+    return guard->is_new_boot ? begin_boot(guard, now, at_least, err) : 0;
+}
+
 int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private,
                      uint64_t *ret, struct tsk_error *err)
 {
     BUG(!guard->is_locked);
-    if (guard->is_new_boot && begin_boot(guard, now, at_least, err) < 0)
+    if (guard_meet_boot(guard, now, at_least, err) < 0)
         return -1;
     guard->state.counter++;
     guard->state.has_private = has_private;
@@ -180,7 +197,7 @@ int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_lea
 int guard_note_private(struct guard *guard, const struct now *now, struct tsk_error *err)
 {
     BUG(!guard->is_locked);
-    if (guard->is_new_boot && begin_boot(guard, now, 0, err) < 0)
+    if (guard_meet_boot(guard, now, 0, err) < 0)
         return -1;
     guard->state.has_private = true;
     return write_state(guard, err);
@@ -189,7 +206,7 @@ int guard_note_private(struct guard *guard, const struct now *now, struct tsk_er
 int guard_next_ticket(struct guard *guard, const struct now *now, uint64_t *ret, struct tsk_error *err)
 {
     BUG(!guard->is_locked);
-    if (guard->is_new_boot && begin_boot(guard, now, 0, err) < 0)
+    if (guard_meet_boot(guard, now, 0, err) < 0)
         return -1;
     guard->state.tickets++;
     if (write_state(guard, err) < 0)

@@ -42,15 +42,22 @@ struct guard {
 #define GUARD_INIT {.fd = -1}
 
 int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_error *err);
+/* Drops what it holds, keeps the descriptor. */
+void guard_drop_all(struct guard *guard);
 /* Drops everything this descriptor holds (guard, life byte, ticket), even if a child has inherited it. */
 void guard_close(struct guard *guard);
 
 /* Takes byte 0 and reads the state. Until guard_unlock, SIGINT, SIGTERM and SIGTSTP are blocked in this thread. Waits at
  * most 10 s: then ENVIRONMENT, text "guard_busy", with the pid of the one that has it. */
 int guard_lock(struct guard *guard, struct tsk_error *err);
+/* The same without reading the state: for those who only compare and unlink. */
+int guard_lock_only(struct guard *guard, struct tsk_error *err);
 void guard_unlock(struct guard *guard);
 
 /* All of these only while byte 0 is held. */
+/* Notes this boot and its clocks in the guard, if it was not yet seen here: later visitors can then tell a step of the wall clock.
+ * `at_least` is the fence that the lock file names. */
+int guard_meet_boot(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err);
 /* The next fence, never one up to `at_least`. `has_private` is stored with it. */
 int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private,
                      uint64_t *ret, struct tsk_error *err);

@@ -13,7 +13,18 @@ static struct {
     pthread_mutex_t mutex;
     struct tsk_lock *first;
     struct proc_id self;
-} held = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct {
+        const struct tsk_workspace *ws;
+        char name[LOCK_FILE_NAME_MAX];
+        int guard_fd, file_fd;
+    } warm;
+} held = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .warm = {.guard_fd = -1, .file_fd = -1}};
+
+static void warm_close(void)
+{
+    fs_close(&held.warm.guard_fd);
+    fs_close(&held.warm.file_fd);
+}
 
 static void before_fork(void)
 {
@@ -32,6 +43,7 @@ static void after_fork_child(void)
         fs_close(&lock->guard.fd);
         fs_close(&lock->file.fd);
     }
+    warm_close();
     held.first = NULL;
     held.self.pid = 0;
     pthread_mutex_unlock(&held.mutex);
@@ -66,6 +78,7 @@ struct tsk_lock *held_new(struct lock_target *target, struct guard *guard, struc
     memcpy(&lock->file, file, offsetof(struct lock_file, content) + file->len);
     file->fd = -1;
     lock->record = *record;
+    lock->is_shared = false;
     pthread_once(&held.once, held_init);
     pthread_mutex_lock(&held.mutex);
     lock->previous = NULL;
@@ -77,9 +90,51 @@ struct tsk_lock *held_new(struct lock_target *target, struct guard *guard, struc
     return lock;
 }
 
-static void held_free(struct tsk_lock *lock)
+static void warm_forget(struct tsk_workspace *ws)
 {
     pthread_mutex_lock(&held.mutex);
+    if (held.warm.ws == ws)
+        warm_close();
+    pthread_mutex_unlock(&held.mutex);
+}
+
+/* With held.mutex. A descriptor that others may have must not be used for another lock: its life byte could outlive us. */
+static void warm_keep(struct tsk_lock *lock)
+{
+    warm_close();
+    held.warm.ws = lock->target.ws;
+    lock->target.ws->on_close = warm_forget;
+    memcpy(held.warm.name, lock->target.guard_name, sizeof held.warm.name);
+    held.warm.guard_fd = lock->guard.fd;
+    held.warm.file_fd = lock->file.fd;
+    lock->guard.fd = lock->file.fd = -1;
+}
+
+void held_take_warm(const struct lock_target *target, struct guard *guard, struct lock_file *file)
+{
+    struct stat st;
+    guard->fd = file->fd = -1;
+    pthread_mutex_lock(&held.mutex);
+    if (held.warm.guard_fd >= 0 && held.warm.ws == target->ws && strcmp(held.warm.name, target->guard_name) == 0) {
+        /* A guard file that was removed by hand protects nothing any more. */
+        if (fs->fstat(held.warm.guard_fd, &st) == 0 && st.st_nlink == 1) {
+            guard->fd = held.warm.guard_fd;
+            file->fd = held.warm.file_fd;
+            held.warm.guard_fd = held.warm.file_fd = -1;
+        } else {
+            warm_close();
+        }
+    }
+    pthread_mutex_unlock(&held.mutex);
+}
+
+static void held_free(struct tsk_lock *lock, bool was_released)
+{
+    bool may_keep = was_released && !lock->is_shared && !lock->target.kind->is_sprint && lock->guard.fd >= 0;
+    guard_drop_all(&lock->guard);
+    pthread_mutex_lock(&held.mutex);
+    if (may_keep)
+        warm_keep(lock);
     if (lock->next)
         lock->next->previous = lock->previous;
     if (lock->previous)
@@ -126,11 +181,12 @@ static int check_ours(struct tsk_lock *lock, const struct now *now, struct tsk_e
     return published ? 0 : adopt_renewed(lock, now, err);
 }
 
-static int enter(struct tsk_lock *lock, struct now *now, struct tsk_error *err)
+static int enter(struct tsk_lock *lock, int (*take)(struct guard *, struct tsk_error *), struct now *now,
+                 struct tsk_error *err)
 {
     if (lock->guard.fd < 0) /* the child of a fork */
         return error_set(err, TSK_LOCK_LOST, "lost_by_fork", NULL);
-    if (guard_lock(&lock->guard, err) < 0)
+    if (take(&lock->guard, err) < 0)
         return -1;
     *now = clock_now();
     if (check_ours(lock, now, err) == 0)
@@ -142,7 +198,7 @@ static int enter(struct tsk_lock *lock, struct now *now, struct tsk_error *err)
 int tsk_lock_verify(struct tsk_lock *lock, struct tsk_error *err)
 {
     struct now now;
-    if (enter(lock, &now, err) < 0)
+    if (enter(lock, guard_lock_only, &now, err) < 0)
         return -1;
     guard_unlock(&lock->guard);
     return 0;
@@ -151,7 +207,7 @@ int tsk_lock_verify(struct tsk_lock *lock, struct tsk_error *err)
 int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
 {
     struct now now;
-    if (enter(lock, &now, err) < 0)
+    if (enter(lock, guard_lock, &now, err) < 0)
         return -1;
     struct lock_record record = lock->record;
     struct lock_file file = LOCK_FILE_INIT;
@@ -173,7 +229,7 @@ int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
 int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
 {
     struct now now;
-    int result = enter(lock, &now, err);
+    int result = enter(lock, guard_lock_only, &now, err);
     if (result == 0) {
         result = fs->unlinkat(lock->target.dir, lock->target.file, 0);
         if (result < 0)
@@ -183,7 +239,7 @@ int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
         if (result == 0 && lock->target.kind->is_sprint)
             sprint_tmp_drop(&lock->target);
     }
-    held_free(lock);
+    held_free(lock, result == 0);
     return result;
 }
 
@@ -197,8 +253,9 @@ const char *tsk_lock_token(const struct tsk_lock *lock)
     return lock->record.token;
 }
 
-int tsk_lock_fd(const struct tsk_lock *lock)
+int tsk_lock_fd(struct tsk_lock *lock)
 {
+    lock->is_shared = true;
     return lock->guard.fd;
 }
 

@@ -164,11 +164,15 @@ int lock_judge(const struct lock_target *target, const struct guard *guard, cons
     }
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     char storage[8192];
-    buf_init_fixed(&b, storage, sizeof storage);
-    bool is_readable = ret->st.st_size <= (off_t)sizeof storage / 2;
-    if (is_readable && fs_read_fd(fd, LOCK_FILE_MAX, &b) < 0)
-        return error_errno(err, "read", target->file);
-    ret->is_parsed = is_readable && target->kind->parse(b.data, b.len, &ret->record) == 0;
+    if (ret->st.st_size < (off_t)sizeof storage / 2) /* ours always are: no allocation on that path */
+        buf_init_fixed(&b, storage, sizeof storage);
+    bool is_too_long = ret->st.st_size > (off_t)LOCK_FILE_MAX;
+    if (!is_too_long && fs_read_fd(fd, LOCK_FILE_MAX, &b) < 0) {
+        if (errno != EFBIG && errno != ENOMEM)
+            return error_errno(err, "read", target->file);
+        is_too_long = true; /* it grew while we looked */
+    }
+    ret->is_parsed = !is_too_long && target->kind->parse(buf_str(&b), b.len, &ret->record) == 0;
     if (!ret->is_parsed) {
         memset(&ret->record, 0, sizeof ret->record);
         ret->record.created_ms = ret->record.expires_ms = -1;

@@ -35,16 +35,19 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
     enum fs_class class;
     const char *name;
     char path[PATH_MAX];
-    lock_target_path(target, path);
-    if (fs_classify(target->dir, &class, &name) < 0)
-        return error_errno(err, "examine", path);
-    if (class == FS_LOCAL)
+    if (!target->owns_dirs && __atomic_load_n(&target->ws->fs_is_checked, __ATOMIC_RELAXED))
         return 0;
-    bool trusted = false;
+    if (fs_classify(target->dir, &class, &name) < 0)
+        return error_errno(err, "examine", target->dir_path);
+    bool trusted = class == FS_LOCAL;
     if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", false, &trusted, err) < 0)
         return -1;
-    if (trusted)
+    if (trusted) {
+        if (!target->owns_dirs)
+            __atomic_store_n(&target->ws->fs_is_checked, true, __ATOMIC_RELAXED);
         return 0;
+    }
+    lock_target_path(target, path);
     error_set(err, TSK_UNSUPPORTED_FS, class == FS_NETWORK ? "fs_network" : "fs_single_kernel", "path", path,
               "fs_type", name, NULL);
     return -1;

@@ -20,16 +20,20 @@ struct attempt {
     struct now now;
     struct judgement found;
     int found_fd;          /* the judged lock file, kept open while waiting for it to change */
+    struct lock_watch watch;
     struct lock_file file;
     struct lock_record record;
     bool recovered, forced;
+    bool has_ticket;
 };
 
 enum step { STEP_TAKEN, STEP_HELD, STEP_AGAIN, STEP_FAILED };
 
 static void copy_text(char *to, size_t size, const char *from)
 {
-    snprintf(to, size, "%s", from ? from : "");
+    size_t len = from ? strnlen(from, size - 1) : 0;
+    memcpy(to, from ? from : "", len);
+    to[len] = '\0';
 }
 
 static int fill_record(struct attempt *a, struct tsk_error *err)
@@ -96,6 +100,8 @@ static enum step put_in_place(struct attempt *a, struct tsk_error *err)
         return STEP_FAILED;
     if (a->record.hold == HOLD_LIFE && guard_life_take(&a->guard, a->record.fence, err) < 0)
         return STEP_FAILED;
+    if (!is_absent) /* a warm file may be the very file that is there */
+        lock_file_close(&a->file);
     int result = lock_file_create(&a->file, a->target, &a->guard, &a->now, &a->record, err);
     if (result == 0)
         result = is_absent ? lock_file_publish(&a->file, a->target, err)
@@ -160,6 +166,8 @@ static enum step try_take(struct attempt *a, struct tsk_error *err)
         sprint_tmp_sweep(a->target, &a->now, &a->found);
     }
     if (step == STEP_HELD) {
+        if (guard_meet_boot(&a->guard, &a->now, a->found.record.fence, err) < 0)
+            return STEP_FAILED;
         ino_t before = a->found.st.st_ino;
         lock_file_renew_met(a->target, &a->guard, &a->now, &a->found);
         if (a->found.st.st_ino != before)
@@ -185,6 +193,7 @@ static int wait_in_line(struct attempt *a, uint64_t *ticket, int64_t deadline, s
             return -1;
         if (fs_lock_try(a->guard.fd, F_WRLCK, GUARD_TICKET_BASE + (off_t)*ticket, 1) < 0)
             return error_errno(err, "lock", "ticket");
+        a->has_ticket = true;
     }
     guard_unlock(&a->guard);
     int64_t left = deadline < 0 ? -1 : deadline - a->now.boot_ms;
@@ -193,7 +202,7 @@ static int wait_in_line(struct attempt *a, uint64_t *ticket, int64_t deadline, s
     if (is_new)
         result = wait_for_turn(a->guard.fd, *ticket, left);
     else
-        result = wait_for_change(&a->guard, a->target, &a->found, a->found_fd, left);
+        result = wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, left);
     if (result == 0)
         return 0;
     if (errno == ETIMEDOUT)
@@ -249,9 +258,10 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
                  struct lock_outcome *outcome, struct tsk_error *err)
 {
     struct attempt a = {.target = target, .request = request, .guard = GUARD_INIT, .found_fd = -1,
-                        .file = LOCK_FILE_INIT};
+                        .watch = {.fd = -1}, .file = LOCK_FILE_INIT};
     BUG(request->hold == HOLD_LIFE && !ret_lock);
-    if (guard_open(&a.guard, target->guard_dir, target->guard_name, err) < 0)
+    held_take_warm(target, &a.guard, &a.file);
+    if (a.guard.fd < 0 && guard_open(&a.guard, target->guard_dir, target->guard_name, err) < 0)
         return -1;
     enum step step = take_or_wait(&a, err);
     fs_close(&a.found_fd);
@@ -259,9 +269,10 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
     if (step == STEP_TAKEN && request->hold == HOLD_LIFE) {
         struct tsk_lock *lock = held_new(target, &a.guard, &a.file, &a.record);
         if (lock) {
-            /* One call drops guard and ticket, and wakes the next in line; the life byte stays. */
-            fs_lock_try(lock->guard.fd, F_UNLCK, GUARD_TICKET_BASE, 0);
+            if (a.has_ticket)
+                fs_lock_try(lock->guard.fd, F_UNLCK, GUARD_TICKET_BASE, 0);
             guard_unlock(&lock->guard);
+            lock_watch_close(&a.watch);
             *ret_lock = lock;
             return 0;
         }
@@ -272,6 +283,7 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
     }
     lock_file_close(&a.file);
     guard_close(&a.guard);
+    lock_watch_close(&a.watch);
     if (step == STEP_TAKEN)
         return 0;
     return step == STEP_HELD ? report_refusal(target, &a.now, &a.found, err) : -1;

@@ -189,7 +189,7 @@ static void add_commands(const struct lock_target *target, const struct judgemen
 void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,
                        struct tsk_error *err)
 {
-    char words[LOCK_ID_MAX + 16], path[PATH_MAX], digits[32];
+    char words[LOCK_ID_MAX + 16], path[PATH_MAX];
     const struct lock_record *record = &found->record;
     lock_target_words(target, words, sizeof words);
     lock_target_path(target, path);
@@ -199,12 +199,16 @@ void report_add_holder(const struct lock_target *target, const struct now *now, 
     error_add(err, "path", path);
     if (found->verdict == VERDICT_FREE)
         return;
-    snprintf(digits, sizeof digits, "%d", (int)record->pid);
     if (target->kind->kind == TSK_LOCK_REQUEST)
         error_add(err, "request_id", target->id);
     else
         error_add(err, "request_id", or_null(record->request_id));
     error_add(err, "run_id", or_null(record->run_id));
+    if (target->kind->kind == TSK_LOCK_REQUEST && record->run_id[0]) {
+        char url[LOCK_ID_MAX + 16];
+        snprintf(url, sizeof url, "/api/runs/%s", record->run_id);
+        error_add(err, "latest_run", url);
+    }
     add_json(err, "holder", report_holder(record, found->alive, found->how));
     json_t *lock = report_lock(target, now, found);
     static const char *const copied[] = {"state", "fence", "created_at", "expires_at", "expires_in_ms", "age_ms", "expired"};

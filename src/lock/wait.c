@@ -60,10 +60,11 @@ static int byte_waiter_start(struct byte_waiter *waiter, int fd, short type, off
     return -1;
 }
 
-/* Ends the thread; 0 if the byte was locked, else -1 and errno. */
+/* Ends the thread; 0 if the byte was locked, else -1 and errno. `reason` is 0 when the thread has reported. */
 static int byte_waiter_stop(struct byte_waiter *waiter, int reason)
 {
-    pthread_cancel(waiter->thread);
+    if (reason)
+        pthread_cancel(waiter->thread);
     pthread_join(waiter->thread, NULL);
     close(waiter->event_fd);
     errno = waiter->result == ECANCELED ? reason : waiter->result;
@@ -90,6 +91,15 @@ static bool is_past(int64_t deadline_ms)
     return deadline_ms >= 0 && clock_now().boot_ms >= deadline_ms;
 }
 
+/* Polls until something is readable: 0; the deadline: ETIMEDOUT; a signal: EINTR. */
+static int poll_for(struct pollfd *fds, nfds_t count, int64_t deadline)
+{
+    int n;
+    while ((n = poll_until(fds, count, deadline)) == 0 && !is_past(deadline))
+        ;
+    return n > 0 ? 0 : n < 0 ? errno : ETIMEDOUT;
+}
+
 int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
 {
     if (timeout_ms < 0)
@@ -99,13 +109,7 @@ int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
     if (byte_waiter_start(&waiter, fd, type, start) < 0)
         return -1;
     struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};
-    int n, reason = ETIMEDOUT;
-    do
-        n = poll_until(&ready, 1, deadline);
-    while (n == 0 && !is_past(deadline));
-    if (n < 0)
-        reason = errno;
-    return byte_waiter_stop(&waiter, reason);
+    return byte_waiter_stop(&waiter, poll_for(&ready, 1, deadline));
 }
 
 int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms)
@@ -145,71 +149,96 @@ static bool life_ends_soon(const struct guard *guard, uint64_t fence)
     return false;
 }
 
-/* A descriptor that becomes readable when the judged file is unlinked, replaced or rewritten; -1 if the system has none
- * to spare, which only costs promptness in rare cases. */
-static int watch_file(const struct lock_target *target, const struct judgement *judgement, int file_fd,
-                      bool *ret_changed)
+void lock_watch_close(struct lock_watch *watch)
+{
+    if (watch->fd >= 0)
+        close(watch->fd);
+    watch->fd = -1;
+}
+
+/* Makes watch->fd readable when the judged file is unlinked, replaced or rewritten. Returns the watch's number, or -1 if the
+ * system has none to spare, which only costs promptness. */
+static int watch_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
+                      int file_fd, bool *ret_changed)
 {
     char path[40];
     struct stat st;
-    int fd = file_fd < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (fd < 0)
+    if (file_fd < 0)
         return -1;
+    if (watch->fd < 0)
+        watch->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file_fd);
-    if (inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY) < 0) {
-        close(fd);
-        return -1;
-    }
+    int number = watch->fd < 0 ? -1
+                               : inotify_add_watch(watch->fd, path,
+                                                   IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY);
     /* What happened before the watch was there would never wake us. */
     *ret_changed = fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
                    st.st_ino != judgement->st.st_ino || st.st_dev != judgement->st.st_dev;
-    return fd;
+    return number;
+}
+
+static void unwatch_file(struct lock_watch *watch, int number)
+{
+    char notes[4096];
+    if (number < 0)
+        return;
+    inotify_rm_watch(watch->fd, number);
+    while (read(watch->fd, notes, sizeof notes) > 0)
+        ;
 }
 
 static int watch_process(const struct judgement *judgement)
 {
     const struct lock_record *record = &judgement->record;
-    if (record->hold == HOLD_LIFE || !record->pid || judgement->alive != LIVE_ALIVE)
+    if (!record->pid || judgement->alive != LIVE_ALIVE)
         return -1;
-    int fd = (int)syscall(SYS_pidfd_open, record->pid, 0);
-    return fd;
+    return (int)syscall(SYS_pidfd_open, record->pid, 0);
 }
 
-/* Without anything to watch (another user's file, a foreign namespace) the lock is looked at this often. */
-#define FALLBACK_RECHECK_MS 1000
+/* A holder with a life byte: blocked in the kernel until it is dropped, by release or by death. Only a lock that was forced
+ * away from a holder who lives on changes without that; hence the second look. */
+static int wait_for_life(const struct guard *guard, uint64_t fence, int64_t deadline)
+{
+    off_t life = GUARD_LIFE_BASE + (off_t)fence;
+    struct byte_waiter waiter;
+    if (life_ends_soon(guard, fence))
+        return 0;
+    if (byte_waiter_start(&waiter, guard->fd, F_RDLCK, life) < 0)
+        return errno;
+    struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};
+    int reason = poll_for(&ready, 1, deadline);
+    byte_waiter_stop(&waiter, reason);
+    fs_lock_try(guard->fd, F_UNLCK, life, 1);
+    return reason;
+}
+
+static int wait_for_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
+                         int file_fd, int64_t deadline)
+{
+    bool changed = false;
+    int number = watch_file(watch, target, judgement, file_fd, &changed);
+    int pid_fd CLEANUP_FD = watch_process(judgement);
+    struct pollfd fds[] = {{.fd = number < 0 ? -1 : watch->fd, .events = POLLIN}, {.fd = pid_fd, .events = POLLIN}};
+    int reason = changed ? 0 : poll_for(fds, 2, deadline);
+    unwatch_file(watch, number);
+    return reason;
+}
+
+/* The longest time without a look at the lock, for the rare changes that nothing announces. */
+#define SECOND_LOOK_MS 1000
 
 int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
-                    int file_fd, int64_t timeout_ms)
+                    int file_fd, struct lock_watch *watch, int64_t timeout_ms)
 {
+    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < SECOND_LOOK_MS ? judgement->recheck_ms + 1
+                                                                                         : SECOND_LOOK_MS;
+    bool is_final = timeout_ms >= 0 && timeout_ms <= look;
+    int64_t deadline = deadline_after(is_final ? timeout_ms : look);
     bool has_life = judgement->record.hold == HOLD_LIFE && judgement->is_parsed;
-    if (has_life && life_ends_soon(guard, judgement->record.fence))
-        return 0;
-    bool changed = false;
-    int inotify_fd CLEANUP_FD = watch_file(target, judgement, file_fd, &changed);
-    int pid_fd CLEANUP_FD = watch_process(judgement);
-    struct byte_waiter waiter = {.event_fd = -1};
-    off_t life = GUARD_LIFE_BASE + (off_t)judgement->record.fence;
-    if (!changed && has_life && byte_waiter_start(&waiter, guard->fd, F_RDLCK, life) < 0)
-        return -1;
-    int64_t recheck = judgement->recheck_ms >= 0 ? judgement->recheck_ms + 1 : -1;
-    if (inotify_fd < 0 && !has_life)
-        recheck = FALLBACK_RECHECK_MS;
-    bool is_final = timeout_ms >= 0 && (recheck < 0 || timeout_ms <= recheck);
-    int64_t deadline = deadline_after(is_final ? timeout_ms : recheck);
-    struct pollfd fds[] = {{.fd = inotify_fd, .events = POLLIN},
-                           {.fd = pid_fd, .events = POLLIN},
-                           {.fd = waiter.event_fd, .events = POLLIN}};
-    int n = 1, reason = 0;
-    while (!changed && (n = poll_until(fds, 3, deadline)) == 0 && !is_past(deadline))
-        ;
-    if (n < 0)
-        reason = errno;
-    else if (n == 0 && is_final)
-        reason = ETIMEDOUT;
-    if (waiter.event_fd >= 0) {
-        byte_waiter_stop(&waiter, 0);
-        fs_lock_try(guard->fd, F_UNLCK, life, 1);
-    }
+    int reason = has_life ? wait_for_life(guard, judgement->record.fence, deadline)
+                          : wait_for_file(watch, target, judgement, file_fd, deadline);
+    if (reason == ETIMEDOUT && !is_final)
+        reason = 0;
     errno = reason;
     return reason ? -1 : 0;
 }

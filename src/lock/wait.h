@@ -16,10 +16,16 @@ int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms);
 /* Waits until no ticket before `ticket` is there any more. -1 as above. */
 int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms);
 
-/* Waits until something has happened to a held lock after which it must be judged again: its file was removed or
- * replaced, its holder ended, it expired. `file_fd` is the lock file as judged (-1: none). Returns 0 then (or earlier), -1
- * as above. */
+/* An inotify descriptor that is kept over the waits of one acquisition: closing one can take the kernel twenty milliseconds, so
+ * that is done when the lock is there. */
+struct lock_watch {
+    int fd;
+};
+void lock_watch_close(struct lock_watch *watch);
+
+/* Waits until something has happened to a held lock after which it must be judged again: released, its holder ended, its file
+ * removed or replaced, expired. `file_fd` is the lock file as judged (-1: none). Returns 0 then (or earlier), -1 as above. */
 int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
-                    int file_fd, int64_t timeout_ms);
+                    int file_fd, struct lock_watch *watch, int64_t timeout_ms);
 
 #endif

@@ -122,6 +122,8 @@ static int check_duration(const struct op_param *param, json_t *args, const json
         ms = json_integer_value(value) * 1000;
     else if (duration_parse(text, &ms) < 0)
         return bad(err, param, "param_not_a_duration", text, param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
+    if (ms >= 0 && ms < param->min)
+        return bad(err, param, "param_not_a_duration", text, "30s, 5m, 1h");
     json_object_set_new(args, param->name, json_integer(ms));
     return 0;
 }

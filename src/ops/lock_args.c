@@ -52,6 +52,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
         request->hold = HOLD_PROCESS;
         if (proc_id_of((pid_t)pid, &request->holder) == 0)
             return 0;
+        if (errno != ESRCH)
+            return error_errno(err, "examine", "process");
         snprintf(digits, sizeof digits, "%lld", (long long)pid);
         return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
     }
@@ -62,6 +64,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     request->hold = HOLD_GUESS;
     if (proc_guess_holder(&request->holder) == 0)
         return 0;
+    if (errno != ESRCH)
+        return error_errno(err, "examine", "calling process");
     error_set(err, TSK_INVALID_INPUT, "holder_needed", NULL);
     error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
                    call->op->verb);
@@ -121,6 +125,9 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     } else if (!confirmed && !target->kind->is_sprint) {
         err->code = TSK_NEEDS_CONFIRMATION;
         err->text = "needs_confirmation_force";
+        char words[LOCK_ID_MAX + 16];
+        lock_target_words(target, words, sizeof words);
+        error_add_next(err, "tasuki lock acquire %s --force --yes", words);
         return -1;
     }
     if (!confirmed)

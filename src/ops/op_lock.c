@@ -86,7 +86,7 @@ static const struct op_param acquire_params[] = {
     {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256},
     {.name = "run", .type = OP_ID, .value = "RUN", .help = "Run id to record."},
     {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic to record (sprint).", .max = 256},
-    {.name = "ttl", .type = OP_DURATION, .value = "D", .help = "Time after which other tools may call it expired.", .fallback = "30m"},
+    {.name = "ttl", .type = OP_DURATION, .min = 1, .value = "D", .help = "Time after which other tools may call it expired.", .fallback = "30m"},
     {.name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D", .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"},
     {.name = "pid", .type = OP_INT, .value = "N", .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1, .max = INT32_MAX},
     INSTANCE_PARAM,
@@ -211,7 +211,7 @@ static const struct op_param renew_params[] = {
     ID_PARAM,
     TOKEN_PARAM,
     INSTANCE_PARAM,
-    {.name = "ttl", .type = OP_DURATION, .value = "D", .help = "A new TTL from now on.", .fallback = "as before"},
+    {.name = "ttl", .type = OP_DURATION, .min = 1, .value = "D", .help = "A new TTL from now on.", .fallback = "as before"},
     {0},
 };
 static const struct op_field renew_result[] = {{"status", "string", "renewed"}, {"kind", "string", ""},

@@ -151,7 +151,7 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
 static const struct op_param params[] = {
     {.name = "name", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "NAME", .help = "The lock's name.", .completes = "lock-id"},
     {.name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D", .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"},
-    {.name = "ttl", .type = OP_DURATION, .value = "D", .help = "Time after which other tools may call it expired; renewed while the command runs.", .fallback = "30m"},
+    {.name = "ttl", .type = OP_DURATION, .min = 1, .value = "D", .help = "Time after which other tools may call it expired; renewed while the command runs.", .fallback = "30m"},
     {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256},
     {.name = "command", .type = OP_ARGV, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "CMD…", .help = "The command and its arguments."},
     {0},

@@ -85,10 +85,11 @@ static json_t *failure_of(struct op_call *call, const char *mode, const struct t
         text = err->sys_errno == EACCES || err->sys_errno == EPERM || err->sys_errno == EROFS
                    ? "Cannot delete lock file: permission denied"
                    : "Cannot delete lock file";
-    bool is_input = code_info(err->code)->exit_code == 2;
-    json_t *result = failure(call, mode, text, is_input ? TSK_INVALID_INPUT : err->code);
     struct buf detail CLEANUP(buf_clear) = BUF_INIT;
     text_put_error(&detail, call->lang, err);
+    if (code_info(err->code)->exit_code == 2) /* U2 has no words for this */
+        return failure(call, mode, buf_str(&detail), TSK_INVALID_INPUT);
+    json_t *result = failure(call, mode, text, err->code);
     add_error(result, buf_str(&detail));
     return result;
 }
@@ -198,8 +199,10 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
                        TSK_INVALID_INPUT);
         return 0;
     }
-    if (lock_args_holder(call, &request, err) < 0)
-        return -1;
+    if (lock_args_holder(call, &request, err) < 0) {
+        *ret = failure_of(call, "acquire", err);
+        return 0;
+    }
     if (sprint_begin(call, "acquire", &sprint, ret) < 0)
         return 0;
     if (lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {

@@ -14,13 +14,28 @@ static bool join(char out[PATH_MAX], const char *dir, const char *name)
     return snprintf(out, PATH_MAX, "%s%s%s", dir, slash, name) < PATH_MAX;
 }
 
-static mode_t type_of(const char *dir, const char *name)
+/* Looking for files that may not be there. What fails for any other reason must not read as "not there": a workspace that
+ * was overlooked means two lock domains. The first such errno is kept. */
+struct look {
+    int failed;
+};
+
+static void note_failure(struct look *look)
+{
+    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES && !look->failed)
+        look->failed = errno;
+}
+
+static mode_t type_of(struct look *look, const char *dir, const char *name)
 {
     char path[PATH_MAX];
     struct stat st;
-    if (!join(path, dir, name) || fs->fstatat(AT_FDCWD, path, &st, 0) < 0)
+    if (!join(path, dir, name))
         return 0;
-    return st.st_mode & S_IFMT;
+    if (fs->fstatat(AT_FDCWD, path, &st, 0) == 0)
+        return st.st_mode & S_IFMT;
+    note_failure(look);
+    return 0;
 }
 
 /* Cuts the last component off; false at the root. */
@@ -34,12 +49,16 @@ static bool go_up(char path[PATH_MAX])
 }
 
 /* The first line of a small file, without `prefix`; false if it is not there. */
-static bool read_line(const char *dir, const char *name, const char *prefix, char line[PATH_MAX])
+static bool read_line(struct look *look, const char *dir, const char *name, const char *prefix, char line[PATH_MAX])
 {
     char path[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (!join(path, dir, name) || fs_read_file(AT_FDCWD, path, PATH_MAX, &b) < 0)
+    if (!join(path, dir, name))
         return false;
+    if (fs_read_file(AT_FDCWD, path, PATH_MAX, &b) < 0) {
+        note_failure(look);
+        return false;
+    }
     b.data[strcspn(b.data, "\r\n")] = '\0';
     if (strncmp(b.data, prefix, strlen(prefix)) != 0)
         return false;
@@ -56,31 +75,35 @@ static bool resolve(const char *dir, const char *path, char out[PATH_MAX])
 }
 
 /* If `dir` is the top of a linked worktree: the common git directory of its repository. */
-static bool linked_common_dir(const char *dir, char common[PATH_MAX])
+static bool linked_common_dir(struct look *look, const char *dir, char common[PATH_MAX])
 {
     char line[PATH_MAX], git_dir[PATH_MAX];
-    return type_of(dir, ".git") == S_IFREG && read_line(dir, ".git", "gitdir: ", line) &&
-           resolve(dir, line, git_dir) && read_line(git_dir, "commondir", "", line) &&
+    return type_of(look, dir, ".git") == S_IFREG && read_line(look, dir, ".git", "gitdir: ", line) &&
+           resolve(dir, line, git_dir) && read_line(look, git_dir, "commondir", "", line) &&
            resolve(git_dir, line, common);
 }
 
-static bool is_bare(const char *common)
+static bool is_bare(struct look *look, const char *common)
 {
     char path[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const char *base = strrchr(common, '/');
     if (!base || strcmp(base, "/.git") != 0)
         return true;
-    if (!join(path, common, "config") || fs_read_file(AT_FDCWD, path, 1 << 20, &b) < 0)
+    if (!join(path, common, "config"))
         return false;
+    if (fs_read_file(AT_FDCWD, path, 1 << 20, &b) < 0) {
+        note_failure(look);
+        return false;
+    }
     return strstr(b.data, "bare = true") != NULL;
 }
 
 /* Where the state of the repository with that common directory is, whether it exists or not. `below` is the
  * part of the worktree in which a workspace was found ("" or "/sub"). */
-static bool place_of_common(const char *common, const char *below, struct workspace_place *ret)
+static bool place_of_common(struct look *look, const char *common, const char *below, struct workspace_place *ret)
 {
-    if (is_bare(common))
+    if (is_bare(look, common))
         return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX &&
                join(ret->state_path, common, "tasuki");
     char main_tree[PATH_MAX];
@@ -88,33 +111,33 @@ static bool place_of_common(const char *common, const char *below, struct worksp
         return false;
     if (snprintf(ret->root, PATH_MAX, "%s%s", main_tree, below) >= PATH_MAX)
         return false;
-    if (below[0] && type_of(ret->root, ".aiflow") != S_IFDIR)
+    if (below[0] && type_of(look, ret->root, ".aiflow") != S_IFDIR)
         snprintf(ret->root, PATH_MAX, "%s", main_tree);
     return join(ret->state_path, ret->root, ".aiflow");
 }
 
 /* Walks up from `start`. `want_existing`: only a workspace that exists will do; else the place where `init`
  * would make one: `start`, or the main worktree's root when `start` is in a linked one. */
-static bool find_upwards(const char *start, bool want_existing, struct workspace_place *ret)
+static bool find_upwards(struct look *look, const char *start, bool want_existing, struct workspace_place *ret)
 {
     char dir[PATH_MAX], found[PATH_MAX] = "", common[PATH_MAX];
     snprintf(dir, sizeof dir, "%s", start);
     do {
-        if (!found[0] && want_existing && type_of(dir, ".aiflow") == S_IFDIR)
+        if (!found[0] && want_existing && type_of(look, dir, ".aiflow") == S_IFDIR)
             snprintf(found, sizeof found, "%s", dir);
-        mode_t git = type_of(dir, ".git");
-        if (git == S_IFREG && linked_common_dir(dir, common)) {
+        mode_t git = type_of(look, dir, ".git");
+        if (git == S_IFREG && linked_common_dir(look, dir, common)) {
             const char *below = found[0] ? found + strlen(dir) : "";
-            if (!place_of_common(common, below, ret))
+            if (!place_of_common(look, common, below, ret))
                 return false;
-            return !want_existing || type_of(ret->state_path, "") == S_IFDIR;
+            return !want_existing || type_of(look, ret->state_path, "") == S_IFDIR;
         }
         if (git && (found[0] || !want_existing))
             break; /* an ordinary repository: what is above it does not concern us */
-        if (want_existing && !found[0] && type_of(dir, "HEAD") == S_IFREG &&
-            type_of(dir, "objects") == S_IFDIR &&
-            type_of(dir, "tasuki") == S_IFDIR) /* inside a bare repository */
-            return place_of_common(dir, "", ret);
+        if (want_existing && !found[0] && type_of(look, dir, "HEAD") == S_IFREG &&
+            type_of(look, dir, "objects") == S_IFDIR &&
+            type_of(look, dir, "tasuki") == S_IFDIR) /* inside a bare repository */
+            return place_of_common(look, dir, "", ret);
     } while (go_up(dir));
     if (want_existing && !found[0])
         return false;
@@ -131,70 +154,82 @@ static int absolute(const char *path, char out[PATH_MAX], struct tsk_error *err)
     return error_errno(err, "open", path);
 }
 
+/* A place that was given by name. */
+static bool find_given(struct look *look, const char *start, struct workspace_place *ret)
+{
+    snprintf(ret->root, sizeof ret->root, "%s", start);
+    if (type_of(look, start, ".aiflow") == S_IFDIR)
+        return join(ret->state_path, start, ".aiflow");
+    return type_of(look, start, "HEAD") == S_IFREG && type_of(look, start, "tasuki") == S_IFDIR &&
+           join(ret->state_path, start, "tasuki");
+}
+
+static const char *given_root(const char *root)
+{
+    const char *given = root ? root : getenv("TASUKI_ROOT");
+    return given && given[0] ? given : NULL;
+}
+
+static int look_failed(const struct look *look, const char *start, struct tsk_error *err)
+{
+    errno = look->failed;
+    return error_errno(err, "examine", start);
+}
+
 int workspace_find(const char *root, struct workspace_place *ret, struct tsk_error *err)
 {
     char start[PATH_MAX];
-    const char *given = root ? root : getenv("TASUKI_ROOT");
+    const char *given = given_root(root);
     struct workspace_place place;
-    if (given && given[0]) {
-        if (absolute(given, start, err) < 0)
-            return -1;
-        snprintf(place.root, sizeof place.root, "%s", start);
-        if (join(place.state_path, start, ".aiflow") && type_of(start, ".aiflow") == S_IFDIR) {
-            *ret = place;
-            return 0;
-        }
-        if (type_of(start, "HEAD") == S_IFREG && type_of(start, "tasuki") == S_IFDIR &&
-            join(place.state_path, start, "tasuki")) {
-            *ret = place;
-            return 0;
-        }
-    } else {
-        if (absolute(".", start, err) < 0)
-            return -1;
-        if (find_upwards(start, true, &place)) {
-            *ret = place;
-            return 0;
-        }
+    struct look look = {0};
+    if (absolute(given ? given : ".", start, err) < 0)
+        return -1;
+    bool found = given ? find_given(&look, start, &place) : find_upwards(&look, start, true, &place);
+    if (look.failed)
+        return look_failed(&look, start, err);
+    if (found) {
+        *ret = place;
+        return 0;
     }
     error_set(err, TSK_NOT_FOUND, "no_workspace", "path", start, NULL);
-    error_add_next(err, given && given[0] ? "tasuki --root '%s' init" : "tasuki init", start);
+    if (given)
+        error_add_next(err, "tasuki --root '%s' init", start);
+    else
+        error_add_next(err, "tasuki init");
     return -1;
 }
 
-/* The place where `init` creates a workspace. */
 int workspace_place_new(const char *root, struct workspace_place *ret, struct tsk_error *err)
 {
     char start[PATH_MAX];
-    const char *given = root ? root : getenv("TASUKI_ROOT");
-    if (given && given[0]) {
-        if (absolute(given, start, err) < 0)
-            return -1;
-        snprintf(ret->root, PATH_MAX, "%s", start);
-        if (!join(ret->state_path, start, ".aiflow"))
-            return error_set(err, TSK_INVALID_INPUT, "path_too_long", "path", start, NULL);
-        return 0;
-    }
-    if (absolute(".", start, err) < 0)
+    const char *given = given_root(root);
+    struct look look = {0};
+    if (absolute(given ? given : ".", start, err) < 0)
         return -1;
-    if (!find_upwards(start, false, ret))
-        return error_set(err, TSK_INVALID_INPUT, "path_too_long", "path", start, NULL);
-    return 0;
+    snprintf(ret->root, PATH_MAX, "%s", start);
+    bool fits = given ? join(ret->state_path, start, ".aiflow") : find_upwards(&look, start, false, ret);
+    if (look.failed)
+        return look_failed(&look, start, err);
+    return fits ? 0 : error_set(err, TSK_INVALID_INPUT, "path_too_long", "path", start, NULL);
 }
 
 int workspace_project_root(const char *start, char root[PATH_MAX], struct tsk_error *err)
 {
     static const char *const marks[] = {".sprint-running", ".git", ".aiflow"};
     char dir[PATH_MAX], top[PATH_MAX];
+    struct look look = {0};
     if (absolute(start ? start : ".", dir, err) < 0)
         return -1;
     snprintf(top, sizeof top, "%s", dir);
     do {
-        for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-            if (type_of(dir, marks[i])) {
+        for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+            if (type_of(&look, dir, marks[i])) {
                 snprintf(root, PATH_MAX, "%s", dir);
                 return 0;
             }
+            if (look.failed)
+                return look_failed(&look, dir, err);
+        }
     } while (go_up(dir));
     snprintf(root, PATH_MAX, "%s", top);
     return 0;

@@ -42,6 +42,8 @@ void tsk_workspace_close(struct tsk_workspace *ws)
 {
     if (!ws)
         return;
+    if (ws->on_close)
+        ws->on_close(ws);
     event_trail_clear(&ws->trail);
     fs_close(&ws->guard_dir);
     fs_close(&ws->locks_dir);

@@ -18,6 +18,8 @@ struct tsk_workspace {
     int locks_dir, guard_dir;   /* -1 until workspace_lock_dirs */
     pthread_mutex_t mutex;      /* of what follows, and of the lazily opened directories */
     struct event_trail trail;
+    bool fs_is_checked;         /* the lock protocol holds on the file system of locks_dir */
+    void (*on_close)(struct tsk_workspace *ws); /* set by a layer below that keeps something for this workspace */
 };
 
 /* Finds without opening: the directory that holds the state and its root. 0, or -1 with NOT_FOUND. */

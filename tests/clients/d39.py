@@ -110,6 +110,7 @@ def storm(options, lock):
             if not lock.is_stale():
                 continue
             witness.log("delete-begin")
+            time.sleep(draw.choice([0, 0, 0.002, 0.02]))  # a busy machine, an event loop: the hole is wide enough to see
             lock.delete()
             witness.log("delete-end")
             if not lock.acquire():

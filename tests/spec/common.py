@@ -164,7 +164,7 @@ def need_namespace(ws, *options):
 def check_u2(result, status, code, mode):
     """The return value has exactly U2's keys, and the exit code of its status. Returns it."""
     value = result.expect(code).json
-    eq(set(value), U2_KEYS, "the keys of the return value")
+    assert set(value) == U2_KEYS, f"the keys of the return value are {sorted(value)}\n{result}"
     eq(value["status"], status, "status")
     eq(value["mode"], mode, "mode")
     assert isinstance(value["message"], str) and isinstance(value["errors"], list), value

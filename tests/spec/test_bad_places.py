@@ -54,7 +54,7 @@ def _(ws):
 @test("durations and pids are checked before anything is done")
 def _(ws):
     before = tree(ws.path)
-    for option, value in (("--ttl", "abc"), ("--ttl", "-5s"), ("--ttl", "0"), ("--wait", "5 parsecs"), ("--pid", "x"),
+    for option, value in (("--ttl", "abc"), ("--ttl", "-5s"), ("--wait", "5 parsecs"), ("--pid", "x"),
                           ("--pid", "-1"), ("--pid", "0"), ("--ttl", "99999999999999999999s")):
         eq(ws.tasuki(*ACQUIRE, option, value).code, 2, f"exit for {option} {value}")
     eq(tree(ws.path), before, "the files")
@@ -210,18 +210,20 @@ def _(ws):
 
 
 def fail_every_call(ws, mode):
-    refused, n = 0, 0
+    refused, n, problems = 0, 0, []
     while True:
         n += 1
         result = ws.fault(*ACQUIRE, at=n, mode=mode)
         if result.code != 0:
-            eq(result.code, 3, f"exit when call {n} fails")
             refused += result.error["reason_code"] == "STORAGE_FULL"
+            if result.code != 3:
+                problems.append(f"when call {n} failed: {result}")
             assert not ws.lock_path("name", "a").exists(), f"a lock was left when call {n} failed"
         else:
             ws.tasuki("lock", "release", "name", "a").expect(0)
         if result.calls is None or result.calls < n:
             break
+    assert not problems, "\n".join(problems)
     assert refused, "no call was refused with STORAGE_FULL"
     ws.tasuki(*ACQUIRE).expect(0)
 

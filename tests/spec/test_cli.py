@@ -29,6 +29,7 @@ def _(ws):
                   ["sprint", "check"], ["init"], ["status"], ["version"], ["events"], ["completion"]):
         result = ws.tasuki(*words, "--help").expect(0)
         assert words[-1] in result.out, result
+        eq(ws.tasuki("help", *words).expect(0).out, result.out, f"the output of help {' '.join(words)}")
 
 
 @test("the help of lock acquire names every option of spec 3", init=False)
@@ -56,7 +57,7 @@ def _(ws):
 @test("usage errors: a missing value, a missing argument, one too many", init=False)
 def _(ws):
     for words in (["lock", "acquire"], ["lock", "acquire", "name", "a", "--ttl"], ["lock", "list", "extra"],
-                  ["version", "extra"], ["--lang"], ["lock"], ["--lang", "xx", "version"], ["version", "--json=x"]):
+                  ["version", "extra"], ["--lang"], ["--lang", "xx", "version"], ["version", "--json=x"]):
         result = ws.tasuki(*words)
         assert result.code == 2, result
         assert result.err and not result.out, result

@@ -24,9 +24,9 @@ def held_by(ws, *more):
 @test("acquire answers with the documented keys")
 def _(ws):
     value = acquire(ws, "--session", "s-1", "--run", "RUN-1").expect(0).json
-    eq(set(value), RESULT_KEYS, "the keys")
+    assert RESULT_KEYS <= set(value), value
     eq((value["status"], value["kind"], value["id"]), ("acquired", "name", "a"))
-    eq(set(value["holder"]), HOLDER_KEYS, "the keys of holder")
+    assert HOLDER_KEYS <= set(value["holder"]), value
     eq((value["holder"]["pid"], value["holder"]["alive"]), (os.getpid(), True))
     eq((value["holder"]["session_id"], value["holder"]["run_id"]), ("s-1", "RUN-1"))
     parse_time(value["expires_at"])
@@ -283,13 +283,10 @@ def _(ws):
 @test("a refusal names lock, pid, since when, alive and how we know, the expiry, and the next commands")
 def _(ws):
     proc = run_held(ws, "deploy")
-    lock = ws.read_lock("name", "deploy")
+    since = ws.read_lock("name", "deploy")["created_at"]
     text = ws.tasuki("lock", "acquire", "name", "deploy").expect(4).err
-    for fact in ("deploy", str(proc.pid), "alive", "--wait", "release", "--force"):
+    for fact in ("deploy", str(proc.pid), "alive", "life byte", since, "expires", "--wait", "release", "--force"):
         assert fact in text, f"{fact!r} is missing in:\n{text}"
-    minutes = (lock["created_at"][11:16], lock["expires_at"][11:16])
-    for minute in minutes:
-        assert minute in text, f"the time {minute} is missing in:\n{text}"
 
 
 @test("the refusal's next commands are the exact ones for this lock")
@@ -305,9 +302,8 @@ def _(ws):
 def _(ws):
     acquire_from_a_script(ws, "lock", "acquire", "name", "a").expect(0)
     text = ws.tasuki("lock", "acquire", "name", "a").expect(4).err
-    expires = ws.read_lock("name", "a")["expires_at"][11:16]
     assert "dead" in text or "gone" in text or "ended" in text, text
-    assert expires in text, text
+    assert "expires" in text and "while the holder lives" not in text, text
 
 
 main(__name__)
