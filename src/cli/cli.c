@@ -1,7 +1,5 @@
 #include "cli/cli.h"
 
-#include <locale.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,8 +161,6 @@ int cli_main(int argc, char **argv)
 {
     struct cli_options options = {.lang = lang_from_environment()};
     struct tsk_error err = {0};
-    /* A reader that went away (tasuki events -f | head) is a failed write, not a death in the middle of something. */
-    signal(SIGPIPE, SIG_IGN);
     if (argc >= 2 && strcmp(argv[1], "__complete") == 0)
         return cli_complete(argv + 2, argc - 2);
     char **words = calloc((size_t)argc + 1, sizeof *words);

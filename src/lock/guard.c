@@ -281,7 +281,7 @@ size_t guard_byte_holders(const struct guard *guard, off_t byte, pid_t *pids, si
 {
     struct stat st;
     size_t count = 0;
-    if (fstat(guard->fd, &st) < 0)
+    if (fs->fstat(guard->fd, &st) < 0)
         return 0;
     DIR *dir = opendir("/proc");
     for (struct dirent *entry; dir && count < max && (entry = readdir(dir));) {

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,25 +31,38 @@ static void signals_block(sigset_t *waited, sigset_t *saved)
     sigprocmask(SIG_BLOCK, waited, saved);
 }
 
-/* vfork shares our memory until the exec, so the child can leave its errno in `failed`. */
-static pid_t spawn(char *const *argv, int lock_fd, const sigset_t *mask, int *ret_errno)
+struct child {
+    char *const *argv;
+    int lock_fd;
+    const sigset_t *mask;
+    const struct sigaction *on_child;
+    int failed; /* errno of the exec */
+};
+
+static int child_run(void *arg)
 {
-    volatile int failed = 0;
-    pid_t pid = vfork();
-    if (pid == 0) {
-        fcntl(lock_fd, F_SETFD, 0);
-        sigprocmask(SIG_SETMASK, mask, NULL);
-        execvp(argv[0], argv);
-        failed = errno;
-        _exit(127);
-    }
-    if (pid > 0 && failed) {
+    struct child *child = arg;
+    fcntl(child->lock_fd, F_SETFD, 0);
+    sigaction(SIGCHLD, child->on_child, NULL);
+    sigprocmask(SIG_SETMASK, child->mask, NULL);
+    execvp(child->argv[0], child->argv);
+    child->failed = errno;
+    _exit(127);
+}
+
+/* The child borrows our memory until its exec (and so can leave its errno in it): the cost does not depend on our size, and
+ * the fork handlers that would drop the lock do not run. */
+static pid_t spawn(struct child *child)
+{
+    _Alignas(16) char stack[32 << 10];
+    pid_t pid = clone(child_run, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+    if (pid < 0)
+        child->failed = errno;
+    if (pid > 0 && child->failed) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
         pid = -1;
-        errno = failed;
     }
-    *ret_errno = errno;
     return pid;
 }
 
@@ -105,7 +119,8 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
 {
     char fence[24];
     sigset_t waited, saved;
-    int number, result = 0;
+    struct sigaction on_child, by_default = {.sa_handler = SIG_DFL};
+    int result = 0;
     snprintf(fence, sizeof fence, "%llu", (unsigned long long)tsk_lock_fence(lock));
     setenv("TASUKI_LOCK", json_get_string(call->args, "name", ""), 1);
     setenv("TASUKI_LOCK_FENCE", fence, 1);
@@ -115,13 +130,16 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
         return error_errno(err, "start", "command");
     }
     signals_block(&waited, &saved);
-    pid_t pid = spawn(argv, tsk_lock_fd(lock), &saved, &number);
+    sigaction(SIGCHLD, &by_default, &on_child); /* ignored by our parent, it would leave no exit status to collect */
+    struct child child = {.argv = argv, .lock_fd = tsk_lock_fd(lock), .mask = &saved, .on_child = &on_child};
+    pid_t pid = spawn(&child);
     if (pid < 0) {
-        result = command_failed(call, argv[0], number, err);
+        result = command_failed(call, argv[0], child.failed, err);
     } else {
         call->exit_code = wait_for_command(pid, lock, &waited, call->lang);
         call->has_exit_code = true;
     }
+    sigaction(SIGCHLD, &on_child, NULL);
     sigprocmask(SIG_SETMASK, &saved, NULL);
     free(argv);
     return result;

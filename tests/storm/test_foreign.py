@@ -13,7 +13,8 @@ HOUR_MS = 3600 * 1000
 
 def d39(ws, *more):
     """Starts the client; it tries once and holds until its stdin is closed."""
-    return ws.spawn_command([sys.executable, CLIENTS / "d39.py", "once", ws.lock_path("name", "x"), "name", "x", *more], stdin=-1)
+    path = ws.lock_path("name", "x")
+    return ws.spawn_command([sys.executable, CLIENTS / "d39.py", "once", path, "name", "x", *more], stdin=-1)
 
 
 def answer(proc):

@@ -121,7 +121,7 @@ class Storm:
         for kind in WITH_D39:
             made.append(Contender(self, f"d39-{kind}", lambda seed, k=kind: [
                 sys.executable, TESTS / "clients/d39.py", "storm", self.ws.lock_path(k, IDS[k]), k, IDS[k],
-                "--dir", self.dir, "--role", f"d39-{k}", "--seed", seed, "--ttl", "0.5"], weight=0.3))
+                "--dir", self.dir, "--role", f"d39-{k}", "--seed", seed, "--ttl", "0.5"], weight=0.7))
         made.append(Contender(self, "u2-sprint", lambda seed: [
             TESTS / "clients/u2.sh", "storm", self.ws.path, "u2-sprint", "epic", hold, self.dir, "u2-sprint"],
             weight=0.3, whole_tree=True))
