@@ -164,12 +164,14 @@ static int exchange_checked(const char *private, const struct lock_target *targe
             return replace_without_exchange(private, target, dev, ino);
         return errno == ENOENT ? 1 : -1;
     }
-    if (fs->fstatat(target->dir, private, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == dev && st.st_ino == ino)
+    int looked = fs->fstatat(target->dir, private, &st, AT_SYMLINK_NOFOLLOW);
+    if (looked == 0 && st.st_dev == dev && st.st_ino == ino)
         return 0;
     int saved = errno;
     int back = fs->renameat2(target->dir, private, target->dir, target->file, RENAME_EXCHANGE);
-    errno = saved;
-    return back < 0 ? -1 : 1;
+    if (looked < 0)
+        errno = saved;
+    return looked < 0 || back < 0 ? -1 : 1;
 }
 
 int lock_file_exchange(struct lock_file *file, const struct lock_target *target, dev_t old_dev, ino_t old_ino,

@@ -15,6 +15,10 @@
 
 _Static_assert(sizeof(struct guard_state) == GUARD_LIFE_BASE, "the state must not reach into the life bytes");
 
+/* What is written under byte 0: everything but the tickets. */
+#define STATE_SIZE  offsetof(struct guard_state, tickets)
+#define TICKET_BYTE 1
+
 static const char magic[8] = "TSKGRD1\n";
 
 /* 36 characters of a boot id to its 16 bytes; all zero if it is not one. */
@@ -58,34 +62,36 @@ void guard_close(struct guard *guard)
 }
 
 /* A stopped or interrupted process must not sit on the guard: the signals of a terminal wait outside. */
-static void block_signals(struct guard *guard)
+static void block_signals(sigset_t *saved)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGTSTP);
-    pthread_sigmask(SIG_BLOCK, &set, &guard->saved_signals);
+    pthread_sigmask(SIG_BLOCK, &set, saved);
 }
 
 /* The guard is held for some ten microseconds; giving the processor away now and then is nearly always enough. */
-static int lock_byte_briefly(int fd)
+static int lock_byte(int fd, off_t byte)
 {
     for (int i = 0; i < 200; i++) {
-        if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0)
+        if (fs_lock_try(fd, F_WRLCK, byte, 1) == 0)
             return 0;
         if (errno != EAGAIN && errno != EACCES)
             return -1;
         sched_yield();
     }
-    return -1;
+    return wait_for_byte(fd, F_WRLCK, byte, GUARD_WAIT_MS);
 }
 
-static int guard_busy(struct guard *guard, struct tsk_error *err)
+static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
 {
     pid_t pid = 0;
     char digits[16], name[64] = "?";
-    if (guard_byte_holders(guard, 0, &pid, 1) == 0) {
+    if (errno != ETIMEDOUT && errno != EINTR)
+        return error_errno(err, "lock", "guard file");
+    if (guard_byte_holders(guard, byte, &pid, 1) == 0) {
         error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
         return -1;
     }
@@ -103,7 +109,7 @@ static int read_state(struct guard *guard, struct tsk_error *err)
         return error_errno(err, "read", "guard file");
     unsigned char now[16];
     boot_id_bytes(boot_id(), now);
-    bool valid = n == sizeof guard->state && memcmp(guard->state.magic, magic, sizeof magic) == 0;
+    bool valid = n >= (ssize_t)STATE_SIZE && memcmp(guard->state.magic, magic, sizeof magic) == 0;
     if (!valid)
         memset(&guard->state, 0, sizeof guard->state);
     guard->is_new_boot = !valid || memcmp(guard->state.boot_id, now, sizeof now) != 0;
@@ -113,15 +119,9 @@ static int read_state(struct guard *guard, struct tsk_error *err)
 int guard_lock_only(struct guard *guard, struct tsk_error *err)
 {
     BUG(guard->is_locked);
-    block_signals(guard);
-    int result = lock_byte_briefly(guard->fd);
-    if (result < 0 && (errno == EAGAIN || errno == EACCES))
-        result = wait_for_byte(guard->fd, F_WRLCK, 0, GUARD_WAIT_MS);
-    if (result < 0) {
-        if (errno == ETIMEDOUT || errno == EINTR)
-            guard_busy(guard, err);
-        else
-            error_errno(err, "lock", "guard file");
+    block_signals(&guard->saved_signals);
+    if (lock_byte(guard->fd, 0) < 0) {
+        byte_failed(guard, 0, err);
         pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
         return -1;
     }
@@ -149,8 +149,8 @@ void guard_unlock(struct guard *guard)
 
 static int write_state(struct guard *guard, struct tsk_error *err)
 {
-    ssize_t n = fs->pwrite(guard->fd, &guard->state, sizeof guard->state, 0);
-    if (n == sizeof guard->state)
+    ssize_t n = fs->pwrite(guard->fd, &guard->state, STATE_SIZE, 0);
+    if (n == (ssize_t)STATE_SIZE)
         return 0;
     if (n >= 0)
         errno = ENOSPC;
@@ -203,16 +203,32 @@ int guard_note_private(struct guard *guard, const struct now *now, struct tsk_er
     return write_state(guard, err);
 }
 
-int guard_next_ticket(struct guard *guard, const struct now *now, uint64_t *ret, struct tsk_error *err)
+static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
 {
-    BUG(!guard->is_locked);
-    if (guard_meet_boot(guard, now, 0, err) < 0)
-        return -1;
-    guard->state.tickets++;
-    if (write_state(guard, err) < 0)
-        return -1;
-    *ret = guard->state.tickets;
+    uint64_t ticket = 0;
+    if (fs->pread(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) < 0)
+        return error_errno(err, "read", "guard file");
+    /* A counter that was lost with its file must not give a place that is taken. */
+    int result;
+    do
+        result = fs_lock_try(guard->fd, F_WRLCK, GUARD_TICKET_BASE + (off_t)++ticket, 1);
+    while (result < 0 && (errno == EAGAIN || errno == EACCES));
+    if (result < 0)
+        return error_errno(err, "lock", "ticket");
+    if (fs->pwrite(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) != sizeof ticket)
+        return error_errno(err, "write", "guard file");
+    *ret = ticket;
     return 0;
+}
+
+int guard_take_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
+{
+    sigset_t saved;
+    block_signals(&saved);
+    int result = lock_byte(guard->fd, TICKET_BYTE) < 0 ? byte_failed(guard, TICKET_BYTE, err) : next_ticket(guard, ret, err);
+    fs_lock_try(guard->fd, F_UNLCK, TICKET_BYTE, 1);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    return result;
 }
 
 bool guard_clock_was_stepped(const struct guard *guard, const struct now *now)

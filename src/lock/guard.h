@@ -4,6 +4,7 @@
  * (open-file-description locks, dropped by the kernel when the last descriptor of the holder closes, however it dies) are
  *
  *   byte 0         the guard: whoever changes the lock file holds it
+ *   byte 1         whoever takes the next ticket holds it
  *   byte 64 + f    the life byte of fence f: held by the holder as long as it lives
  *   byte T + t     the place of ticket t in the queue of waiters, T = 2^62
  *
@@ -26,9 +27,9 @@ struct guard_state {
     unsigned char boot_id[16];
     uint64_t boot_number;
     uint64_t counter;
-    uint64_t tickets;       /* the last ticket given */
     int64_t wall_offset_ms; /* wall clock minus boot clock, when this boot was first seen: tells a clock step */
     uint64_t has_private;   /* a private name of this lock may exist beside the lock file */
+    uint64_t tickets;       /* the last ticket given; written under byte 1, everything before it under byte 0 */
 };
 
 struct guard {
@@ -62,9 +63,11 @@ int guard_meet_boot(struct guard *guard, const struct now *now, uint64_t at_leas
 int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private,
                      uint64_t *ret, struct tsk_error *err);
 int guard_note_private(struct guard *guard, const struct now *now, struct tsk_error *err);
-int guard_next_ticket(struct guard *guard, const struct now *now, uint64_t *ret, struct tsk_error *err);
 /* Whether the wall clock was stepped by more than 2 s since this boot was first seen here. */
 bool guard_clock_was_stepped(const struct guard *guard, const struct now *now);
+
+/* Takes the next place in the line of waiters and locks its byte on this descriptor. Needs no guard. */
+int guard_take_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err);
 
 /* Life bytes, on this descriptor. */
 int guard_life_take(struct guard *guard, uint64_t fence, struct tsk_error *err);

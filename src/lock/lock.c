@@ -183,26 +183,9 @@ static int interrupted(struct tsk_error *err)
     return -1;
 }
 
-/* Gets in line (once), waits for the turn, then for a change of the lock. 0: try again; 1: the time is up. */
-static int wait_in_line(struct attempt *a, uint64_t *ticket, int64_t deadline, struct tsk_error *err)
+/* What a wait came to: 0 go on, 1 the time is up, -1. */
+static int after_wait(int result, struct tsk_error *err)
 {
-    int result;
-    bool is_new = *ticket == 0;
-    if (is_new) {
-        if (guard_next_ticket(&a->guard, &a->now, ticket, err) < 0)
-            return -1;
-        if (fs_lock_try(a->guard.fd, F_WRLCK, GUARD_TICKET_BASE + (off_t)*ticket, 1) < 0)
-            return error_errno(err, "lock", "ticket");
-        a->has_ticket = true;
-    }
-    guard_unlock(&a->guard);
-    int64_t left = deadline < 0 ? -1 : deadline - a->now.boot_ms;
-    if (deadline >= 0 && left <= 0)
-        return 1;
-    if (is_new)
-        result = wait_for_turn(a->guard.fd, *ticket, left);
-    else
-        result = wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, left);
     if (result == 0)
         return 0;
     if (errno == ETIMEDOUT)
@@ -210,9 +193,40 @@ static int wait_in_line(struct attempt *a, uint64_t *ticket, int64_t deadline, s
     return errno == EINTR ? interrupted(err) : error_errno(err, "wait for", "lock");
 }
 
+static int64_t time_left(int64_t deadline)
+{
+    if (deadline < 0)
+        return -1;
+    int64_t left = deadline - clock_now().boot_ms;
+    return left > 0 ? left : 0;
+}
+
 static bool somebody_waits(const struct guard *guard)
 {
     return fs_lock_probe(guard->fd, F_RDLCK, GUARD_TICKET_BASE, 0, NULL) == 1;
+}
+
+/* Gets in line and waits until nobody is before us. */
+static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *err)
+{
+    uint64_t ticket;
+    if (guard_take_ticket(&a->guard, &ticket, err) < 0)
+        return -1;
+    a->has_ticket = true;
+    return after_wait(wait_for_turn(a->guard.fd, ticket, time_left(deadline)), err);
+}
+
+/* The head of the line looks without the guard: it would only be in the way of the one who is about to release. What it sees is
+ * a hint; the lock is taken under the guard alone. */
+static int wait_at_head(struct attempt *a, int64_t deadline, struct tsk_error *err)
+{
+    struct tsk_error ignored;
+    fs_close(&a->found_fd);
+    a->now = clock_now();
+    if (lock_judge(a->target, &a->guard, &a->now, &a->found, &a->found_fd, &ignored) < 0 ||
+        a->found.verdict != VERDICT_HELD)
+        return 0;
+    return after_wait(wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, time_left(deadline)), err);
 }
 
 /* Returns with the guard locked (STEP_TAKEN) or not (everything else). */
@@ -220,26 +234,25 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
 {
     int64_t wait_ms = a->request->wait_ms;
     int64_t deadline = wait_ms < 0 ? -1 : clock_now().boot_ms + wait_ms;
-    uint64_t ticket = 0;
-    bool is_last_try = wait_ms == 0;
-    for (;;) {
+    /* Those who wait keep their order; those who do not wait may take what is free. */
+    int waited = wait_ms != 0 && somebody_waits(&a->guard) ? wait_in_line(a, deadline, err) : wait_ms == 0;
+    if (waited == 0 && a->has_ticket)
+        waited = wait_at_head(a, deadline, err);
+    while (waited >= 0) {
         if (guard_lock(&a->guard, err) < 0)
             return STEP_FAILED;
         a->now = clock_now();
-        /* Those who wait keep their order; those who do not wait may take what is free. */
-        bool must_queue = !is_last_try && !ticket && somebody_waits(&a->guard);
-        enum step step = must_queue ? STEP_HELD : try_take(a, err);
+        enum step step = try_take(a, err);
         if (step == STEP_TAKEN || step == STEP_FAILED)
             return step;
-        if (is_last_try) {
-            guard_unlock(&a->guard);
+        guard_unlock(&a->guard);
+        if (waited == 1)
             return STEP_HELD;
-        }
-        int waited = wait_in_line(a, &ticket, deadline, err);
-        if (waited < 0)
-            return STEP_FAILED;
-        is_last_try = waited == 1;
+        waited = a->has_ticket ? 0 : wait_in_line(a, deadline, err);
+        if (waited == 0)
+            waited = wait_at_head(a, deadline, err);
     }
+    return STEP_FAILED;
 }
 
 static void fill_outcome(const struct attempt *a, struct lock_outcome *outcome)

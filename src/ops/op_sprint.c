@@ -94,6 +94,11 @@ static json_t *failure_of(struct op_call *call, const char *mode, const struct t
     return result;
 }
 
+static bool is_absent(int number)
+{
+    return number == ENOENT || number == ENOTDIR;
+}
+
 /* The project root, and a workspace for the events: the project's own, else the caller's, else one made there. */
 static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret, json_t **ret_refusal,
                         const char *mode, struct tsk_error *err)
@@ -102,16 +107,17 @@ static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_wo
     struct workspace_place place;
     struct stat st;
     *ret_refusal = NULL;
-    if (given ? !realpath(given, root) : workspace_project_root(NULL, root, err) < 0) {
-        *ret_refusal = failure(call, mode, "Project root not accessible", TSK_INVALID_INPUT);
-        return -1;
-    }
-    if (fs->fstatat(AT_FDCWD, root, &st, 0) < 0 || !S_ISDIR(st.st_mode)) {
-        *ret_refusal = failure(call, mode, "Project root not accessible", TSK_INVALID_INPUT);
-        return -1;
-    }
-    if (faccessat(AT_FDCWD, root, R_OK | W_OK | X_OK, AT_EACCESS) < 0) {
-        *ret_refusal = failure(call, mode, "Project root not accessible", TSK_ENVIRONMENT);
+    enum tsk_code verdict = TSK_OK;
+    if (given ? !realpath(given, root) : workspace_project_root(NULL, root, err) < 0)
+        verdict = is_absent(given ? errno : err->sys_errno) || err->code == TSK_NOT_FOUND ? TSK_INVALID_INPUT : TSK_ENVIRONMENT;
+    else if (fs->fstatat(AT_FDCWD, root, &st, 0) < 0)
+        verdict = is_absent(errno) ? TSK_INVALID_INPUT : TSK_ENVIRONMENT;
+    else if (!S_ISDIR(st.st_mode))
+        verdict = TSK_INVALID_INPUT;
+    else if (faccessat(AT_FDCWD, root, R_OK | W_OK | X_OK, AT_EACCESS) < 0)
+        verdict = TSK_ENVIRONMENT;
+    if (verdict) {
+        *ret_refusal = failure(call, mode, "Project root not accessible", verdict);
         return -1;
     }
     char own[PATH_MAX];

@@ -1,0 +1,124 @@
+"""What README.md and the guides show works as shown.
+
+A fence ```sh run is executed with `sh -eu` in a fresh workspace that has build/ in it and in PATH. A fence
+```text output right after it is what the snippet prints (stdout and stderr), where `…` stands for anything in a line.
+"""
+
+import os
+import pathlib
+import re
+
+from harness.harness import eq, main, test
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+ALL = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+ARCHITECTURE_LINES_MAX = 200
+
+
+class Snippet:
+    def __init__(self, path, line, script, output):
+        self.path = path
+        self.line = line
+        self.script = script
+        self.output = output  # None: anything
+
+    def __str__(self):
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
+
+
+def snippets(path):
+    text = path.read_text(encoding="utf-8")
+    fences = [(m[1].strip(), m[2], text.count("\n", 0, m.start()) + 1) for m in FENCE.finditer(text)]
+    found = []
+    for number, (info, body, line) in enumerate(fences):
+        if info != "sh run":
+            continue
+        after = fences[number + 1] if number + 1 < len(fences) else ("", "", 0)
+        found.append(Snippet(path, line, body, after[1] if after[0] == "text output" else None))
+    return found
+
+
+def pattern_of(output):
+    lines = [".*".join(map(re.escape, line.split("…"))) for line in output.splitlines()]
+    return "\n".join(lines)
+
+
+def run_snippet(ws, snippet):
+    (ws.path / "build").symlink_to(ws.build)
+    script = ws.base / "snippet.sh"
+    script.write_text("exec 2>&1\n" + snippet.script)
+    result = ws.run(["sh", "-eu", script], env={"PATH": f"{ws.build}:{os.environ['PATH']}"})
+    assert result.code == 0, f"{snippet} fails\n{result}"
+    if snippet.output is not None:
+        shown = result.out.rstrip("\n")
+        assert re.fullmatch(pattern_of(snippet.output), shown), f"{snippet} prints\n{shown}\nand not\n{snippet.output}"
+
+
+def add_snippet_test(snippet, number):
+    name = f"{snippet.path.relative_to(ROOT)}: snippet {number} works as shown"
+
+    @test(name, deadline=60)
+    def _(ws):
+        run_snippet(ws, snippet)
+
+
+for document in DOCUMENTS:
+    for count, one in enumerate(snippets(document), 1):
+        add_snippet_test(one, count)
+
+
+@test("README.md and the guide of locks have snippets that run", init=False)
+def _(_ws):
+    for path in (ROOT / "README.md", ROOT / "docs" / "guide" / "locks.md"):
+        assert snippets(path), f"{path.name} has none"
+
+
+@test("the C code in the guides compiles", init=False)
+def _(ws):
+    for path in DOCUMENTS:
+        for number, found in enumerate(m[2] for m in FENCE.finditer(path.read_text()) if m[1].strip() == "c"):
+            source = ws.base / f"{path.stem}{number}.c"
+            source.write_text(found)
+            ws.run(["cc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}", source]).expect(0)
+
+
+@test("links between the documents lead somewhere", init=False)
+def _(_ws):
+    broken = []
+    for path in ALL:
+        for target in LINK.findall(path.read_text(encoding="utf-8")):
+            if "://" not in target and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not broken, "\n".join(broken)
+
+
+@test("the documents name only files that are there", init=False)
+def _(_ws):
+    named = re.compile(r"`((?:src|tests|docs|examples|include|share|tools)/[\w./-]*\w)`")
+    missing = [f"{path.relative_to(ROOT)}: {name}" for path in ALL for name in named.findall(path.read_text(encoding="utf-8"))
+               if not (ROOT / name).exists()]
+    assert not missing, "\n".join(missing)
+
+
+@test(f"the architecture fits in {ARCHITECTURE_LINES_MAX} lines", init=False)
+def _(_ws):
+    lines = len((ROOT / "docs" / "architecture.md").read_text().splitlines())
+    assert lines <= ARCHITECTURE_LINES_MAX, f"it has {lines}"
+
+
+@test("every operation, reason code and exit code is in the protocol of the command line", init=False)
+def _(ws):
+    text = (ROOT / "docs" / "protocol" / "cli.md").read_text()
+    verbs = re.findall(r"^  (\w+) {2,}", ws.tasuki("help").expect(0).out, re.MULTILINE)
+    eq([verb for verb in verbs if verb not in text], [], "commands that it does not name")
+    table = (ROOT / "src" / "base" / "errors.def").read_text()
+    rows = re.findall(r'^X\(\w+, "(\w+)", (\w+), (\d+), (\d+)', table, re.MULTILINE)
+    assert rows, "errors.def was not understood"
+    wrong = [name for name, category, http, code in rows if f"| `{name}` | {category} | {http} | {code} |" not in text]
+    eq(wrong, [], "reason codes that are missing or differ")
+
+
+main(__name__)
