@@ -87,9 +87,9 @@ enum tsk_code {
 /* An error by value. The fields are for reading through the functions below. */
 struct tsk_error {
     enum tsk_code code;
-    int sys_errno;          /* 0, or the errno of the call that failed */
-    const char *text;       /* key of the sentence that says it, NULL: the code's own title */
-    unsigned short used;    /* bytes of arena in use */
+    int sys_errno;               /* 0, or the errno of the call that failed */
+    const char *text;            /* key of the sentence that says it, NULL: the code's own title */
+    unsigned short used;         /* bytes of arena in use */
     char arena[TSK_ERROR_ARENA]; /* context pairs and next commands */
 };
 
@@ -139,9 +139,9 @@ struct tsk_lock;
 
 /* Takes the lock for this process. It stays held until tsk_lock_release or the end of the process (and of
  * the children that were handed tsk_lock_fd). Refusals: TSK_LOCK_HELD (TSK_RUN_IN_PROGRESS,
- * TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED by kind) with the holder in the context; a dead holder's sprint lock
- * without `force`: TSK_ZOMBIE_DETECTED. A waiting call that a signal handler interrupts: TSK_CONFLICT with
- * sys_errno EINTR. */
+ * TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED by kind) with the holder in the context; a dead holder's sprint
+ * lock without `force`: TSK_ZOMBIE_DETECTED. A waiting call that a signal handler interrupts: TSK_CONFLICT
+ * with sys_errno EINTR. */
 TSK_API int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const char *id,
                              const struct tsk_lock_options *options, struct tsk_lock **ret,
                              struct tsk_error *err);

@@ -26,8 +26,8 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* Days since 1970-01-01 of a date of the Gregorian calendar, and back. Years are counted from 1 March, so that the leap
- * day is the last of its year. */
+/* Days since 1970-01-01 of a date of the Gregorian calendar, and back. Years are counted from 1 March, so
+ * that the leap day is the last of its year. */
 static int64_t days_of_date(int64_t year, int month, int day)
 {
     year -= month <= 2;

@@ -11,7 +11,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* What cannot change while the process runs, read once. A pid namespace is fixed for a process at its birth. */
+/* What cannot change while the process runs, read once. A pid namespace is fixed for a process at its birth.
+ */
 static struct {
     pthread_once_t once;
     char boot_id[BOOT_ID_SIZE];
@@ -205,7 +206,8 @@ static void program_name(pid_t pid, const char *argv0, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)size - 1, base);
 }
 
-/* Whether a shell's arguments (NUL-separated, argv[0] first) have -c before the first word that is no option. */
+/* Whether a shell's arguments (NUL-separated, argv[0] first) have -c before the first word that is no option.
+ */
 static bool has_dash_c(const char *args, size_t len)
 {
     const char *end = args + len;
@@ -228,10 +230,11 @@ static bool has_dash_c(const char *args, size_t len)
     return false;
 }
 
-static const char *const shells[] = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ksh93", "fish", "ash", NULL};
-static const char *const passing[] = {"timeout", "sudo",   "doas",    "su",     "runuser",  "setpriv", "xargs",
-                                      "env",     "nice",   "ionice",  "chrt",   "taskset",  "nohup",   "setsid",
-                                      "stdbuf",  "time",   "unshare", "nsenter", "strace",  "script",  NULL};
+static const char *const shells[] = {"sh",   "bash",  "dash", "zsh", "ksh",
+                                     "mksh", "ksh93", "fish", "ash", NULL};
+static const char *const passing[] = {"timeout", "sudo", "doas",    "su",      "runuser", "setpriv", "xargs",
+                                      "env",     "nice", "ionice",  "chrt",    "taskset", "nohup",   "setsid",
+                                      "stdbuf",  "time", "unshare", "nsenter", "strace",  "script",  NULL};
 
 /* 1, 0, or -1 when it cannot be told (not: may not be told, which is a 0). */
 static int is_passing_through(pid_t pid)

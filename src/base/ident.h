@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-#define BOOT_ID_SIZE 37
+#define BOOT_ID_SIZE  37
 #define HOSTNAME_SIZE 256
 
 struct proc_id {
@@ -17,9 +17,9 @@ struct proc_id {
 /* The result of asking whether a process lives. Doubt is a value of its own and counts as alive. */
 enum liveness { LIVE_DEAD, LIVE_ALIVE, LIVE_UNKNOWN };
 
-const char *boot_id(void);       /* this boot's, cached; "" if it cannot be read */
-uint64_t pid_namespace(void);    /* of this process, cached; 0 if it cannot be read */
-const char *host_name(void);     /* cached */
+const char *boot_id(void);    /* this boot's, cached; "" if it cannot be read */
+uint64_t pid_namespace(void); /* of this process, cached; 0 if it cannot be read */
+const char *host_name(void);  /* cached */
 
 /* Fills *ret for a process that exists now; -1 with errno ESRCH when it does not. Zombies do not exist. */
 int proc_id_of(pid_t pid, struct proc_id *ret);
@@ -31,14 +31,15 @@ int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms);
 int proc_parent(pid_t pid, pid_t *ret_parent);
 int proc_name(pid_t pid, char *name, size_t size);
 
-/* The process that should hold a lock for a command that returns at once: the nearest ancestor that is not just
- * passing through (shells started with -c, sudo, timeout, xargs, env, nice, ...). -1 with ESRCH when only pid 1
- * is left. */
+/* The process that should hold a lock for a command that returns at once: the nearest ancestor that is not
+ * just passing through (shells started with -c, sudo, timeout, xargs, env, nice, ...). -1 with ESRCH when
+ * only pid 1 is left. */
 int proc_guess_holder(struct proc_id *ret);
 /* Whether `id` is this process or one of its ancestors. */
 bool proc_is_ancestor(const struct proc_id *id);
 
-/* Random lower-case hex digits, `digits` of them plus a NUL. Aborts if the kernel has no randomness to give. */
+/* Random lower-case hex digits, `digits` of them plus a NUL. Aborts if the kernel has no randomness to give.
+ */
 void random_hex(char *text, size_t digits);
 /* [A-Za-z0-9][A-Za-z0-9._-]{0,127}: safe as a file name. */
 bool id_is_valid(const char *id);

@@ -1,6 +1,6 @@
 /* help.c - `--help`, made from the operation table. */
-#include "cli/cli.h"
 #include "base/utf8.h"
+#include "cli/cli.h"
 
 #include <string.h>
 
@@ -60,9 +60,11 @@ static void put_param(struct buf *b, const struct op_param *param, size_t width)
     if (param->flags & OP_POSITIONAL)
         snprintf(left, sizeof left, "%s", param->value);
     else if (param->letter)
-        snprintf(left, sizeof left, "-%c, --%s%s%s", param->letter, name, param->value ? " " : "", param->value ? param->value : "");
+        snprintf(left, sizeof left, "-%c, --%s%s%s", param->letter, name, param->value ? " " : "",
+                 param->value ? param->value : "");
     else
-        snprintf(left, sizeof left, "--%s%s%s", name, param->value ? " " : "", param->value ? param->value : "");
+        snprintf(left, sizeof left, "--%s%s%s", name, param->value ? " " : "",
+                 param->value ? param->value : "");
     snprintf(help, sizeof help, "%s%s%s%s", param->help, param->fallback ? " [default: " : "",
              param->fallback ? param->fallback : "", param->fallback ? "]" : "");
     buf_printf(b, "  %-22s", left);
@@ -138,7 +140,8 @@ static void put_top(struct buf *b)
 {
     const char *nouns[64];
     size_t count = cli_nouns(nouns, 64);
-    buf_puts(b, "tasuki " TASUKI_VERSION ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.\n"
+    buf_puts(b, "tasuki " TASUKI_VERSION
+                ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.\n"
                 "\nUsage\n  tasuki [--root DIR] [--json] [--lang L] COMMAND …\n\nCommands\n");
     put_verbs(b, NULL);
     for (size_t i = 0; i < count; i++) {

@@ -47,7 +47,8 @@ static void put_op(FILE *out, const struct op *op)
         if (param->flags & OP_POSITIONAL)
             fprintf(out, "\\fI%s\\fR\n", param->value);
         else if (param->letter)
-            fprintf(out, "\\fB\\-%c\\fR, \\fB\\-\\-%s\\fR \\fI%s\\fR\n", param->letter, name, param->value ? param->value : "");
+            fprintf(out, "\\fB\\-%c\\fR, \\fB\\-\\-%s\\fR \\fI%s\\fR\n", param->letter, name,
+                    param->value ? param->value : "");
         else
             fprintf(out, "\\fB\\-\\-%s\\fR \\fI%s\\fR\n", name, param->value ? param->value : "");
         put(out, param->help);
@@ -63,7 +64,8 @@ static void put_op(FILE *out, const struct op *op)
     if (op->errors[0]) {
         fputs(".PP\nErrors:", out);
         for (const enum tsk_code *code = op->errors; *code; code++)
-            fprintf(out, " %s (%d)%s", tsk_code_name(*code), code_info(*code)->exit_code, code[1] ? "," : ".");
+            fprintf(out, " %s (%d)%s", tsk_code_name(*code), code_info(*code)->exit_code,
+                    code[1] ? "," : ".");
         fputs("\n", out);
     }
     if (op->examples)
@@ -72,8 +74,10 @@ static void put_op(FILE *out, const struct op *op)
 
 static void put_exit_codes(FILE *out)
 {
-    fputs(".SH EXIT STATUS\n0 success; 2 bad input; 3 environment; 4 held or conflict; 5 not found; 6 needs confirmation, or a dead "
-          "holder's lock; 7 failed; 8 a run waits for an answer; 9 internal error. \\fBtasuki lock run\\fR returns the command's "
+    fputs(".SH EXIT STATUS\n0 success; 2 bad input; 3 environment; 4 held or conflict; 5 not found; 6 needs "
+          "confirmation, or a dead "
+          "holder's lock; 7 failed; 8 a run waits for an answer; 9 internal error. \\fBtasuki lock run\\fR "
+          "returns the command's "
           "own.\n",
           out);
 }
@@ -83,13 +87,14 @@ void cli_man(const char *noun, FILE *out)
     const char *nouns[64];
     size_t count;
     const struct op *const *rows = op_table(&count);
-    fprintf(out, ".TH TASUKI%s%s 1 \"\" \"tasuki %s\" \"User Commands\"\n.SH NAME\n", noun ? "\\-" : "", noun ? noun : "",
-            TASUKI_VERSION);
+    fprintf(out, ".TH TASUKI%s%s 1 \"\" \"tasuki %s\" \"User Commands\"\n.SH NAME\n", noun ? "\\-" : "",
+            noun ? noun : "", TASUKI_VERSION);
     if (noun)
         fprintf(out, "tasuki\\-%s \\- the %s commands of tasuki\n", noun, noun);
     else
         fputs("tasuki \\- run controller: nothing runs twice, nothing is lost in a crash\n", out);
-    fputs(".SH SYNOPSIS\n\\fBtasuki\\fR [\\fB\\-\\-root\\fR \\fIDIR\\fR] [\\fB\\-\\-json\\fR] [\\fB\\-\\-lang\\fR \\fIL\\fR] "
+    fputs(".SH SYNOPSIS\n\\fBtasuki\\fR [\\fB\\-\\-root\\fR \\fIDIR\\fR] [\\fB\\-\\-json\\fR] "
+          "[\\fB\\-\\-lang\\fR \\fIL\\fR] "
           "[\\fB\\-\\-quiet\\fR] [\\fB\\-\\-verbose\\fR] [\\fB\\-\\-no\\-color\\fR] ",
           out);
     fprintf(out, "%s%s\\fIVERB\\fR ...\n.SH COMMANDS\n", noun ? noun : "[\\fINOUN\\fR]", " ");
@@ -100,7 +105,8 @@ void cli_man(const char *noun, FILE *out)
     }
     put_exit_codes(out);
     if (!noun)
-        fputs(".SH ENVIRONMENT\n.TP\nTASUKI_ROOT\nThe workspace, if \\-\\-root is not given.\n.TP\nTASUKI_LANG\nja, en or zh.\n.TP\n"
+        fputs(".SH ENVIRONMENT\n.TP\nTASUKI_ROOT\nThe workspace, if \\-\\-root is not "
+              "given.\n.TP\nTASUKI_LANG\nja, en or zh.\n.TP\n"
               "TASUKI_INSTANCE_ID\nThe instance that the caller is.\n.TP\nNO_COLOR\nNo colours.\n",
               out);
     fputs(".SH SEE ALSO\n", out);

@@ -1,7 +1,8 @@
-/* print.c - results and errors for people. Operations without a printer of their own are shown as key and value. */
+/* print.c - results and errors for people. Operations without a printer of their own are shown as key and
+ * value. */
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "base/clock.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@ static const char *label(const struct cli_options *options, const char *key)
     return text_get(key, options->lang);
 }
 
-static void put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text)
+static void put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key,
+                     const char *text)
 {
     const char *name = label(options, key);
     buf_puts(b, "  ");
@@ -41,7 +43,8 @@ static void put_who(struct buf *b, const struct cli_options *options, const json
     if (json_is_integer(number))
         snprintf(pid, sizeof pid, "%lld", (long long)json_integer_value(number));
     text_put(b, options->lang, "who_pid", "pid", pid, NULL);
-    const char *session = json_get_string(holder, "session_id", NULL), *run = json_get_string(holder, "run_id", NULL);
+    const char *session = json_get_string(holder, "session_id", NULL),
+               *run = json_get_string(holder, "run_id", NULL);
     if (session) {
         buf_puts(b, ", ");
         text_put(b, options->lang, "who_session", "session", session, NULL);
@@ -100,8 +103,10 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
     const char *how = json_get_string(holder, "how", NULL);
     buf_reset(&line);
     text_put(&line, options->lang,
-             json_is_true(alive) ? "alive_yes" : json_is_false(alive) ? "alive_no" : "alive_unknown", "how",
-             how ? how_text(options, how) : "?", NULL);
+             json_is_true(alive)    ? "alive_yes"
+             : json_is_false(alive) ? "alive_no"
+                                    : "alive_unknown",
+             "how", how ? how_text(options, how) : "?", NULL);
     put_line(b, options, out, "label_alive", buf_str(&line));
     put_times(b, options, out, lock);
 }
@@ -110,7 +115,8 @@ void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, c
 {
     size_t i;
     json_t *command;
-    json_array_foreach (next, i, command) {
+    json_array_foreach(next, i, command)
+    {
         const char *name = i ? "" : label(options, "label_next");
         buf_puts(b, "  ");
         cli_put(b, options, out, STYLE_DIM, name);
@@ -190,8 +196,7 @@ static void print_locks(const struct cli_options *options, const json_t *locks)
         cli_table_add(&table, STYLE_DIM, label(options, heads[i]));
     size_t i;
     json_t *lock;
-    json_array_foreach (locks, i, lock)
-        add_lock_row(&table, options, lock);
+    json_array_foreach(locks, i, lock) add_lock_row(&table, options, lock);
     cli_table_print(&table, options, stdout);
 }
 
@@ -231,7 +236,8 @@ static void print_check(const struct op_call *call, const struct cli_options *op
     fputs(buf_str(&b), stdout);
 }
 
-static void print_acquired(const struct op_call *call, const struct cli_options *options, const json_t *result)
+static void print_acquired(const struct op_call *call, const struct cli_options *options,
+                           const json_t *result)
 {
     if (options->quiet)
         return;
@@ -277,14 +283,16 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
     buf_puts(&b, "\n");
     size_t i;
     json_t *text;
-    json_array_foreach (json_object_get(result, "errors"), i, text)
-        if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
-            put_line(&b, options, out, "label_warning", json_string_value(text));
+    json_array_foreach(json_object_get(result, "errors"), i,
+                       text) if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
+        put_line(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
         const json_t *info = json_object_get(result, "lock_info");
         put_line(&b, options, out, "label_alive",
-                 text_get(json_is_true(json_object_get(info, "pid_alive")) ? "sprint_alive" : "sprint_dead", options->lang));
-        json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki sprint release", "tasuki sprint acquire --force --session S --epic E");
+                 text_get(json_is_true(json_object_get(info, "pid_alive")) ? "sprint_alive" : "sprint_dead",
+                          options->lang));
+        json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki sprint release",
+                                              "tasuki sprint acquire --force --session S --epic E");
         cli_put_next(&b, options, out, next);
     }
     fputs(buf_str(&b), out);
@@ -296,8 +304,8 @@ static void print_init(const struct op_call *call, const struct cli_options *opt
     (void)call;
     if (options->quiet)
         return;
-    text_put(&line, options->lang, json_get_bool(result, "created", false) ? "init_created" : "init_exists", "root",
-             json_get_string(result, "root", ""), NULL);
+    text_put(&line, options->lang, json_get_bool(result, "created", false) ? "init_created" : "init_exists",
+             "root", json_get_string(result, "root", ""), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
     json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki status", "tasuki lock run NAME -- COMMAND");
@@ -327,7 +335,8 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
         }
     const char *key;
     json_t *value;
-    json_object_foreach ((json_t *)body, key, value) {
+    json_object_foreach((json_t *)body, key, value)
+    {
         buf_reset(&data);
         if (json_is_null(value))
             continue;
@@ -348,8 +357,7 @@ static void print_events(const struct op_call *call, const struct cli_options *o
     size_t i;
     json_t *event;
     (void)call;
-    json_array_foreach (json_object_get(result, "events"), i, event)
-        cli_print_event(options, event);
+    json_array_foreach(json_object_get(result, "events"), i, event) cli_print_event(options, event);
 }
 
 static void print_generic(const struct op_call *call, const struct cli_options *options, const json_t *result)
@@ -360,7 +368,8 @@ static void print_generic(const struct op_call *call, const struct cli_options *
     (void)call;
     if (options->quiet)
         return;
-    json_object_foreach ((json_t *)result, key, value) {
+    json_object_foreach((json_t *)result, key, value)
+    {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         if (json_is_null(value))
             continue;

@@ -6,14 +6,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const char *const codes[] = {[STYLE_PLAIN] = "",       [STYLE_BOLD] = "\033[1m",  [STYLE_DIM] = "\033[2m",
-                                    [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[31m", [STYLE_WARN] = "\033[33m"};
+static const char *const codes[] = {
+    [STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m", [STYLE_DIM] = "\033[2m",
+    [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[31m", [STYLE_WARN] = "\033[33m"};
 
 static bool has_colour(const struct cli_options *options, FILE *out)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
-    return !options->no_color && !(no && no[0]) && isatty(fileno(out)) && !(term && strcmp(term, "dumb") == 0);
+    return !options->no_color && !(no && no[0]) && isatty(fileno(out)) &&
+           !(term && strcmp(term, "dumb") == 0);
 }
 
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text)
@@ -64,7 +66,8 @@ static void cut(char *text, size_t width)
         while (len && ((unsigned char)text[len] & 0xc0) == 0x80);
         text[len] = '\0';
     }
-    /* What was cut is at least as long as the three bytes of the ellipsis, or room was left by the NUL of a longer text. */
+    /* What was cut is at least as long as the three bytes of the ellipsis, or room was left by the NUL of a
+     * longer text. */
     if (len + 4 <= strlen(text) + 4)
         memcpy(text + len, "…", 4);
 }

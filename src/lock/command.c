@@ -20,7 +20,7 @@ static int visit_begin(struct visit *visit, const struct lock_target *target, st
         goto fail;
     visit->now = clock_now();
     if (visit->guard.state.has_private)
-        lock_file_sweep(target);
+        lock_file_recover(target, &visit->guard, &visit->now);
     if (lock_judge(target, &visit->guard, &visit->now, &visit->found, NULL, err) < 0)
         goto fail;
     /* On a full disk a lock can still be looked at and released. */
@@ -38,7 +38,8 @@ static void visit_end(struct visit *visit)
     guard_close(&visit->guard);
 }
 
-/* Whether the caller may touch this lock: by its token, by being its instance or (a descendant of) its process. */
+/* Whether the caller may touch this lock: by its token, by being its instance or (a descendant of) its
+ * process. */
 static bool is_proven(const struct lock_proof *proof, const struct lock_record *record)
 {
     if (proof->token && proof->token[0])
@@ -64,7 +65,8 @@ static int remove_lock(const struct lock_target *target, struct visit *visit, co
 {
     const struct lock_record *record = &visit->found.record;
     if (!may_release(target, proof, &visit->found)) {
-        error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
+        error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder",
+                  NULL);
         report_add_holder(target, &visit->now, &visit->found, err);
         return -1;
     }
@@ -102,7 +104,8 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
     return result;
 }
 
-static int renew_found(const struct lock_target *target, struct visit *visit, int64_t ttl_ms, struct tsk_error *err)
+static int renew_found(const struct lock_target *target, struct visit *visit, int64_t ttl_ms,
+                       struct tsk_error *err)
 {
     struct lock_file file = LOCK_FILE_INIT;
     struct lock_record *record = &visit->found.record;
@@ -144,7 +147,8 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
 }
 
 /* Where nothing may be written, looking is still allowed; the answer is then a good guess. */
-static int inspect_without_guard(const struct lock_target *target, struct judgement *ret, struct tsk_error *err)
+static int inspect_without_guard(const struct lock_target *target, struct judgement *ret,
+                                 struct tsk_error *err)
 {
     struct guard guard = GUARD_INIT;
     struct now now = clock_now();

@@ -9,14 +9,14 @@
 
 #define PAD_TO 256
 
-static void private_name(const struct lock_target *target, char name[NAME_MAX + 1])
+static void private_name(const struct lock_target *target, char name[LOCK_FILE_NAME_MAX])
 {
-    snprintf(name, NAME_MAX + 1, ".tsk-%s", target->guard_name);
+    snprintf(name, LOCK_FILE_NAME_MAX, ".tsk-%s", target->guard_name);
 }
 
-static void spare_name(const struct lock_target *target, char name[NAME_MAX + 1])
+static void spare_name(const struct lock_target *target, char name[LOCK_FILE_NAME_MAX])
 {
-    snprintf(name, NAME_MAX + 1, ".spare.%s", target->guard_name);
+    snprintf(name, LOCK_FILE_NAME_MAX, ".spare.%s", target->guard_name);
 }
 
 void lock_file_close(struct lock_file *file)
@@ -24,7 +24,8 @@ void lock_file_close(struct lock_file *file)
     fs_close(&file->fd);
 }
 
-static void serialise(struct lock_file *file, const struct lock_target *target, const struct lock_record *record)
+static void serialise(struct lock_file *file, const struct lock_target *target,
+                      const struct lock_record *record)
 {
     struct buf b;
     buf_init_fixed(&b, file->content, sizeof file->content);
@@ -49,15 +50,16 @@ static int remember(struct lock_file *file, const struct stat *st)
     return 0;
 }
 
-/* A lock that was taken before has left its file as `.spare.<guard>` beside the guard: writing it anew and linking it is
- * twice as fast as making a new inode (docs/decisions/003-spare-lock-file.md). It is used only while no other name of it
- * exists, and the guard is held: nobody can be looking at it as a lock. */
+/* A lock that was taken before has left its file as `.spare.<guard>` beside the guard: writing it anew and
+ * linking it is twice as fast as making a new inode (docs/decisions/003-spare-lock-file.md). It is used only
+ * while no other name of it exists, and the guard is held: nobody can be looking at it as a lock. */
 static int reuse_spare(struct lock_file *file, const struct lock_target *target)
 {
-    char name[NAME_MAX + 1];
+    char name[LOCK_FILE_NAME_MAX];
     struct stat st;
     spare_name(target, name);
-    int fd CLEANUP_FD = file->fd >= 0 ? file->fd : fs->openat(target->guard_dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    int fd CLEANUP_FD =
+        file->fd >= 0 ? file->fd : fs->openat(target->guard_dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
     file->fd = -1;
     if (fd < 0 || fs->fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1)
         return -1;
@@ -72,7 +74,7 @@ static int reuse_spare(struct lock_file *file, const struct lock_target *target)
 
 static void keep_as_spare(const struct lock_file *file, const struct lock_target *target)
 {
-    char name[NAME_MAX + 1];
+    char name[LOCK_FILE_NAME_MAX];
     spare_name(target, name);
     /* A failure only means that the next one makes a new file. */
     fs->unlinkat(target->guard_dir, name, 0);
@@ -82,7 +84,7 @@ static void keep_as_spare(const struct lock_file *file, const struct lock_target
 static int create_private(const struct lock_target *target, struct guard *guard, const struct now *now,
                           struct tsk_error *err)
 {
-    char name[NAME_MAX + 1];
+    char name[LOCK_FILE_NAME_MAX];
     private_name(target, name);
     if (guard_note_private(guard, now, err) < 0)
         return -1;
@@ -106,7 +108,8 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
         file->fd = create_private(target, guard, now, err);
         file->is_private = file->fd >= 0;
     }
-    if (file->fd < 0 || fs_write_all(file->fd, file->content, file->len) < 0 || fs->fstat(file->fd, &st) < 0) {
+    if (file->fd < 0 || fs_write_all(file->fd, file->content, file->len) < 0 ||
+        fs->fstat(file->fd, &st) < 0) {
         lock_target_path(target, path);
         error_errno(err, "write", path);
         if (file->is_private)
@@ -121,7 +124,7 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
 
 static int give_name(const struct lock_file *file, const struct lock_target *target, const char *name)
 {
-    char private[NAME_MAX + 1] = "";
+    char private[LOCK_FILE_NAME_MAX] = "";
     if (file->is_private)
         private_name(target, private);
     return fs_publish(file->fd, private, target->dir, name);
@@ -143,9 +146,10 @@ int lock_file_publish(struct lock_file *file, const struct lock_target *target, 
     return result;
 }
 
-/* File systems without RENAME_EXCHANGE: the inode is looked at once more, then replaced. The instant between the two is the
- * reason why doctor warns there. */
-static int replace_without_exchange(const char *private, const struct lock_target *target, dev_t dev, ino_t ino)
+/* File systems without RENAME_EXCHANGE: the inode is looked at once more, then replaced. The instant between
+ * the two is the reason why doctor warns there. */
+static int replace_without_exchange(const char *private, const struct lock_target *target, dev_t dev,
+                                    ino_t ino)
 {
     struct stat st;
     if (fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -177,7 +181,7 @@ static int exchange_checked(const char *private, const struct lock_target *targe
 int lock_file_exchange(struct lock_file *file, const struct lock_target *target, dev_t old_dev, ino_t old_ino,
                        struct tsk_error *err)
 {
-    char private[NAME_MAX + 1], path[PATH_MAX];
+    char private[LOCK_FILE_NAME_MAX], path[PATH_MAX];
     int result = 0;
     private_name(target, private);
     if (!file->is_private) {
@@ -193,19 +197,52 @@ int lock_file_exchange(struct lock_file *file, const struct lock_target *target,
         error_errno(err, "replace", path);
     }
     file->is_private = false;
-    lock_file_sweep(target);
+    if (result != 0)
+        lock_file_sweep(target);
     return result;
+}
+
+void lock_file_undo_exchange(const struct lock_target *target)
+{
+    char private[LOCK_FILE_NAME_MAX];
+    private_name(target, private);
+    if (fs->renameat2(target->dir, private, target->dir, target->file, RENAME_EXCHANGE) < 0)
+        fs->unlinkat(target->dir, target->file, 0); /* there was nothing to put back */
+    lock_file_sweep(target);
+}
+
+void lock_file_recover(const struct lock_target *target, const struct guard *guard, const struct now *now)
+{
+    char private[LOCK_FILE_NAME_MAX];
+    struct lock_target left = *target;
+    struct judgement theirs, current;
+    struct tsk_error ignored;
+    private_name(target, private);
+    snprintf(left.file, sizeof left.file, "%s", private);
+    bool is_held =
+        lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD;
+    if (is_held && lock_judge(target, guard, now, &current, NULL, &ignored) == 0 &&
+        current.verdict != VERDICT_HELD && current.record.fence != theirs.record.fence) {
+        if (current.verdict == VERDICT_FREE)
+            fs->renameat2(target->dir, private, target->dir, target->file, RENAME_NOREPLACE);
+        else
+            exchange_checked(private, target, current.st.st_dev, current.st.st_ino);
+    }
+    lock_file_sweep(target);
 }
 
 int lock_file_renew(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err)
 {
-    if (guard_note_private(guard, now, err) < 0 || lock_file_create(file, target, guard, now, record, err) < 0)
+    if (guard_note_private(guard, now, err) < 0 ||
+        lock_file_create(file, target, guard, now, record, err) < 0)
         return -1;
     int result = lock_file_exchange(file, target, old_dev, old_ino, err);
-    if (result == 0)
+    if (result == 0) {
+        lock_file_sweep(target);
         return 0;
+    }
     lock_file_close(file);
     return result < 0 ? -1 : error_set(err, TSK_LOCK_LOST, NULL, NULL);
 }
@@ -227,12 +264,14 @@ void lock_file_renew_met(const struct lock_target *target, struct guard *guard, 
     struct lock_record record = found->record;
     record.expires_ms = now->wall_ms + record.ttl_ms;
     record.expires_boot_ms = now->boot_ms + record.ttl_ms;
-    if (lock_file_renew(&file, target, guard, now, &record, found->st.st_dev, found->st.st_ino, &ignored) == 0)
+    if (lock_file_renew(&file, target, guard, now, &record, found->st.st_dev, found->st.st_ino, &ignored) ==
+        0)
         lock_judge(target, guard, now, found, NULL, &ignored);
     lock_file_close(&file);
 }
 
-int lock_file_is_published(const struct lock_file *file, const struct lock_target *target, struct tsk_error *err)
+int lock_file_is_published(const struct lock_file *file, const struct lock_target *target,
+                           struct tsk_error *err)
 {
     char bytes[LOCK_CONTENT_MAX];
     struct stat st;
@@ -248,7 +287,7 @@ int lock_file_is_published(const struct lock_file *file, const struct lock_targe
 
 void lock_file_sweep(const struct lock_target *target)
 {
-    char name[NAME_MAX + 1];
+    char name[LOCK_FILE_NAME_MAX];
     private_name(target, name);
     fs->unlinkat(target->dir, name, 0);
 }

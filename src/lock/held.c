@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ static struct {
         char name[LOCK_FILE_NAME_MAX];
         int guard_fd, file_fd;
     } warm;
-} held = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .warm = {.guard_fd = -1, .file_fd = -1}};
+} held = {
+    .once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .warm = {.guard_fd = -1, .file_fd = -1}};
 
 static void warm_close(void)
 {
@@ -36,7 +38,8 @@ static void after_fork_parent(void)
     pthread_mutex_unlock(&held.mutex);
 }
 
-/* A fork without exec must not keep the parent's locks alive. (A spawned command gets the descriptor on purpose.) */
+/* A fork without exec must not keep the parent's locks alive. (A spawned command gets the descriptor on
+ * purpose.) */
 static void after_fork_child(void)
 {
     for (struct tsk_lock *lock = held.first; lock; lock = lock->next) {
@@ -98,13 +101,14 @@ static void warm_forget(struct tsk_workspace *ws)
     pthread_mutex_unlock(&held.mutex);
 }
 
-/* With held.mutex. A descriptor that others may have must not be used for another lock: its life byte could outlive us. */
+/* With held.mutex. A descriptor that others may have must not be used for another lock: its life byte could
+ * outlive us. */
 static void warm_keep(struct tsk_lock *lock)
 {
     warm_close();
     held.warm.ws = lock->target.ws;
     lock->target.ws->on_close = warm_forget;
-    memcpy(held.warm.name, lock->target.guard_name, sizeof held.warm.name);
+    snprintf(held.warm.name, sizeof held.warm.name, "%s", lock->target.guard_name);
     held.warm.guard_fd = lock->guard.fd;
     held.warm.file_fd = lock->file.fd;
     lock->guard.fd = lock->file.fd = -1;
@@ -115,7 +119,8 @@ void held_take_warm(const struct lock_target *target, struct guard *guard, struc
     struct stat st;
     guard->fd = file->fd = -1;
     pthread_mutex_lock(&held.mutex);
-    if (held.warm.guard_fd >= 0 && held.warm.ws == target->ws && strcmp(held.warm.name, target->guard_name) == 0) {
+    if (held.warm.guard_fd >= 0 && held.warm.ws == target->ws &&
+        strcmp(held.warm.name, target->guard_name) == 0) {
         /* A guard file that was removed by hand protects nothing any more. */
         if (fs->fstat(held.warm.guard_fd, &st) == 0 && st.st_nlink == 1) {
             guard->fd = held.warm.guard_fd;
@@ -215,8 +220,8 @@ int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
     record.expires_boot_ms = now.boot_ms + record.ttl_ms;
     int result = 0;
     if (!lock->target.kind->is_sprint) /* a sprint has no TTL to extend */
-        result = lock_file_renew(&file, &lock->target, &lock->guard, &now, &record, lock->file.dev, lock->file.ino,
-                                 err);
+        result = lock_file_renew(&file, &lock->target, &lock->guard, &now, &record, lock->file.dev,
+                                 lock->file.ino, err);
     if (result == 0 && file.fd >= 0) {
         lock_file_close(&lock->file);
         memcpy(&lock->file, &file, offsetof(struct lock_file, content) + file.len);
@@ -273,7 +278,8 @@ int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const ch
     const struct lock_kind *k = lock_kind_get(kind);
     if (!k)
         return error_set(err, TSK_INVALID_INPUT, "kind_unknown", "value", "?", NULL);
-    if (k->is_sprint && (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
+    if (k->is_sprint &&
+        (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
         return error_set(err, TSK_INVALID_INPUT, "sprint_needs_session_and_epic", NULL);
     struct lock_target target;
     if (lock_target_init(&target, ws, k, id, NULL, err) < 0)

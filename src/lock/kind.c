@@ -72,16 +72,19 @@ static int set_names(struct lock_target *target, const char *id, struct tsk_erro
     if (kind->is_sprint) {
         id = id ? id : SPRINT_FILE_DEFAULT;
         if (!is_plain_file_name(id))
-            return error_set(err, TSK_INVALID_INPUT, "file_name_pattern", "param", "lock_file", "value", id, NULL);
+            return error_set(err, TSK_INVALID_INPUT, "file_name_pattern", "param", "lock_file", "value", id,
+                             NULL);
         snprintf(target->id, sizeof target->id, "%s", id);
         snprintf(target->file, sizeof target->file, "%s", id);
     } else {
         if (!kind->has_id && id && id[0])
             return error_set(err, TSK_INVALID_INPUT, "queue_has_no_id", "param", "id", "value", id, NULL);
         if (kind->has_id && (!id || !id_is_valid(id)))
-            return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "", NULL);
+            return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "",
+                             NULL);
         snprintf(target->id, sizeof target->id, "%s", kind->has_id ? id : "");
-        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id, kind->file_suffix);
+        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id,
+                 kind->file_suffix);
     }
     snprintf(target->guard_name, sizeof target->guard_name, "%s%s", kind->file_prefix, target->id);
     return 0;

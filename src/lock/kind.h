@@ -5,19 +5,19 @@
 #include "lock/record.h"
 #include "store/workspace.h"
 
-#define LOCK_TTL_DEFAULT_MS  (30 * 60 * 1000)
-#define SPRINT_ZOMBIE_MS     (24 * 3600 * 1000)
-#define SPRINT_FILE_DEFAULT  ".sprint-running"
-#define LOCK_FILE_NAME_MAX   192
+#define LOCK_TTL_DEFAULT_MS (30 * 60 * 1000)
+#define SPRINT_ZOMBIE_MS    (24 * 3600 * 1000)
+#define SPRINT_FILE_DEFAULT ".sprint-running"
+#define LOCK_FILE_NAME_MAX  192
 
 struct lock_kind {
     enum tsk_lock_kind kind;
-    const char *name;          /* "request": on the command line, in `lock_type`, in events */
-    const char *file_prefix;   /* of the lock file and the guard file */
+    const char *name;        /* "request": on the command line, in `lock_type`, in events */
+    const char *file_prefix; /* of the lock file and the guard file */
     const char *file_suffix;
     bool has_id;
-    bool is_sprint;            /* YAML, U2's zombie rule and its temporary name */
-    enum tsk_code held_code;   /* the refusal */
+    bool is_sprint;          /* YAML, U2's zombie rule and its temporary name */
+    enum tsk_code held_code; /* the refusal */
     int (*parse)(const char *text, size_t len, struct lock_record *ret);
 };
 
@@ -28,18 +28,18 @@ const struct lock_kind *lock_kind_by_name(const char *name); /* NULL if there is
 /* One lock: which, where. Made by lock_target_init, ended by lock_target_clear. */
 struct lock_target {
     const struct lock_kind *kind;
-    struct tsk_workspace *ws;              /* borrowed; its trail gets the events */
-    char id[LOCK_ID_MAX];                  /* "" for the queue; the file name for a sprint */
-    char file[LOCK_FILE_NAME_MAX];         /* the lock file's name in `dir` */
-    char guard_name[LOCK_FILE_NAME_MAX];   /* the guard file's name in `guard_dir` */
-    char dir_path[PATH_MAX];               /* for people */
-    int dir, guard_dir;                    /* borrowed from ws, or our own (sprint) */
+    struct tsk_workspace *ws;                 /* borrowed; its trail gets the events */
+    char id[LOCK_ID_MAX];                     /* "" for the queue; the file name for a sprint */
+    char file[LOCK_FILE_NAME_MAX];            /* the lock file's name in `dir` */
+    char guard_name[LOCK_FILE_NAME_MAX - 16]; /* the guard file's name in `guard_dir` */
+    char dir_path[PATH_MAX];                  /* for people */
+    int dir, guard_dir;                       /* borrowed from ws, or our own (sprint) */
     bool owns_dirs;
 };
 
-/* `id`: the request id or the name; for a sprint the lock file's name (NULL: .sprint-running). `project_root`: for a
- * sprint (NULL: the workspace's root). INVALID_INPUT for an id that is not safe as a file name. Refuses file systems on
- * which the protocol does not hold. */
+/* `id`: the request id or the name; for a sprint the lock file's name (NULL: .sprint-running).
+ * `project_root`: for a sprint (NULL: the workspace's root). INVALID_INPUT for an id that is not safe as a
+ * file name. Refuses file systems on which the protocol does not hold. */
 int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind,
                      const char *id, const char *project_root, struct tsk_error *err);
 void lock_target_clear(struct lock_target *target);

@@ -19,12 +19,13 @@ struct attempt {
     struct guard guard;
     struct now now;
     struct judgement found;
-    int found_fd;          /* the judged lock file, kept open while waiting for it to change */
+    int found_fd; /* the judged lock file, kept open while waiting for it to change */
     struct lock_watch watch;
     struct lock_file file;
     struct lock_record record;
     bool recovered, forced;
     bool has_ticket;
+    bool is_exchanged; /* the old file still has the private name */
 };
 
 enum step { STEP_TAKEN, STEP_HELD, STEP_AGAIN, STEP_FAILED };
@@ -47,7 +48,9 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
     if (request->hold == HOLD_LIFE && held_self(&record->holder, err) < 0)
         return -1;
     record->pid = record->holder.pid;
-    record->ttl_ms = kind->is_sprint ? SPRINT_ZOMBIE_MS : request->ttl_ms > 0 ? request->ttl_ms : LOCK_TTL_DEFAULT_MS;
+    record->ttl_ms = kind->is_sprint       ? SPRINT_ZOMBIE_MS
+                     : request->ttl_ms > 0 ? request->ttl_ms
+                                           : LOCK_TTL_DEFAULT_MS;
     record->created_ms = a->now.wall_ms;
     record->expires_ms = a->now.wall_ms + record->ttl_ms;
     record->expires_boot_ms = a->now.boot_ms + record->ttl_ms;
@@ -89,12 +92,11 @@ static enum step decide(struct attempt *a, struct tsk_error *err)
     return STEP_TAKEN;
 }
 
-/* L2 and L4. A crash anywhere in here leaves the path as it was, or naming our fence whose life byte dies with us. */
+/* L2 and L4. A crash anywhere in here leaves the path as it was, or naming our fence whose life byte dies
+ * with us. */
 static enum step put_in_place(struct attempt *a, struct tsk_error *err)
 {
     bool is_absent = a->found.verdict == VERDICT_FREE;
-    if (a->guard.state.has_private)
-        lock_file_sweep(a->target);
     if (fill_record(a, err) < 0 ||
         guard_next_fence(&a->guard, &a->now, a->found.record.fence, !is_absent, &a->record.fence, err) < 0)
         return STEP_FAILED;
@@ -104,8 +106,10 @@ static enum step put_in_place(struct attempt *a, struct tsk_error *err)
         lock_file_close(&a->file);
     int result = lock_file_create(&a->file, a->target, &a->guard, &a->now, &a->record, err);
     if (result == 0)
-        result = is_absent ? lock_file_publish(&a->file, a->target, err)
-                           : lock_file_exchange(&a->file, a->target, a->found.st.st_dev, a->found.st.st_ino, err);
+        result = is_absent
+                     ? lock_file_publish(&a->file, a->target, err)
+                     : lock_file_exchange(&a->file, a->target, a->found.st.st_dev, a->found.st.st_ino, err);
+    a->is_exchanged = result == 0 && !is_absent;
     if (result == 0)
         return STEP_TAKEN;
     guard_life_drop(&a->guard, a->record.fence);
@@ -117,7 +121,11 @@ static enum step put_in_place(struct attempt *a, struct tsk_error *err)
 static void take_back(struct attempt *a)
 {
     struct tsk_error ignored;
-    if (lock_file_is_published(&a->file, a->target, &ignored) == 1)
+    if (lock_file_is_published(&a->file, a->target, &ignored) != 1)
+        lock_file_sweep(a->target);
+    else if (a->is_exchanged)
+        lock_file_undo_exchange(a->target);
+    else
         fs->unlinkat(a->target->dir, a->target->file, 0);
     guard_life_drop(&a->guard, a->record.fence);
     lock_file_close(&a->file);
@@ -131,7 +139,8 @@ static int read_back(struct attempt *a, struct tsk_error *err)
     struct judgement seen;
     if (lock_judge(a->target, &a->guard, &a->now, &seen, NULL, err) < 0)
         return -1;
-    if (seen.is_parsed && seen.record.fence == a->record.fence && strcmp(seen.record.token, a->record.token) == 0)
+    if (seen.is_parsed && seen.record.fence == a->record.fence &&
+        strcmp(seen.record.token, a->record.token) == 0)
         return 0;
     return error_set(err, TSK_LOCK_LOST, "read_back_differs", NULL);
 }
@@ -140,6 +149,8 @@ static int read_back(struct attempt *a, struct tsk_error *err)
 static enum step try_take(struct attempt *a, struct tsk_error *err)
 {
     enum step step = STEP_AGAIN;
+    if (a->guard.state.has_private)
+        lock_file_recover(a->target, &a->guard, &a->now);
     for (int i = 0; i < 20 && step == STEP_AGAIN; i++) {
         a->recovered = a->forced = false;
         fs_close(&a->found_fd);
@@ -155,13 +166,17 @@ static enum step try_take(struct attempt *a, struct tsk_error *err)
         if (step == STEP_TAKEN)
             step = put_in_place(a, err);
     }
-    if (step == STEP_TAKEN && (read_back(a, err) < 0 || report_taken(a->target, &a->now, &a->record, &a->found,
-                                                                     a->recovered, a->forced, err) < 0)) {
+    if (step == STEP_TAKEN &&
+        (read_back(a, err) < 0 ||
+         report_taken(a->target, &a->now, &a->record, &a->found, a->recovered, a->forced, err) < 0)) {
         take_back(a);
         step = STEP_FAILED;
     }
+    if (step == STEP_TAKEN && a->is_exchanged)
+        lock_file_sweep(a->target);
     if (step != STEP_TAKEN && a->target->kind->is_sprint) {
-        if (step == STEP_FAILED) /* the judgement may be missing; the directory is ours or nobody's unless he lives */
+        if (step ==
+            STEP_FAILED) /* the judgement may be missing; the directory is ours or nobody's unless he lives */
             a->found.verdict = a->found.how && a->found.alive != LIVE_DEAD ? a->found.verdict : VERDICT_FREE;
         sprint_tmp_sweep(a->target, &a->now, &a->found);
     }
@@ -216,8 +231,8 @@ static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *e
     return after_wait(wait_for_turn(a->guard.fd, ticket, time_left(deadline)), err);
 }
 
-/* The head of the line looks without the guard: it would only be in the way of the one who is about to release. What it sees is
- * a hint; the lock is taken under the guard alone. */
+/* The head of the line looks without the guard: it would only be in the way of the one who is about to
+ * release. What it sees is a hint; the lock is taken under the guard alone. */
 static int wait_at_head(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     struct tsk_error ignored;
@@ -226,7 +241,8 @@ static int wait_at_head(struct attempt *a, int64_t deadline, struct tsk_error *e
     if (lock_judge(a->target, &a->guard, &a->now, &a->found, &a->found_fd, &ignored) < 0 ||
         a->found.verdict != VERDICT_HELD)
         return 0;
-    return after_wait(wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, time_left(deadline)), err);
+    return after_wait(
+        wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, time_left(deadline)), err);
 }
 
 /* Returns with the guard locked (STEP_TAKEN) or not (everything else). */
@@ -270,8 +286,12 @@ static void fill_outcome(const struct attempt *a, struct lock_outcome *outcome)
 int lock_acquire(struct lock_target *target, const struct lock_request *request, struct tsk_lock **ret_lock,
                  struct lock_outcome *outcome, struct tsk_error *err)
 {
-    struct attempt a = {.target = target, .request = request, .guard = GUARD_INIT, .found_fd = -1,
-                        .watch = {.fd = -1}, .file = LOCK_FILE_INIT};
+    struct attempt a = {.target = target,
+                        .request = request,
+                        .guard = GUARD_INIT,
+                        .found_fd = -1,
+                        .watch = {.fd = -1},
+                        .file = LOCK_FILE_INIT};
     BUG(request->hold == HOLD_LIFE && !ret_lock);
     held_take_warm(target, &a.guard, &a.file);
     if (a.guard.fd < 0 && guard_open(&a.guard, target->guard_dir, target->guard_name, err) < 0)

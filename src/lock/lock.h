@@ -1,23 +1,25 @@
-/* lock.h - the lock protocol: exclusive under crashes at any instruction, readable and creatable by other tools.
+/* lock.h - the lock protocol: exclusive under crashes at any instruction, readable and creatable by other
+ * tools.
  *
- * The lock file is another tool's format at another tool's path; the seeds' own ways of taking it (check then rename, delete
- * then create) let two in. The protocol, model-checked in docs/models/lock.pml:
+ * The lock file is another tool's format at another tool's path; the seeds' own ways of taking it (check then
+ * rename, delete then create) let two in. The protocol, model-checked in docs/models/lock.pml:
  *
- *  L1  Every change of the lock file by tasuki happens with byte 0 of its guard file held, so changes have one order.
- *  L2  A life byte is locked before the file that names its fence is published, and dropped only after the file no longer
- *      names it, or by death. So "life byte free", seen under the guard, means: dead, or released.
- *  L3  A fence is never given twice, so what was judged is what is replaced.
- *  L4  Publishing on an absent file is linkat (fails if another tool was faster); on a stale one it is an exchange, after
- *      which what came out must be the inode that was judged, else it is swapped back. The path is never empty while
+ *  L1  Every change of the lock file by tasuki happens with byte 0 of its guard file held, so changes have
+ * one order. L2  A life byte is locked before the file that names its fence is published, and dropped only
+ * after the file no longer names it, or by death. So "life byte free", seen under the guard, means: dead, or
+ * released. L3  A fence is never given twice, so what was judged is what is replaced. L4  Publishing on an
+ * absent file is linkat (fails if another tool was faster); on a stale one it is an exchange, after which
+ * what came out must be the inode that was judged, else it is swapped back. The path is never empty while
  *      somebody lives.
- *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the one it has
- *      open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token.
- *  L6  Whoever finds that a lock is not his touches nothing and says LOCK_LOST.
- *  L7  A crash after any step leaves the path absent, or naming a free life byte (or a dead process): both are taken by the
- *      next one. What else it leaves (a private name, the sprint's directory) is removed by the next one, too.
+ *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the
+ * one it has open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token. L6
+ * Whoever finds that a lock is not his touches nothing and says LOCK_LOST. L7  A crash after any step leaves
+ * the path absent, or naming a free life byte (or a dead process): both are taken by the next one. What else
+ * it leaves (a private name, the sprint's directory) is removed by the next one, too.
  *
- * What it cannot prevent: somebody removing the file or the guard by hand, or a D39 tool that judged a stale file and
- * unlinks it after our takeover. The holder learns it from L5 at its next renew, verify or release. */
+ * What it cannot prevent: somebody removing the file or the guard by hand, or a D39 tool that judged a stale
+ * file and unlinks it after our takeover. The holder learns it from L5 at its next renew, verify or release.
+ */
 #ifndef LOCK_LOCK_H
 #define LOCK_LOCK_H
 
@@ -25,27 +27,27 @@
 
 /* What is asked for. Strings are borrowed. */
 struct lock_request {
-    enum hold hold;              /* HOLD_LIFE: held by the returned object; else by `holder` */
-    struct proc_id holder;       /* for HOLD_PROCESS and HOLD_GUESS */
-    int64_t ttl_ms, wait_ms;     /* wait: 0 no, < 0 for ever */
+    enum hold hold;          /* HOLD_LIFE: held by the returned object; else by `holder` */
+    struct proc_id holder;   /* for HOLD_PROCESS and HOLD_GUESS */
+    int64_t ttl_ms, wait_ms; /* wait: 0 no, < 0 for ever */
     const char *session_id, *run_id, *request_id, *epic_spec, *instance;
-    bool force;                  /* a living holder may be replaced */
-    bool take_zombie;            /* a dead holder's sprint lock may be replaced */
-    bool kill;                   /* with force: end the holder first */
-    ino_t confirmed_ino;         /* not 0: force and take_zombie apply to this file only (what the user was shown) */
+    bool force;          /* a living holder may be replaced */
+    bool take_zombie;    /* a dead holder's sprint lock may be replaced */
+    bool kill;           /* with force: end the holder first */
+    ino_t confirmed_ino; /* not 0: force and take_zombie apply to this file only (what the user was shown) */
 };
 
 struct lock_outcome {
-    struct lock_record record;   /* as written, or as it was (release) */
-    bool recovered;              /* a dead holder's lock was taken over */
+    struct lock_record record; /* as written, or as it was (release) */
+    bool recovered;            /* a dead holder's lock was taken over */
     bool forced;
-    bool existed;                /* release: there was a lock file */
-    bool session_mismatch;       /* release of a sprint with another session id */
-    struct judgement before;     /* what was found */
+    bool existed;            /* release: there was a lock file */
+    bool session_mismatch;   /* release of a sprint with another session id */
+    struct judgement before; /* what was found */
 };
 
-/* Takes the lock. With HOLD_LIFE the lock is in *ret_lock; otherwise ret_lock may be NULL and the lock stays when this
- * process ends. A refusal is described by *outcome->before and by the error (report.h). */
+/* Takes the lock. With HOLD_LIFE the lock is in *ret_lock; otherwise ret_lock may be NULL and the lock stays
+ * when this process ends. A refusal is described by *outcome->before and by the error (report.h). */
 int lock_acquire(struct lock_target *target, const struct lock_request *request, struct tsk_lock **ret_lock,
                  struct lock_outcome *outcome, struct tsk_error *err);
 
@@ -53,18 +55,19 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
 struct lock_proof {
     const char *token;
     const char *instance;
-    const char *session_id;  /* sprint: compared, a difference is only a warning ... */
-    bool strict;             /* ... unless strict */
+    const char *session_id; /* sprint: compared, a difference is only a warning ... */
+    bool strict;            /* ... unless strict */
 };
-/* No lock is success (outcome->existed is false). LOCK_LOST without a proof, except for sprint (U2) and for what a dead
- * holder left behind. */
+/* No lock is success (outcome->existed is false). LOCK_LOST without a proof, except for sprint (U2) and for
+ * what a dead holder left behind. */
 int lock_release_by(struct lock_target *target, const struct lock_proof *proof, struct lock_outcome *outcome,
                     struct tsk_error *err);
 /* LOCK_NOT_FOUND if there is none. */
 int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, int64_t ttl_ms,
                   struct lock_outcome *outcome, struct tsk_error *err);
 
-/* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */
+/* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left.
+ */
 int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err);
 
 /* The record and target of a held lock. Borrowed. */

@@ -23,9 +23,13 @@ struct field {
 };
 
 #define TEXT_FIELD(name, member)                                                                             \
-    {name, TEXT, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)}
+    {                                                                                                        \
+        name, TEXT, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)          \
+    }
 #define OTHER_FIELD(name, type, member)                                                                      \
-    {name, type, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)}
+    {                                                                                                        \
+        name, type, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)          \
+    }
 
 static const struct field fields[] = {
     OTHER_FIELD("pid", INTEGER, pid),
@@ -111,7 +115,8 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
     record_init(&record);
     const char *key;
     json_t *value;
-    json_object_foreach (root, key, value) {
+    json_object_foreach(root, key, value)
+    {
         char digits[24];
         snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
         if (json_is_integer(value))

@@ -1,7 +1,8 @@
 /* sprint_tmp.c - the U2 protocol's fixed temporary name, turned into its lock-out.
  *
- * A U2 tool writes `.sprint-running.tmp` and renames it over the lock. While we hold the lock, that name is a directory,
- * which no tool can write or rename over a file. If the name is a regular file, a U2 tool is between its two steps. */
+ * A U2 tool writes `.sprint-running.tmp` and renames it over the lock. While we hold the lock, that name is a
+ * directory, which no tool can write or rename over a file. If the name is a regular file, a U2 tool is
+ * between its two steps. */
 #include "base/fs.h"
 #include "lock/file.h"
 
@@ -47,8 +48,8 @@ static int remove_old_file(const struct lock_target *target, const struct now *n
     return 1;
 }
 
-enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
-                                struct tsk_error *err)
+enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now,
+                                struct judgement *judgement, struct tsk_error *err)
 {
     char name[LOCK_FILE_NAME_MAX + 8];
     struct stat st;
@@ -86,7 +87,8 @@ void sprint_tmp_drop(const struct lock_target *target)
     fs->unlinkat(target->dir, name, AT_REMOVEDIR);
 }
 
-void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement)
+void sprint_tmp_sweep(const struct lock_target *target, const struct now *now,
+                      const struct judgement *judgement)
 {
     char name[LOCK_FILE_NAME_MAX + 8];
     struct stat st;

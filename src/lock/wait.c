@@ -13,8 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A byte lock has no deadline of its own, and a library must not use signals for one. So a thread blocks in fcntl, which
- * is a cancellation point, and the caller polls its eventfd; at the deadline the thread is cancelled. */
+/* A byte lock has no deadline of its own, and a library must not use signals for one. So a thread blocks in
+ * fcntl, which is a cancellation point, and the caller polls its eventfd; at the deadline the thread is
+ * cancelled. */
 struct byte_waiter {
     pthread_t thread;
     int fd;
@@ -60,7 +61,8 @@ static int byte_waiter_start(struct byte_waiter *waiter, int fd, short type, off
     return -1;
 }
 
-/* Ends the thread; 0 if the byte was locked, else -1 and errno. `reason` is 0 when the thread has reported. */
+/* Ends the thread; 0 if the byte was locked, else -1 and errno. `reason` is 0 when the thread has reported.
+ */
 static int byte_waiter_stop(struct byte_waiter *waiter, int reason)
 {
     if (reason)
@@ -109,7 +111,14 @@ int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
     if (byte_waiter_start(&waiter, fd, type, start) < 0)
         return -1;
     struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};
-    return byte_waiter_stop(&waiter, poll_for(&ready, 1, deadline));
+    int result = byte_waiter_stop(&waiter, poll_for(&ready, 1, deadline));
+    if (result < 0) {
+        /* The cancellation may have hit in the instant after the lock was granted. */
+        int saved = errno;
+        fs_lock_try(fd, F_UNLCK, start, 1);
+        errno = saved;
+    }
+    return result;
 }
 
 int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms)
@@ -156,10 +165,10 @@ void lock_watch_close(struct lock_watch *watch)
     watch->fd = -1;
 }
 
-/* Makes watch->fd readable when the judged file is unlinked, replaced or rewritten. Returns the watch's number, or -1 if the
- * system has none to spare, which only costs promptness. */
-static int watch_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
-                      int file_fd, bool *ret_changed)
+/* Makes watch->fd readable when the judged file is unlinked, replaced or rewritten. Returns the watch's
+ * number, or -1 if the system has none to spare, which only costs promptness. */
+static int watch_file(struct lock_watch *watch, const struct lock_target *target,
+                      const struct judgement *judgement, int file_fd, bool *ret_changed)
 {
     char path[40];
     struct stat st;
@@ -173,7 +182,9 @@ static int watch_file(struct lock_watch *watch, const struct lock_target *target
                                                    IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY);
     /* What happened before the watch was there would never wake us. */
     *ret_changed = fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-                   st.st_ino != judgement->st.st_ino || st.st_dev != judgement->st.st_dev;
+                   st.st_ino != judgement->st.st_ino || st.st_dev != judgement->st.st_dev ||
+                   st.st_ctim.tv_sec != judgement->st.st_ctim.tv_sec ||
+                   st.st_ctim.tv_nsec != judgement->st.st_ctim.tv_nsec; /* a spare file keeps its inode */
     return number;
 }
 
@@ -192,11 +203,18 @@ static int watch_process(const struct judgement *judgement)
     const struct lock_record *record = &judgement->record;
     if (!record->pid || judgement->alive != LIVE_ALIVE)
         return -1;
-    return (int)syscall(SYS_pidfd_open, record->pid, 0);
+    int fd = (int)syscall(SYS_pidfd_open, record->pid, 0);
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    if (fd >= 0 && poll(&ended, 1, 0) == 0)
+        return fd;
+    /* It has ended and nobody has collected it: that would wake us again and again. */
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
-/* A holder with a life byte: blocked in the kernel until it is dropped, by release or by death. Only a lock that was forced
- * away from a holder who lives on changes without that; hence the second look. */
+/* A holder with a life byte: blocked in the kernel until it is dropped, by release or by death. Only a lock
+ * that was forced away from a holder who lives on changes without that; hence the second look. */
 static int wait_for_life(const struct guard *guard, uint64_t fence, int64_t deadline)
 {
     off_t life = GUARD_LIFE_BASE + (off_t)fence;
@@ -212,13 +230,14 @@ static int wait_for_life(const struct guard *guard, uint64_t fence, int64_t dead
     return reason;
 }
 
-static int wait_for_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
-                         int file_fd, int64_t deadline)
+static int wait_for_file(struct lock_watch *watch, const struct lock_target *target,
+                         const struct judgement *judgement, int file_fd, int64_t deadline)
 {
     bool changed = false;
     int number = watch_file(watch, target, judgement, file_fd, &changed);
     int pid_fd CLEANUP_FD = watch_process(judgement);
-    struct pollfd fds[] = {{.fd = number < 0 ? -1 : watch->fd, .events = POLLIN}, {.fd = pid_fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = number < 0 ? -1 : watch->fd, .events = POLLIN},
+                           {.fd = pid_fd, .events = POLLIN}};
     int reason = changed ? 0 : poll_for(fds, 2, deadline);
     unwatch_file(watch, number);
     return reason;
@@ -227,11 +246,13 @@ static int wait_for_file(struct lock_watch *watch, const struct lock_target *tar
 /* The longest time without a look at the lock, for the rare changes that nothing announces. */
 #define SECOND_LOOK_MS 1000
 
-int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
-                    int file_fd, struct lock_watch *watch, int64_t timeout_ms)
+int wait_for_change(const struct guard *guard, const struct lock_target *target,
+                    const struct judgement *judgement, int file_fd, struct lock_watch *watch,
+                    int64_t timeout_ms)
 {
-    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < SECOND_LOOK_MS ? judgement->recheck_ms + 1
-                                                                                         : SECOND_LOOK_MS;
+    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < SECOND_LOOK_MS
+                       ? judgement->recheck_ms + 1
+                       : SECOND_LOOK_MS;
     bool is_final = timeout_ms >= 0 && timeout_ms <= look;
     int64_t deadline = deadline_after(is_final ? timeout_ms : look);
     bool has_life = judgement->record.hold == HOLD_LIFE && judgement->is_parsed;

@@ -112,16 +112,19 @@ static int check_int(const struct op_param *param, json_t *args, const json_t *v
     return 0;
 }
 
-static int check_duration(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
+static int check_duration(const struct op_param *param, json_t *args, const json_t *value,
+                          struct tsk_error *err)
 {
     int64_t ms;
     const char *text = json_is_string(value) ? json_string_value(value) : "?";
     if ((param->flags & OP_FOREVER) && strcmp(text, "forever") == 0)
         ms = -1;
-    else if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
+    else if (json_is_integer(value) && json_integer_value(value) >= 0 &&
+             json_integer_value(value) < INT32_MAX)
         ms = json_integer_value(value) * 1000;
     else if (duration_parse(text, &ms) < 0)
-        return bad(err, param, "param_not_a_duration", text, param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
+        return bad(err, param, "param_not_a_duration", text,
+                   param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
     if (ms >= 0 && ms < param->min)
         return bad(err, param, "param_not_a_duration", text, "30s, 5m, 1h");
     json_object_set_new(args, param->name, json_integer(ms));
@@ -170,15 +173,16 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
     const char *key;
     json_t *value;
-    json_object_foreach (args, key, value)
-        if (!op_param_find(op, key))
-            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+    json_object_foreach(args, key, value) if (!op_param_find(op, key)) return error_set(
+        err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
     for (const struct op_param *param = op->params; param->name; param++) {
         value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
             if (param->flags & OP_REQUIRED) {
-                error_set(err, TSK_INVALID_INPUT, "param_missing", "param", param->name, "operation", op->name, NULL);
-                error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+                error_set(err, TSK_INVALID_INPUT, "param_missing", "param", param->name, "operation",
+                          op->name, NULL);
+                error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "",
+                               op->verb);
                 return -1;
             }
             json_object_del(args, param->name);

@@ -17,8 +17,8 @@ static bool is_wanted(const json_t *event, const char *type)
 }
 
 /* Reads what is there from `from` on and keeps the last `limit` (0: all) wanted ones. */
-static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
-                     struct tsk_error *err)
+static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list,
+                     uint64_t *ret_next, struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
     if (event_reader_init(&reader, state_dir, from, err) < 0)
@@ -36,7 +36,8 @@ static int read_last(int state_dir, uint64_t from, const char *type, size_t limi
     return more;
 }
 
-/* The end of a long trail is read from near its end: guess a starting point, go further back if it was too late. */
+/* The end of a long trail is read from near its end: guess a starting point, go further back if it was too
+ * late. */
 static int read_tail(int state_dir, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
                      struct tsk_error *err)
 {
@@ -88,9 +89,10 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
     bool has_after = json_object_get(call->args, "after") != NULL;
     uint64_t next = 0;
     json_t *list CLEANUP_JSON = json_array();
-    int result = has_after ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1, type, 0,
-                                       list, &next, err)
-                           : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);
+    int result = has_after
+                     ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1,
+                                 type, 0, list, &next, err)
+                     : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);
     if (result < 0)
         return -1;
     if (!json_get_bool(call->args, "follow", false)) {
@@ -99,9 +101,7 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
     }
     size_t i;
     json_t *event;
-    json_array_foreach (list, i, event)
-        if (!call->emit(call, event))
-            return 0;
+    json_array_foreach(list, i, event) if (!call->emit(call, event)) return 0;
     return follow(call, next, type, err);
 }
 
@@ -115,8 +115,17 @@ static const struct op_param params[] = {
      .min = 1,
      .max = 100000,
      .fallback = "50"},
-    {.name = "after", .type = OP_INT, .value = "ID", .help = "Only events after this id.", .min = 0, .max = INT64_MAX},
-    {.name = "type", .type = OP_STRING, .value = "TYPE", .help = "Only events of this type, such as lock.acquired.", .max = 128},
+    {.name = "after",
+     .type = OP_INT,
+     .value = "ID",
+     .help = "Only events after this id.",
+     .min = 0,
+     .max = INT64_MAX},
+    {.name = "type",
+     .type = OP_STRING,
+     .value = "TYPE",
+     .help = "Only events of this type, such as lock.acquired.",
+     .max = 128},
     {0},
 };
 static const struct op_field result_fields[] = {

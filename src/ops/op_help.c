@@ -1,5 +1,5 @@
-/* op_help.c - the rows of help and completion. What they print is made from the table by the CLI skin (src/cli), which takes
- * them before they would run. */
+/* op_help.c - the rows of help and completion. What they print is made from the table by the CLI skin
+ * (src/cli), which takes them before they would run. */
 #include "ops/table.h"
 
 static int run_in_cli(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -11,9 +11,23 @@ static int run_in_cli(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const char *const formats[] = {"text", "man", NULL};
 static const struct op_param help_params[] = {
-    {.name = "noun", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "NOUN", .help = "What to explain.", .completes = "noun"},
-    {.name = "verb", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "VERB", .help = "Which of its verbs."},
-    {.name = "format", .type = OP_ENUM, .value = "F", .help = "text, or man: the source of the manual page.", .choices = formats, .fallback = "text"},
+    {.name = "noun",
+     .type = OP_STRING,
+     .flags = OP_POSITIONAL,
+     .value = "NOUN",
+     .help = "What to explain.",
+     .completes = "noun"},
+    {.name = "verb",
+     .type = OP_STRING,
+     .flags = OP_POSITIONAL,
+     .value = "VERB",
+     .help = "Which of its verbs."},
+    {.name = "format",
+     .type = OP_ENUM,
+     .value = "F",
+     .help = "text, or man: the source of the manual page.",
+     .choices = formats,
+     .fallback = "text"},
     {0},
 };
 static const struct op_field no_result[] = {{0}};
@@ -23,7 +37,8 @@ const struct op op_help = {
     .name = "help",
     .verb = "help",
     .summary = "Explain the commands.",
-    .examples = "tasuki help lock  # all about locks\ntasuki help lock --format man | man -l -  # as a manual page",
+    .examples =
+        "tasuki help lock  # all about locks\ntasuki help lock --format man | man -l -  # as a manual page",
     .flags = OP_READ_ONLY | OP_NO_WORKSPACE,
     .params = help_params,
     .result = no_result,

@@ -18,20 +18,22 @@
     }
 #define TOKEN_PARAM                                                                                          \
     {                                                                                                        \
-        .name = "token", .type = OP_STRING, .value = "T", .help = "The token that acquire printed.", .max = 128 \
+        .name = "token", .type = OP_STRING, .value = "T", .help = "The token that acquire printed.",         \
+        .max = 128                                                                                           \
     }
 #define INSTANCE_PARAM                                                                                       \
     {                                                                                                        \
         .name = "instance", .type = OP_STRING, .value = "I",                                                 \
-        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256 \
+        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).",         \
+        .max = 256                                                                                           \
     }
 
-static const enum tsk_code acquire_errors[] = {TSK_LOCK_HELD,          TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS,
-                                               TSK_SPRINT_BLOCKED,     TSK_ZOMBIE_DETECTED, TSK_NEEDS_CONFIRMATION,
-                                               TSK_INVALID_INPUT,      TSK_UNSUPPORTED_FS,  TSK_ENVIRONMENT,
-                                               TSK_STORAGE_FULL,       TSK_NOT_FOUND,       TSK_OK};
-static const enum tsk_code common_errors[] = {TSK_LOCK_LOST,      TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-                                              TSK_ENVIRONMENT,    TSK_NOT_FOUND,     TSK_OK};
+static const enum tsk_code acquire_errors[] = {
+    TSK_LOCK_HELD,       TSK_RUN_IN_PROGRESS,    TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED,
+    TSK_ZOMBIE_DETECTED, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT,     TSK_UNSUPPORTED_FS,
+    TSK_ENVIRONMENT,     TSK_STORAGE_FULL,       TSK_NOT_FOUND,         TSK_OK};
+static const enum tsk_code common_errors[] = {TSK_LOCK_LOST,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
+                                              TSK_ENVIRONMENT, TSK_NOT_FOUND,     TSK_OK};
 
 /* ---- acquire ---- */
 
@@ -41,18 +43,20 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
     const struct lock_record *record = &outcome->record;
     lock_target_path(target, path);
     time_format_local(record->expires_ms, expires);
-    json_t *json = json_pack("{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind",
-                             target->kind->name, "id", target->id[0] ? target->id : NULL, "fence",
-                             (json_int_t)record->fence, "token", record->token, "path", path, "expires_at",
-                             target->kind->is_sprint ? NULL : expires, "holder",
-                             report_holder(record, LIVE_ALIVE,
-                                           record->hold == HOLD_LIFE ? "life byte is locked" : "process exists"));
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind", target->kind->name, "id",
+        target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path",
+        path, "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
+        report_holder(record, LIVE_ALIVE,
+                      record->hold == HOLD_LIFE ? "life byte is locked" : "process exists"));
     if (outcome->recovered)
-        json_object_set_new(json, "recovered",
-                            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
+        json_object_set_new(
+            json, "recovered",
+            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
     if (outcome->forced)
-        json_object_set_new(json, "forced",
-                            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
+        json_object_set_new(
+            json, "forced",
+            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
     return json;
 }
 
@@ -86,34 +90,55 @@ static const struct op_param acquire_params[] = {
     {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256},
     {.name = "run", .type = OP_ID, .value = "RUN", .help = "Run id to record."},
     {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic to record (sprint).", .max = 256},
-    {.name = "ttl", .type = OP_DURATION, .min = 1, .value = "D", .help = "Time after which other tools may call it expired.", .fallback = "30m"},
-    {.name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D", .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"},
-    {.name = "pid", .type = OP_INT, .value = "N", .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1, .max = INT32_MAX},
+    {.name = "ttl",
+     .type = OP_DURATION,
+     .min = 1,
+     .value = "D",
+     .help = "Time after which other tools may call it expired.",
+     .fallback = "30m"},
+    {.name = "wait",
+     .type = OP_DURATION,
+     .flags = OP_FOREVER,
+     .value = "D",
+     .help = "Wait for it this long, in arrival order (or: forever).",
+     .fallback = "0"},
+    {.name = "pid",
+     .type = OP_INT,
+     .value = "N",
+     .help = "The process that holds it (default: the caller's nearest lasting ancestor).",
+     .min = 1,
+     .max = INT32_MAX},
     INSTANCE_PARAM,
     {.name = "force", .type = OP_BOOL, .help = "Take it from a living holder; asks first."},
     {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
-    {.name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first (default: it is fenced off)."},
+    {.name = "kill",
+     .type = OP_BOOL,
+     .help = "With --force: end the old holder first (default: it is fenced off)."},
     {0},
 };
-static const struct op_field acquire_result[] = {{"status", "string", "acquired"},
-                                                 {"kind", "string", ""},
-                                                 {"id", "string?", ""},
-                                                 {"fence", "integer", "grows with every acquisition"},
-                                                 {"token", "string", "proves ownership for release and renew"},
-                                                 {"path", "string", "of the lock file"},
-                                                 {"expires_at", "string?", "for other tools"},
-                                                 {"holder", "object", "pid hostname session_id run_id instance alive how hold"},
-                                                 {"recovered", "object?", "the dead holder it was taken from"},
-                                                 {0}};
+static const struct op_field acquire_result[] = {
+    {"status", "string", "acquired"},
+    {"kind", "string", ""},
+    {"id", "string?", ""},
+    {"fence", "integer", "grows with every acquisition"},
+    {"token", "string", "proves ownership for release and renew"},
+    {"path", "string", "of the lock file"},
+    {"expires_at", "string?", "for other tools"},
+    {"holder", "object", "pid hostname session_id run_id instance alive how hold"},
+    {"recovered", "object?", "the dead holder it was taken from"},
+    {0}};
 
 const struct op op_lock_acquire = {
     .name = "lock.acquire",
     .noun = "lock",
     .verb = "acquire",
     .summary = "Take a lock that stays after this command, for the process that called it.",
-    .detail = "The lock is recorded for --pid, the caller's instance, or the nearest ancestor that is not just passing through (a "
-              "shell started with -c, sudo, timeout, xargs), and it says for whom. It ends with release, or becomes takeable "
-              "when that process ends (at once; for a guessed process only after the TTL). To hold a lock while a command "
+    .detail = "The lock is recorded for --pid, the caller's instance, or the nearest ancestor that is not "
+              "just passing through (a "
+              "shell started with -c, sudo, timeout, xargs), and it says for whom. It ends with release, or "
+              "becomes takeable "
+              "when that process ends (at once; for a guessed process only after the TTL). To hold a lock "
+              "while a command "
               "runs, use lock run.",
     .examples = "tasuki lock acquire name deploy  # take it, or be told who has it\n"
                 "tasuki lock acquire name deploy --wait 5m  # wait for it, in arrival order\n"
@@ -144,8 +169,8 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
                          target.id[0] ? target.id : NULL, "existed", outcome.existed);
         if (outcome.session_mismatch)
             json_object_set_new(*ret, "warning",
-                                json_sprintf("Lock session mismatch (expected: %s, actual: %s)", proof.session_id,
-                                             outcome.record.session_id));
+                                json_sprintf("Lock session mismatch (expected: %s, actual: %s)",
+                                             proof.session_id, outcome.record.session_id));
     }
     lock_target_clear(&target);
     return result;
@@ -156,7 +181,11 @@ static const struct op_param release_params[] = {
     ID_PARAM,
     TOKEN_PARAM,
     INSTANCE_PARAM,
-    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id; another one in the file is a warning.", .max = 256},
+    {.name = "session",
+     .type = OP_STRING,
+     .value = "S",
+     .help = "Session id; another one in the file is a warning.",
+     .max = 256},
     {.name = "strict", .type = OP_BOOL, .help = "Refuse when the session differs."},
     {0},
 };
@@ -172,7 +201,8 @@ const struct op op_lock_release = {
     .noun = "lock",
     .verb = "release",
     .summary = "Give a lock back. No lock is success.",
-    .detail = "You prove that it is yours by --token, by your instance, or by being (a descendant of) the recorded process. What a "
+    .detail = "You prove that it is yours by --token, by your instance, or by being (a descendant of) the "
+              "recorded process. What a "
               "dead holder left behind, anybody may release.",
     .examples = "tasuki lock release name deploy  # from the shell that took it\n"
                 "tasuki lock release name deploy --token 5f0c…  # from anywhere",
@@ -192,15 +222,16 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct lock_target target;
     struct lock_outcome outcome;
     char expires[TIME_TEXT_MAX];
-    struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL), .instance = lock_args_instance(call)};
+    struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL),
+                               .instance = lock_args_instance(call)};
     if (lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_renew_by(&target, &proof, json_get_int(call->args, "ttl", 0), &outcome, err);
     if (result == 0) {
         time_format_local(outcome.record.expires_ms, expires);
         *ret = json_pack("{s:s, s:s, s:s?, s:I, s:s?}", "status", "renewed", "kind", target.kind->name, "id",
-                         target.id[0] ? target.id : NULL, "fence", (json_int_t)outcome.record.fence, "expires_at",
-                         target.kind->is_sprint ? NULL : expires);
+                         target.id[0] ? target.id : NULL, "fence", (json_int_t)outcome.record.fence,
+                         "expires_at", target.kind->is_sprint ? NULL : expires);
     }
     lock_target_clear(&target);
     return result;
@@ -211,14 +242,20 @@ static const struct op_param renew_params[] = {
     ID_PARAM,
     TOKEN_PARAM,
     INSTANCE_PARAM,
-    {.name = "ttl", .type = OP_DURATION, .min = 1, .value = "D", .help = "A new TTL from now on.", .fallback = "as before"},
+    {.name = "ttl",
+     .type = OP_DURATION,
+     .min = 1,
+     .value = "D",
+     .help = "A new TTL from now on.",
+     .fallback = "as before"},
     {0},
 };
 static const struct op_field renew_result[] = {{"status", "string", "renewed"}, {"kind", "string", ""},
                                                {"id", "string?", ""},           {"fence", "integer", ""},
                                                {"expires_at", "string?", ""},   {0}};
-static const enum tsk_code renew_errors[] = {TSK_LOCK_LOST,   TSK_LOCK_NOT_FOUND, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-                                             TSK_ENVIRONMENT, TSK_STORAGE_FULL,   TSK_NOT_FOUND,     TSK_OK};
+static const enum tsk_code renew_errors[] = {
+    TSK_LOCK_LOST,   TSK_LOCK_NOT_FOUND, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
+    TSK_ENVIRONMENT, TSK_STORAGE_FULL,   TSK_NOT_FOUND,     TSK_OK};
 
 const struct op op_lock_renew = {
     .name = "lock.renew",
@@ -249,22 +286,25 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
         *ret = report_lock(&target, &now, &found);
         bool is_dead = found.verdict == VERDICT_STALE || found.verdict == VERDICT_ZOMBIE;
         /* A guessed holder that is gone still excludes others until the TTL: held, although by a dead one. */
-        call->verdict = found.verdict == VERDICT_FREE ? TSK_OK : is_dead ? TSK_ZOMBIE_DETECTED : target.kind->held_code;
+        call->verdict = found.verdict == VERDICT_FREE ? TSK_OK
+                        : is_dead                     ? TSK_ZOMBIE_DETECTED
+                                                      : target.kind->held_code;
     }
     lock_target_clear(&target);
     return result;
 }
 
 static const struct op_param check_params[] = {KIND_PARAM, ID_PARAM, {0}};
-static const struct op_field lock_fields[] = {{"kind", "string", ""},
-                                              {"id", "string?", ""},
-                                              {"state", "string", "free, held, stale or zombie"},
-                                              {"path", "string", ""},
-                                              {"fence", "integer?", ""},
-                                              {"created_at", "string?", ""},
-                                              {"expires_at", "string?", ""},
-                                              {"holder", "object?", "pid hostname session_id run_id instance alive how hold"},
-                                              {0}};
+static const struct op_field lock_fields[] = {
+    {"kind", "string", ""},
+    {"id", "string?", ""},
+    {"state", "string", "free, held, stale or zombie"},
+    {"path", "string", ""},
+    {"fence", "integer?", ""},
+    {"created_at", "string?", ""},
+    {"expires_at", "string?", ""},
+    {"holder", "object?", "pid hostname session_id run_id instance alive how hold"},
+    {0}};
 
 const struct op op_lock_check = {
     .name = "lock.check",
@@ -293,7 +333,11 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param list_params[] = {
-    {.name = "kind", .type = OP_ENUM, .value = "KIND", .help = "Only locks of this kind.", .choices = lock_kind_choices},
+    {.name = "kind",
+     .type = OP_ENUM,
+     .value = "KIND",
+     .help = "Only locks of this kind.",
+     .choices = lock_kind_choices},
     {0},
 };
 static const struct op_field list_result[] = {{"locks", "array", "each as lock.check gives it"}, {0}};

@@ -1,10 +1,9 @@
 /* op_lock_run.c - a lock held while a command runs.
  *
- *  R1  The command inherits the lock's descriptor: if tasuki is killed, the lock lives until the command and what it started
- *      have ended.
- *  R2  At a normal end the lock is released at once, by unlocking, not by closing: a daemon that was left behind keeps a
- *      descriptor, but no lock.
- *  R3  Signals for tasuki are passed on. Those of the terminal go to the whole foreground group anyway, so they are not. */
+ *  R1  The command inherits the lock's descriptor: if tasuki is killed, the lock lives until the command and
+ * what it started have ended. R2  At a normal end the lock is released at once, by unlocking, not by closing:
+ * a daemon that was left behind keeps a descriptor, but no lock. R3  Signals for tasuki are passed on. Those
+ * of the terminal go to the whole foreground group anyway, so they are not. */
 #include "lock/held.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
@@ -50,8 +49,8 @@ static int child_run(void *arg)
     _exit(127);
 }
 
-/* The child borrows our memory until its exec (and so can leave its errno in it): the cost does not depend on our size, and
- * the fork handlers that would drop the lock do not run. */
+/* The child borrows our memory until its exec (and so can leave its errno in it): the cost does not depend on
+ * our size, and the fork handlers that would drop the lock do not run. */
 static pid_t spawn(struct child *child)
 {
     _Alignas(16) char stack[32 << 10];
@@ -109,8 +108,8 @@ static int command_failed(struct op_call *call, const char *command, int number,
 {
     call->has_exit_code = true;
     call->exit_code = number == ENOENT ? 127 : 126;
-    error_set(err, TSK_INVALID_INPUT, number == ENOENT ? "command_not_found" : "command_not_executable", "command", command,
-              "reason", strerrordesc_np(number), NULL);
+    error_set(err, TSK_INVALID_INPUT, number == ENOENT ? "command_not_found" : "command_not_executable",
+              "command", command, "reason", strerrordesc_np(number), NULL);
     err->sys_errno = number;
     return -1;
 }
@@ -130,7 +129,8 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
         return error_errno(err, "start", "command");
     }
     signals_block(&waited, &saved);
-    sigaction(SIGCHLD, &by_default, &on_child); /* ignored by our parent, it would leave no exit status to collect */
+    sigaction(SIGCHLD, &by_default,
+              &on_child); /* ignored by our parent, it would leave no exit status to collect */
     struct child child = {.argv = argv, .lock_fd = tsk_lock_fd(lock), .mask = &saved, .on_child = &on_child};
     pid_t pid = spawn(&child);
     if (pid < 0) {
@@ -155,37 +155,62 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
                                        .session_id = json_get_string(call->args, "session", NULL)};
     if (json_array_size(json_object_get(call->args, "command")) == 0)
         return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    if (tsk_lock_acquire(call->ws, TSK_LOCK_NAME, json_get_string(call->args, "name", ""), &options, &lock, err) < 0)
+    if (tsk_lock_acquire(call->ws, TSK_LOCK_NAME, json_get_string(call->args, "name", ""), &options, &lock,
+                         err) < 0)
         return -1;
     int result = run_command(call, lock, err);
     if (tsk_lock_release(lock, &release_error) < 0) {
         char message[512];
-        fprintf(stderr, "tasuki: %s\n", tsk_error_message(&release_error, lang_name(call->lang), message, sizeof message));
+        fprintf(stderr, "tasuki: %s\n",
+                tsk_error_message(&release_error, lang_name(call->lang), message, sizeof message));
     }
     *ret = NULL;
     return result;
 }
 
 static const struct op_param params[] = {
-    {.name = "name", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "NAME", .help = "The lock's name.", .completes = "lock-id"},
-    {.name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D", .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"},
-    {.name = "ttl", .type = OP_DURATION, .min = 1, .value = "D", .help = "Time after which other tools may call it expired; renewed while the command runs.", .fallback = "30m"},
+    {.name = "name",
+     .type = OP_ID,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "NAME",
+     .help = "The lock's name.",
+     .completes = "lock-id"},
+    {.name = "wait",
+     .type = OP_DURATION,
+     .flags = OP_FOREVER,
+     .value = "D",
+     .help = "Wait for it this long, in arrival order (or: forever).",
+     .fallback = "0"},
+    {.name = "ttl",
+     .type = OP_DURATION,
+     .min = 1,
+     .value = "D",
+     .help = "Time after which other tools may call it expired; renewed while the command runs.",
+     .fallback = "30m"},
     {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256},
-    {.name = "command", .type = OP_ARGV, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "CMD…", .help = "The command and its arguments."},
+    {.name = "command",
+     .type = OP_ARGV,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "CMD…",
+     .help = "The command and its arguments."},
     {0},
 };
 static const struct op_field no_result[] = {{0}};
-static const enum tsk_code errors[] = {TSK_LOCK_HELD,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT,
-                                       TSK_STORAGE_FULL, TSK_NOT_FOUND,    TSK_OK};
+static const enum tsk_code errors[] = {TSK_LOCK_HELD,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
+                                       TSK_ENVIRONMENT, TSK_STORAGE_FULL,  TSK_NOT_FOUND,
+                                       TSK_OK};
 
 const struct op op_lock_run = {
     .name = "lock.run",
     .noun = "lock",
     .verb = "run",
     .summary = "Hold a named lock while a command runs; returns the command's exit code.",
-    .detail = "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If tasuki itself is killed, the "
-              "lock stays held until the command and what it started have ended. At a normal end it is released at once, even if "
-              "a daemon was left behind. Exit codes: the command's own; 126 and 127 if it cannot be run; 128+N if signal N ended "
+    .detail = "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If "
+              "tasuki itself is killed, the "
+              "lock stays held until the command and what it started have ended. At a normal end it is "
+              "released at once, even if "
+              "a daemon was left behind. Exit codes: the command's own; 126 and 127 if it cannot be run; "
+              "128+N if signal N ended "
               "it; 4 if the lock is held.",
     .examples = "tasuki lock run deploy -- make deploy  # never two at a time\n"
                 "tasuki lock run deploy --wait 10m -- make deploy  # one after the other",

@@ -1,5 +1,5 @@
-/* op_sprint.c - U2's three modes with U2's return value. All three answer with the same object, also when they refuse; the
- * verdict decides the exit code. U2's own messages are kept word for word. */
+/* op_sprint.c - U2's three modes with U2's return value. All three answer with the same object, also when
+ * they refuse; the verdict decides the exit code. U2's own messages are kept word for word. */
 #include "base/fs.h"
 #include "lock/report.h"
 #include "ops/lock_args.h"
@@ -21,7 +21,8 @@ static json_t *text_or_null(const char *text)
 /* lock_info{exists pid session_id started_at epic_spec age_hours pid_alive is_zombie} */
 static json_t *lock_info(const struct judgement *found)
 {
-    static const char *const keys[] = {"pid", "session_id", "started_at", "epic_spec", "age_hours", "pid_alive", "is_zombie"};
+    static const char *const keys[] = {"pid",       "session_id", "started_at", "epic_spec",
+                                       "age_hours", "pid_alive",  "is_zombie"};
     const struct lock_record *record = &found->record;
     json_t *info = json_object();
     bool exists = found->verdict != VERDICT_FREE;
@@ -46,8 +47,8 @@ static json_t *lock_info(const struct judgement *found)
     return info;
 }
 
-static json_t *answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
-                      const char *message, enum tsk_code verdict)
+static json_t *answer(struct op_call *call, const char *status, const char *mode,
+                      const struct judgement *found, const char *message, enum tsk_code verdict)
 {
     json_t *errors = json_array();
     if (found && found->verdict != VERDICT_FREE && !found->is_parsed)
@@ -99,9 +100,10 @@ static bool is_absent(int number)
     return number == ENOENT || number == ENOTDIR;
 }
 
-/* The project root, and a workspace for the events: the project's own, else the caller's, else one made there. */
-static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret, json_t **ret_refusal,
-                        const char *mode, struct tsk_error *err)
+/* The project root, and a workspace for the events: the project's own, else the caller's, else one made
+ * there. */
+static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret,
+                        json_t **ret_refusal, const char *mode, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "project_root", NULL);
     struct workspace_place place;
@@ -109,7 +111,8 @@ static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_wo
     *ret_refusal = NULL;
     enum tsk_code verdict = TSK_OK;
     if (given ? !realpath(given, root) : workspace_project_root(NULL, root, err) < 0)
-        verdict = is_absent(given ? errno : err->sys_errno) || err->code == TSK_NOT_FOUND ? TSK_INVALID_INPUT : TSK_ENVIRONMENT;
+        verdict = is_absent(given ? errno : err->sys_errno) || err->code == TSK_NOT_FOUND ? TSK_INVALID_INPUT
+                                                                                          : TSK_ENVIRONMENT;
     else if (fs->fstatat(AT_FDCWD, root, &st, 0) < 0)
         verdict = is_absent(errno) ? TSK_INVALID_INPUT : TSK_ENVIRONMENT;
     else if (!S_ISDIR(st.st_mode))
@@ -179,7 +182,8 @@ static void describe(char *text, size_t size, const char *what, const struct jud
 
 /* ---- acquire ---- */
 
-static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *outcome, const struct tsk_error *err)
+static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *outcome,
+                               const struct tsk_error *err)
 {
     char message[1024];
     if (err->code == TSK_ZOMBIE_DETECTED) {
@@ -201,7 +205,8 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     struct lock_outcome outcome = {0};
     if (!request.session_id[0] || !request.epic_spec[0]) {
         *ret = failure(call, "acquire",
-                       request.session_id[0] ? "epic_spec required for acquire mode" : "session_id required for acquire mode",
+                       request.session_id[0] ? "epic_spec required for acquire mode"
+                                             : "session_id required for acquire mode",
                        TSK_INVALID_INPUT);
         return 0;
     }
@@ -213,7 +218,8 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         return 0;
     if (lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {
         char message[512];
-        struct judgement mine = {.verdict = VERDICT_HELD, .is_parsed = true, .alive = LIVE_ALIVE, .record = outcome.record};
+        struct judgement mine = {
+            .verdict = VERDICT_HELD, .is_parsed = true, .alive = LIVE_ALIVE, .record = outcome.record};
         snprintf(message, sizeof message, "Lock acquired successfully for session %s", request.session_id);
         *ret = answer(call, "acquired", "acquire", &mine, message, TSK_OK);
     } else {
@@ -224,37 +230,57 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
 }
 
 #define ROOT_PARAMS                                                                                          \
-    {.name = "project_root", .type = OP_PATH, .value = "DIR",                                                \
+    {.name = "project_root",                                                                                 \
+     .type = OP_PATH,                                                                                        \
+     .value = "DIR",                                                                                         \
      .help = "Where the lock file is (default: the project that contains the working directory)."},          \
-    {.name = "lock_file", .type = OP_PATH, .value = "NAME", .help = "The lock file's name.", .fallback = ".sprint-running"}
+    {                                                                                                        \
+        .name = "lock_file", .type = OP_PATH, .value = "NAME", .help = "The lock file's name.",              \
+        .fallback = ".sprint-running"                                                                        \
+    }
 
 static const struct op_param acquire_params[] = {
     {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id; required.", .max = 256},
     {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic being worked on; required.", .max = 256},
-    {.name = "force", .type = OP_BOOL, .help = "Overwrite a zombie without asking, a living holder after a second yes."},
+    {.name = "force",
+     .type = OP_BOOL,
+     .help = "Overwrite a zombie without asking, a living holder after a second yes."},
     {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
     {.name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first."},
-    {.name = "pid", .type = OP_INT, .value = "N", .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1, .max = INT32_MAX},
+    {.name = "pid",
+     .type = OP_INT,
+     .value = "N",
+     .help = "The process that holds it (default: the caller's nearest lasting ancestor).",
+     .min = 1,
+     .max = INT32_MAX},
     {.name = "instance", .type = OP_STRING, .value = "I", .help = "The caller's instance id.", .max = 256},
     ROOT_PARAMS,
     {0},
 };
-static const struct op_field result_fields[] = {{"status", "string", "acquired released blocked zombie-detected clean failure"},
-                                                {"mode", "string", "acquire release check"},
-                                                {"lock_info", "object", "exists pid session_id started_at epic_spec age_hours pid_alive is_zombie"},
-                                                {"message", "string", ""},
-                                                {"errors", "array", ""},
-                                                {0}};
-static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT, TSK_ENVIRONMENT,
-                                       TSK_UNSUPPORTED_FS, TSK_STORAGE_FULL,    TSK_OK};
+static const struct op_field result_fields[] = {
+    {"status", "string", "acquired released blocked zombie-detected clean failure"},
+    {"mode", "string", "acquire release check"},
+    {"lock_info", "object", "exists pid session_id started_at epic_spec age_hours pid_alive is_zombie"},
+    {"message", "string", ""},
+    {"errors", "array", ""},
+    {0}};
+static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED,
+                                       TSK_ZOMBIE_DETECTED,
+                                       TSK_INVALID_INPUT,
+                                       TSK_ENVIRONMENT,
+                                       TSK_UNSUPPORTED_FS,
+                                       TSK_STORAGE_FULL,
+                                       TSK_OK};
 
 const struct op op_sprint_acquire = {
     .name = "sprint.acquire",
     .noun = "sprint",
     .verb = "acquire",
     .summary = "Take the project's sprint lock (.sprint-running), so that only one sprint runs.",
-    .detail = "A zombie (dead holder, older than 24 h, unreadable) is overwritten after a yes, or with --force; a living holder only "
-              "with --force and a second yes. Without a terminal and without --yes the answer is no. The question waits 30 s.",
+    .detail = "A zombie (dead holder, older than 24 h, unreadable) is overwritten after a yes, or with "
+              "--force; a living holder only "
+              "with --force and a second yes. Without a terminal and without --yes the answer is no. The "
+              "question waits 30 s.",
     .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
     .flags = OP_NO_WORKSPACE,
     .params = acquire_params,
@@ -267,8 +293,8 @@ const struct op op_sprint_acquire = {
 
 /* ---- release ---- */
 
-static json_t *release_refused(struct op_call *call, const struct lock_proof *proof, const struct lock_outcome *outcome,
-                               const struct tsk_error *err)
+static json_t *release_refused(struct op_call *call, const struct lock_proof *proof,
+                               const struct lock_outcome *outcome, const struct tsk_error *err)
 {
     char message[1024];
     if (err->code != TSK_LOCK_LOST)
@@ -304,7 +330,11 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
 }
 
 static const struct op_param release_params[] = {
-    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id; another one in the file is a warning.", .max = 256},
+    {.name = "session",
+     .type = OP_STRING,
+     .value = "S",
+     .help = "Session id; another one in the file is a warning.",
+     .max = 256},
     {.name = "strict", .type = OP_BOOL, .help = "Refuse when the session differs."},
     ROOT_PARAMS,
     {0},

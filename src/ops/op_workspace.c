@@ -25,8 +25,8 @@ static int run_init(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct event event = {.type = "workspace.created"};
     if (created && workspace_event(ws, &now, &event, err) < 0)
         return -1;
-    *ret = json_pack("{s:s, s:s, s:s, s:b}", "status", created ? "created" : "exists", "root", place.root, "state",
-                     place.state_path, "created", created);
+    *ret = json_pack("{s:s, s:s, s:s, s:b}", "status", created ? "created" : "exists", "root", place.root,
+                     "state", place.state_path, "created", created);
     return 0;
 }
 
@@ -41,7 +41,8 @@ const struct op op_init = {
     .name = "init",
     .verb = "init",
     .summary = "Create a workspace here (or say where it already is).",
-    .detail = "Creates .aiflow/ with its .gitignore and database, and adds /.sprint-running to the project's .gitignore. "
+    .detail = "Creates .aiflow/ with its .gitignore and database, and adds /.sprint-running to the project's "
+              ".gitignore. "
               "In a linked git worktree the workspace is the main worktree's.",
     .examples = "tasuki init  # make this directory a workspace\n"
                 "tasuki --root ~/project init  # or another one",
@@ -102,11 +103,12 @@ static int run_version(struct op_call *call, json_t **ret, struct tsk_error *err
     return 0;
 }
 
-static const struct op_field version_result[] = {{"name", "string", "tasuki"},
-                                                 {"version", "string", "of this program"},
-                                                 {"schema", "integer", "version of the database schema it writes"},
-                                                 {"compiler", "string", "that built it"},
-                                                 {0}};
+static const struct op_field version_result[] = {
+    {"name", "string", "tasuki"},
+    {"version", "string", "of this program"},
+    {"schema", "integer", "version of the database schema it writes"},
+    {"compiler", "string", "that built it"},
+    {0}};
 static const enum tsk_code version_errors[] = {TSK_OK};
 
 const struct op op_version = {

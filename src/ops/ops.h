@@ -1,10 +1,12 @@
 /* ops.h - the operation table: everything tasuki can do, one row each.
  *
- * A row says what the operation is called, which typed parameters it takes, what it returns, which errors it has, and how it is
- * reached: as a CLI verb, an HTTP route, an MCP tool. The three skins, `--help`, the man pages, shell completion, OpenAPI and
- * the MCP schemas are made from the rows; none of them knows an operation by name.
+ * A row says what the operation is called, which typed parameters it takes, what it returns, which errors it
+ * has, and how it is reached: as a CLI verb, an HTTP route, an MCP tool. The three skins, `--help`, the man
+ * pages, shell completion, OpenAPI and the MCP schemas are made from the rows; none of them knows an
+ * operation by name.
  *
- * Adding an operation: write a handler in src/ops/op_<noun>.c and its row in the array at the end of that file. */
+ * Adding an operation: write a handler in src/ops/op_<noun>.c and its row in the array at the end of that
+ * file. */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -17,7 +19,8 @@ enum op_type {
     OP_ID,       /* id_is_valid */
     OP_INT,      /* min … max */
     OP_BOOL,     /* a flag on the command line */
-    OP_DURATION, /* "30s", "5m"; a number is seconds; with OP_FOREVER also "forever". In the arguments: ms, -1 for ever */
+    OP_DURATION, /* "30s", "5m"; a number is seconds; with OP_FOREVER also "forever". In the arguments: ms, -1
+                    for ever */
     OP_ENUM,     /* one of `choices` */
     OP_PATH,     /* a file name or path */
     OP_ARGV,     /* the rest of the command line: a list of strings */
@@ -27,20 +30,20 @@ enum op_param_flags {
     OP_REQUIRED = 1,
     OP_POSITIONAL = 2, /* on the command line by position; by name everywhere else */
     OP_FOREVER = 4,
-    OP_CLI_ONLY = 8,   /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
+    OP_CLI_ONLY = 8, /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
 };
 
 struct op_param {
-    const char *name;         /* in JSON; on the command line `--name` with - for _ */
+    const char *name; /* in JSON; on the command line `--name` with - for _ */
     enum op_type type;
     unsigned flags;
-    const char *value;        /* what the help shows for the value: "D" */
+    const char *value; /* what the help shows for the value: "D" */
     const char *help;
-    int64_t min, max;         /* OP_INT; OP_STRING: max bytes */
+    int64_t min, max; /* OP_INT; OP_STRING: max bytes */
     const char *const *choices;
-    const char *fallback;     /* shown in help and schemas; the handler applies it */
-    char letter;              /* short option, or 0 */
-    const char *completes;    /* what shell completion offers: "lock-id", "noun", NULL */
+    const char *fallback;  /* shown in help and schemas; the handler applies it */
+    char letter;           /* short option, or 0 */
+    const char *completes; /* what shell completion offers: "lock-id", "noun", NULL */
 };
 
 /* A top-level key of the result, for schemas and documentation. */
@@ -52,21 +55,21 @@ struct op_field {
 
 enum op_flags {
     OP_READ_ONLY = 1,
-    OP_DESTRUCTIVE = 2,    /* may end or remove something that somebody may want */
+    OP_DESTRUCTIVE = 2, /* may end or remove something that somebody may want */
     OP_IDEMPOTENT = 4,
-    OP_NO_WORKSPACE = 8,   /* works without one; call->ws is NULL */
-    OP_STREAMS = 16,       /* call->emit is used, one JSON document per line */
+    OP_NO_WORKSPACE = 8,     /* works without one; call->ws is NULL */
+    OP_STREAMS = 16,         /* call->emit is used, one JSON document per line */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
 };
 
 struct op_call;
 
 struct op {
-    const char *name;    /* "lock.acquire" */
-    const char *noun;    /* CLI: "lock", or NULL for a top-level verb */
-    const char *verb;    /* CLI: "acquire" */
-    const char *summary; /* one sentence: what it does and when to use it */
-    const char *detail;  /* more for the manual; may be NULL */
+    const char *name;     /* "lock.acquire" */
+    const char *noun;     /* CLI: "lock", or NULL for a top-level verb */
+    const char *verb;     /* CLI: "acquire" */
+    const char *summary;  /* one sentence: what it does and when to use it */
+    const char *detail;   /* more for the manual; may be NULL */
     const char *examples; /* lines of the form "command  # what it does"; may be NULL */
     unsigned flags;
     const struct op_param *params; /* ends with a NULL name */
@@ -74,8 +77,8 @@ struct op {
     const enum tsk_code *errors;   /* ends with TSK_OK */
     struct {
         const char *method, *path; /* path with :param */
-        const char *when;          /* "mode=acquire": rows that share method and path are told apart by an argument */
-        const char *absent;        /* why there is no route */
+        const char *when; /* "mode=acquire": rows that share method and path are told apart by an argument */
+        const char *absent; /* why there is no route */
     } http;
     struct {
         const char *tool, *group;
@@ -91,17 +94,17 @@ struct op_call {
     struct tsk_workspace *ws; /* open, unless the row says otherwise */
     const char *root;         /* --root as given, or NULL */
     enum lang lang;
-    bool is_cli;              /* the caller is a command that returns: the holder default of spec 3 applies */
+    bool is_cli; /* the caller is a command that returns: the holder default of spec 3 applies */
     bool is_quiet;
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
     bool (*confirm)(struct op_call *call, const char *question);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
     void *skin;
-    /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
-     * HTTP status. TSK_OK otherwise. */
+    /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock):
+     * decides exit code and HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
-    int exit_code;            /* `lock run`: the command's own, when has_exit_code */
+    int exit_code; /* `lock run`: the command's own, when has_exit_code */
     bool has_exit_code;
 };
 
@@ -110,7 +113,8 @@ const struct op *const *op_table(size_t *ret_count);
 const struct op *op_find(const char *noun, const char *verb);
 const struct op *op_by_name(const char *name);
 
-/* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
+/* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations
+ * become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
 const struct op_param *op_param_find(const struct op *op, const char *name);
 

@@ -30,7 +30,6 @@ detect() {
         return
     fi
     pid=$(field pid "$lock")
-    session_found=$(field session_id "$lock")
     started_at=$(field started_at "$lock")
     case $pid in
     '' | *[!0-9]*)

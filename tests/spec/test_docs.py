@@ -1,7 +1,8 @@
 """What README.md and the guides show works as shown.
 
 A fence ```sh run is executed with `sh -eu` in a fresh workspace that has build/ in it and in PATH. A fence
-```text output right after it is what the snippet prints (stdout and stderr), where `…` stands for anything in a line.
+```text output right after it is what the snippet prints (stdout and stderr), where `…` stands for anything in a line, and a line that is
+only `…` for any lines.
 """
 
 import os
@@ -42,7 +43,7 @@ def snippets(path):
 
 
 def pattern_of(output):
-    lines = [".*".join(map(re.escape, line.split("…"))) for line in output.splitlines()]
+    lines = ["(?s:.*)" if line == "…" else ".*".join(map(re.escape, line.split("…"))) for line in output.splitlines()]
     return "\n".join(lines)
 
 
