@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,10 +158,16 @@ static int dispatch(char **words, int count, struct cli_options *options, struct
     return 0;
 }
 
+static void print_problem(const struct tsk_error *problem, void *data)
+{
+    cli_print_error(data, problem);
+}
+
 int cli_main(int argc, char **argv)
 {
     struct cli_options options = {.lang = lang_from_environment()};
     struct tsk_error err = {0};
+    log_to(print_problem, &options);
     if (argc >= 2 && strcmp(argv[1], "__complete") == 0)
         return cli_complete(argv + 2, argc - 2);
     char **words = calloc((size_t)argc + 1, sizeof *words);

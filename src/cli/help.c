@@ -104,9 +104,10 @@ static void put_op(struct buf *b, const struct op *op)
     }
     if (op->errors[0]) {
         buf_puts(b, "\nErrors (exit code)\n");
-        for (const enum tsk_code *code = op->errors; *code; code++)
-            buf_printf(b, "  %-22s%d  %s\n", tsk_code_name(*code), code_info(*code)->exit_code,
-                       text_of_code(*code, LANG_EN)->summary);
+        for (const enum tsk_code *code = op->errors; *code; code++) {
+            buf_printf(b, "  %-22s%d  ", tsk_code_name(*code), code_info(*code)->exit_code);
+            put_wrapped(b, text_of_code(*code, LANG_EN)->summary, 27, width);
+        }
     }
     if (op->examples)
         put_examples(b, op->examples);

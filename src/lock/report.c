@@ -1,4 +1,5 @@
 #include "lock/report.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -144,11 +145,12 @@ static void report_fact(const struct lock_target *target, const struct now *now,
 {
     char storage[4096];
     struct buf data;
-    struct tsk_error ignored;
+    struct tsk_error problem;
     buf_init_fixed(&data, storage, sizeof storage);
     put_record(&data, target, record);
     buf_puts(&data, "}");
-    append(target, now, type, record, &data, &ignored);
+    if (append(target, now, type, record, &data, &problem) < 0)
+        log_problem(&problem);
 }
 
 void report_released(const struct lock_target *target, const struct now *now,

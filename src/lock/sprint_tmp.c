@@ -4,6 +4,7 @@
  * directory, which no tool can write or rename over a file. If the name is a regular file, a U2 tool is
  * between its two steps. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "lock/file.h"
 
 #include <errno.h>
@@ -21,14 +22,15 @@ static void report_removed(const struct lock_target *target, const struct now *n
 {
     char storage[1024];
     struct buf data;
-    struct tsk_error ignored;
+    struct tsk_error problem;
     buf_init_fixed(&data, storage, sizeof storage);
     buf_puts(&data, "{");
     buf_json_pair(&data, "kind", target->kind->name);
     buf_json_pair(&data, "file", name);
     buf_puts(&data, "}");
     struct event event = {.type = "lock.tmp_removed", .data = data.data};
-    workspace_event(target->ws, now, &event, &ignored); /* losing this note harms nobody */
+    if (workspace_event(target->ws, now, &event, &problem) < 0)
+        log_problem(&problem);
 }
 
 /* 1: gone or a directory; 0: a U2 tool is writing it; -1. */

@@ -4,6 +4,7 @@
  * what it started have ended. R2  At a normal end the lock is released at once, by unlocking, not by closing:
  * a daemon that was left behind keeps a descriptor, but no lock. R3  Signals for tasuki are passed on. Those
  * of the terminal go to the whole foreground group anyway, so they are not. */
+#include "base/log.h"
 #include "lock/held.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
@@ -65,18 +66,17 @@ static pid_t spawn(struct child *child)
     return pid;
 }
 
-static void renew(struct tsk_lock *lock, enum lang lang, bool *is_lost)
+static void renew(struct tsk_lock *lock, bool *is_lost)
 {
     struct tsk_error err;
     if (*is_lost || tsk_lock_renew(lock, &err) == 0)
         return;
     *is_lost = err.code == TSK_LOCK_LOST;
-    char message[512];
-    fprintf(stderr, "tasuki: %s\n", tsk_error_message(&err, lang_name(lang), message, sizeof message));
+    log_problem(&err);
 }
 
 /* Waits for the command, passing signals on and renewing the lock every third of its TTL. */
-static int wait_for_command(pid_t pid, struct tsk_lock *lock, const sigset_t *waited, enum lang lang)
+static int wait_for_command(pid_t pid, struct tsk_lock *lock, const sigset_t *waited)
 {
     int64_t period_ms = lock->record.ttl_ms / 3 > 0 ? lock->record.ttl_ms / 3 : 1;
     struct timespec period = {.tv_sec = period_ms / 1000, .tv_nsec = period_ms % 1000 * 1000000};
@@ -89,7 +89,7 @@ static int wait_for_command(pid_t pid, struct tsk_lock *lock, const sigset_t *wa
         siginfo_t info;
         int number = sigtimedwait(waited, &info, &period);
         if (number < 0 && errno == EAGAIN)
-            renew(lock, lang, &is_lost);
+            renew(lock, &is_lost);
         else if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL)
             kill(pid, number);
     }
@@ -136,7 +136,7 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     if (pid < 0) {
         result = command_failed(call, argv[0], child.failed, err);
     } else {
-        call->exit_code = wait_for_command(pid, lock, &waited, call->lang);
+        call->exit_code = wait_for_command(pid, lock, &waited);
         call->has_exit_code = true;
     }
     sigaction(SIGCHLD, &on_child, NULL);
@@ -159,11 +159,8 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
                          err) < 0)
         return -1;
     int result = run_command(call, lock, err);
-    if (tsk_lock_release(lock, &release_error) < 0) {
-        char message[512];
-        fprintf(stderr, "tasuki: %s\n",
-                tsk_error_message(&release_error, lang_name(call->lang), message, sizeof message));
-    }
+    if (tsk_lock_release(lock, &release_error) < 0)
+        log_problem(&release_error);
     *ret = NULL;
     return result;
 }

@@ -79,7 +79,9 @@ static int refuse_tmpfile(int dir, const char *path, int flags, mode_t mode)
 
 TEST(a_failed_replacement_leaves_the_old_content_and_no_other_name)
 {
-    struct fs_calls calls[3] = {fs_system_calls, fs_system_calls, fs_system_calls};
+    static struct fs_calls calls[3];
+    for (size_t i = 0; i < 3; i++)
+        calls[i] = fs_system_calls;
     calls[0].renameat2 = fail_rename;
     calls[1].write = fail_write;
     calls[2].write = fail_write;
@@ -135,7 +137,8 @@ TEST(publishing_never_replaces_what_is_there)
 
 TEST(publishing_works_alike_where_unnamed_files_do_not_exist)
 {
-    struct fs_calls calls = fs_system_calls;
+    static struct fs_calls calls;
+    calls = fs_system_calls;
     calls.openat = refuse_tmpfile;
     fs = &calls;
     publish_twice();
@@ -202,7 +205,8 @@ static ssize_t write_in_crumbs(int fd, const void *data, size_t len)
 
 TEST(short_and_interrupted_writes_are_continued)
 {
-    struct fs_calls calls = fs_system_calls;
+    static struct fs_calls calls;
+    calls = fs_system_calls;
     calls.write = write_in_crumbs;
     fs = &calls;
     ASSERT_INT(fs_replace_file(AT_FDCWD, "file", 0600, "0123456789", 10), 0);
@@ -320,7 +324,8 @@ TEST(the_file_system_is_judged_by_its_type)
                 {0xfe534d42, FS_NETWORK, "smb2"},   {0x00c36400, FS_NETWORK, "ceph"},
                 {0x65735546, FS_SINGLE_KERNEL, "fuse"}, {0x01021997, FS_SINGLE_KERNEL, "9p"},
                 {0x6a656a63, FS_SINGLE_KERNEL, "virtiofs"}};
-    struct fs_calls calls = fs_system_calls;
+    static struct fs_calls calls;
+    calls = fs_system_calls;
     calls.fstatfs = fake_statfs;
     fs = &calls;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
