@@ -139,12 +139,11 @@ struct tsk_lock;
 
 /* Takes the lock for this process. It stays held until tsk_lock_release or the end of the process (and of
  * the children that were handed tsk_lock_fd). Refusals: TSK_LOCK_HELD (TSK_RUN_IN_PROGRESS,
- * TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED by kind) with the holder in the context; a dead holder's sprint
- * lock without `force`: TSK_ZOMBIE_DETECTED. A waiting call that a signal handler interrupts: TSK_CONFLICT
- * with sys_errno EINTR. */
+ * TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED by kind) with the holder in the context; a dead holder's sprint lock
+ * without `force`: TSK_ZOMBIE_DETECTED. A waiting call that a signal handler interrupts: TSK_CONFLICT with
+ * sys_errno EINTR. */
 TSK_API int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const char *id,
-                             const struct tsk_lock_options *options, struct tsk_lock **ret,
-                             struct tsk_error *err);
+                             const struct tsk_lock_options *options, struct tsk_lock **ret, struct tsk_error *err);
 /* Extends the TTL. TSK_LOCK_LOST: it is not ours any more; stop what you are doing. */
 TSK_API int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err);
 /* Whether it is still ours, without changing anything. TSK_LOCK_LOST if not. */

@@ -35,8 +35,7 @@ struct run {
 
 static void *map_shared(size_t size)
 {
-    void *memory =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         die("mmap");
     return memory;
@@ -125,12 +124,11 @@ static int print_result(const struct run *run, double seconds)
     if (!samples)
         die("no acquisition");
     const int64_t *ns = run->samples;
-    printf(
-        "{\"method\": \"%s\", \"processes\": %d, \"per_second\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
-        "\"max_us\": %.1f, \"least\": %ld, \"most\": %ld, \"double_holds\": %ld, \"lost_counts\": %ld}\n",
-        run->method->name, run->processes, (double)total / seconds, (double)ns[samples / 2] / 1e3,
-        (double)ns[(samples - 1) * 99 / 100] / 1e3, (double)ns[samples - 1] / 1e3, least, most,
-        atomic_load(&w->doubles), total - w->plain);
+    printf("{\"method\": \"%s\", \"processes\": %d, \"per_second\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+           "\"max_us\": %.1f, \"least\": %ld, \"most\": %ld, \"double_holds\": %ld, \"lost_counts\": %ld}\n",
+           run->method->name, run->processes, (double)total / seconds, (double)ns[samples / 2] / 1e3,
+           (double)ns[(samples - 1) * 99 / 100] / 1e3, (double)ns[samples - 1] / 1e3, least, most,
+           atomic_load(&w->doubles), total - w->plain);
     return atomic_load(&w->doubles) || total != w->plain ? 1 : 0;
 }
 

@@ -111,8 +111,8 @@ int death_main(int argc, char **argv)
     }
     end(&holder);
     sort_ns(gap, count);
-    printf("{\"method\": \"%s\", \"count\": %ld, \"median_us\": %.1f, \"max_us\": %.1f}\n", method->name,
-           count, (double)gap[count / 2] / 1e3, (double)gap[count - 1] / 1e3);
+    printf("{\"method\": \"%s\", \"count\": %ld, \"median_us\": %.1f, \"max_us\": %.1f}\n", method->name, count,
+           (double)gap[count / 2] / 1e3, (double)gap[count - 1] / 1e3);
     free(gap);
     return 0;
 }

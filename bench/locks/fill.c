@@ -59,8 +59,7 @@ int fill_main(int argc, char **argv)
     if (!pids)
         die("calloc");
     for (long first = 0; first < count; first += LOCKS_EACH)
-        pids[fillers++] =
-            start_filler(argv[1], first, first + LOCKS_EACH < count ? first + LOCKS_EACH : count);
+        pids[fillers++] = start_filler(argv[1], first, first + LOCKS_EACH < count ? first + LOCKS_EACH : count);
     printf("{\"held\": %ld}\n", count);
     fflush(stdout);
     char rest[64];

@@ -127,8 +127,7 @@ void buf_json_string(struct buf *b, const char *s)
     buf_put(b, "\"", 1);
     while (*s) {
         size_t plain = 0;
-        while ((unsigned char)s[plain] >= 0x20 && (unsigned char)s[plain] < 0x7f && s[plain] != '"' &&
-               s[plain] != '\\')
+        while ((unsigned char)s[plain] >= 0x20 && (unsigned char)s[plain] < 0x7f && s[plain] != '"' && s[plain] != '\\')
             plain++;
         buf_put(b, s, plain);
         s += plain;

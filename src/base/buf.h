@@ -20,9 +20,9 @@ struct buf {
     bool is_fixed;
 };
 
-#define BUF_INIT                                                                                             \
-    {                                                                                                        \
-        .max = BUF_MAX_DEFAULT                                                                               \
+#define BUF_INIT                                                                                                       \
+    {                                                                                                                  \
+        .max = BUF_MAX_DEFAULT                                                                                         \
     }
 
 void buf_init_fixed(struct buf *b, char *storage, size_t size);

@@ -57,8 +57,8 @@ static void format_at_offset(int64_t wall_ms, int offset_s, const char *suffix, 
     int rest = (int)(seconds - days * 86400);
     int year, month, day;
     date_of_days(days, &year, &month, &day);
-    snprintf(text, TIME_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d%s", year, month, day, rest / 3600,
-             rest / 60 % 60, rest % 60, suffix);
+    snprintf(text, TIME_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d%s", year, month, day, rest / 3600, rest / 60 % 60,
+             rest % 60, suffix);
 }
 
 void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX])
@@ -133,14 +133,13 @@ int time_parse(const char *text, int64_t *ret_wall_ms)
 {
     int year, month, day, hour, minute, second, ms, offset;
     const char *at = text;
-    bool ok = scan(&at, 4, &year) && skip(&at, '-') && scan(&at, 2, &month) && skip(&at, '-') &&
-              scan(&at, 2, &day) && (skip(&at, 'T') || skip(&at, 't') || skip(&at, ' ')) &&
-              scan(&at, 2, &hour) && skip(&at, ':') && scan(&at, 2, &minute) && skip(&at, ':') &&
-              scan(&at, 2, &second) && scan_fraction(&at, &ms) && scan_offset(&at, &offset) && *at == '\0';
+    bool ok = scan(&at, 4, &year) && skip(&at, '-') && scan(&at, 2, &month) && skip(&at, '-') && scan(&at, 2, &day) &&
+              (skip(&at, 'T') || skip(&at, 't') || skip(&at, ' ')) && scan(&at, 2, &hour) && skip(&at, ':') &&
+              scan(&at, 2, &minute) && skip(&at, ':') && scan(&at, 2, &second) && scan_fraction(&at, &ms) &&
+              scan_offset(&at, &offset) && *at == '\0';
     if (!ok || month < 1 || month > 12 || day < 1 || day > 31 || hour > 24 || minute > 59 || second > 60)
         return -1;
-    int64_t seconds =
-        days_of_date(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - (int64_t)offset;
+    int64_t seconds = days_of_date(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - (int64_t)offset;
     *ret_wall_ms = seconds * 1000 + ms;
     return 0;
 }

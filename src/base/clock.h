@@ -1,7 +1,7 @@
 /* clock.h - time, taken once per operation and passed on as a value.
  *
- * Two clocks: `wall_ms` (Unix time) is for records that people and other tools read; `boot_ms`
- * (CLOCK_BOOTTIME, it counts through suspend and never jumps) is for every comparison of ours. */
+ * Two clocks: `wall_ms` (Unix time) is for records that people and other tools read; `boot_ms` (CLOCK_BOOTTIME, it
+ * counts through suspend and never jumps) is for every comparison of ours. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

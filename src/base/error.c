@@ -7,8 +7,7 @@
 
 static const struct code_info codes[] = {
     [TSK_OK] = {"OK", "NONE", 200, 0, false},
-#define X(symbol, name, category, http, exit, retryable)                                                     \
-    [TSK_##symbol] = {name, #category, http, exit, retryable},
+#define X(symbol, name, category, http, exit, retryable) [TSK_##symbol] = {name, #category, http, exit, retryable},
 #include "base/errors.def"
 #undef X
 };
@@ -23,7 +22,7 @@ enum {
 #undef X
     TABLE_COUNT
 };
-#define X(symbol, name, category, http, exit, retryable)                                                     \
+#define X(symbol, name, category, http, exit, retryable)                                                               \
     _Static_assert((int)TABLE_##symbol == (int)TSK_##symbol, "tasuki.h and errors.def differ at " #symbol);
 #include "base/errors.def"
 #undef X
@@ -108,8 +107,8 @@ static enum tsk_code code_of_errno(int number)
 int error_errno(struct tsk_error *err, const char *what, const char *path)
 {
     int number = errno;
-    error_set(err, code_of_errno(number), "system_call", "what", what, "path", path, "reason",
-              strerrordesc_np(number), NULL);
+    error_set(err, code_of_errno(number), "system_call", "what", what, "path", path, "reason", strerrordesc_np(number),
+              NULL);
     err->sys_errno = number;
     error_add(err, "errno", strerrorname_np(number));
     return -1;
@@ -143,6 +142,17 @@ void error_add_next(struct tsk_error *err, const char *format, ...)
     vsnprintf(command, sizeof command, format, args);
     va_end(args);
     item_put(err, 'n', "", command);
+}
+
+void error_clear_next(struct tsk_error *err)
+{
+    struct tsk_error kept = *err;
+    unsigned cursor = 0;
+    kept.used = 0;
+    for (struct error_item item; error_item_next(err, &cursor, &item);)
+        if (item.type != 'n')
+            item_put(&kept, item.type, item.key, item.value);
+    *err = kept;
 }
 
 const char *tsk_error_context(const struct tsk_error *err, const char *key)

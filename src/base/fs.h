@@ -1,6 +1,5 @@
-/* fs.h - every file-system call of tasuki goes through one table, so that a test can end the process, or fail
- * the call, at the n-th one (tests/fault). Above the table: the few compound operations that must be right
- * once.
+/* fs.h - every file-system call of tasuki goes through one table, so that a test can end the process, or fail the
+ * call, at the n-th one (tests/fault). Above the table: the few compound operations that must be right once.
  *
  * All descriptors are close-on-exec at birth and no symbolic link is followed in the last component. */
 #ifndef BASE_FS_H
@@ -17,8 +16,7 @@ struct fs_calls {
     int (*openat)(int dir, const char *path, int flags, mode_t mode);
     int (*close)(int fd);
     ssize_t (*pread)(int fd, void *data, size_t len, off_t offset);
-    ssize_t (*write)(int fd, const void *data,
-                     size_t len); /* descriptors opened O_APPEND, and temporary files */
+    ssize_t (*write)(int fd, const void *data, size_t len); /* descriptors opened O_APPEND, and temporary files */
     ssize_t (*pwrite)(int fd, const void *data, size_t len, off_t offset);
     int (*ftruncate)(int fd, off_t len);
     int (*fdatasync)(int fd);
@@ -29,20 +27,18 @@ struct fs_calls {
     int (*unlinkat)(int dir, const char *path, int flags);
     int (*linkat)(int from, const char *old, int to, const char *new, int flags);
     int (*renameat2)(int from, const char *old, int to, const char *new, unsigned flags);
-    /* fcntl with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK. The waiting form is a thread cancellation point.
-     */
+    /* fcntl with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK. The waiting form is a thread cancellation point. */
     int (*ofd_lock)(int fd, int cmd, struct flock *range);
 };
 
 extern const struct fs_calls fs_system_calls;
-extern const struct fs_calls
-    *fs; /* &fs_system_calls, unless a test put its own there before the first call */
+extern const struct fs_calls *fs; /* &fs_system_calls, unless a test put its own there before the first call */
 
 void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
 #define CLEANUP_FD CLEANUP(fs_close)
 
-/* Reads a whole regular file of at most `max` bytes into *b (appended). -1 with EFBIG when it is longer,
- * ELOOP when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
+/* Reads a whole regular file of at most `max` bytes into *b (appended). -1 with EFBIG when it is longer, ELOOP
+ * when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
 int fs_read_file(int dir, const char *path, size_t max, struct buf *b);
 int fs_read_fd(int fd, size_t max, struct buf *b);
 int fs_write_all(int fd, const void *data, size_t len);
@@ -64,7 +60,7 @@ int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, si
 int fs_make_dirs(int dir, const char *path);
 
 /* Byte-range locks on the open file description (they belong to the descriptor, not to the process). */
-int fs_lock_try(int fd, short type, off_t start, off_t len); /* F_WRLCK, F_RDLCK or F_UNLCK; EAGAIN if held */
+int fs_lock_try(int fd, short type, off_t start, off_t len);  /* F_WRLCK, F_RDLCK or F_UNLCK; EAGAIN if held */
 int fs_lock_wait(int fd, short type, off_t start, off_t len); /* EINTR when a handler ran */
 /* 1: somebody else has a conflicting lock, the first one's start in *ret_start (may be NULL); 0: no; -1. */
 int fs_lock_probe(int fd, short type, off_t start, off_t len, off_t *ret_start);

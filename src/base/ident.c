@@ -230,8 +230,7 @@ static bool has_dash_c(const char *args, size_t len)
     return false;
 }
 
-static const char *const shells[] = {"sh",   "bash",  "dash", "zsh", "ksh",
-                                     "mksh", "ksh93", "fish", "ash", NULL};
+static const char *const shells[] = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ksh93", "fish", "ash", NULL};
 static const char *const passing[] = {"timeout", "sudo", "doas",    "su",      "runuser", "setpriv", "xargs",
                                       "env",     "nice", "ionice",  "chrt",    "taskset", "nohup",   "setsid",
                                       "stdbuf",  "time", "unshare", "nsenter", "strace",  "script",  NULL};
@@ -269,7 +268,7 @@ int proc_guess_holder(struct proc_id *ret)
 
 bool proc_is_ancestor(const struct proc_id *id)
 {
-    if (proc_id_liveness(id) != LIVE_ALIVE)
+    if (id->pid <= 1 || proc_id_liveness(id) != LIVE_ALIVE) /* everybody descends from pid 1 */
         return false;
     for (pid_t pid = getpid(); pid > 0;) {
         if (pid == id->pid)

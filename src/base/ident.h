@@ -31,15 +31,14 @@ int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms);
 int proc_parent(pid_t pid, pid_t *ret_parent);
 int proc_name(pid_t pid, char *name, size_t size);
 
-/* The process that should hold a lock for a command that returns at once: the nearest ancestor that is not
- * just passing through (shells started with -c, sudo, timeout, xargs, env, nice, ...). -1 with ESRCH when
- * only pid 1 is left. */
+/* The process that should hold a lock for a command that returns at once: the nearest ancestor that is not just
+ * passing through (shells started with -c, sudo, timeout, xargs, env, nice, ...). -1 with ESRCH when only pid 1
+ * is left. */
 int proc_guess_holder(struct proc_id *ret);
 /* Whether `id` is this process or one of its ancestors. */
 bool proc_is_ancestor(const struct proc_id *id);
 
-/* Random lower-case hex digits, `digits` of them plus a NUL. Aborts if the kernel has no randomness to give.
- */
+/* Random lower-case hex digits, `digits` of them plus a NUL. Aborts if the kernel has no randomness to give. */
 void random_hex(char *text, size_t digits);
 /* [A-Za-z0-9][A-Za-z0-9._-]{0,127}: safe as a file name. */
 bool id_is_valid(const char *id);

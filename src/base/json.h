@@ -13,8 +13,8 @@
 void json_free(json_t **value); /* for CLEANUP */
 #define CLEANUP_JSON CLEANUP(json_free)
 
-/* Parses one document. Duplicate keys, trailing text, depth over jansson's limit and NUL in strings are
- * refused; the error names `source`:line:column. */
+/* Parses one document. Duplicate keys, trailing text, depth over jansson's limit and NUL in strings are refused;
+ * the error names `source`:line:column. */
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);
 
 /* Borrowed member of the wanted type, or the fallback. */

@@ -58,8 +58,7 @@ static int compare_key(const void *key, const void *entry)
 const char *text_get(const char *key, enum lang lang)
 {
     BUG((unsigned)lang >= LANG_COUNT);
-    const struct text_entry *entry =
-        bsearch(key, text_entries, text_entry_count, sizeof text_entries[0], compare_key);
+    const struct text_entry *entry = bsearch(key, text_entries, text_entry_count, sizeof text_entries[0], compare_key);
     if (!entry)
         bug_abort("messages.v1", 0, key);
     return entry->sentence[lang];

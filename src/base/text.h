@@ -1,5 +1,5 @@
-/* text.h - what tasuki says, in the user's language. The sentences are in share/messages.v1.{ja,en,zh}.json
- * and embedded in the program; src and share are kept equal by tests/checks. */
+/* text.h - what tasuki says, in the user's language. The sentences are in share/messages.v1.{ja,en,zh}.json and
+ * embedded in the program; src and share are kept equal by tests/checks. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 

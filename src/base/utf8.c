@@ -49,8 +49,8 @@ static bool in_range(uint32_t c, uint32_t low, uint32_t high)
 
 static size_t width_of(uint32_t c)
 {
-    if (in_range(c, 0x300, 0x36f) || in_range(c, 0x200b, 0x200f) || in_range(c, 0xfe00, 0xfe0f) ||
-        c == 0x3099 || c == 0x309a)
+    if (in_range(c, 0x300, 0x36f) || in_range(c, 0x200b, 0x200f) || in_range(c, 0xfe00, 0xfe0f) || c == 0x3099 ||
+        c == 0x309a)
         return 0;
     if (in_range(c, 0x1100, 0x115f) || in_range(c, 0x2e80, 0x303e) || in_range(c, 0x3041, 0xa4cf) ||
         in_range(c, 0xac00, 0xd7a3) || in_range(c, 0xf900, 0xfaff) || in_range(c, 0xfe30, 0xfe6f) ||
@@ -76,8 +76,8 @@ static bool is_harmful(uint32_t c, bool lines)
 {
     if (lines && (c == '\n' || c == '\t'))
         return false;
-    return c < 0x20 || in_range(c, 0x7f, 0x9f) || in_range(c, 0x200e, 0x200f) ||
-           in_range(c, 0x202a, 0x202e) || in_range(c, 0x2066, 0x2069);
+    return c < 0x20 || in_range(c, 0x7f, 0x9f) || in_range(c, 0x200e, 0x200f) || in_range(c, 0x202a, 0x202e) ||
+           in_range(c, 0x2066, 0x2069);
 }
 
 void utf8_put_visible(struct buf *b, const char *s, bool lines)

@@ -121,8 +121,7 @@ static int fail_memory(const struct yaml *doc, struct tsk_error *err)
     return error_errno(err, "read", doc->source);
 }
 
-int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err,
-               const char *format, ...)
+int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *format, ...)
 {
     char reason[1024];
     va_list args;
@@ -142,8 +141,7 @@ static const struct {
      "a `:` stands where no key can be; check the indentation, or quote the text"},
     {"found character that cannot start any token", "a character that YAML reserves stands at the beginning "
                                                     "(a tab, @ or `); indent with spaces, or quote the text"},
-    {"did not find expected key",
-     "a key was expected here; check the indentation of this line and the one above"},
+    {"did not find expected key", "a key was expected here; check the indentation of this line and the one above"},
     {"did not find expected '-' indicator", "a list item (`- `) was expected here; check the indentation"},
     {"did not find expected ',' or ']'", "the list that began with `[` needs a `,` or `]` here"},
     {"did not find expected ',' or '}'", "the map that began with `{` needs a `,` or `}` here"},
@@ -155,15 +153,13 @@ static const struct {
     {"block mapping entries are not allowed in this context", "a key cannot stand here"},
     {"found unknown escape character", "an unknown escape after `\\` in a double-quoted text"},
     {"found a tab character that violates indentation", "a tab stands in the indentation; use spaces"},
-    {"found a tab character where an indentation space is expected",
-     "a tab stands in the indentation; use spaces"},
+    {"found a tab character where an indentation space is expected", "a tab stands in the indentation; use spaces"},
     {CONTROL_PROBLEM, "a control character stands in the text"},
 };
 
 static const char *reason_of(const yaml_parser_t *parser)
 {
-    if (parser->error == YAML_READER_ERROR && parser->problem &&
-        strcmp(parser->problem, CONTROL_PROBLEM) != 0)
+    if (parser->error == YAML_READER_ERROR && parser->problem && strcmp(parser->problem, CONTROL_PROBLEM) != 0)
         return "the text is not valid UTF-8";
     for (size_t i = 0; parser->problem && i < sizeof reasons / sizeof reasons[0]; i++)
         if (strcmp(parser->problem, reasons[i].theirs) == 0)
@@ -278,9 +274,8 @@ static int take_key(struct builder *b, struct frame *frame, const yaml_event_t *
     if (!same)
         return 0;
     char reason[256];
-    snprintf(reason, sizeof reason,
-             "the key `%.100s` stands here for the second time; the first is in line %u", frame->key,
-             same->key_line);
+    snprintf(reason, sizeof reason, "the key `%.100s` stands here for the second time; the first is in line %u",
+             frame->key, same->key_line);
     return fail(b, event, reason);
 }
 

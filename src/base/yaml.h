@@ -32,9 +32,8 @@ struct yaml_node {
 
 struct yaml;
 
-/* `source` (borrowed until yaml_doc_free) is the name used in errors: code INVALID_INPUT, text
- * "yaml_invalid", context: source, line, column, reason, excerpt (the offending line). An empty document is
- * an empty map. */
+/* `source` (borrowed until yaml_doc_free) is the name used in errors: code INVALID_INPUT, text "yaml_invalid",
+ * context: source, line, column, reason, excerpt (the offending line). An empty document is an empty map. */
 int yaml_parse(const char *text, size_t len, const char *source, struct yaml **ret, struct tsk_error *err);
 void yaml_doc_free(struct yaml *doc); /* not yaml_free: libyaml exports that name */
 void yaml_cleanup(struct yaml **doc); /* for CLEANUP */
@@ -51,7 +50,7 @@ bool yaml_is_null(const struct yaml_node *node);        /* plain, and empty, ~ o
 const char *yaml_text(const struct yaml_node *node);
 
 /* Sets `err` to INVALID_INPUT with the place of `node`: "{source}:{line}:{column}: {reason}" and the line. */
-int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err,
-               const char *format, ...) __attribute__((format(printf, 4, 5)));
+int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

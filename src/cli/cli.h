@@ -19,8 +19,7 @@ int cli_main(int argc, char **argv);
 
 /* ---- parse.c ---- */
 
-/* Takes the global options out of argv[1…], wherever they stand before `--`. What is left is in
- * words[0…*ret_count). */
+/* Takes the global options out of argv[1…], wherever they stand before `--`. What is left is in words[0…*ret_count). */
 int cli_take_globals(int argc, char **argv, struct cli_options *options, char **words, int *ret_count,
                      struct tsk_error *err);
 /* The words after noun and verb, as the row's arguments. */

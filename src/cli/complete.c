@@ -51,8 +51,7 @@ static void offer_lock_ids(char **words, int count, const char *start)
         return;
     size_t i;
     json_t *lock;
-    json_array_foreach(json_object_get(result, "locks"), i, lock)
-    {
+    json_array_foreach (json_object_get(result, "locks"), i, lock) {
         const char *id = json_get_string(lock, "id", NULL);
         if (id && strcmp(json_get_string(lock, "kind", ""), kind) == 0)
             offer(id, start);
@@ -90,8 +89,7 @@ static void offer_value(const struct op_param *param, char **words, int count, c
 
 static void offer_options(const struct op *op, const char *start)
 {
-    static const char *const globals[] = {"--json",    "--root",     "--lang", "--quiet",
-                                          "--verbose", "--no-color", "--help"};
+    static const char *const globals[] = {"--json", "--root", "--lang", "--quiet", "--verbose", "--no-color", "--help"};
     char name[64], option[80];
     for (const struct op_param *param = op->params; param->name; param++)
         if (!(param->flags & OP_POSITIONAL)) {

@@ -63,8 +63,7 @@ static void put_param(struct buf *b, const struct op_param *param, size_t width)
         snprintf(left, sizeof left, "-%c, --%s%s%s", param->letter, name, param->value ? " " : "",
                  param->value ? param->value : "");
     else
-        snprintf(left, sizeof left, "--%s%s%s", name, param->value ? " " : "",
-                 param->value ? param->value : "");
+        snprintf(left, sizeof left, "--%s%s%s", name, param->value ? " " : "", param->value ? param->value : "");
     snprintf(help, sizeof help, "%s%s%s%s", param->help, param->fallback ? " [default: " : "",
              param->fallback ? param->fallback : "", param->fallback ? "]" : "");
     buf_printf(b, "  %-22s", left);
@@ -141,9 +140,9 @@ static void put_top(struct buf *b)
 {
     const char *nouns[64];
     size_t count = cli_nouns(nouns, 64);
-    buf_puts(b, "tasuki " TASUKI_VERSION
-                ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.\n"
-                "\nUsage\n  tasuki [--root DIR] [--json] [--lang L] COMMAND …\n\nCommands\n");
+    buf_puts(b,
+             "tasuki " TASUKI_VERSION ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.\n"
+             "\nUsage\n  tasuki [--root DIR] [--json] [--lang L] COMMAND …\n\nCommands\n");
     put_verbs(b, NULL);
     for (size_t i = 0; i < count; i++) {
         buf_printf(b, "\n%s (tasuki %s VERB)\n", nouns[i], nouns[i]);

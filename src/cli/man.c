@@ -64,8 +64,7 @@ static void put_op(FILE *out, const struct op *op)
     if (op->errors[0]) {
         fputs(".PP\nErrors:", out);
         for (const enum tsk_code *code = op->errors; *code; code++)
-            fprintf(out, " %s (%d)%s", tsk_code_name(*code), code_info(*code)->exit_code,
-                    code[1] ? "," : ".");
+            fprintf(out, " %s (%d)%s", tsk_code_name(*code), code_info(*code)->exit_code, code[1] ? "," : ".");
         fputs("\n", out);
     }
     if (op->examples)

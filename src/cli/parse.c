@@ -39,8 +39,8 @@ static int set_value(struct cli_options *options, const char *name, const char *
     }
     if (lang_parse(value, &options->lang))
         return 0;
-    return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "lang", "value", value, "want",
-                     "ja, en, zh", NULL);
+    return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "lang", "value", value, "want", "ja, en, zh",
+                     NULL);
 }
 
 /* Matches `--root=X` as well; *ret_value is NULL when the value is the next word. */
@@ -125,8 +125,7 @@ static int set_arg(const struct op_param *param, const char *value, json_t *args
     return 0;
 }
 
-static int set_rest(const struct op_param *param, char **words, int count, json_t *args,
-                    struct tsk_error *err)
+static int set_rest(const struct op_param *param, char **words, int count, json_t *args, struct tsk_error *err)
 {
     json_t *list = json_array();
     for (int i = 0; i < count; i++)

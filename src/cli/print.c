@@ -13,8 +13,7 @@ static const char *label(const struct cli_options *options, const char *key)
     return text_get(key, options->lang);
 }
 
-static void put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key,
-                     const char *text)
+static void put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text)
 {
     const char *name = label(options, key);
     buf_puts(b, "  ");
@@ -43,8 +42,7 @@ static void put_who(struct buf *b, const struct cli_options *options, const json
     if (json_is_integer(number))
         snprintf(pid, sizeof pid, "%lld", (long long)json_integer_value(number));
     text_put(b, options->lang, "who_pid", "pid", pid, NULL);
-    const char *session = json_get_string(holder, "session_id", NULL),
-               *run = json_get_string(holder, "run_id", NULL);
+    const char *session = json_get_string(holder, "session_id", NULL), *run = json_get_string(holder, "run_id", NULL);
     if (session) {
         buf_puts(b, ", ");
         text_put(b, options->lang, "who_session", "session", session, NULL);
@@ -85,7 +83,11 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
     buf_reset(&line);
     duration_format(left < 0 ? -left : left, span);
     bool is_dead = json_is_false(json_at(lock, "holder.alive"));
-    const char *key = left < 0 ? "expired_since" : is_dead ? "expires_in_dead" : "expires_in";
+    bool is_takeable = strcmp(json_get_string(lock, "state", ""), "stale") == 0;
+    const char *key = is_takeable ? "takeable"
+                      : left < 0  ? "expired_since"
+                      : is_dead   ? "expires_in_dead"
+                                  : "expires_in";
     text_put(&line, options->lang, key, "span", span, NULL);
     snprintf(text, sizeof text, "%s", buf_str(&line));
     put_line(b, options, out, "label_expires", text);
@@ -115,8 +117,7 @@ void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, c
 {
     size_t i;
     json_t *command;
-    json_array_foreach(next, i, command)
-    {
+    json_array_foreach (next, i, command) {
         const char *name = i ? "" : label(options, "label_next");
         buf_puts(b, "  ");
         cli_put(b, options, out, STYLE_DIM, name);
@@ -196,7 +197,8 @@ static void print_locks(const struct cli_options *options, const json_t *locks)
         cli_table_add(&table, STYLE_DIM, label(options, heads[i]));
     size_t i;
     json_t *lock;
-    json_array_foreach(locks, i, lock) add_lock_row(&table, options, lock);
+    json_array_foreach (locks, i, lock)
+        add_lock_row(&table, options, lock);
     cli_table_print(&table, options, stdout);
 }
 
@@ -236,8 +238,7 @@ static void print_check(const struct op_call *call, const struct cli_options *op
     fputs(buf_str(&b), stdout);
 }
 
-static void print_acquired(const struct op_call *call, const struct cli_options *options,
-                           const json_t *result)
+static void print_acquired(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     if (options->quiet)
         return;
@@ -270,6 +271,50 @@ static void print_acquired(const struct op_call *call, const struct cli_options 
     fputs(buf_str(&b), stdout);
 }
 
+static void words_of(const json_t *result, char *words, size_t size)
+{
+    const char *id = json_get_string(result, "id", NULL);
+    snprintf(words, size, "%s%s%s", json_get_string(result, "kind", ""), id ? " " : "", id ? id : "");
+}
+
+static void print_sentence(const struct cli_options *options, const char *sentence, const json_t *result)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    if (options->quiet)
+        return;
+    cli_put(&b, options, stdout, STYLE_GOOD, sentence);
+    buf_puts(&b, "\n");
+    const char *warning = json_get_string(result, "warning", NULL);
+    if (warning)
+        put_line(&b, options, stdout, "label_warning", warning);
+    fputs(buf_str(&b), stdout);
+}
+
+static void print_released(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    char words[200];
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    words_of(result, words, sizeof words);
+    text_put(&line, options->lang, json_get_bool(result, "existed", false) ? "released" : "released_none", "lock",
+             words, NULL);
+    print_sentence(options, buf_str(&line), result);
+}
+
+static void print_renewed(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    char words[200];
+    const char *until = json_get_string(result, "expires_at", NULL);
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    words_of(result, words, sizeof words);
+    if (until)
+        text_put(&line, options->lang, "renewed", "lock", words, "time", until, NULL);
+    else
+        text_put(&line, options->lang, "renewed_no_ttl", "lock", words, NULL);
+    print_sentence(options, buf_str(&line), result);
+}
+
 static void print_sprint(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     bool is_good = call->verdict == TSK_OK;
@@ -283,16 +328,19 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
     buf_puts(&b, "\n");
     size_t i;
     json_t *text;
-    json_array_foreach(json_object_get(result, "errors"), i,
-                       text) if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
-        put_line(&b, options, out, "label_warning", json_string_value(text));
+    json_array_foreach (json_object_get(result, "errors"), i, text)
+        if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
+            put_line(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
         const json_t *info = json_object_get(result, "lock_info");
-        put_line(&b, options, out, "label_alive",
-                 text_get(json_is_true(json_object_get(info, "pid_alive")) ? "sprint_alive" : "sprint_dead",
-                          options->lang));
-        json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki sprint release",
-                                              "tasuki sprint acquire --force --session S --epic E");
+        put_line(
+            &b, options, out, "label_alive",
+            text_get(json_is_true(json_object_get(info, "pid_alive")) ? "sprint_alive" : "sprint_dead", options->lang));
+        json_t *next CLEANUP_JSON = json_array();
+        if (call->verdict == TSK_SPRINT_BLOCKED)
+            json_array_append_new(next, json_string("tasuki lock acquire sprint --wait 30m --session S --epic E"));
+        json_array_append_new(next, json_string("tasuki sprint release"));
+        json_array_append_new(next, json_string("tasuki sprint acquire --force --session S --epic E"));
         cli_put_next(&b, options, out, next);
     }
     fputs(buf_str(&b), out);
@@ -304,8 +352,8 @@ static void print_init(const struct op_call *call, const struct cli_options *opt
     (void)call;
     if (options->quiet)
         return;
-    text_put(&line, options->lang, json_get_bool(result, "created", false) ? "init_created" : "init_exists",
-             "root", json_get_string(result, "root", ""), NULL);
+    text_put(&line, options->lang, json_get_bool(result, "created", false) ? "init_created" : "init_exists", "root",
+             json_get_string(result, "root", ""), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
     json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki status", "tasuki lock run NAME -- COMMAND");
@@ -335,8 +383,7 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
         }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)body, key, value)
-    {
+    json_object_foreach ((json_t *)body, key, value) {
         buf_reset(&data);
         if (json_is_null(value))
             continue;
@@ -357,7 +404,8 @@ static void print_events(const struct op_call *call, const struct cli_options *o
     size_t i;
     json_t *event;
     (void)call;
-    json_array_foreach(json_object_get(result, "events"), i, event) cli_print_event(options, event);
+    json_array_foreach (json_object_get(result, "events"), i, event)
+        cli_print_event(options, event);
 }
 
 static void print_generic(const struct op_call *call, const struct cli_options *options, const json_t *result)
@@ -368,8 +416,7 @@ static void print_generic(const struct op_call *call, const struct cli_options *
     (void)call;
     if (options->quiet)
         return;
-    json_object_foreach((json_t *)result, key, value)
-    {
+    json_object_foreach ((json_t *)result, key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         if (json_is_null(value))
             continue;
@@ -387,9 +434,17 @@ static const struct {
     const char *op;
     void (*print)(const struct op_call *call, const struct cli_options *options, const json_t *result);
 } printers[] = {
-    {"init", print_init},           {"status", print_status},         {"version", print_version},
-    {"events", print_events},       {"lock.acquire", print_acquired}, {"lock.check", print_check},
-    {"lock.list", print_list},      {"sprint.acquire", print_sprint}, {"sprint.release", print_sprint},
+    {"init", print_init},
+    {"status", print_status},
+    {"version", print_version},
+    {"events", print_events},
+    {"lock.acquire", print_acquired},
+    {"lock.check", print_check},
+    {"lock.release", print_released},
+    {"lock.renew", print_renewed},
+    {"lock.list", print_list},
+    {"sprint.acquire", print_sprint},
+    {"sprint.release", print_sprint},
     {"sprint.check", print_sprint},
 };
 

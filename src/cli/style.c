@@ -6,16 +6,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const char *const codes[] = {
-    [STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m", [STYLE_DIM] = "\033[2m",
-    [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[31m", [STYLE_WARN] = "\033[33m"};
+static const char *const codes[] = {[STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m", [STYLE_DIM] = "\033[2m",
+                                    [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[31m", [STYLE_WARN] = "\033[33m"};
 
 static bool has_colour(const struct cli_options *options, FILE *out)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
-    return !options->no_color && !(no && no[0]) && isatty(fileno(out)) &&
-           !(term && strcmp(term, "dumb") == 0);
+    return !options->no_color && !(no && no[0]) && isatty(fileno(out)) && !(term && strcmp(term, "dumb") == 0);
 }
 
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text)

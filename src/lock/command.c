@@ -50,8 +50,7 @@ static bool is_proven(const struct lock_proof *proof, const struct lock_record *
     return is_process && proc_is_ancestor(&record->holder);
 }
 
-static bool may_release(const struct lock_target *target, const struct lock_proof *proof,
-                        const struct judgement *found)
+static bool may_release(const struct lock_target *target, const struct lock_proof *proof, const struct judgement *found)
 {
     if (proof->token && proof->token[0])
         return is_proven(proof, &found->record);
@@ -65,16 +64,15 @@ static int remove_lock(const struct lock_target *target, struct visit *visit, co
 {
     const struct lock_record *record = &visit->found.record;
     if (!may_release(target, proof, &visit->found)) {
-        error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder",
-                  NULL);
+        error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
         report_add_holder(target, &visit->now, &visit->found, err);
         return -1;
     }
     outcome->session_mismatch = proof->session_id && proof->session_id[0] && visit->found.is_parsed &&
                                 strcmp(proof->session_id, record->session_id) != 0;
     if (outcome->session_mismatch && proof->strict) {
-        error_set(err, TSK_LOCK_LOST, "session_mismatch", "expected", proof->session_id, "actual",
-                  record->session_id, NULL);
+        error_set(err, TSK_LOCK_LOST, "session_mismatch", "expected", proof->session_id, "actual", record->session_id,
+                  NULL);
         report_add_holder(target, &visit->now, &visit->found, err);
         return -1;
     }
@@ -104,8 +102,7 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
     return result;
 }
 
-static int renew_found(const struct lock_target *target, struct visit *visit, int64_t ttl_ms,
-                       struct tsk_error *err)
+static int renew_found(const struct lock_target *target, struct visit *visit, int64_t ttl_ms, struct tsk_error *err)
 {
     struct lock_file file = LOCK_FILE_INIT;
     struct lock_record *record = &visit->found.record;
@@ -133,8 +130,8 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
         result = error_set(err, TSK_LOCK_NOT_FOUND, NULL, NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
     } else if (!is_proven(proof, &visit.found.record)) {
-        result = error_set(err, TSK_LOCK_LOST,
-                           proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
+        result =
+            error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
     } else if (!target->kind->is_sprint) {
         result = renew_found(target, &visit, ttl_ms, err);
@@ -147,8 +144,7 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
 }
 
 /* Where nothing may be written, looking is still allowed; the answer is then a good guess. */
-static int inspect_without_guard(const struct lock_target *target, struct judgement *ret,
-                                 struct tsk_error *err)
+static int inspect_without_guard(const struct lock_target *target, struct judgement *ret, struct tsk_error *err)
 {
     struct guard guard = GUARD_INIT;
     struct now now = clock_now();

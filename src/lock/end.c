@@ -47,8 +47,7 @@ static int end_process(const struct guard *guard, const struct judgement *found,
     bool is_it = true;
     if (by_life) {
         pid_t holders[PIDS_MAX];
-        size_t count =
-            guard_byte_holders(guard, GUARD_LIFE_BASE + (off_t)found->record.fence, holders, PIDS_MAX);
+        size_t count = guard_byte_holders(guard, GUARD_LIFE_BASE + (off_t)found->record.fence, holders, PIDS_MAX);
         is_it = false;
         for (size_t i = 0; i < count; i++)
             is_it = is_it || holders[i] == pid;

@@ -24,8 +24,7 @@ void lock_file_close(struct lock_file *file)
     fs_close(&file->fd);
 }
 
-static void serialise(struct lock_file *file, const struct lock_target *target,
-                      const struct lock_record *record)
+static void serialise(struct lock_file *file, const struct lock_target *target, const struct lock_record *record)
 {
     struct buf b;
     buf_init_fixed(&b, file->content, sizeof file->content);
@@ -108,8 +107,7 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
         file->fd = create_private(target, guard, now, err);
         file->is_private = file->fd >= 0;
     }
-    if (file->fd < 0 || fs_write_all(file->fd, file->content, file->len) < 0 ||
-        fs->fstat(file->fd, &st) < 0) {
+    if (file->fd < 0 || fs_write_all(file->fd, file->content, file->len) < 0 || fs->fstat(file->fd, &st) < 0) {
         lock_target_path(target, path);
         error_errno(err, "write", path);
         if (file->is_private)
@@ -148,8 +146,7 @@ int lock_file_publish(struct lock_file *file, const struct lock_target *target, 
 
 /* File systems without RENAME_EXCHANGE: the inode is looked at once more, then replaced. The instant between
  * the two is the reason why doctor warns there. */
-static int replace_without_exchange(const char *private, const struct lock_target *target, dev_t dev,
-                                    ino_t ino)
+static int replace_without_exchange(const char *private, const struct lock_target *target, dev_t dev, ino_t ino)
 {
     struct stat st;
     if (fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -219,10 +216,9 @@ void lock_file_recover(const struct lock_target *target, const struct guard *gua
     struct tsk_error ignored;
     private_name(target, private);
     snprintf(left.file, sizeof left.file, "%s", private);
-    bool is_held =
-        lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD;
-    if (is_held && lock_judge(target, guard, now, &current, NULL, &ignored) == 0 &&
-        current.verdict != VERDICT_HELD && current.record.fence != theirs.record.fence) {
+    bool is_held = lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD;
+    if (is_held && lock_judge(target, guard, now, &current, NULL, &ignored) == 0 && current.verdict != VERDICT_HELD &&
+        current.record.fence != theirs.record.fence) {
         if (current.verdict == VERDICT_FREE)
             fs->renameat2(target->dir, private, target->dir, target->file, RENAME_NOREPLACE);
         else
@@ -235,8 +231,7 @@ int lock_file_renew(struct lock_file *file, const struct lock_target *target, st
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err)
 {
-    if (guard_note_private(guard, now, err) < 0 ||
-        lock_file_create(file, target, guard, now, record, err) < 0)
+    if (guard_note_private(guard, now, err) < 0 || lock_file_create(file, target, guard, now, record, err) < 0)
         return -1;
     int result = lock_file_exchange(file, target, old_dev, old_ino, err);
     if (result == 0) {
@@ -250,8 +245,7 @@ int lock_file_renew(struct lock_file *file, const struct lock_target *target, st
 static bool needs_renewal(const struct lock_target *target, const struct judgement *found)
 {
     return !target->kind->is_sprint && found->is_parsed && found->record.hold != HOLD_FOREIGN &&
-           found->alive == LIVE_ALIVE && found->record.ttl_ms > 0 &&
-           found->expires_in_ms < found->record.ttl_ms / 2;
+           found->alive == LIVE_ALIVE && found->record.ttl_ms > 0 && found->expires_in_ms < found->record.ttl_ms / 2;
 }
 
 void lock_file_renew_met(const struct lock_target *target, struct guard *guard, const struct now *now,
@@ -264,14 +258,12 @@ void lock_file_renew_met(const struct lock_target *target, struct guard *guard, 
     struct lock_record record = found->record;
     record.expires_ms = now->wall_ms + record.ttl_ms;
     record.expires_boot_ms = now->boot_ms + record.ttl_ms;
-    if (lock_file_renew(&file, target, guard, now, &record, found->st.st_dev, found->st.st_ino, &ignored) ==
-        0)
+    if (lock_file_renew(&file, target, guard, now, &record, found->st.st_dev, found->st.st_ino, &ignored) == 0)
         lock_judge(target, guard, now, found, NULL, &ignored);
     lock_file_close(&file);
 }
 
-int lock_file_is_published(const struct lock_file *file, const struct lock_target *target,
-                           struct tsk_error *err)
+int lock_file_is_published(const struct lock_file *file, const struct lock_target *target, struct tsk_error *err)
 {
     char bytes[LOCK_CONTENT_MAX];
     struct stat st;

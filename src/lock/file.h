@@ -16,50 +16,48 @@ struct lock_file {
     char content[LOCK_CONTENT_MAX];
 };
 
-#define LOCK_FILE_INIT                                                                                       \
-    {                                                                                                        \
-        .fd = -1                                                                                             \
+#define LOCK_FILE_INIT                                                                                                 \
+    {                                                                                                                  \
+        .fd = -1                                                                                                       \
     }
 
 void lock_file_close(struct lock_file *file);
 
-/* Makes a file with the record's content, not yet at the lock's path. A descriptor that `file` already has (a
- * warm one) is used again if it can be. */
+/* Makes a file with the record's content, not yet at the lock's path. A descriptor that `file` already has (a warm one) is used
+ * again if it can be. */
 int lock_file_create(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                      const struct now *now, const struct lock_record *record, struct tsk_error *err);
 /* Publishes at an absent path: 0; 1: somebody else has put a file there; -1. */
 int lock_file_publish(struct lock_file *file, const struct lock_target *target, struct tsk_error *err);
-/* Replaces the file that is `old_dev`, `old_ino`: 0; 1: another file (or none) was there, nothing has
- * changed; -1. After 0 the old file has the private name, until lock_file_sweep or lock_file_undo_exchange.
- * The guard state must say has_private before. */
+/* Replaces the file that is `old_dev`, `old_ino`: 0; 1: another file (or none) was there, nothing has changed; -1. After
+ * 0 the old file has the private name, until lock_file_sweep or lock_file_undo_exchange. The guard state must say
+ * has_private before. */
 int lock_file_exchange(struct lock_file *file, const struct lock_target *target, dev_t old_dev, ino_t old_ino,
                        struct tsk_error *err);
-/* Replaces the file that is `old_dev`, `old_ino` by one with the record's (extended) times. LOCK_LOST if it
- * is not there any more. */
+/* Replaces the file that is `old_dev`, `old_ino` by one with the record's (extended) times. LOCK_LOST if it is not there
+ * any more. */
 int lock_file_renew(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err);
-/* A living lock of ours past half of its TTL is renewed by whoever meets it, so that another tool's recovery
- * by expiry alone does not delete it. The judgement is brought up to date. */
+/* A living lock of ours past half of its TTL is renewed by whoever meets it, so that another tool's recovery by expiry alone
+ * does not delete it. The judgement is brought up to date. */
 void lock_file_renew_met(const struct lock_target *target, struct guard *guard, const struct now *now,
                          struct judgement *found);
 /* 1: the path still is this file with these bytes (L5); 0: not; -1. */
-int lock_file_is_published(const struct lock_file *file, const struct lock_target *target,
-                           struct tsk_error *err);
+int lock_file_is_published(const struct lock_file *file, const struct lock_target *target, struct tsk_error *err);
 void lock_file_undo_exchange(const struct lock_target *target);
-/* After a crash between an exchange and its end: a living holder's file that is left under the private name
- * goes back to the path, if only the dead one's is there; anything else is removed. */
+/* After a crash between an exchange and its end: a living holder's file that is left under the private name goes back to
+ * the path, if only the dead one's is there; anything else is removed. */
 void lock_file_recover(const struct lock_target *target, const struct guard *guard, const struct now *now);
 /* Removes the private name, if there is one. */
 void lock_file_sweep(const struct lock_target *target);
 
 /* The temporary name of a sprint lock, as a directory: U2 tools cannot write it. */
 enum sprint_tmp { SPRINT_TMP_READY, SPRINT_TMP_BUSY, SPRINT_TMP_FAILED };
-enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now,
-                                struct judgement *judgement, struct tsk_error *err);
+enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
+                                struct tsk_error *err);
 void sprint_tmp_drop(const struct lock_target *target);
 /* Drops it unless a living lock of ours needs it; removes a U2 tool's forgotten file. */
-void sprint_tmp_sweep(const struct lock_target *target, const struct now *now,
-                      const struct judgement *judgement);
+void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement);
 
 #endif

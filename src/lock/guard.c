@@ -163,8 +163,7 @@ static int begin_boot(struct guard *guard, const struct now *now, uint64_t at_le
     struct guard_state *state = &guard->state;
     memcpy(state->magic, magic, sizeof magic);
     boot_id_bytes(boot_id(), state->boot_id);
-    uint64_t floor =
-        at_least >> 40; /* the guard file was lost: what the lock file says must not be given again */
+    uint64_t floor = at_least >> 40; /* the guard file was lost: what the lock file says must not be given again */
     state->boot_number = (state->boot_number > floor ? state->boot_number : floor) + 1;
     state->counter = 0;
     state->wall_offset_ms = now->wall_ms - now->boot_ms;
@@ -182,8 +181,8 @@ int guard_meet_boot(struct guard *guard, const struct now *now, uint64_t at_leas
     return guard->is_new_boot ? begin_boot(guard, now, at_least, err) : 0;
 }
 
-int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private,
-                     uint64_t *ret, struct tsk_error *err)
+int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private, uint64_t *ret,
+                     struct tsk_error *err)
 {
     BUG(!guard->is_locked);
     if (guard_meet_boot(guard, now, at_least, err) < 0)
@@ -227,8 +226,8 @@ int guard_take_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
 {
     sigset_t saved;
     block_signals(&saved);
-    int result = lock_byte(guard->fd, TICKET_BYTE) < 0 ? byte_failed(guard, TICKET_BYTE, err)
-                                                       : next_ticket(guard, ret, err);
+    int result =
+        lock_byte(guard->fd, TICKET_BYTE) < 0 ? byte_failed(guard, TICKET_BYTE, err) : next_ticket(guard, ret, err);
     fs_lock_try(guard->fd, F_UNLCK, TICKET_BYTE, 1);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     return result;
@@ -268,11 +267,10 @@ static bool is_lock_line(const char *line, dev_t dev, ino_t ino, off_t byte)
     unsigned long inode;
     char kind[16], access[16], end_text[24];
     long long start;
-    if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %x:%x:%lu %lld %23s", kind, access, &maj, &min, &inode,
-               &start, end_text) != 7)
+    if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %x:%x:%lu %lld %23s", kind, access, &maj, &min, &inode, &start,
+               end_text) != 7)
         return false;
-    if (strcmp(kind, "OFDLCK") != 0 || strcmp(access, "WRITE") != 0 || makedev(maj, min) != dev ||
-        inode != ino)
+    if (strcmp(kind, "OFDLCK") != 0 || strcmp(access, "WRITE") != 0 || makedev(maj, min) != dev || inode != ino)
         return false;
     long long end = strcmp(end_text, "EOF") == 0 ? INT64_MAX : strtoll(end_text, NULL, 10);
     return byte >= start && byte <= end;

@@ -19,8 +19,7 @@ static struct {
         char name[LOCK_FILE_NAME_MAX];
         int guard_fd, file_fd;
     } warm;
-} held = {
-    .once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .warm = {.guard_fd = -1, .file_fd = -1}};
+} held = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .warm = {.guard_fd = -1, .file_fd = -1}};
 
 static void warm_close(void)
 {
@@ -119,8 +118,7 @@ void held_take_warm(const struct lock_target *target, struct guard *guard, struc
     struct stat st;
     guard->fd = file->fd = -1;
     pthread_mutex_lock(&held.mutex);
-    if (held.warm.guard_fd >= 0 && held.warm.ws == target->ws &&
-        strcmp(held.warm.name, target->guard_name) == 0) {
+    if (held.warm.guard_fd >= 0 && held.warm.ws == target->ws && strcmp(held.warm.name, target->guard_name) == 0) {
         /* A guard file that was removed by hand protects nothing any more. */
         if (fs->fstat(held.warm.guard_fd, &st) == 0 && st.st_nlink == 1) {
             guard->fd = held.warm.guard_fd;
@@ -220,8 +218,8 @@ int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
     record.expires_boot_ms = now.boot_ms + record.ttl_ms;
     int result = 0;
     if (!lock->target.kind->is_sprint) /* a sprint has no TTL to extend */
-        result = lock_file_renew(&file, &lock->target, &lock->guard, &now, &record, lock->file.dev,
-                                 lock->file.ino, err);
+        result =
+            lock_file_renew(&file, &lock->target, &lock->guard, &now, &record, lock->file.dev, lock->file.ino, err);
     if (result == 0 && file.fd >= 0) {
         lock_file_close(&lock->file);
         memcpy(&lock->file, &file, offsetof(struct lock_file, content) + file.len);
@@ -278,8 +276,7 @@ int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const ch
     const struct lock_kind *k = lock_kind_get(kind);
     if (!k)
         return error_set(err, TSK_INVALID_INPUT, "kind_unknown", "value", "?", NULL);
-    if (k->is_sprint &&
-        (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
+    if (k->is_sprint && (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
         return error_set(err, TSK_INVALID_INPUT, "sprint_needs_session_and_epic", NULL);
     struct lock_target target;
     if (lock_target_init(&target, ws, k, id, NULL, err) < 0)

@@ -58,8 +58,7 @@ static void judge_foreign(const struct guard *guard, const struct now *now, stru
             j->how = "machine was rebooted";
             return;
         }
-        if (proc_start_wall(record->pid, now, &started) == 0 &&
-            started > record->created_ms + REUSE_SLACK_MS) {
+        if (proc_start_wall(record->pid, now, &started) == 0 && started > record->created_ms + REUSE_SLACK_MS) {
             j->alive = LIVE_DEAD;
             j->how = "pid was reused";
             return;

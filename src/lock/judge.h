@@ -2,16 +2,18 @@
  *
  * The rules (spec 3, *Judging*), in the order of the code:
  *  J1  Ours, hold life: alive iff the life byte of its fence is locked. Nothing else counts.
- *  J2  Ours, hold process or guess: alive iff exactly that process (boot id, pid, start ticks) exists; in
- * another pid namespace that is unknown. J3  Another tool's: dead only if kill(pid, 0) says ESRCH, or the
- * pid's process started more than 2 s after the recorded time, or the recorded time is more than 60 s before
- * this boot. The last two are not used when the wall clock was stepped since boot. EPERM is alive, any other
- * doubt is unknown. J4  Unknown counts as alive. Expiry alone never ends a live holder. J5  A dead holder's
- * lock may be taken at once if it was ours with life or process; if it was guessed, or another tool's, only
- * when it has expired as well. J6  No usable pid: stale once expired (D39), a zombie (sprint). J7 Unparsable:
- * somebody may be writing it, so held until 10 s old, then stale (D39); a zombie at once (sprint). J8 Sprint:
- * a zombie when dead or older than 24 h. A zombie is never taken without being told to. J9  Our own TTLs and
- * ages are compared on CLOCK_BOOTTIME: a step of the wall clock expires nothing. */
+ *  J2  Ours, hold process or guess: alive iff exactly that process (boot id, pid, start ticks) exists; in another pid
+ *      namespace that is unknown.
+ *  J3  Another tool's: dead only if kill(pid, 0) says ESRCH, or the pid's process started more than 2 s after the recorded
+ *      time, or the recorded time is more than 60 s before this boot. The last two are not used when the wall clock was
+ *      stepped since boot. EPERM is alive, any other doubt is unknown.
+ *  J4  Unknown counts as alive. Expiry alone never ends a live holder.
+ *  J5  A dead holder's lock may be taken at once if it was ours with life or process; if it was guessed, or another
+ *      tool's, only when it has expired as well.
+ *  J6  No usable pid: stale once expired (D39), a zombie (sprint).
+ *  J7  Unparsable: somebody may be writing it, so held until 10 s old, then stale (D39); a zombie at once (sprint).
+ *  J8  Sprint: a zombie when dead or older than 24 h. A zombie is never taken without being told to.
+ *  J9  Our own TTLs and ages are compared on CLOCK_BOOTTIME: a step of the wall clock expires nothing. */
 #ifndef LOCK_JUDGE_H
 #define LOCK_JUDGE_H
 
@@ -32,17 +34,17 @@ struct judgement {
     bool is_parsed;
     bool is_expired;
     enum liveness alive;
-    const char *how; /* a short stable English phrase; the text key is "how." + phrase with _ for blanks */
-    int64_t age_ms;  /* since it was taken; -1 unknown */
+    const char *how;       /* a short stable English phrase; the text key is "how." + phrase with _ for blanks */
+    int64_t age_ms;        /* since it was taken; -1 unknown */
     int64_t expires_in_ms; /* until its TTL ends; negative when past; INT64_MAX: has none */
     int64_t recheck_ms;    /* when time alone may change the verdict; -1: never */
     struct lock_record record;
     struct stat st; /* of the file that was judged */
 };
 
-/* Reads and judges the lock file. With `ret_fd`, the open file (-1 if there is none) goes there, to be closed
- * by the caller. Fails when the path is no regular file or cannot be read: then nothing may be taken. The
- * result is exact while byte 0 of the guard is held, and a good guess otherwise. */
+/* Reads and judges the lock file. With `ret_fd`, the open file (-1 if there is none) goes there, to be closed by the
+ * caller. Fails when the path is no regular file or cannot be read: then nothing may be taken. The result is exact while
+ * byte 0 of the guard is held, and a good guess otherwise. */
 int lock_judge(const struct lock_target *target, const struct guard *guard, const struct now *now,
                struct judgement *ret, int *ret_fd, struct tsk_error *err);
 

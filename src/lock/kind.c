@@ -6,14 +6,12 @@
 #include <string.h>
 
 static const struct lock_kind kinds[LOCK_KIND_COUNT] = {
-    [TSK_LOCK_REQUEST] = {TSK_LOCK_REQUEST, "request", "request.", ".lock.json", true, false,
-                          TSK_RUN_IN_PROGRESS, record_parse_json},
+    [TSK_LOCK_REQUEST] = {TSK_LOCK_REQUEST, "request", "request.", ".lock.json", true, false, TSK_RUN_IN_PROGRESS,
+                          record_parse_json},
     [TSK_LOCK_QUEUE] = {TSK_LOCK_QUEUE, "queue", "queue", ".lock.json", false, false, TSK_QUEUE_IN_PROGRESS,
                         record_parse_json},
-    [TSK_LOCK_NAME] = {TSK_LOCK_NAME, "name", "name.", ".lock.json", true, false, TSK_LOCK_HELD,
-                       record_parse_json},
-    [TSK_LOCK_SPRINT] = {TSK_LOCK_SPRINT, "sprint", "sprint.", "", false, true, TSK_SPRINT_BLOCKED,
-                         record_parse_yaml},
+    [TSK_LOCK_NAME] = {TSK_LOCK_NAME, "name", "name.", ".lock.json", true, false, TSK_LOCK_HELD, record_parse_json},
+    [TSK_LOCK_SPRINT] = {TSK_LOCK_SPRINT, "sprint", "sprint.", "", false, true, TSK_SPRINT_BLOCKED, record_parse_yaml},
 };
 
 const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind)
@@ -48,8 +46,8 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
         return 0;
     }
     lock_target_path(target, path);
-    error_set(err, TSK_UNSUPPORTED_FS, class == FS_NETWORK ? "fs_network" : "fs_single_kernel", "path", path,
-              "fs_type", name, NULL);
+    error_set(err, TSK_UNSUPPORTED_FS, class == FS_NETWORK ? "fs_network" : "fs_single_kernel", "path", path, "fs_type",
+              name, NULL);
     return -1;
 }
 
@@ -72,19 +70,16 @@ static int set_names(struct lock_target *target, const char *id, struct tsk_erro
     if (kind->is_sprint) {
         id = id ? id : SPRINT_FILE_DEFAULT;
         if (!is_plain_file_name(id))
-            return error_set(err, TSK_INVALID_INPUT, "file_name_pattern", "param", "lock_file", "value", id,
-                             NULL);
+            return error_set(err, TSK_INVALID_INPUT, "file_name_pattern", "param", "lock_file", "value", id, NULL);
         snprintf(target->id, sizeof target->id, "%s", id);
         snprintf(target->file, sizeof target->file, "%s", id);
     } else {
         if (!kind->has_id && id && id[0])
             return error_set(err, TSK_INVALID_INPUT, "queue_has_no_id", "param", "id", "value", id, NULL);
         if (kind->has_id && (!id || !id_is_valid(id)))
-            return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "",
-                             NULL);
+            return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "", NULL);
         snprintf(target->id, sizeof target->id, "%s", kind->has_id ? id : "");
-        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id,
-                 kind->file_suffix);
+        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id, kind->file_suffix);
     }
     snprintf(target->guard_name, sizeof target->guard_name, "%s%s", kind->file_prefix, target->id);
     return 0;
@@ -104,8 +99,8 @@ static int open_sprint_dirs(struct lock_target *target, const char *root, struct
     return target->guard_dir < 0 ? error_errno(err, "open", ".aiflow/locks/.guard") : 0;
 }
 
-int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind,
-                     const char *id, const char *project_root, struct tsk_error *err)
+int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind, const char *id,
+                     const char *project_root, struct tsk_error *err)
 {
     *target = (struct lock_target){.kind = kind, .ws = ws, .dir = -1, .guard_dir = -1};
     if (set_names(target, id, err) < 0)

@@ -37,11 +37,11 @@ struct lock_target {
     bool owns_dirs;
 };
 
-/* `id`: the request id or the name; for a sprint the lock file's name (NULL: .sprint-running).
- * `project_root`: for a sprint (NULL: the workspace's root). INVALID_INPUT for an id that is not safe as a
- * file name. Refuses file systems on which the protocol does not hold. */
-int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind,
-                     const char *id, const char *project_root, struct tsk_error *err);
+/* `id`: the request id or the name; for a sprint the lock file's name (NULL: .sprint-running). `project_root`: for a
+ * sprint (NULL: the workspace's root). INVALID_INPUT for an id that is not safe as a file name. Refuses file systems on
+ * which the protocol does not hold. */
+int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind, const char *id,
+                     const char *project_root, struct tsk_error *err);
 void lock_target_clear(struct lock_target *target);
 /* The lock file's path, for people. */
 void lock_target_path(const struct lock_target *target, char path[PATH_MAX]);

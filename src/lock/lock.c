@@ -48,9 +48,7 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
     if (request->hold == HOLD_LIFE && held_self(&record->holder, err) < 0)
         return -1;
     record->pid = record->holder.pid;
-    record->ttl_ms = kind->is_sprint       ? SPRINT_ZOMBIE_MS
-                     : request->ttl_ms > 0 ? request->ttl_ms
-                                           : LOCK_TTL_DEFAULT_MS;
+    record->ttl_ms = kind->is_sprint ? SPRINT_ZOMBIE_MS : request->ttl_ms > 0 ? request->ttl_ms : LOCK_TTL_DEFAULT_MS;
     record->created_ms = a->now.wall_ms;
     record->expires_ms = a->now.wall_ms + record->ttl_ms;
     record->expires_boot_ms = a->now.boot_ms + record->ttl_ms;
@@ -106,9 +104,8 @@ static enum step put_in_place(struct attempt *a, struct tsk_error *err)
         lock_file_close(&a->file);
     int result = lock_file_create(&a->file, a->target, &a->guard, &a->now, &a->record, err);
     if (result == 0)
-        result = is_absent
-                     ? lock_file_publish(&a->file, a->target, err)
-                     : lock_file_exchange(&a->file, a->target, a->found.st.st_dev, a->found.st.st_ino, err);
+        result = is_absent ? lock_file_publish(&a->file, a->target, err)
+                           : lock_file_exchange(&a->file, a->target, a->found.st.st_dev, a->found.st.st_ino, err);
     a->is_exchanged = result == 0 && !is_absent;
     if (result == 0)
         return STEP_TAKEN;
@@ -139,8 +136,7 @@ static int read_back(struct attempt *a, struct tsk_error *err)
     struct judgement seen;
     if (lock_judge(a->target, &a->guard, &a->now, &seen, NULL, err) < 0)
         return -1;
-    if (seen.is_parsed && seen.record.fence == a->record.fence &&
-        strcmp(seen.record.token, a->record.token) == 0)
+    if (seen.is_parsed && seen.record.fence == a->record.fence && strcmp(seen.record.token, a->record.token) == 0)
         return 0;
     return error_set(err, TSK_LOCK_LOST, "read_back_differs", NULL);
 }
@@ -166,17 +162,15 @@ static enum step try_take(struct attempt *a, struct tsk_error *err)
         if (step == STEP_TAKEN)
             step = put_in_place(a, err);
     }
-    if (step == STEP_TAKEN &&
-        (read_back(a, err) < 0 ||
-         report_taken(a->target, &a->now, &a->record, &a->found, a->recovered, a->forced, err) < 0)) {
+    if (step == STEP_TAKEN && (read_back(a, err) < 0 || report_taken(a->target, &a->now, &a->record, &a->found,
+                                                                     a->recovered, a->forced, err) < 0)) {
         take_back(a);
         step = STEP_FAILED;
     }
     if (step == STEP_TAKEN && a->is_exchanged)
         lock_file_sweep(a->target);
     if (step != STEP_TAKEN && a->target->kind->is_sprint) {
-        if (step ==
-            STEP_FAILED) /* the judgement may be missing; the directory is ours or nobody's unless he lives */
+        if (step == STEP_FAILED) /* the judgement may be missing; the directory is ours or nobody's unless he lives */
             a->found.verdict = a->found.how && a->found.alive != LIVE_DEAD ? a->found.verdict : VERDICT_FREE;
         sprint_tmp_sweep(a->target, &a->now, &a->found);
     }
@@ -231,18 +225,26 @@ static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *e
     return after_wait(wait_for_turn(a->guard.fd, ticket, time_left(deadline)), err);
 }
 
-/* The head of the line looks without the guard: it would only be in the way of the one who is about to
- * release. What it sees is a hint; the lock is taken under the guard alone. */
-static int wait_at_head(struct attempt *a, int64_t deadline, struct tsk_error *err)
+static int wait_for_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)
+{
+    int64_t left = time_left(deadline);
+    return after_wait(wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, left), err);
+}
+
+/* Gets in line; at its head, looks without the guard: that would only be in the way of the one who is about to release.
+ * What is seen is a hint; the lock is taken under the guard alone. */
+static int wait_for_turn_and_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     struct tsk_error ignored;
+    int waited = wait_in_line(a, deadline, err);
+    if (waited != 0)
+        return waited;
     fs_close(&a->found_fd);
     a->now = clock_now();
     if (lock_judge(a->target, &a->guard, &a->now, &a->found, &a->found_fd, &ignored) < 0 ||
         a->found.verdict != VERDICT_HELD)
         return 0;
-    return after_wait(
-        wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, time_left(deadline)), err);
+    return wait_for_holder(a, deadline, err);
 }
 
 /* Returns with the guard locked (STEP_TAKEN) or not (everything else). */
@@ -251,9 +253,9 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
     int64_t wait_ms = a->request->wait_ms;
     int64_t deadline = wait_ms < 0 ? -1 : clock_now().boot_ms + wait_ms;
     /* Those who wait keep their order; those who do not wait may take what is free. */
-    int waited = wait_ms != 0 && somebody_waits(&a->guard) ? wait_in_line(a, deadline, err) : wait_ms == 0;
-    if (waited == 0 && a->has_ticket)
-        waited = wait_at_head(a, deadline, err);
+    int waited = wait_ms == 0;
+    if (wait_ms != 0 && somebody_waits(&a->guard))
+        waited = wait_for_turn_and_holder(a, deadline, err);
     while (waited >= 0) {
         if (guard_lock(&a->guard, err) < 0)
             return STEP_FAILED;
@@ -262,11 +264,10 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
         if (step == STEP_TAKEN || step == STEP_FAILED)
             return step;
         guard_unlock(&a->guard);
-        if (waited == 1)
+        /* A zombie is not waited for: nobody will release it, somebody must say yes. */
+        if (waited == 1 || a->found.verdict == VERDICT_ZOMBIE)
             return STEP_HELD;
-        waited = a->has_ticket ? 0 : wait_in_line(a, deadline, err);
-        if (waited == 0)
-            waited = wait_at_head(a, deadline, err);
+        waited = a->has_ticket ? wait_for_holder(a, deadline, err) : wait_for_turn_and_holder(a, deadline, err);
     }
     return STEP_FAILED;
 }

@@ -1,25 +1,23 @@
-/* lock.h - the lock protocol: exclusive under crashes at any instruction, readable and creatable by other
- * tools.
+/* lock.h - the lock protocol: exclusive under crashes at any instruction, readable and creatable by other tools.
  *
- * The lock file is another tool's format at another tool's path; the seeds' own ways of taking it (check then
- * rename, delete then create) let two in. The protocol, model-checked in docs/models/lock.pml:
+ * The lock file is another tool's format at another tool's path; the seeds' own ways of taking it (check then rename, delete
+ * then create) let two in. The protocol, model-checked in docs/models/lock.pml:
  *
- *  L1  Every change of the lock file by tasuki happens with byte 0 of its guard file held, so changes have
- * one order. L2  A life byte is locked before the file that names its fence is published, and dropped only
- * after the file no longer names it, or by death. So "life byte free", seen under the guard, means: dead, or
- * released. L3  A fence is never given twice, so what was judged is what is replaced. L4  Publishing on an
- * absent file is linkat (fails if another tool was faster); on a stale one it is an exchange, after which
- * what came out must be the inode that was judged, else it is swapped back. The path is never empty while
+ *  L1  Every change of the lock file by tasuki happens with byte 0 of its guard file held, so changes have one order.
+ *  L2  A life byte is locked before the file that names its fence is published, and dropped only after the file no longer
+ *      names it, or by death. So "life byte free", seen under the guard, means: dead, or released.
+ *  L3  A fence is never given twice, so what was judged is what is replaced.
+ *  L4  Publishing on an absent file is linkat (fails if another tool was faster); on a stale one it is an exchange, after
+ *      which what came out must be the inode that was judged, else it is swapped back. The path is never empty while
  *      somebody lives.
- *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the
- * one it has open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token. L6
- * Whoever finds that a lock is not his touches nothing and says LOCK_LOST. L7  A crash after any step leaves
- * the path absent, or naming a free life byte (or a dead process): both are taken by the next one. What else
- * it leaves (a private name, the sprint's directory) is removed by the next one, too.
+ *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the one it has
+ *      open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token.
+ *  L6  Whoever finds that a lock is not his touches nothing and says LOCK_LOST.
+ *  L7  A crash after any step leaves the path absent, or naming a free life byte (or a dead process): both are taken by the
+ *      next one. What else it leaves (a private name, the sprint's directory) is removed by the next one, too.
  *
- * What it cannot prevent: somebody removing the file or the guard by hand, or a D39 tool that judged a stale
- * file and unlinks it after our takeover. The holder learns it from L5 at its next renew, verify or release.
- */
+ * What it cannot prevent: somebody removing the file or the guard by hand, or a D39 tool that judged a stale file and
+ * unlinks it after our takeover. The holder learns it from L5 at its next renew, verify or release. */
 #ifndef LOCK_LOCK_H
 #define LOCK_LOCK_H
 
@@ -46,8 +44,8 @@ struct lock_outcome {
     struct judgement before; /* what was found */
 };
 
-/* Takes the lock. With HOLD_LIFE the lock is in *ret_lock; otherwise ret_lock may be NULL and the lock stays
- * when this process ends. A refusal is described by *outcome->before and by the error (report.h). */
+/* Takes the lock. With HOLD_LIFE the lock is in *ret_lock; otherwise ret_lock may be NULL and the lock stays when this
+ * process ends. A refusal is described by *outcome->before and by the error (report.h). */
 int lock_acquire(struct lock_target *target, const struct lock_request *request, struct tsk_lock **ret_lock,
                  struct lock_outcome *outcome, struct tsk_error *err);
 
@@ -58,16 +56,15 @@ struct lock_proof {
     const char *session_id; /* sprint: compared, a difference is only a warning ... */
     bool strict;            /* ... unless strict */
 };
-/* No lock is success (outcome->existed is false). LOCK_LOST without a proof, except for sprint (U2) and for
- * what a dead holder left behind. */
+/* No lock is success (outcome->existed is false). LOCK_LOST without a proof, except for sprint (U2) and for what a dead
+ * holder left behind. */
 int lock_release_by(struct lock_target *target, const struct lock_proof *proof, struct lock_outcome *outcome,
                     struct tsk_error *err);
 /* LOCK_NOT_FOUND if there is none. */
 int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, int64_t ttl_ms,
                   struct lock_outcome *outcome, struct tsk_error *err);
 
-/* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left.
- */
+/* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */
 int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err);
 
 /* The record and target of a held lock. Borrowed. */

@@ -22,13 +22,13 @@ struct field {
     size_t offset, size;
 };
 
-#define TEXT_FIELD(name, member)                                                                             \
-    {                                                                                                        \
-        name, TEXT, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)          \
+#define TEXT_FIELD(name, member)                                                                                       \
+    {                                                                                                                  \
+        name, TEXT, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)                    \
     }
-#define OTHER_FIELD(name, type, member)                                                                      \
-    {                                                                                                        \
-        name, type, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)          \
+#define OTHER_FIELD(name, type, member)                                                                                \
+    {                                                                                                                  \
+        name, type, offsetof(struct lock_record, member), sizeof(((struct lock_record *)0)->member)                    \
     }
 
 static const struct field fields[] = {
@@ -115,8 +115,7 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
     record_init(&record);
     const char *key;
     json_t *value;
-    json_object_foreach(root, key, value)
-    {
+    json_object_foreach (root, key, value) {
         char digits[24];
         snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
         if (json_is_integer(value))
@@ -133,8 +132,7 @@ int record_parse_yaml(const char *text, size_t len, struct lock_record *ret)
 {
     struct tsk_error ignored;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
-    if (yaml_parse(text, len, "lock", &doc, &ignored) < 0 || yaml_root(doc)->type != YAML_MAP ||
-        !yaml_root(doc)->first)
+    if (yaml_parse(text, len, "lock", &doc, &ignored) < 0 || yaml_root(doc)->type != YAML_MAP || !yaml_root(doc)->first)
         return -1;
     struct lock_record record;
     record_init(&record);
@@ -209,9 +207,8 @@ void record_write_yaml(const struct lock_record *record, struct buf *b)
     yaml_pair(b, "token", record->token);
     yaml_pair(b, "hostname", record->hostname);
     yaml_pair(b, "boot_id", record->holder.boot_id);
-    buf_printf(b, "pid_ns: %llu\npid_start: %llu\nexpires_boot_ms: %lld\n",
-               (unsigned long long)record->holder.pid_ns, (unsigned long long)record->holder.start_ticks,
-               (long long)record->expires_boot_ms);
+    buf_printf(b, "pid_ns: %llu\npid_start: %llu\nexpires_boot_ms: %lld\n", (unsigned long long)record->holder.pid_ns,
+               (unsigned long long)record->holder.start_ticks, (long long)record->expires_boot_ms);
     if (record->run_id[0])
         yaml_pair(b, "run_id", record->run_id);
     if (record->instance[0])

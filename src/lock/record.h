@@ -2,9 +2,8 @@
  *
  * JSON (D39): version lock_type request_id run_id pid host created_at expires_at
  * YAML (U2):  pid session_id started_at epic_spec lock_version
- * Our additions: hold fence token hostname boot_id pid_ns pid_start expires_boot_ms, `name` for the kind
- * name, and session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown
- * keys are accepted. */
+ * Our additions: hold fence token hostname boot_id pid_ns pid_start expires_boot_ms, `name` for the kind name, and
+ * session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown keys are accepted. */
 #ifndef LOCK_RECORD_H
 #define LOCK_RECORD_H
 
@@ -28,9 +27,9 @@ struct lock_record {
     enum hold hold;
     pid_t pid; /* 0: none, or unusable */
     uint64_t fence;
-    struct proc_id holder; /* complete for HOLD_PROCESS and HOLD_GUESS; pid, boot_id, pid_ns for HOLD_LIFE */
-    int64_t created_ms;    /* wall clock; -1 unknown. U2: started_at */
-    int64_t expires_ms;    /* wall clock; -1 unknown */
+    struct proc_id holder;   /* complete for HOLD_PROCESS and HOLD_GUESS; pid, boot_id, pid_ns for HOLD_LIFE */
+    int64_t created_ms;      /* wall clock; -1 unknown. U2: started_at */
+    int64_t expires_ms;      /* wall clock; -1 unknown */
     int64_t expires_boot_ms; /* our own locks, on CLOCK_BOOTTIME of holder.boot_id */
     int64_t ttl_ms;
     char token[TOKEN_SIZE];
@@ -46,8 +45,8 @@ struct lock_record {
 
 const char *hold_name(enum hold hold);
 
-/* Reads a file's content. 0, or -1 when it is no lock file at all (torn, empty, another format). Missing keys
- * are not a failure: what is unknown stays 0, -1 or "". */
+/* Reads a file's content. 0, or -1 when it is no lock file at all (torn, empty, another format). Missing keys are not a
+ * failure: what is unknown stays 0, -1 or "". */
 int record_parse_json(const char *text, size_t len, struct lock_record *ret);
 int record_parse_yaml(const char *text, size_t len, struct lock_record *ret);
 

@@ -6,10 +6,8 @@
 
 const char *verdict_name(enum verdict verdict)
 {
-    static const char *const names[] = {[VERDICT_FREE] = "free",
-                                        [VERDICT_HELD] = "held",
-                                        [VERDICT_STALE] = "stale",
-                                        [VERDICT_ZOMBIE] = "zombie"};
+    static const char *const names[] = {
+        [VERDICT_FREE] = "free", [VERDICT_HELD] = "held", [VERDICT_STALE] = "stale", [VERDICT_ZOMBIE] = "zombie"};
     return names[verdict];
 }
 
@@ -40,12 +38,10 @@ json_t *report_holder(const struct lock_record *record, enum liveness alive, con
     json_t *json = json_object();
     json_object_set_new(json, "pid", record->pid ? json_integer(record->pid) : json_null());
     json_object_set_new(json, "hostname", record->hostname[0] ? json_string(record->hostname) : json_null());
-    json_object_set_new(json, "session_id",
-                        record->session_id[0] ? json_string(record->session_id) : json_null());
+    json_object_set_new(json, "session_id", record->session_id[0] ? json_string(record->session_id) : json_null());
     json_object_set_new(json, "run_id", record->run_id[0] ? json_string(record->run_id) : json_null());
     json_object_set_new(json, "instance", instance[0] ? json_string(instance) : json_null());
-    json_object_set_new(json, "alive",
-                        alive == LIVE_UNKNOWN ? json_null() : json_boolean(alive == LIVE_ALIVE));
+    json_object_set_new(json, "alive", alive == LIVE_UNKNOWN ? json_null() : json_boolean(alive == LIVE_ALIVE));
     json_object_set_new(json, "how", how ? json_string(how) : json_null());
     json_object_set_new(json, "hold", json_string(hold_name(record->hold)));
     return json;
@@ -77,10 +73,8 @@ json_t *report_lock(const struct lock_target *target, const struct now *now, con
     json_object_set_new(json, "expires_in_ms", has_ttl ? json_integer(found->expires_in_ms) : json_null());
     json_object_set_new(json, "age_ms", found->age_ms < 0 ? json_null() : json_integer(found->age_ms));
     json_object_set_new(json, "expired", json_boolean(found->is_expired));
-    json_object_set_new(json, "request_id",
-                        record->request_id[0] ? json_string(record->request_id) : json_null());
-    json_object_set_new(json, "epic_spec",
-                        record->epic_spec[0] ? json_string(record->epic_spec) : json_null());
+    json_object_set_new(json, "request_id", record->request_id[0] ? json_string(record->request_id) : json_null());
+    json_object_set_new(json, "epic_spec", record->epic_spec[0] ? json_string(record->epic_spec) : json_null());
     json_object_set_new(json, "holder", report_holder(record, found->alive, found->how));
     return json;
 }
@@ -153,8 +147,7 @@ static void report_fact(const struct lock_target *target, const struct now *now,
         log_problem(&problem);
 }
 
-void report_released(const struct lock_target *target, const struct now *now,
-                     const struct lock_record *record)
+void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record)
 {
     report_fact(target, now, "lock.released", record);
 }
@@ -178,8 +171,7 @@ static void add_json(struct tsk_error *err, const char *key, json_t *value)
     json_decref(value);
 }
 
-static void add_commands(const struct lock_target *target, const struct judgement *found,
-                         struct tsk_error *err)
+static void add_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
 {
     char words[LOCK_ID_MAX + 16];
     lock_target_words(target, words, sizeof words);

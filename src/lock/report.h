@@ -1,23 +1,20 @@
-/* report.h - what is said of a lock: events for the trail, the JSON of spec 3, and refusals with the next
- * commands. */
+/* report.h - what is said of a lock: events for the trail, the JSON of spec 3, and refusals with the next commands. */
 #ifndef LOCK_REPORT_H
 #define LOCK_REPORT_H
 
 #include "base/json.h"
 #include "lock/lock.h"
 
-/* Events. A failure to report a taken lock is a failure to take it; the others have happened whether told or
- * not. */
+/* Events. A failure to report a taken lock is a failure to take it; the others have happened whether told or not. */
 int report_taken(const struct lock_target *target, const struct now *now, const struct lock_record *record,
                  const struct judgement *before, bool recovered, bool forced, struct tsk_error *err);
-void report_released(const struct lock_target *target, const struct now *now,
-                     const struct lock_record *record);
+void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record);
 /* The event `lock.lost`, and the error LOCK_LOST that says who has it now. Returns -1. */
 int report_lost(const struct lock_target *target, const struct now *now, const struct lock_record *mine,
                 const struct judgement *found, struct tsk_error *err);
 
-/* The refusal of an acquisition, by kind: LOCK_HELD, RUN_IN_PROGRESS, QUEUE_IN_PROGRESS, SPRINT_BLOCKED,
- * ZOMBIE_DETECTED. Returns -1. */
+/* The refusal of an acquisition, by kind: LOCK_HELD, RUN_IN_PROGRESS, QUEUE_IN_PROGRESS, SPRINT_BLOCKED, ZOMBIE_DETECTED.
+ * Returns -1. */
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
                    struct tsk_error *err);
 /* Adds what is known of the holder, and the commands, to any error about this lock. */

@@ -34,8 +34,7 @@ static void report_removed(const struct lock_target *target, const struct now *n
 }
 
 /* 1: gone or a directory; 0: a U2 tool is writing it; -1. */
-static int remove_old_file(const struct lock_target *target, const struct now *now, const char *name,
-                           struct stat *st)
+static int remove_old_file(const struct lock_target *target, const struct now *now, const char *name, struct stat *st)
 {
     if (fs->fstatat(target->dir, name, st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 1 : -1;
@@ -50,8 +49,8 @@ static int remove_old_file(const struct lock_target *target, const struct now *n
     return 1;
 }
 
-enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now,
-                                struct judgement *judgement, struct tsk_error *err)
+enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
+                                struct tsk_error *err)
 {
     char name[LOCK_FILE_NAME_MAX + 8];
     struct stat st;
@@ -89,8 +88,7 @@ void sprint_tmp_drop(const struct lock_target *target)
     fs->unlinkat(target->dir, name, AT_REMOVEDIR);
 }
 
-void sprint_tmp_sweep(const struct lock_target *target, const struct now *now,
-                      const struct judgement *judgement)
+void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement)
 {
     char name[LOCK_FILE_NAME_MAX + 8];
     struct stat st;

@@ -167,8 +167,8 @@ void lock_watch_close(struct lock_watch *watch)
 
 /* Makes watch->fd readable when the judged file is unlinked, replaced or rewritten. Returns the watch's
  * number, or -1 if the system has none to spare, which only costs promptness. */
-static int watch_file(struct lock_watch *watch, const struct lock_target *target,
-                      const struct judgement *judgement, int file_fd, bool *ret_changed)
+static int watch_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
+                      int file_fd, bool *ret_changed)
 {
     char path[40];
     struct stat st;
@@ -177,9 +177,8 @@ static int watch_file(struct lock_watch *watch, const struct lock_target *target
     if (watch->fd < 0)
         watch->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file_fd);
-    int number = watch->fd < 0 ? -1
-                               : inotify_add_watch(watch->fd, path,
-                                                   IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY);
+    int number =
+        watch->fd < 0 ? -1 : inotify_add_watch(watch->fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY);
     /* What happened before the watch was there would never wake us. */
     *ret_changed = fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
                    st.st_ino != judgement->st.st_ino || st.st_dev != judgement->st.st_dev ||
@@ -230,14 +229,13 @@ static int wait_for_life(const struct guard *guard, uint64_t fence, int64_t dead
     return reason;
 }
 
-static int wait_for_file(struct lock_watch *watch, const struct lock_target *target,
-                         const struct judgement *judgement, int file_fd, int64_t deadline)
+static int wait_for_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
+                         int file_fd, int64_t deadline)
 {
     bool changed = false;
     int number = watch_file(watch, target, judgement, file_fd, &changed);
     int pid_fd CLEANUP_FD = watch_process(judgement);
-    struct pollfd fds[] = {{.fd = number < 0 ? -1 : watch->fd, .events = POLLIN},
-                           {.fd = pid_fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = number < 0 ? -1 : watch->fd, .events = POLLIN}, {.fd = pid_fd, .events = POLLIN}};
     int reason = changed ? 0 : poll_for(fds, 2, deadline);
     unwatch_file(watch, number);
     return reason;
@@ -246,13 +244,11 @@ static int wait_for_file(struct lock_watch *watch, const struct lock_target *tar
 /* The longest time without a look at the lock, for the rare changes that nothing announces. */
 #define SECOND_LOOK_MS 1000
 
-int wait_for_change(const struct guard *guard, const struct lock_target *target,
-                    const struct judgement *judgement, int file_fd, struct lock_watch *watch,
-                    int64_t timeout_ms)
+int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
+                    int file_fd, struct lock_watch *watch, int64_t timeout_ms)
 {
-    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < SECOND_LOOK_MS
-                       ? judgement->recheck_ms + 1
-                       : SECOND_LOOK_MS;
+    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < SECOND_LOOK_MS ? judgement->recheck_ms + 1
+                                                                                        : SECOND_LOOK_MS;
     bool is_final = timeout_ms >= 0 && timeout_ms <= look;
     int64_t deadline = deadline_after(is_final ? timeout_ms : look);
     bool has_life = judgement->record.hold == HOLD_LIFE && judgement->is_parsed;

@@ -1,33 +1,31 @@
 /* wait.h - waiting for a lock without polling.
  *
- * Arrival order without a daemon: a waiter takes the next ticket t under the guard and locks byte T + t. It
- * is at the head when no smaller ticket is locked any more (a waiter that gives up or dies drops its byte by
- * that). Only the head waits for the holder; everybody else waits for the one before. */
+ * Arrival order without a daemon: a waiter takes the next ticket t under the guard and locks byte T + t. It is at the head
+ * when no smaller ticket is locked any more (a waiter that gives up or dies drops its byte by that). Only the head
+ * waits for the holder; everybody else waits for the one before. */
 #ifndef LOCK_WAIT_H
 #define LOCK_WAIT_H
 
 #include "base/error.h"
 #include "lock/judge.h"
 
-/* Waits at most `timeout_ms` (< 0: for ever) until the byte can be locked, and locks it. -1 with ETIMEDOUT;
- * EINTR when a signal handler ran in this thread. */
+/* Waits at most `timeout_ms` (< 0: for ever) until the byte can be locked, and locks it. -1 with ETIMEDOUT; EINTR when a
+ * signal handler ran in this thread. */
 int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms);
 
 /* Waits until no ticket before `ticket` is there any more. -1 as above. */
 int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms);
 
-/* An inotify descriptor that is kept over the waits of one acquisition: closing one can take the kernel
- * twenty milliseconds, so that is done when the lock is there. */
+/* An inotify descriptor that is kept over the waits of one acquisition: closing one can take the kernel twenty milliseconds, so
+ * that is done when the lock is there. */
 struct lock_watch {
     int fd;
 };
 void lock_watch_close(struct lock_watch *watch);
 
-/* Waits until something has happened to a held lock after which it must be judged again: released, its holder
- * ended, its file removed or replaced, expired. `file_fd` is the lock file as judged (-1: none). Returns 0
- * then (or earlier), -1 as above. */
-int wait_for_change(const struct guard *guard, const struct lock_target *target,
-                    const struct judgement *judgement, int file_fd, struct lock_watch *watch,
-                    int64_t timeout_ms);
+/* Waits until something has happened to a held lock after which it must be judged again: released, its holder ended, its file
+ * removed or replaced, expired. `file_fd` is the lock file as judged (-1: none). Returns 0 then (or earlier), -1 as above. */
+int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
+                    int file_fd, struct lock_watch *watch, int64_t timeout_ms);
 
 #endif

@@ -112,15 +112,13 @@ static int check_int(const struct op_param *param, json_t *args, const json_t *v
     return 0;
 }
 
-static int check_duration(const struct op_param *param, json_t *args, const json_t *value,
-                          struct tsk_error *err)
+static int check_duration(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
 {
     int64_t ms;
     const char *text = json_is_string(value) ? json_string_value(value) : "?";
     if ((param->flags & OP_FOREVER) && strcmp(text, "forever") == 0)
         ms = -1;
-    else if (json_is_integer(value) && json_integer_value(value) >= 0 &&
-             json_integer_value(value) < INT32_MAX)
+    else if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
         ms = json_integer_value(value) * 1000;
     else if (duration_parse(text, &ms) < 0)
         return bad(err, param, "param_not_a_duration", text,
@@ -131,7 +129,7 @@ static int check_duration(const struct op_param *param, json_t *args, const json
     return 0;
 }
 
-static int check_enum(const struct op_param *param, const json_t *value, struct tsk_error *err)
+static int check_enum(const struct op *op, const struct op_param *param, const json_t *value, struct tsk_error *err)
 {
     char want[256] = "";
     size_t count = 0, at = 0;
@@ -145,10 +143,13 @@ static int check_enum(const struct op_param *param, const json_t *value, struct 
     bad(err, param, near ? "param_not_one_of_near" : "param_not_one_of", text, want);
     if (near)
         error_add(err, "near", near);
+    else if (strcmp(param->name, "kind") == 0 && id_is_valid(text)) /* the kind was forgotten */
+        error_add_next(err, "tasuki %s %s name %s", op->noun, op->verb, text);
     return -1;
 }
 
-static int check_value(const struct op_param *param, json_t *args, json_t *value, struct tsk_error *err)
+static int check_value(const struct op *op, const struct op_param *param, json_t *args, json_t *value,
+                       struct tsk_error *err)
 {
     switch (param->type) {
     case OP_STRING:
@@ -160,7 +161,7 @@ static int check_value(const struct op_param *param, json_t *args, json_t *value
     case OP_DURATION:
         return check_duration(param, args, value, err);
     case OP_ENUM:
-        return check_enum(param, value, err);
+        return check_enum(op, param, value, err);
     case OP_BOOL:
         return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
@@ -173,22 +174,21 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(args, key, value) if (!op_param_find(op, key)) return error_set(
-        err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+    json_object_foreach (args, key, value)
+        if (!op_param_find(op, key))
+            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
     for (const struct op_param *param = op->params; param->name; param++) {
         value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
             if (param->flags & OP_REQUIRED) {
-                error_set(err, TSK_INVALID_INPUT, "param_missing", "param", param->name, "operation",
-                          op->name, NULL);
-                error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "",
-                               op->verb);
+                error_set(err, TSK_INVALID_INPUT, "param_missing", "param", param->name, "operation", op->name, NULL);
+                error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
                 return -1;
             }
             json_object_del(args, param->name);
             continue;
         }
-        if (check_value(param, args, value, err) < 0)
+        if (check_value(op, param, args, value, err) < 0)
             return -1;
     }
     return 0;

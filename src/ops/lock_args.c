@@ -67,8 +67,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     if (errno != ESRCH)
         return error_errno(err, "examine", "calling process");
     error_set(err, TSK_INVALID_INPUT, "holder_needed", NULL);
-    error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "",
-                   call->op->noun ? " " : "", call->op->verb);
+    error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
+                   call->op->verb);
     return -1;
 }
 
@@ -88,18 +88,15 @@ void lock_put_question(struct op_call *call, const struct lock_target *target, c
     if (record->created_ms >= 0)
         time_format_utc(record->created_ms, started);
     lock_target_words(target, words, sizeof words);
-    const char *key = !target->kind->is_sprint ? "confirm_force"
-                      : is_zombie              ? "u2_confirm_zombie"
-                                               : "u2_confirm_live";
+    const char *key = !target->kind->is_sprint ? "confirm_force" : is_zombie ? "u2_confirm_zombie" : "u2_confirm_live";
     text_put(b, call->lang, key, "lock", words, "pid", record->pid ? pid : "?", "state",
              found->alive == LIVE_DEAD || !record->pid ? "dead" : "alive", "session_id",
-             record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age,
-             "epic_spec", record->epic_spec[0] ? record->epic_spec : "?", NULL);
+             record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age, "epic_spec",
+             record->epic_spec[0] ? record->epic_spec : "?", NULL);
 }
 
 /* What kind of yes the refusal could be overcome with. */
-static bool may_be_confirmed(const struct lock_target *target, const struct judgement *found,
-                             bool wants_force)
+static bool may_be_confirmed(const struct lock_target *target, const struct judgement *found, bool wants_force)
 {
     if (found->verdict == VERDICT_ZOMBIE)
         return target->kind->is_sprint;
@@ -133,13 +130,16 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
         error_add_next(err, "tasuki lock acquire %s --force --yes", words);
         return -1;
     }
+    if (!confirmed && outcome->before.verdict == VERDICT_ZOMBIE) {
+        err->code = TSK_SPRINT_BLOCKED; /* U2: a zombie that was not to be overwritten blocks */
+        err->text = "zombie_blocks";
+    }
     if (!confirmed)
         return -1;
     request->force = wants_force;
     request->take_zombie = true;
     request->wait_ms = wants_force ? 0 : wait_ms;
-    request->confirmed_ino =
-        outcome->before.st.st_ino; /* the yes was for what was shown, not for what came since */
+    request->confirmed_ino = outcome->before.st.st_ino; /* the yes was for what was shown, not for what came since */
     return lock_acquire(target, request, NULL, outcome, err);
 }
 
@@ -156,8 +156,7 @@ static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, cons
         char path[PATH_MAX];
         lock_target_path(&target, path);
         json_array_append_new(list, json_pack("{s:s, s:s?, s:s, s:s}", "kind", kind->name, "id",
-                                              target.id[0] ? target.id : NULL, "state", "unreadable", "path",
-                                              path));
+                                              target.id[0] ? target.id : NULL, "state", "unreadable", "path", path));
     } else if (found.verdict != VERDICT_FREE) {
         json_array_append_new(list, report_lock(&target, &now, &found));
     }
@@ -183,8 +182,7 @@ static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, str
 {
     char id[LOCK_ID_MAX];
     for (int i = 0; i < count; i++)
-        if (id_of_file(kind, names[i]->d_name, id) &&
-            add_lock(ws, kind, kind->has_id ? id : NULL, list, err) < 0)
+        if (id_of_file(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, list, err) < 0)
             return -1;
     return 0;
 }

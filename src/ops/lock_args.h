@@ -9,8 +9,7 @@ extern const char *const lock_kind_choices[];
 
 /* The target named by the arguments `kind` and `id`. */
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
-/* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed
- * ancestor. */
+/* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed ancestor. */
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */
 const char *lock_args_instance(struct op_call *call);

@@ -17,8 +17,8 @@ static bool is_wanted(const json_t *event, const char *type)
 }
 
 /* Reads what is there from `from` on and keeps the last `limit` (0: all) wanted ones. */
-static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list,
-                     uint64_t *ret_next, struct tsk_error *err)
+static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
+                     struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
     if (event_reader_init(&reader, state_dir, from, err) < 0)
@@ -89,10 +89,9 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
     bool has_after = json_object_get(call->args, "after") != NULL;
     uint64_t next = 0;
     json_t *list CLEANUP_JSON = json_array();
-    int result = has_after
-                     ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1,
-                                 type, 0, list, &next, err)
-                     : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);
+    int result = has_after ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1, type, 0,
+                                       list, &next, err)
+                           : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);
     if (result < 0)
         return -1;
     if (!json_get_bool(call->args, "follow", false)) {
@@ -101,7 +100,9 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
     }
     size_t i;
     json_t *event;
-    json_array_foreach(list, i, event) if (!call->emit(call, event)) return 0;
+    json_array_foreach (list, i, event)
+        if (!call->emit(call, event))
+            return 0;
     return follow(call, next, type, err);
 }
 
@@ -115,12 +116,7 @@ static const struct op_param params[] = {
      .min = 1,
      .max = 100000,
      .fallback = "50"},
-    {.name = "after",
-     .type = OP_INT,
-     .value = "ID",
-     .help = "Only events after this id.",
-     .min = 0,
-     .max = INT64_MAX},
+    {.name = "after", .type = OP_INT, .value = "ID", .help = "Only events after this id.", .min = 0, .max = INT64_MAX},
     {.name = "type",
      .type = OP_STRING,
      .value = "TYPE",
@@ -128,10 +124,9 @@ static const struct op_param params[] = {
      .max = 128},
     {0},
 };
-static const struct op_field result_fields[] = {
-    {"events", "array", "id time type session_id? run_id? task_id? data"},
-    {"next", "integer", "where the trail ends now"},
-    {0}};
+static const struct op_field result_fields[] = {{"events", "array", "id time type session_id? run_id? task_id? data"},
+                                                {"next", "integer", "where the trail ends now"},
+                                                {0}};
 static const enum tsk_code errors[] = {TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_events = {

@@ -6,32 +6,37 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KIND_PARAM                                                                                           \
-    {                                                                                                        \
-        .name = "kind", .type = OP_ENUM, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KIND",              \
-        .help = "request, queue, name or sprint.", .choices = lock_kind_choices                              \
+#define KIND_PARAM                                                                                                     \
+    {                                                                                                                  \
+        .name = "kind", .type = OP_ENUM, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KIND",                        \
+        .help = "request, queue, name or sprint.", .choices = lock_kind_choices                                        \
     }
-#define ID_PARAM                                                                                             \
-    {                                                                                                        \
-        .name = "id", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "ID",                              \
-        .help = "The request's id or the name; a queue has none.", .max = 512, .completes = "lock-id"        \
+#define ID_PARAM                                                                                                       \
+    {                                                                                                                  \
+        .name = "id", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "ID",                                        \
+        .help = "The request's id or the name; a queue has none.", .max = 512, .completes = "lock-id"                  \
     }
-#define TOKEN_PARAM                                                                                          \
-    {                                                                                                        \
-        .name = "token", .type = OP_STRING, .value = "T", .help = "The token that acquire printed.",         \
-        .max = 128                                                                                           \
+#define TOKEN_PARAM                                                                                                    \
+    {                                                                                                                  \
+        .name = "token", .type = OP_STRING, .value = "T", .help = "The token that acquire printed.", .max = 128        \
     }
-#define INSTANCE_PARAM                                                                                       \
-    {                                                                                                        \
-        .name = "instance", .type = OP_STRING, .value = "I",                                                 \
-        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).",         \
-        .max = 256                                                                                           \
+#define INSTANCE_PARAM                                                                                                 \
+    {                                                                                                                  \
+        .name = "instance", .type = OP_STRING, .value = "I",                                                           \
+        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256        \
     }
 
-static const enum tsk_code acquire_errors[] = {
-    TSK_LOCK_HELD,       TSK_RUN_IN_PROGRESS,    TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED,
-    TSK_ZOMBIE_DETECTED, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT,     TSK_UNSUPPORTED_FS,
-    TSK_ENVIRONMENT,     TSK_STORAGE_FULL,       TSK_NOT_FOUND,         TSK_OK};
+static const enum tsk_code acquire_errors[] = {TSK_LOCK_HELD,
+                                               TSK_RUN_IN_PROGRESS,
+                                               TSK_QUEUE_IN_PROGRESS,
+                                               TSK_SPRINT_BLOCKED,
+                                               TSK_NEEDS_CONFIRMATION,
+                                               TSK_INVALID_INPUT,
+                                               TSK_UNSUPPORTED_FS,
+                                               TSK_ENVIRONMENT,
+                                               TSK_STORAGE_FULL,
+                                               TSK_NOT_FOUND,
+                                               TSK_OK};
 static const enum tsk_code common_errors[] = {TSK_LOCK_LOST,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
                                               TSK_ENVIRONMENT, TSK_NOT_FOUND,     TSK_OK};
 
@@ -45,18 +50,15 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
     time_format_local(record->expires_ms, expires);
     json_t *json = json_pack(
         "{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind", target->kind->name, "id",
-        target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path",
-        path, "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
-        report_holder(record, LIVE_ALIVE,
-                      record->hold == HOLD_LIFE ? "life byte is locked" : "process exists"));
+        target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path", path,
+        "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
+        report_holder(record, LIVE_ALIVE, record->hold == HOLD_LIFE ? "life byte is locked" : "process exists"));
     if (outcome->recovered)
-        json_object_set_new(
-            json, "recovered",
-            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
+        json_object_set_new(json, "recovered",
+                            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
     if (outcome->forced)
-        json_object_set_new(
-            json, "forced",
-            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
+        json_object_set_new(json, "forced",
+                            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
     return json;
 }
 
@@ -111,9 +113,7 @@ static const struct op_param acquire_params[] = {
     INSTANCE_PARAM,
     {.name = "force", .type = OP_BOOL, .help = "Take it from a living holder; asks first."},
     {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
-    {.name = "kill",
-     .type = OP_BOOL,
-     .help = "With --force: end the old holder first (default: it is fenced off)."},
+    {.name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first (default: it is fenced off)."},
     {0},
 };
 static const struct op_field acquire_result[] = {
@@ -169,8 +169,8 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
                          target.id[0] ? target.id : NULL, "existed", outcome.existed);
         if (outcome.session_mismatch)
             json_object_set_new(*ret, "warning",
-                                json_sprintf("Lock session mismatch (expected: %s, actual: %s)",
-                                             proof.session_id, outcome.record.session_id));
+                                json_sprintf("Lock session mismatch (expected: %s, actual: %s)", proof.session_id,
+                                             outcome.record.session_id));
     }
     lock_target_clear(&target);
     return result;
@@ -230,8 +230,8 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (result == 0) {
         time_format_local(outcome.record.expires_ms, expires);
         *ret = json_pack("{s:s, s:s, s:s?, s:I, s:s?}", "status", "renewed", "kind", target.kind->name, "id",
-                         target.id[0] ? target.id : NULL, "fence", (json_int_t)outcome.record.fence,
-                         "expires_at", target.kind->is_sprint ? NULL : expires);
+                         target.id[0] ? target.id : NULL, "fence", (json_int_t)outcome.record.fence, "expires_at",
+                         target.kind->is_sprint ? NULL : expires);
     }
     lock_target_clear(&target);
     return result;
@@ -253,9 +253,8 @@ static const struct op_param renew_params[] = {
 static const struct op_field renew_result[] = {{"status", "string", "renewed"}, {"kind", "string", ""},
                                                {"id", "string?", ""},           {"fence", "integer", ""},
                                                {"expires_at", "string?", ""},   {0}};
-static const enum tsk_code renew_errors[] = {
-    TSK_LOCK_LOST,   TSK_LOCK_NOT_FOUND, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-    TSK_ENVIRONMENT, TSK_STORAGE_FULL,   TSK_NOT_FOUND,     TSK_OK};
+static const enum tsk_code renew_errors[] = {TSK_LOCK_LOST,   TSK_LOCK_NOT_FOUND, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
+                                             TSK_ENVIRONMENT, TSK_STORAGE_FULL,   TSK_NOT_FOUND,     TSK_OK};
 
 const struct op op_lock_renew = {
     .name = "lock.renew",
@@ -286,9 +285,7 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
         *ret = report_lock(&target, &now, &found);
         bool is_dead = found.verdict == VERDICT_STALE || found.verdict == VERDICT_ZOMBIE;
         /* A guessed holder that is gone still excludes others until the TTL: held, although by a dead one. */
-        call->verdict = found.verdict == VERDICT_FREE ? TSK_OK
-                        : is_dead                     ? TSK_ZOMBIE_DETECTED
-                                                      : target.kind->held_code;
+        call->verdict = found.verdict == VERDICT_FREE ? TSK_OK : is_dead ? TSK_ZOMBIE_DETECTED : target.kind->held_code;
     }
     lock_target_clear(&target);
     return result;

@@ -1,9 +1,10 @@
 /* op_lock_run.c - a lock held while a command runs.
  *
- *  R1  The command inherits the lock's descriptor: if tasuki is killed, the lock lives until the command and
- * what it started have ended. R2  At a normal end the lock is released at once, by unlocking, not by closing:
- * a daemon that was left behind keeps a descriptor, but no lock. R3  Signals for tasuki are passed on. Those
- * of the terminal go to the whole foreground group anyway, so they are not. */
+ *  R1  The command inherits the lock's descriptor: if tasuki is killed, the lock lives until the command and what it started
+ *      have ended.
+ *  R2  At a normal end the lock is released at once, by unlocking, not by closing: a daemon that was left behind keeps a
+ *      descriptor, but no lock.
+ *  R3  Signals for tasuki are passed on. Those of the terminal go to the whole foreground group anyway, so they are not. */
 #include "base/log.h"
 #include "lock/held.h"
 #include "ops/lock_args.h"
@@ -108,8 +109,8 @@ static int command_failed(struct op_call *call, const char *command, int number,
 {
     call->has_exit_code = true;
     call->exit_code = number == ENOENT ? 127 : 126;
-    error_set(err, TSK_INVALID_INPUT, number == ENOENT ? "command_not_found" : "command_not_executable",
-              "command", command, "reason", strerrordesc_np(number), NULL);
+    error_set(err, TSK_INVALID_INPUT, number == ENOENT ? "command_not_found" : "command_not_executable", "command",
+              command, "reason", strerrordesc_np(number), NULL);
     err->sys_errno = number;
     return -1;
 }
@@ -129,8 +130,7 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
         return error_errno(err, "start", "command");
     }
     signals_block(&waited, &saved);
-    sigaction(SIGCHLD, &by_default,
-              &on_child); /* ignored by our parent, it would leave no exit status to collect */
+    sigaction(SIGCHLD, &by_default, &on_child); /* ignored by our parent, it would leave no exit status to collect */
     struct child child = {.argv = argv, .lock_fd = tsk_lock_fd(lock), .mask = &saved, .on_child = &on_child};
     pid_t pid = spawn(&child);
     if (pid < 0) {
@@ -145,6 +145,19 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     return result;
 }
 
+/* What helps somebody who wants to run a command is not what helps somebody who takes a lock. */
+static int refused(struct op_call *call, struct tsk_error *err)
+{
+    const char *name = json_get_string(call->args, "name", "");
+    if (err->code != TSK_LOCK_HELD)
+        return -1;
+    error_clear_next(err);
+    error_add_next(err, "tasuki lock run %s --wait 30m -- COMMAND", name);
+    error_add_next(err, "tasuki lock check name %s", name);
+    error_add_next(err, "tasuki lock acquire name %s --force", name);
+    return -1;
+}
+
 static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct tsk_lock *lock;
@@ -155,9 +168,10 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
                                        .session_id = json_get_string(call->args, "session", NULL)};
     if (json_array_size(json_object_get(call->args, "command")) == 0)
         return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    if (tsk_lock_acquire(call->ws, TSK_LOCK_NAME, json_get_string(call->args, "name", ""), &options, &lock,
-                         err) < 0)
-        return -1;
+    int acquired =
+        tsk_lock_acquire(call->ws, TSK_LOCK_NAME, json_get_string(call->args, "name", ""), &options, &lock, err);
+    if (acquired < 0)
+        return refused(call, err);
     int result = run_command(call, lock, err);
     if (tsk_lock_release(lock, &release_error) < 0)
         log_problem(&release_error);
@@ -193,9 +207,8 @@ static const struct op_param params[] = {
     {0},
 };
 static const struct op_field no_result[] = {{0}};
-static const enum tsk_code errors[] = {TSK_LOCK_HELD,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-                                       TSK_ENVIRONMENT, TSK_STORAGE_FULL,  TSK_NOT_FOUND,
-                                       TSK_OK};
+static const enum tsk_code errors[] = {
+    TSK_LOCK_HELD, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND, TSK_OK};
 
 const struct op op_lock_run = {
     .name = "lock.run",

@@ -47,8 +47,8 @@ static json_t *lock_info(const struct judgement *found)
     return info;
 }
 
-static json_t *answer(struct op_call *call, const char *status, const char *mode,
-                      const struct judgement *found, const char *message, enum tsk_code verdict)
+static json_t *answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
+                      const char *message, enum tsk_code verdict)
 {
     json_t *errors = json_array();
     if (found && found->verdict != VERDICT_FREE && !found->is_parsed)
@@ -102,8 +102,8 @@ static bool is_absent(int number)
 
 /* The project root, and a workspace for the events: the project's own, else the caller's, else one made
  * there. */
-static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret,
-                        json_t **ret_refusal, const char *mode, struct tsk_error *err)
+static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret, json_t **ret_refusal,
+                        const char *mode, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "project_root", NULL);
     struct workspace_place place;
@@ -182,11 +182,10 @@ static void describe(char *text, size_t size, const char *what, const struct jud
 
 /* ---- acquire ---- */
 
-static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *outcome,
-                               const struct tsk_error *err)
+static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *outcome, const struct tsk_error *err)
 {
     char message[1024];
-    if (err->code == TSK_ZOMBIE_DETECTED) {
+    if (err->code == TSK_SPRINT_BLOCKED && outcome->before.verdict == VERDICT_ZOMBIE) {
         describe(message, sizeof message, "Zombie lock was not overwritten", &outcome->before);
         return answer(call, "blocked", "acquire", &outcome->before, message, TSK_SPRINT_BLOCKED);
     }
@@ -229,14 +228,14 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     return 0;
 }
 
-#define ROOT_PARAMS                                                                                          \
-    {.name = "project_root",                                                                                 \
-     .type = OP_PATH,                                                                                        \
-     .value = "DIR",                                                                                         \
-     .help = "Where the lock file is (default: the project that contains the working directory)."},          \
-    {                                                                                                        \
-        .name = "lock_file", .type = OP_PATH, .value = "NAME", .help = "The lock file's name.",              \
-        .fallback = ".sprint-running"                                                                        \
+#define ROOT_PARAMS                                                                                                    \
+    {.name = "project_root",                                                                                           \
+     .type = OP_PATH,                                                                                                  \
+     .value = "DIR",                                                                                                   \
+     .help = "Where the lock file is (default: the project that contains the working directory)."},                    \
+    {                                                                                                                  \
+        .name = "lock_file", .type = OP_PATH, .value = "NAME", .help = "The lock file's name.",                        \
+        .fallback = ".sprint-running"                                                                                  \
     }
 
 static const struct op_param acquire_params[] = {
@@ -293,8 +292,8 @@ const struct op op_sprint_acquire = {
 
 /* ---- release ---- */
 
-static json_t *release_refused(struct op_call *call, const struct lock_proof *proof,
-                               const struct lock_outcome *outcome, const struct tsk_error *err)
+static json_t *release_refused(struct op_call *call, const struct lock_proof *proof, const struct lock_outcome *outcome,
+                               const struct tsk_error *err)
 {
     char message[1024];
     if (err->code != TSK_LOCK_LOST)

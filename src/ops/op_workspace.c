@@ -25,8 +25,8 @@ static int run_init(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct event event = {.type = "workspace.created"};
     if (created && workspace_event(ws, &now, &event, err) < 0)
         return -1;
-    *ret = json_pack("{s:s, s:s, s:s, s:b}", "status", created ? "created" : "exists", "root", place.root,
-                     "state", place.state_path, "created", created);
+    *ret = json_pack("{s:s, s:s, s:s, s:b}", "status", created ? "created" : "exists", "root", place.root, "state",
+                     place.state_path, "created", created);
     return 0;
 }
 
@@ -98,17 +98,16 @@ static int run_version(struct op_call *call, json_t **ret, struct tsk_error *err
 {
     (void)call;
     (void)err;
-    *ret = json_pack("{s:s, s:s, s:i, s:s}", "name", "tasuki", "version", TASUKI_VERSION, "schema",
-                     db_schema_version(), "compiler", __VERSION__);
+    *ret = json_pack("{s:s, s:s, s:i, s:s}", "name", "tasuki", "version", TASUKI_VERSION, "schema", db_schema_version(),
+                     "compiler", __VERSION__);
     return 0;
 }
 
-static const struct op_field version_result[] = {
-    {"name", "string", "tasuki"},
-    {"version", "string", "of this program"},
-    {"schema", "integer", "version of the database schema it writes"},
-    {"compiler", "string", "that built it"},
-    {0}};
+static const struct op_field version_result[] = {{"name", "string", "tasuki"},
+                                                 {"version", "string", "of this program"},
+                                                 {"schema", "integer", "version of the database schema it writes"},
+                                                 {"compiler", "string", "that built it"},
+                                                 {0}};
 static const enum tsk_code version_errors[] = {TSK_OK};
 
 const struct op op_version = {

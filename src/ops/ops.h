@@ -1,12 +1,10 @@
 /* ops.h - the operation table: everything tasuki can do, one row each.
  *
- * A row says what the operation is called, which typed parameters it takes, what it returns, which errors it
- * has, and how it is reached: as a CLI verb, an HTTP route, an MCP tool. The three skins, `--help`, the man
- * pages, shell completion, OpenAPI and the MCP schemas are made from the rows; none of them knows an
- * operation by name.
+ * A row says what the operation is called, which typed parameters it takes, what it returns, which errors it has, and how it is
+ * reached: as a CLI verb, an HTTP route, an MCP tool. The three skins, `--help`, the man pages, shell completion, OpenAPI and
+ * the MCP schemas are made from the rows; none of them knows an operation by name.
  *
- * Adding an operation: write a handler in src/ops/op_<noun>.c and its row in the array at the end of that
- * file. */
+ * Adding an operation: write a handler in src/ops/op_<noun>.c and its row in the array at the end of that file. */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -19,8 +17,7 @@ enum op_type {
     OP_ID,       /* id_is_valid */
     OP_INT,      /* min … max */
     OP_BOOL,     /* a flag on the command line */
-    OP_DURATION, /* "30s", "5m"; a number is seconds; with OP_FOREVER also "forever". In the arguments: ms, -1
-                    for ever */
+    OP_DURATION, /* "30s", "5m"; a number is seconds; with OP_FOREVER also "forever". In the arguments: ms, -1 for ever */
     OP_ENUM,     /* one of `choices` */
     OP_PATH,     /* a file name or path */
     OP_ARGV,     /* the rest of the command line: a list of strings */
@@ -77,8 +74,8 @@ struct op {
     const enum tsk_code *errors;   /* ends with TSK_OK */
     struct {
         const char *method, *path; /* path with :param */
-        const char *when; /* "mode=acquire": rows that share method and path are told apart by an argument */
-        const char *absent; /* why there is no route */
+        const char *when;          /* "mode=acquire": rows that share method and path are told apart by an argument */
+        const char *absent;        /* why there is no route */
     } http;
     struct {
         const char *tool, *group;
@@ -101,8 +98,8 @@ struct op_call {
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
     void *skin;
-    /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock):
-     * decides exit code and HTTP status. TSK_OK otherwise. */
+    /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
+     * HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
     int exit_code; /* `lock run`: the command's own, when has_exit_code */
     bool has_exit_code;
@@ -113,8 +110,7 @@ const struct op *const *op_table(size_t *ret_count);
 const struct op *op_find(const char *noun, const char *verb);
 const struct op *op_by_name(const char *name);
 
-/* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations
- * become ms. */
+/* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
 const struct op_param *op_param_find(const struct op *op, const char *name);
 

@@ -58,8 +58,8 @@ static int fail_sqlite(struct db *db, int rc, struct tsk_error *err)
     const char *reason = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc);
     if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT)
         return error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", DB_NAME, "reason", reason, NULL);
-    return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", DB_NAME,
-                     "reason", reason, NULL);
+    return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", DB_NAME, "reason",
+                     reason, NULL);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
@@ -89,8 +89,8 @@ static int open_handle(struct db *db, int state_dir)
     char uri[128];
     pthread_once(&once, register_vfs);
     snprintf(uri, sizeof uri, "file:/proc/self/fd/%d/" DB_NAME "?modeof=/proc/self/mem", state_dir);
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_NOFOLLOW |
-                SQLITE_OPEN_EXRESCODE;
+    int flags =
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
     return sqlite3_open_v2(uri, &db->handle, flags, "tasuki");
 }
 
@@ -130,8 +130,7 @@ static int migrate(struct db *db, struct tsk_error *err)
     while (version < VERSION) {
         if (db_begin(db, err) < 0)
             return -1;
-        if (read_version(db, &version, err) < 0 ||
-            (version < VERSION && migrate_once(db, version, err) < 0)) {
+        if (read_version(db, &version, err) < 0 || (version < VERSION && migrate_once(db, version, err) < 0)) {
             db_rollback(db);
             return -1;
         }
@@ -295,8 +294,8 @@ static int append_rows(struct db *db, struct event_trail *trail, int64_t *ret_la
     while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
         *ret_last = sqlite3_column_int64(rows, 0);
         buf_reset(&line);
-        put_line_with_id(&line, (const char *)sqlite3_column_text(rows, 1),
-                         (size_t)sqlite3_column_bytes(rows, 1), *ret_last);
+        put_line_with_id(&line, (const char *)sqlite3_column_text(rows, 1), (size_t)sqlite3_column_bytes(rows, 1),
+                         *ret_last);
         if (event_append_line(trail, buf_str(&line), line.len, NULL, err) < 0)
             return -1;
     }

@@ -1,13 +1,11 @@
 /* db.h - the workspace's SQLite database `.aiflow/state.db` (WAL).
  *
- * Only SQLite opens state.db, its -wal and -shm: closing any other descriptor of them would drop its locks.
- * Every write is one short BEGIN IMMEDIATE … COMMIT with synchronous=FULL and a 5 s busy timeout; SIGTSTP,
- * SIGINT and SIGTERM are blocked inside, so that no lock is held by a stopped process. No handle crosses a
- * fork.
+ * Only SQLite opens state.db, its -wal and -shm: closing any other descriptor of them would drop its locks. Every
+ * write is one short BEGIN IMMEDIATE … COMMIT with synchronous=FULL and a 5 s busy timeout; SIGTSTP, SIGINT and SIGTERM
+ * are blocked inside, so that no lock is held by a stopped process. No handle crosses a fork.
  *
- * Events of database changes are inserted into the table `outbox` in the same transaction (db_event) and
- * moved to the trail by whoever comes next (db_flush_outbox): an event is in the trail if and only if its
- * change was committed. */
+ * Events of database changes are inserted into the table `outbox` in the same transaction (db_event) and moved to the
+ * trail by whoever comes next (db_flush_outbox): an event is in the trail if and only if its change was committed. */
 #ifndef STORE_DB_H
 #define STORE_DB_H
 
@@ -24,9 +22,8 @@ struct db {
     bool in_transaction;
 };
 
-/* Opens (creates, 0600) and migrates `.aiflow/state.db` below the directory `state_dir`. A database written
- * by a newer tasuki is refused: ENVIRONMENT, text "db_newer". A damaged one: ENVIRONMENT, text "db_damaged".
- */
+/* Opens (creates, 0600) and migrates `.aiflow/state.db` below the directory `state_dir`. A database written by a newer
+ * tasuki is refused: ENVIRONMENT, text "db_newer". A damaged one: ENVIRONMENT, text "db_damaged". */
 int db_open(struct db *db, int state_dir, struct tsk_error *err); /* state_dir: borrowed until db_close */
 void db_close(struct db *db);
 
@@ -35,18 +32,16 @@ int db_commit(struct db *db, struct tsk_error *err);
 void db_rollback(struct db *db); /* no-op outside a transaction */
 
 int db_prepare(struct db *db, const char *sql, struct sqlite3_stmt **ret, struct tsk_error *err);
-/* Runs a statement that returns no rows, with the text parameters ?1, ?2, … (`count` strings; NULL binds
- * NULL). */
+/* Runs a statement that returns no rows, with the text parameters ?1, ?2, … (`count` strings; NULL binds NULL). */
 int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned count, ...);
 /* The first column of the first row as an integer; `fallback` if there is no row. */
 int db_int(struct db *db, struct tsk_error *err, int64_t *ret, int64_t fallback, const char *sql);
 
 int db_event(struct db *db, const struct now *now, const struct event *event, struct tsk_error *err);
-/* Moves what is in `outbox` to the trail. One write transaction: append the rows in order, sync the trail,
- * delete the rows, commit. So two that flush at once take turns, and one that is killed before its commit
- * leaves rows that the next one appends again, with the same `outbox_id` in their data: event_read drops the
- * repetition (E6). What stays possible: a reader that begins between the two copies sees only the second one,
- * under the second one's event id. */
+/* Moves what is in `outbox` to the trail. One write transaction: append the rows in order, sync the trail, delete the
+ * rows, commit. So two that flush at once take turns, and one that is killed before its commit leaves rows that the next
+ * one appends again, with the same `outbox_id` in their data: event_read drops the repetition (E6). What stays possible:
+ * a reader that begins between the two copies sees only the second one, under the second one's event id. */
 int db_flush_outbox(struct db *db, struct event_trail *trail, struct tsk_error *err);
 int db_schema_version(void); /* the version this program writes */
 

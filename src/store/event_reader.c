@@ -117,8 +117,7 @@ static int reader_settle(struct event_reader *reader)
         reader->next_id = reader->base + (uint64_t)st.st_size;
     uint64_t offset = reader->next_id - reader->base;
     char byte;
-    reader->is_inside_line =
-        offset > 0 && fs->pread(reader->fd, &byte, 1, (off_t)offset - 1) == 1 && byte != '\n';
+    reader->is_inside_line = offset > 0 && fs->pread(reader->fd, &byte, 1, (off_t)offset - 1) == 1 && byte != '\n';
     return 0;
 }
 
@@ -175,8 +174,7 @@ static ssize_t reader_fill(struct event_reader *reader)
 }
 
 /* Takes one whole line: its id and its text (valid until the next fill). */
-static bool reader_take_line(struct event_reader *reader, uint64_t *ret_id, const char **ret_line,
-                             size_t *ret_len)
+static bool reader_take_line(struct event_reader *reader, uint64_t *ret_id, const char **ret_line, size_t *ret_len)
 {
     size_t left = reader->pending.len - reader->taken;
     const char *line = buf_str(&reader->pending) + reader->taken;

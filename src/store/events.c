@@ -80,8 +80,8 @@ void event_put_line(struct buf *b, const struct now *now, const struct event *ev
 
 void event_trail_init(struct event_trail *trail, int state_dir)
 {
-    *trail = (struct event_trail){
-        .state_dir = state_dir, .fd = -1, .lock_fd = -1, .segment_max = EVENT_SEGMENT_MAX_DEFAULT};
+    *trail =
+        (struct event_trail){.state_dir = state_dir, .fd = -1, .lock_fd = -1, .segment_max = EVENT_SEGMENT_MAX_DEFAULT};
 }
 
 void event_trail_clear(struct event_trail *trail)
@@ -93,8 +93,7 @@ void event_trail_clear(struct event_trail *trail)
 static int trail_lock(struct event_trail *trail, short type)
 {
     if (trail->lock_fd < 0)
-        trail->lock_fd =
-            fs->openat(trail->state_dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        trail->lock_fd = fs->openat(trail->state_dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (trail->lock_fd < 0)
         return -1;
     int rc;
@@ -142,8 +141,7 @@ static int segment_write(int state_dir, uint64_t base, char private_name[FS_PRIV
 {
     char stream[33], header[SEGMENT_HEADER_MAX];
     random_hex(stream, 32);
-    int len = snprintf(header, sizeof header, SEGMENT_HEADER_START "%" PRIu64 ",\"stream\":\"%s\"}}\n", base,
-                       stream);
+    int len = snprintf(header, sizeof header, SEGMENT_HEADER_START "%" PRIu64 ",\"stream\":\"%s\"}}\n", base, stream);
     int fd = fs_temp_open(state_dir, 0600, private_name);
     if (fd < 0)
         return -1;
@@ -351,8 +349,7 @@ static int append_locked(struct event_trail *trail, const char *text, size_t len
     return 0;
 }
 
-static int append_text(struct event_trail *trail, const struct buf *text, uint64_t *ret_id,
-                       struct tsk_error *err)
+static int append_text(struct event_trail *trail, const struct buf *text, uint64_t *ret_id, struct tsk_error *err)
 {
     if (trail_lock(trail, F_RDLCK) < 0)
         return error_errno(err, "lock", LOCK_NAME);
@@ -370,8 +367,8 @@ static int line_too_long(struct tsk_error *err, const char *type)
     return -1;
 }
 
-int event_append(struct event_trail *trail, const struct now *now, const struct event *event,
-                 uint64_t *ret_id, struct tsk_error *err)
+int event_append(struct event_trail *trail, const struct now *now, const struct event *event, uint64_t *ret_id,
+                 struct tsk_error *err)
 {
     char storage[SMALL_LINE];
     struct buf small;
@@ -386,8 +383,7 @@ int event_append(struct event_trail *trail, const struct now *now, const struct 
     return large.failed ? line_too_long(err, event->type) : append_text(trail, &large, ret_id, err);
 }
 
-int event_append_line(struct event_trail *trail, const char *line, size_t len, uint64_t *ret_id,
-                      struct tsk_error *err)
+int event_append_line(struct event_trail *trail, const char *line, size_t len, uint64_t *ret_id, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
     buf_puts(&text, "\n");

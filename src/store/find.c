@@ -49,8 +49,7 @@ static bool go_up(char path[PATH_MAX])
 }
 
 /* The first line of a small file, without `prefix`; false if it is not there. */
-static bool read_line(struct look *look, const char *dir, const char *name, const char *prefix,
-                      char line[PATH_MAX])
+static bool read_line(struct look *look, const char *dir, const char *name, const char *prefix, char line[PATH_MAX])
 {
     char path[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
@@ -102,12 +101,10 @@ static bool is_bare(struct look *look, const char *common)
 
 /* Where the state of the repository with that common directory is, whether it exists or not. `below` is the
  * part of the worktree in which a workspace was found ("" or "/sub"). */
-static bool place_of_common(struct look *look, const char *common, const char *below,
-                            struct workspace_place *ret)
+static bool place_of_common(struct look *look, const char *common, const char *below, struct workspace_place *ret)
 {
     if (is_bare(look, common))
-        return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX &&
-               join(ret->state_path, common, "tasuki");
+        return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX && join(ret->state_path, common, "tasuki");
     char main_tree[PATH_MAX];
     if (snprintf(main_tree, PATH_MAX, "%s", common) >= PATH_MAX || !go_up(main_tree))
         return false;
@@ -120,8 +117,7 @@ static bool place_of_common(struct look *look, const char *common, const char *b
 
 /* Walks up from `start`. `want_existing`: only a workspace that exists will do; else the place where `init`
  * would make one: `start`, or the main worktree's root when `start` is in a linked one. */
-static bool find_upwards(struct look *look, const char *start, bool want_existing,
-                         struct workspace_place *ret)
+static bool find_upwards(struct look *look, const char *start, bool want_existing, struct workspace_place *ret)
 {
     char dir[PATH_MAX], found[PATH_MAX] = "", common[PATH_MAX];
     snprintf(dir, sizeof dir, "%s", start);

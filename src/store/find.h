@@ -4,8 +4,7 @@
 
 #include "store/workspace.h"
 
-/* The place where `init` creates a workspace: `root`, TASUKI_ROOT, or here (in a linked worktree: its main
- * one). */
+/* The place where `init` creates a workspace: `root`, TASUKI_ROOT, or here (in a linked worktree: its main one). */
 int workspace_place_new(const char *root, struct workspace_place *ret, struct tsk_error *err);
 
 #endif

@@ -22,9 +22,8 @@ void segment_name(uint64_t base, char name[SEGMENT_NAME_MAX])
 static bool closed_name_parse(const char *name, uint64_t *ret_base)
 {
     size_t prefix = strlen(CLOSED_PREFIX);
-    if (strlen(name) != prefix + BASE_DIGITS + strlen(CLOSED_SUFFIX) ||
-        strncmp(name, CLOSED_PREFIX, prefix) != 0 || strspn(name + prefix, "0123456789") != BASE_DIGITS ||
-        strcmp(name + prefix + BASE_DIGITS, CLOSED_SUFFIX) != 0)
+    if (strlen(name) != prefix + BASE_DIGITS + strlen(CLOSED_SUFFIX) || strncmp(name, CLOSED_PREFIX, prefix) != 0 ||
+        strspn(name + prefix, "0123456789") != BASE_DIGITS || strcmp(name + prefix + BASE_DIGITS, CLOSED_SUFFIX) != 0)
         return false;
     *ret_base = strtoull(name + prefix, NULL, 10);
     return *ret_base <= BASE_MAX;

@@ -1,5 +1,4 @@
-/* segment.h - what the two ends of the event trail share: the files it consists of. Internal to events.h's
- * module. */
+/* segment.h - what the two ends of the event trail share: the files it consists of. Internal to events.h's module. */
 #ifndef STORE_SEGMENT_H
 #define STORE_SEGMENT_H
 

@@ -82,8 +82,7 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err)
     return result;
 }
 
-int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event,
-                    struct tsk_error *err)
+int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event, struct tsk_error *err)
 {
     pthread_mutex_lock(&ws->mutex);
     int result = event_append(&ws->trail, now, event, NULL, err);
@@ -91,8 +90,7 @@ int workspace_event(struct tsk_workspace *ws, const struct now *now, const struc
     return result;
 }
 
-int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret,
-                          struct tsk_error *err)
+int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0) {

@@ -1,9 +1,8 @@
 /* workspace.h - finding, creating and opening a workspace: the directory that has `.aiflow/`.
  *
- * Which one: `root` if given (--root), TASUKI_ROOT, else the nearest one upwards from the working directory.
- * In a linked git worktree it is always the main worktree's, although git has checked out a copy of the
- * git-managed part there: agents in worktrees must share locks. A bare repository keeps its state in `<git
- * common dir>/tasuki/`. */
+ * Which one: `root` if given (--root), TASUKI_ROOT, else the nearest one upwards from the working directory. In a linked
+ * git worktree it is always the main worktree's, although git has checked out a copy of the git-managed part there:
+ * agents in worktrees must share locks. A bare repository keeps its state in `<git common dir>/tasuki/`. */
 #ifndef STORE_WORKSPACE_H
 #define STORE_WORKSPACE_H
 
@@ -19,9 +18,8 @@ struct tsk_workspace {
     int locks_dir, guard_dir; /* -1 until workspace_lock_dirs */
     pthread_mutex_t mutex;    /* of what follows, and of the lazily opened directories */
     struct event_trail trail;
-    bool fs_is_checked; /* the lock protocol holds on the file system of locks_dir */
-    void (*on_close)(
-        struct tsk_workspace *ws); /* set by a layer below that keeps something for this workspace */
+    bool fs_is_checked;                         /* the lock protocol holds on the file system of locks_dir */
+    void (*on_close)(struct tsk_workspace *ws); /* set by a layer below that keeps something for this workspace */
 };
 
 /* Finds without opening: the directory that holds the state and its root. 0, or -1 with NOT_FOUND. */
@@ -35,28 +33,25 @@ int workspace_find(const char *root, struct workspace_place *ret, struct tsk_err
 int workspace_open_at(const struct workspace_place *place, struct tsk_workspace **ret, struct tsk_error *err);
 void workspace_cleanup(struct tsk_workspace **ws); /* for CLEANUP */
 
-/* Creates a workspace in `root` (NULL: the working directory; in a linked worktree, its main worktree).
- * Idempotent; *ret_created says whether there was none before. */
+/* Creates a workspace in `root` (NULL: the working directory; in a linked worktree, its main worktree). Idempotent;
+ * *ret_created says whether there was none before. */
 int workspace_init(const char *root, struct workspace_place *ret, bool *ret_created, struct tsk_error *err);
 
-/* Makes only the state directory with its .gitignore, and touches nothing of the project's: for a sprint lock
- * in a project that was never initialised. */
+/* Makes only the state directory with its .gitignore, and touches nothing of the project's: for a sprint lock in a project
+ * that was never initialised. */
 int workspace_make_state(const struct workspace_place *place, struct tsk_error *err);
 
 /* Opens (creates) `locks/` and `locks/.guard/`. */
 int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err);
 
 /* Appends an event to the trail; safe from several threads. */
-int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event,
-                    struct tsk_error *err);
+int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event, struct tsk_error *err);
 
-/* The boolean `key` of config.yaml; `fallback` when the file or the key is absent. A broken file is an error.
- */
-int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret,
-                          struct tsk_error *err);
+/* The boolean `key` of config.yaml; `fallback` when the file or the key is absent. A broken file is an error. */
+int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err);
 
-/* The project root that a sprint lock belongs to: the nearest directory upwards from `start` (NULL: the
- * working directory) that has .git, .aiflow or .sprint-running; else `start` itself. */
+/* The project root that a sprint lock belongs to: the nearest directory upwards from `start` (NULL: the working
+ * directory) that has .git, .aiflow or .sprint-running; else `start` itself. */
 int workspace_project_root(const char *start, char root[PATH_MAX], struct tsk_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 That a waiter has taken its place is seen from outside: it holds a ticket byte of the guard file (src/lock/wait.h)."""
 
 import os
+import resource
 import pathlib
 import random
 import signal
@@ -183,6 +184,28 @@ def _(ws):
                    preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
     eq(run.wait(20), 7, "the exit code")
     check_free(ws)
+
+
+@test("a zombie is not waited for: the answer comes at once, and a yes takes it")
+def _(ws):
+    sprint = ["lock", "acquire", "sprint", "--session", "s", "--epic", "e"]
+    holder = ws.spawn_command(["sleep", "600"])
+    ws.tasuki(*sprint, "--pid", str(holder.pid)).expect(0)
+    holder.kill()
+    ws.finish(holder)
+    ws.tasuki("--json", *sprint, "--pid", str(os.getpid()), "--wait", "600s", timeout=30).expect(4, "SPRINT_BLOCKED")
+    ws.tasuki("--json", *sprint, "--pid", str(os.getpid()), "--wait", "600s", "--yes", timeout=30).expect(0)
+
+
+@test("waiting while another tool writes its temporary file ends at the deadline and costs no processor time")
+def _(ws):
+    (ws.path / ".sprint-running.tmp").write_text("pid: 1\n")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ws.tasuki("--json", "lock", "acquire", "sprint", "--session", "s", "--epic", "e", "--pid", str(os.getpid()), "--wait", "2s",
+              timeout=30).expect(4, "SPRINT_BLOCKED")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert used < 1, f"{used:.2f} s of processor time in 2 s of waiting"
 
 
 main(__name__)

@@ -109,34 +109,33 @@ static enum verdict fault_before(const char *name, bool needs_space)
 /* The calls with nothing special about them:
  *   X(result, name, needs space, (parameters), (arguments))
  * MAKE_HALF_OF_IT of such a call is the failure itself: half a directory entry does not exist. */
-#define PLAIN_CALLS(X)                                                                                       \
-    X(int, openat, (flags & (O_CREAT | __O_TMPFILE)) != 0,                                                   \
-      (int dir, const char *path, int flags, mode_t mode), (dir, path, flags, mode))                         \
-    X(ssize_t, pread, false, (int fd, void *data, size_t len, off_t offset), (fd, data, len, offset))        \
-    X(int, ftruncate, len > 0, (int fd, off_t len), (fd, len))                                               \
-    X(int, fdatasync, false, (int fd), (fd))                                                                 \
-    X(int, fstat, false, (int fd, struct stat *st), (fd, st))                                                \
-    X(int, fstatat, false, (int dir, const char *path, struct stat *st, int flags), (dir, path, st, flags))  \
-    X(int, mkdirat, true, (int dir, const char *path, mode_t mode), (dir, path, mode))                       \
-    X(int, unlinkat, false, (int dir, const char *path, int flags), (dir, path, flags))                      \
-    X(int, linkat, true, (int from, const char *old, int to, const char *new, int flags),                    \
-      (from, old, to, new, flags))                                                                           \
-    X(int, renameat2, false, (int from, const char *old, int to, const char *new, unsigned flags),           \
-      (from, old, to, new, flags))                                                                           \
+#define PLAIN_CALLS(X)                                                                                                 \
+    X(int, openat, (flags & (O_CREAT | __O_TMPFILE)) != 0, (int dir, const char *path, int flags, mode_t mode),        \
+      (dir, path, flags, mode))                                                                                        \
+    X(ssize_t, pread, false, (int fd, void *data, size_t len, off_t offset), (fd, data, len, offset))                  \
+    X(int, ftruncate, len > 0, (int fd, off_t len), (fd, len))                                                         \
+    X(int, fdatasync, false, (int fd), (fd))                                                                           \
+    X(int, fstat, false, (int fd, struct stat *st), (fd, st))                                                          \
+    X(int, fstatat, false, (int dir, const char *path, struct stat *st, int flags), (dir, path, st, flags))            \
+    X(int, mkdirat, true, (int dir, const char *path, mode_t mode), (dir, path, mode))                                 \
+    X(int, unlinkat, false, (int dir, const char *path, int flags), (dir, path, flags))                                \
+    X(int, linkat, true, (int from, const char *old, int to, const char *new, int flags), (from, old, to, new, flags)) \
+    X(int, renameat2, false, (int from, const char *old, int to, const char *new, unsigned flags),                     \
+      (from, old, to, new, flags))                                                                                     \
     X(int, ofd_lock, false, (int fd, int cmd, struct flock *range), (fd, cmd, range))
 
-#define DEFINE_WRAPPER(result, name, needs_space, parameters, arguments)                                     \
-    static result fault_##name parameters                                                                    \
-    {                                                                                                        \
-        enum verdict verdict = fault_before(#name, needs_space);                                             \
-        if (verdict == MAKE_HALF_OF_IT)                                                                      \
-            verdict = fail_with(ENOSPC);                                                                     \
-        if (verdict == FAIL_IT)                                                                              \
-            return -1;                                                                                       \
-        result made = fs_system_calls.name arguments;                                                        \
-        if (verdict == MAKE_IT_AND_DIE)                                                                      \
-            die();                                                                                           \
-        return made;                                                                                         \
+#define DEFINE_WRAPPER(result, name, needs_space, parameters, arguments)                                               \
+    static result fault_##name parameters                                                                              \
+    {                                                                                                                  \
+        enum verdict verdict = fault_before(#name, needs_space);                                                       \
+        if (verdict == MAKE_HALF_OF_IT)                                                                                \
+            verdict = fail_with(ENOSPC);                                                                               \
+        if (verdict == FAIL_IT)                                                                                        \
+            return -1;                                                                                                 \
+        result made = fs_system_calls.name arguments;                                                                  \
+        if (verdict == MAKE_IT_AND_DIE)                                                                                \
+            die();                                                                                                     \
+        return made;                                                                                                   \
     }
 PLAIN_CALLS(DEFINE_WRAPPER)
 
@@ -217,9 +216,9 @@ static const struct {
     long value;
 } error_names[] =
     {
-#define E(name)                                                                                              \
-    {                                                                                                        \
-#name, name                                                                                          \
+#define E(name)                                                                                                        \
+    {                                                                                                                  \
+#name, name                                                                                                    \
     }
         E(ENOSPC), E(EIO),    E(EMFILE), E(ENFILE), E(ENOMEM), E(EROFS),      E(EACCES), E(EPERM),
         E(EDQUOT), E(ENOLCK), E(EINTR),  E(EAGAIN), E(ENOSYS), E(EOPNOTSUPP), E(EINVAL), E(ESTALE),
@@ -230,9 +229,9 @@ static const struct {
       {"fuse", FUSE_SUPER_MAGIC}, {"9p", V9FS_MAGIC},
 };
 
-#define LOOK_UP(table, wanted, ret)                                                                          \
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)                                                \
-        if (strcmp(table[i].name, wanted) == 0)                                                              \
+#define LOOK_UP(table, wanted, ret)                                                                                    \
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)                                                          \
+        if (strcmp(table[i].name, wanted) == 0)                                                                        \
             ret = table[i].value;
 
 static void refuse(const char *variable, const char *value)

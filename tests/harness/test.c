@@ -232,8 +232,7 @@ static bool run_test(const struct test *test, unsigned number)
         run_child(test, dir, output);
     int status = pid < 0 ? -1 : wait_for_test(pid);
     show_result(test, number, status);
-    bool has_passed =
-        status == 0 || (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED);
+    bool has_passed = status == 0 || (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED);
     if (!has_passed) {
         show_output(output);
         show_end(status);

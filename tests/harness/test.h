@@ -30,32 +30,32 @@ void test_fail(const char *file, int line, const char *format, ...) __attribute_
 /* Ends the test as skipped, said aloud. */
 void test_skip(const char *reason) __attribute__((noreturn));
 
-#define TEST(id)                                                                                             \
-    static void test_##id(void);                                                                             \
-    __attribute__((constructor)) static void test_register_##id(void)                                        \
-    {                                                                                                        \
-        static struct test test = {.name = #id, .run = test_##id};                                           \
-        test_register(&test);                                                                                \
-    }                                                                                                        \
+#define TEST(id)                                                                                                       \
+    static void test_##id(void);                                                                                       \
+    __attribute__((constructor)) static void test_register_##id(void)                                                  \
+    {                                                                                                                  \
+        static struct test test = {.name = #id, .run = test_##id};                                                     \
+        test_register(&test);                                                                                          \
+    }                                                                                                                  \
     static void test_##id(void)
 
-#define ASSERT(condition)                                                                                    \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            test_fail(__FILE__, __LINE__, "%s", #condition);                                                 \
+#define ASSERT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            test_fail(__FILE__, __LINE__, "%s", #condition);                                                           \
     } while (0)
-#define ASSERT_INT(actual, expected)                                                                         \
-    do {                                                                                                     \
-        long long a_ = (long long)(actual), e_ = (long long)(expected);                                      \
-        if (a_ != e_)                                                                                        \
-            test_fail(__FILE__, __LINE__, "%s is %lld, expected %lld", #actual, a_, e_);                     \
+#define ASSERT_INT(actual, expected)                                                                                   \
+    do {                                                                                                               \
+        long long a_ = (long long)(actual), e_ = (long long)(expected);                                                \
+        if (a_ != e_)                                                                                                  \
+            test_fail(__FILE__, __LINE__, "%s is %lld, expected %lld", #actual, a_, e_);                               \
     } while (0)
-#define ASSERT_STR(actual, expected)                                                                         \
-    do {                                                                                                     \
-        const char *a_ = (actual), *e_ = (expected);                                                         \
-        if (!a_ || !e_ || strcmp(a_, e_) != 0)                                                               \
-            test_fail(__FILE__, __LINE__, "%s is \"%s\", expected \"%s\"", #actual, a_ ? a_ : "(null)",      \
-                      e_ ? e_ : "(null)");                                                                   \
+#define ASSERT_STR(actual, expected)                                                                                   \
+    do {                                                                                                               \
+        const char *a_ = (actual), *e_ = (expected);                                                                   \
+        if (!a_ || !e_ || strcmp(a_, e_) != 0)                                                                         \
+            test_fail(__FILE__, __LINE__, "%s is \"%s\", expected \"%s\"", #actual, a_ ? a_ : "(null)",                \
+                      e_ ? e_ : "(null)");                                                                             \
     } while (0)
 
 #endif

@@ -76,8 +76,7 @@ static void work(struct contender *self, struct tsk_lock *lock)
     const char *released = outcome(self, "release", tsk_lock_release(lock, &err), &err);
     /* Lost is lost: a lock that verify missed and release did not would be a finding of its own. */
     if (strcmp(verified, "lost") == 0 && strcmp(released, "lost") != 0)
-        witness_log(&self->witness, "error", "call=release code=- text=verify said lost, release %s",
-                    released);
+        witness_log(&self->witness, "error", "call=release code=- text=verify said lost, release %s", released);
     witness_log(&self->witness, "end", "status=%s", released);
 }
 

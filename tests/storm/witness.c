@@ -33,8 +33,8 @@ void witness_log(const struct witness *w, const char *verb, const char *more, ..
     char line[512];
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
-    int len = snprintf(line, sizeof line, "%s lock=%s role=%s pid=%d t=%lld ", verb, w->lock, w->role,
-                       (int)getpid(), (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    int len = snprintf(line, sizeof line, "%s lock=%s role=%s pid=%d t=%lld ", verb, w->lock, w->role, (int)getpid(),
+                       (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
     va_list args;
     va_start(args, more);
     len += vsnprintf(line + len, sizeof line - (size_t)len - 1, more, args);

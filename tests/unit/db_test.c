@@ -288,8 +288,7 @@ TEST(a_kill_between_the_trail_and_the_commit_repeats_nothing_for_a_reader)
     open_db(&db, dir);
     add_event(&db, 0);
     event_trail_init(&trail, dir);
-    ASSERT_INT(db_flush_outbox(&db, &trail, &err),
-               0); /* the trail exists; its making has a sync of its own */
+    ASSERT_INT(db_flush_outbox(&db, &trail, &err), 0); /* the trail exists; its making has a sync of its own */
     add_event(&db, 1);
     add_event(&db, 2);
     db_close(&db);

@@ -312,8 +312,7 @@ TEST(nobody_waits_for_a_rotation)
     int dir CLEANUP_FD = state_dir();
     append_range(dir, 0, 1, 10000);
     int other CLEANUP_FD = open("events.lock", O_RDWR | O_CLOEXEC);
-    ASSERT_INT(fs_lock_try(other, F_RDLCK, 0, 1),
-               0); /* a writer that was stopped in the middle of an append */
+    ASSERT_INT(fs_lock_try(other, F_RDLCK, 0, 1), 0); /* a writer that was stopped in the middle of an append */
     append_range(dir, 1, 10, 10);
     ASSERT_INT(count_closed(), 0);
     ASSERT_INT(fs_lock_try(other, F_UNLCK, 0, 1), 0);
@@ -366,16 +365,12 @@ TEST(a_large_event_is_kept_whole_and_a_too_large_one_refused)
         buf_puts(&data, "xxxxxxxxxxxxxxxx");
     size_t kept = data.len;
     buf_puts(&data, "\"}");
-    ASSERT_INT(
-        event_append(&trail, &some_time, &(struct event){.type = "t", .data = buf_str(&data)}, NULL, &err),
-        0);
+    ASSERT_INT(event_append(&trail, &some_time, &(struct event){.type = "t", .data = buf_str(&data)}, NULL, &err), 0);
     data.len = kept;
     while (data.len < EVENT_LINE_MAX)
         buf_puts(&data, "xxxxxxxxxxxxxxxx");
     buf_puts(&data, "\"}");
-    ASSERT_INT(
-        event_append(&trail, &some_time, &(struct event){.type = "t", .data = buf_str(&data)}, NULL, &err),
-        -1);
+    ASSERT_INT(event_append(&trail, &some_time, &(struct event){.type = "t", .data = buf_str(&data)}, NULL, &err), -1);
     ASSERT_INT(err.code, TSK_PAYLOAD_TOO_LARGE);
     ASSERT_INT(append(&trail, 0, 1, NULL), 0);
     assert_numbers(dir, 0, 0, 2);
@@ -391,8 +386,7 @@ TEST(a_repeated_outbox_id_is_skipped)
     for (int i = 0; i < 5; i++) {
         char data[64];
         snprintf(data, sizeof data, "{\"number\":%d,\"outbox_id\":%d}", numbers[i], ids[i]);
-        ASSERT_INT(event_append(&trail, &some_time, &(struct event){.type = "t", .data = data}, NULL, &err),
-                   0);
+        ASSERT_INT(event_append(&trail, &some_time, &(struct event){.type = "t", .data = data}, NULL, &err), 0);
     }
     event_trail_clear(&trail);
     assert_numbers(dir, 0, 0, 3);

@@ -1,5 +1,5 @@
-#include "base/fs.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "harness/test.h"
 #include "unit/scene.h"
 
@@ -319,10 +319,14 @@ TEST(the_file_system_is_judged_by_its_type)
         unsigned long magic;
         enum fs_class class;
         const char *name;
-    } rows[] = {{0xef53, FS_LOCAL, "local"},        {0x01021994, FS_LOCAL, "local"},
-                {0x6969, FS_NETWORK, "nfs"},        {0xff534d42, FS_NETWORK, "cifs"},
-                {0xfe534d42, FS_NETWORK, "smb2"},   {0x00c36400, FS_NETWORK, "ceph"},
-                {0x65735546, FS_SINGLE_KERNEL, "fuse"}, {0x01021997, FS_SINGLE_KERNEL, "9p"},
+    } rows[] = {{0xef53, FS_LOCAL, "local"},
+                {0x01021994, FS_LOCAL, "local"},
+                {0x6969, FS_NETWORK, "nfs"},
+                {0xff534d42, FS_NETWORK, "cifs"},
+                {0xfe534d42, FS_NETWORK, "smb2"},
+                {0x00c36400, FS_NETWORK, "ceph"},
+                {0x65735546, FS_SINGLE_KERNEL, "fuse"},
+                {0x01021997, FS_SINGLE_KERNEL, "9p"},
                 {0x6a656a63, FS_SINGLE_KERNEL, "virtiofs"}};
     static struct fs_calls calls;
     calls = fs_system_calls;

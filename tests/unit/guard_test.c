@@ -4,6 +4,8 @@
 #include "lock/guard.h"
 #include "unit/scene.h"
 
+#include <sys/time.h>
+
 #define NAME "guard"
 
 static struct guard open_guard(void)
@@ -38,7 +40,8 @@ static struct guard_state read_state(void)
 {
     struct guard_state state;
     int fd CLEANUP_FD = open(NAME, O_RDONLY | O_CLOEXEC);
-    ASSERT_INT(pread(fd, &state, sizeof state, 0), sizeof state);
+    memset(&state, 0, sizeof state);
+    ASSERT(pread(fd, &state, sizeof state, 0) > 0);
     return state;
 }
 
@@ -99,28 +102,21 @@ TEST(a_damaged_guard_recovers_and_never_gives_a_fence_up_to_the_lock_files)
     }
 }
 
-/* What else is done to a guard before the next fence must not make it forget what the lock file says. */
-TEST(a_ticket_or_a_note_in_a_damaged_guard_does_not_lower_the_next_fence)
+/* What else is written to a guard before the next fence must not make it forget what the lock file says. */
+TEST(a_note_in_a_damaged_guard_does_not_lower_the_next_fence)
 {
-    uint64_t last = (5ULL << 40) + 17, ticket;
-    for (int way = 0; way < 2; way++) {
-        struct guard guard = open_guard();
-        struct tsk_error err;
-        struct now now = clock_now();
-        ASSERT_INT(ftruncate(guard.fd, 0), 0);
-        ASSERT_OK(guard_lock(&guard, &err));
-        if (way == 0)
-            ASSERT_OK(guard_next_ticket(&guard, &now, &ticket, &err));
-        else
-            ASSERT_OK(guard_note_private(&guard, &now, &err));
-        guard_unlock(&guard);
-        uint64_t fence = next_fence(&guard, last);
-        guard_close(&guard);
-        if (fence <= last)
-            test_fail(__FILE__, __LINE__, "fence %llx was given although the lock file has %llx",
-                      (unsigned long long)fence, (unsigned long long)last);
-        last = fence;
-    }
+    const uint64_t last = (5ULL << 40) + 17;
+    struct guard guard = open_guard();
+    struct tsk_error err;
+    struct now now = clock_now();
+    ASSERT_OK(guard_lock(&guard, &err));
+    ASSERT_OK(guard_note_private(&guard, &now, &err));
+    guard_unlock(&guard);
+    uint64_t fence = next_fence(&guard, last);
+    guard_close(&guard);
+    if (fence <= last)
+        test_fail(__FILE__, __LINE__, "fence %llx was given although the lock file has %llx", (unsigned long long)fence,
+                  (unsigned long long)last);
 }
 
 TEST(an_older_guard_that_was_put_back_gives_no_fence_up_to_the_lock_files)
@@ -210,21 +206,52 @@ TEST(a_waiting_readers_lock_on_a_life_byte_is_no_holder)
     guard_close(&b);
 }
 
-TEST(tickets_grow_and_do_not_touch_the_fence)
+static uint64_t take_ticket(struct guard *guard)
 {
-    struct guard guard = open_guard();
     struct tsk_error err;
-    struct now now = clock_now();
-    uint64_t fence = next_fence(&guard, 0), last = 0, ticket;
-    for (int i = 0; i < 5; i++) {
-        ASSERT_OK(guard_lock(&guard, &err));
-        ASSERT_OK(guard_next_ticket(&guard, &now, &ticket, &err));
-        guard_unlock(&guard);
-        ASSERT(ticket > last);
-        last = ticket;
+    uint64_t ticket = 0;
+    ASSERT_OK(guard_take_ticket(guard, &ticket, &err));
+    return ticket;
+}
+
+TEST(tickets_grow_are_locked_and_do_not_touch_the_fence)
+{
+    struct guard a = open_guard(), b = open_guard();
+    uint64_t fence = next_fence(&a, 0), first = take_ticket(&a), second = take_ticket(&b);
+    ASSERT(second > first);
+    ASSERT_INT(fs_lock_probe(a.fd, F_RDLCK, GUARD_TICKET_BASE + (off_t)second, 1, NULL), 1);
+    ASSERT_INT(fs_lock_probe(b.fd, F_RDLCK, GUARD_TICKET_BASE + (off_t)first, 1, NULL), 1);
+    guard_close(&b);
+    ASSERT_INT(fs_lock_probe(a.fd, F_RDLCK, GUARD_TICKET_BASE + (off_t)second, 1, NULL), 0);
+    b = open_guard();
+    ASSERT(take_ticket(&b) > second);
+    ASSERT_INT(next_fence(&a, fence), fence + 1);
+    guard_close(&a);
+    guard_close(&b);
+}
+
+TEST(tickets_that_are_still_held_are_not_given_again_when_their_counter_was_lost)
+{
+    struct guard a = open_guard(), b = open_guard();
+    uint64_t first = take_ticket(&a);
+    ASSERT_INT(ftruncate(a.fd, 0), 0);
+    ASSERT(take_ticket(&b) != first);
+    guard_close(&a);
+    guard_close(&b);
+}
+
+TEST(a_nonsense_ticket_counter_does_not_keep_waiters_out)
+{
+    static const uint64_t counters[] = {UINT64_MAX, INT64_MAX, (uint64_t)INT64_MAX + 1, 1ULL << 62, (1ULL << 62) - 1};
+    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
+        fence_of_new_guard(0);
+        struct guard_state state = read_state();
+        state.tickets = counters[i];
+        write_state(&state, sizeof state);
+        struct guard guard = open_guard();
+        take_ticket(&guard);
+        guard_close(&guard);
     }
-    ASSERT_INT(next_fence(&guard, fence), fence + 1);
-    guard_close(&guard);
 }
 
 TEST(the_note_of_a_private_name_stays_until_the_next_fence_says_otherwise)

@@ -1,5 +1,5 @@
-#include "base/ident.h"
 #include "base/error.h"
+#include "base/ident.h"
 #include "harness/test.h"
 #include "unit/scene.h"
 
@@ -282,8 +282,9 @@ TEST(parents_and_names_are_read_even_when_the_name_looks_like_a_stat_line)
 TEST(ids_are_safe_file_names_of_at_most_128_bytes)
 {
     static const char *const good[] = {"a", "A", "0", "RQ-1", "a.b", "a..b", "x_y-z.1", "9-"};
-    static const char *const bad[] = {"", ".", "..", ".a", "-a", "_a", "a/b", "/", "a b", "a\n", "a\t", "\xc3\xa9",
-                                      "a\xc3\xa9", "a:b", "a*", "a\\b", "\xff", "a\x7f", "~"};
+    static const char *const bad[] = {"",   ".",    "..",   ".a",    "-a",       "_a",        "a/b",
+                                      "/",  "a b",  "a\n",  "a\t",   "\xc3\xa9", "a\xc3\xa9", "a:b",
+                                      "a*", "a\\b", "\xff", "a\x7f", "~"};
     char longest[130];
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         ASSERT(id_is_valid(good[i]));

@@ -6,9 +6,28 @@
 #include "base/utf8.h"
 
 static const char *const hostile[] = {
-    "", "plain", "\"quotes\" and 'others'", "back\\slash\\n", "line\nbreak\r\n\ttab", "\x01\x02\x1f\x7f",
-    "- [a, b]: {c: d} # no comment", "&anchor *alias !tag |", "\xf0\x9f\x94\x92 \xe9\x8e\x96 \xc3\xa9", "null", "~", "true",
-    "0x10", "12", " leading and trailing ", "---", "...", "%YAML 1.1", "\xe2\x80\xa8\xc2\x85\xef\xbb\xbf", "a: b", "</script>", "${HOME} `id` $(id)",
+    "",
+    "plain",
+    "\"quotes\" and 'others'",
+    "back\\slash\\n",
+    "line\nbreak\r\n\ttab",
+    "\x01\x02\x1f\x7f",
+    "- [a, b]: {c: d} # no comment",
+    "&anchor *alias !tag |",
+    "\xf0\x9f\x94\x92 \xe9\x8e\x96 \xc3\xa9",
+    "null",
+    "~",
+    "true",
+    "0x10",
+    "12",
+    " leading and trailing ",
+    "---",
+    "...",
+    "%YAML 1.1",
+    "\xe2\x80\xa8\xc2\x85\xef\xbb\xbf",
+    "a: b",
+    "</script>",
+    "${HOME} `id` $(id)",
 };
 
 enum { HOSTILE_COUNT = sizeof hostile / sizeof hostile[0] };
@@ -20,8 +39,13 @@ static void put(char *to, size_t size, const char *text)
 
 static struct lock_record sample(enum hold hold)
 {
-    struct lock_record r = {.hold = hold, .pid = 4321, .fence = (7ULL << 40) + 9, .created_ms = 1770471000000,
-                            .expires_ms = 1770472800000, .expires_boot_ms = 123456789, .ttl_ms = 1800000};
+    struct lock_record r = {.hold = hold,
+                            .pid = 4321,
+                            .fence = (7ULL << 40) + 9,
+                            .created_ms = 1770471000000,
+                            .expires_ms = 1770472800000,
+                            .expires_boot_ms = 123456789,
+                            .ttl_ms = 1800000};
     r.holder = (struct proc_id){.pid = 4321, .start_ticks = 99887766, .pid_ns = 4026531836};
     put(r.holder.boot_id, sizeof r.holder.boot_id, "01234567-89ab-cdef-0123-456789abcdef");
     put(r.token, sizeof r.token, "00112233445566778899aabbccddeeff");
@@ -142,11 +166,11 @@ TEST(the_request_lock_of_seed_000_is_read_as_another_tools)
 
 TEST(the_sprint_lock_of_seed_002_is_read_as_another_tools)
 {
-    static const char text[] =
-        "# .sprint-running\npid: 12345                                    # \xe5\xbd\x93\xe5\x89\x8d\xe8\xbf\x9b\xe7\xa8\x8b PID\n"
-        "session_id: \"sprint-2026-02-07-001\"           # Sprint\n"
-        "started_at: \"2026-02-07T22:30:00Z\"            # ISO 8601 UTC\n"
-        "epic_spec: \"epic5\"                            # Epic\nlock_version: 1\n";
+    static const char text[] = "# .sprint-running\npid: 12345                                    # "
+                               "\xe5\xbd\x93\xe5\x89\x8d\xe8\xbf\x9b\xe7\xa8\x8b PID\n"
+                               "session_id: \"sprint-2026-02-07-001\"           # Sprint\n"
+                               "started_at: \"2026-02-07T22:30:00Z\"            # ISO 8601 UTC\n"
+                               "epic_spec: \"epic5\"                            # Epic\nlock_version: 1\n";
     struct lock_record record;
     ASSERT_INT(record_parse_yaml(text, strlen(text), &record), 0);
     ASSERT_INT(record.hold, HOLD_FOREIGN);
@@ -159,10 +183,30 @@ TEST(the_sprint_lock_of_seed_002_is_read_as_another_tools)
 
 TEST(what_is_no_lock_file_is_refused_and_leaves_the_record_untouched)
 {
-    static const char *const json[] = {"", " ", "{", "{\"pid\": 1", "[]", "null", "1", "\"x\"", "{}x", "pid: 1\n",
-                                       "{\"pid\":1}{\"pid\":2}", "{\"a\":1,\"a\":2}", "{\"a\":\"\xff\"}"};
-    static const char *const yaml[] = {"", " ", "# only a comment\n", "- a\n", "text\n", "pid: [", "pid: 1\npid: 2\n",
-                                       "a: &x 1\nb: *x\n", "---\na: 1\n---\nb: 1\n", "\xff\xfe", "{}"};
+    static const char *const json[] = {"",
+                                       " ",
+                                       "{",
+                                       "{\"pid\": 1",
+                                       "[]",
+                                       "null",
+                                       "1",
+                                       "\"x\"",
+                                       "{}x",
+                                       "pid: 1\n",
+                                       "{\"pid\":1}{\"pid\":2}",
+                                       "{\"a\":1,\"a\":2}",
+                                       "{\"a\":\"\xff\"}"};
+    static const char *const yaml[] = {"",
+                                       " ",
+                                       "# only a comment\n",
+                                       "- a\n",
+                                       "text\n",
+                                       "pid: [",
+                                       "pid: 1\npid: 2\n",
+                                       "a: &x 1\nb: *x\n",
+                                       "---\na: 1\n---\nb: 1\n",
+                                       "\xff\xfe",
+                                       "{}"};
     struct lock_record record = {.pid = 77};
     for (size_t i = 0; i < sizeof json / sizeof json[0]; i++)
         ASSERT_INT(record_parse_json(json[i], strlen(json[i]), &record), -1);
@@ -184,11 +228,15 @@ TEST(every_torn_piece_of_our_own_file_is_refused)
 TEST(missing_keys_and_wrong_types_leave_what_is_unknown_unknown)
 {
     static const char *const texts[] = {
-        "{}", "{\"other\": 1}",
+        "{}",
+        "{\"other\": 1}",
         "{\"pid\": null, \"created_at\": 5, \"expires_at\": null, \"fence\": [], \"token\": {}, \"run_id\": 7.5}",
         "{\"pid\": \"abc\", \"created_at\": \"yesterday\", \"expires_at\": \"\", \"fence\": \"\", \"hold\": \"maybe\"}",
         "{\"pid\": -5, \"fence\": -1, \"pid_ns\": -1, \"pid_start\": -3, \"expires_boot_ms\": -9, \"ttl_ms\": -1}",
-        "{\"pid\": 4294967296, \"hold\": 3}", "{\"pid\": 1.5}", "{\"pid\": true}", "{\"pid\": 2147483648}",
+        "{\"pid\": 4294967296, \"hold\": 3}",
+        "{\"pid\": 1.5}",
+        "{\"pid\": true}",
+        "{\"pid\": 2147483648}",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct lock_record record;

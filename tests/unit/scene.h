@@ -15,16 +15,16 @@
 
 #define SCENE_DEADLINE_MS 20000
 
-#define ASSERT_OK(call)                                                                                      \
-    do {                                                                                                     \
-        if ((call) != 0)                                                                                     \
-            scene_fail(__FILE__, __LINE__, #call, &err);                                                     \
+#define ASSERT_OK(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) != 0)                                                                                               \
+            scene_fail(__FILE__, __LINE__, #call, &err);                                                               \
     } while (0)
 /* The call is refused with that code. */
-#define ASSERT_CODE(call, wanted)                                                                            \
-    do {                                                                                                     \
-        ASSERT_INT((call), -1);                                                                              \
-        ASSERT_STR(tsk_code_name(err.code), tsk_code_name(wanted));                                          \
+#define ASSERT_CODE(call, wanted)                                                                                      \
+    do {                                                                                                               \
+        ASSERT_INT((call), -1);                                                                                        \
+        ASSERT_STR(tsk_code_name(err.code), tsk_code_name(wanted));                                                    \
     } while (0)
 
 __attribute__((noreturn)) static inline void scene_fail(const char *file, int line, const char *call,

@@ -86,13 +86,10 @@ TEST(the_english_texts_of_the_process_codes_are_vantages)
 {
     ASSERT_STR(text_of_code(TSK_PROCESS_NOT_FOUND, LANG_EN)->title, "Process '{id}' not found");
     ASSERT_STR(text_of_code(TSK_PROCESS_ALREADY_EXISTS, LANG_EN)->title, "Process '{id}' already exists");
-    ASSERT_STR(text_of_code(TSK_PROCESS_ALREADY_RUNNING, LANG_EN)->title,
-               "Process '{id}' is already running");
+    ASSERT_STR(text_of_code(TSK_PROCESS_ALREADY_RUNNING, LANG_EN)->title, "Process '{id}' is already running");
     ASSERT_STR(text_of_code(TSK_PROCESS_NOT_RUNNING, LANG_EN)->title, "Process '{id}' is not running");
-    ASSERT_STR(text_of_code(TSK_PROCESS_START_FAILED, LANG_EN)->title,
-               "Failed to start process '{id}': {reason}");
-    ASSERT_STR(text_of_code(TSK_PROCESS_STOP_FAILED, LANG_EN)->title,
-               "Failed to stop process '{id}': {reason}");
+    ASSERT_STR(text_of_code(TSK_PROCESS_START_FAILED, LANG_EN)->title, "Failed to start process '{id}': {reason}");
+    ASSERT_STR(text_of_code(TSK_PROCESS_STOP_FAILED, LANG_EN)->title, "Failed to stop process '{id}': {reason}");
 }
 
 TEST(a_sentence_takes_its_values_from_the_pairs)

@@ -13,18 +13,9 @@ TEST(well_formed_sequences_are_known_by_their_length)
 
 TEST(overlong_forms_surrogates_and_cut_sequences_are_not_valid)
 {
-    static const char *const bad[] = {"\xc0\x80",
-                                      "\xc1\xbf",
-                                      "\xe0\x80\x80",
-                                      "\xed\xa0\x80",
-                                      "\xf0\x80\x80\x80",
-                                      "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80",
-                                      "\x80",
-                                      "\xff",
-                                      "\xc3",
-                                      "\xe6\x97",
-                                      "\xc3("};
+    static const char *const bad[] = {
+        "\xc0\x80",         "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\x80",     "\xff",         "\xc3",         "\xe6\x97",         "\xc3("};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ASSERT_INT(utf8_sequence(bad[i], strlen(bad[i])), 0);
         ASSERT(!utf8_is_valid(bad[i], strlen(bad[i])));

@@ -12,8 +12,7 @@ static struct yaml *parse(const char *text)
     return doc;
 }
 
-static void assert_refused_bytes(const char *text, size_t len, const char *line, const char *column,
-                                 const char *reason)
+static void assert_refused_bytes(const char *text, size_t len, const char *line, const char *column, const char *reason)
 {
     struct yaml *doc = NULL;
     ASSERT_INT(yaml_parse(text, len, "f.yaml", &doc, &err), -1);
