@@ -122,6 +122,7 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
         print_json(result);
     else if (result)
         cli_print_result(&call, options, result);
+    json_decref(call.aside);
     if (call.has_exit_code)
         return call.exit_code;
     return code_info(call.verdict)->exit_code;

@@ -47,6 +47,14 @@ static json_t *lock_info(const struct judgement *found)
     return info;
 }
 
+/* U2's object has no room for how we know: that goes aside, for people. */
+static void set_aside(struct op_call *call, const struct lock_target *target, const struct judgement *found)
+{
+    struct now now = clock_now();
+    json_decref(call->aside);
+    call->aside = report_lock(target, &now, found);
+}
+
 static json_t *answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
                       const char *message, enum tsk_code verdict)
 {
@@ -223,6 +231,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         *ret = answer(call, "acquired", "acquire", &mine, message, TSK_OK);
     } else {
         *ret = acquire_refused(call, &outcome, err);
+        set_aside(call, &sprint.target, &outcome.before);
     }
     sprint_end(&sprint);
     return 0;
@@ -365,7 +374,11 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
         return 0;
     if (lock_inspect(&sprint.target, &found, err) < 0) {
         *ret = failure_of(call, "check", err);
-    } else if (found.verdict == VERDICT_FREE) {
+        sprint_end(&sprint);
+        return 0;
+    }
+    set_aside(call, &sprint.target, &found);
+    if (found.verdict == VERDICT_FREE) {
         *ret = answer(call, "clean", "check", &found, "No sprint lock", TSK_OK);
     } else if (found.verdict == VERDICT_ZOMBIE) {
         describe(message, sizeof message, "Zombie lock detected", &found);

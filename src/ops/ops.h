@@ -101,6 +101,7 @@ struct op_call {
     /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
      * HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
+    json_t *aside; /* more that a person wants to know, where the result's keys are fixed; owned by the skin */
     int exit_code; /* `lock run`: the command's own, when has_exit_code */
     bool has_exit_code;
 };
