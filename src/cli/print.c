@@ -332,10 +332,7 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
         if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
             put_line(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
-        const json_t *info = json_object_get(result, "lock_info");
-        put_line(
-            &b, options, out, "label_alive",
-            text_get(json_is_true(json_object_get(info, "pid_alive")) ? "sprint_alive" : "sprint_dead", options->lang));
+        cli_put_lock(&b, options, out, call->aside);
         json_t *next CLEANUP_JSON = json_array();
         if (call->verdict == TSK_SPRINT_BLOCKED)
             json_array_append_new(next, json_string("tasuki lock acquire sprint --wait 30m --session S --epic E"));
