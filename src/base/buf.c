@@ -79,6 +79,19 @@ void buf_printf(struct buf *b, const char *format, ...)
     va_end(again);
 }
 
+void buf_put_int(struct buf *b, int64_t value)
+{
+    char digits[24];
+    char *at = digits + sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (value < 0)
+        *--at = '-';
+    buf_put(b, at, (size_t)(digits + sizeof digits - at));
+}
+
 const char *buf_str(const struct buf *b)
 {
     return b->data ? b->data : "";
@@ -153,8 +166,9 @@ void buf_json_key(struct buf *b, const char *key)
 {
     if (b->len && b->data[b->len - 1] != '{' && b->data[b->len - 1] != '[')
         buf_put(b, ",", 1);
-    buf_json_string(b, key);
-    buf_put(b, ":", 1);
+    buf_put(b, "\"", 1);
+    buf_puts(b, key); /* keys are ours: nothing in them needs escaping */
+    buf_put(b, "\":", 2);
 }
 
 void buf_json_pair(struct buf *b, const char *key, const char *value)
@@ -166,7 +180,5 @@ void buf_json_pair(struct buf *b, const char *key, const char *value)
 void buf_json_pair_int(struct buf *b, const char *key, int64_t value)
 {
     buf_json_key(b, key);
-    char digits[24];
-    int len = snprintf(digits, sizeof digits, "%lld", (long long)value);
-    buf_put(b, digits, (size_t)len);
+    buf_put_int(b, value);
 }

@@ -31,6 +31,7 @@ void buf_reset(struct buf *b); /* empties, keeps the storage */
 void buf_put(struct buf *b, const void *data, size_t len);
 void buf_puts(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void buf_put_int(struct buf *b, int64_t value);
 /* Room for at least `len` more bytes at data + len, or NULL. */
 char *buf_reserve(struct buf *b, size_t len);
 /* The content, never NULL. Borrowed. */

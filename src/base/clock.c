@@ -50,20 +50,35 @@ static void date_of_days(int64_t days, int *year, int *month, int *day)
     *year = (int)(yoe + era * 400 + (*month <= 2));
 }
 
-static void format_at_offset(int64_t wall_ms, int offset_s, const char *suffix, char text[TIME_TEXT_MAX])
+static char *put_digits(char *at, int value, int digits, char after)
+{
+    for (int i = digits - 1; i >= 0; i--, value /= 10)
+        at[i] = (char)('0' + value % 10);
+    at[digits] = after;
+    return at + digits + 1;
+}
+
+/* By hand: lock files and events are written on a path where snprintf would be a tenth of the time. */
+static char *format_at_offset(int64_t wall_ms, int offset_s, char text[TIME_TEXT_MAX])
 {
     int64_t seconds = floor_div(wall_ms, 1000) + offset_s;
     int64_t days = floor_div(seconds, 86400);
     int rest = (int)(seconds - days * 86400);
     int year, month, day;
     date_of_days(days, &year, &month, &day);
-    snprintf(text, TIME_TEXT_MAX, "%04d-%02d-%02dT%02d:%02d:%02d%s", year, month, day, rest / 3600, rest / 60 % 60,
-             rest % 60, suffix);
+    char *at = put_digits(text, year < 0 ? 0 : year > 9999 ? 9999 : year, 4, '-');
+    at = put_digits(at, month, 2, '-');
+    at = put_digits(at, day, 2, 'T');
+    at = put_digits(at, rest / 3600, 2, ':');
+    at = put_digits(at, rest / 60 % 60, 2, ':');
+    return put_digits(at, rest % 60, 2, '\0') - 1;
 }
 
 void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX])
 {
-    format_at_offset(wall_ms, 0, "Z", text);
+    char *end = format_at_offset(wall_ms, 0, text);
+    end[0] = 'Z';
+    end[1] = '\0';
 }
 
 void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
@@ -71,10 +86,10 @@ void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
     time_t seconds = (time_t)floor_div(wall_ms, 1000);
     struct tm tm;
     int offset = localtime_r(&seconds, &tm) ? (int)tm.tm_gmtoff : 0;
-    char suffix[16];
-    int size = abs(offset);
-    snprintf(suffix, sizeof suffix, "%c%02d:%02d", offset < 0 ? '-' : '+', size / 3600 % 100, size / 60 % 60);
-    format_at_offset(wall_ms, offset, suffix, text);
+    char *end = format_at_offset(wall_ms, offset, text);
+    *end++ = offset < 0 ? '-' : '+';
+    end = put_digits(end, abs(offset) / 3600 % 100, 2, ':');
+    put_digits(end, abs(offset) / 60 % 60, 2, '\0');
 }
 
 /* Reads exactly `digits` digits. */

@@ -36,7 +36,7 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
     if (!target->owns_dirs && __atomic_load_n(&target->ws->fs_is_checked, __ATOMIC_RELAXED))
         return 0;
     if (fs_classify(target->dir, &class, &name) < 0)
-        return error_errno(err, "examine", target->dir_path);
+        return error_errno(err, "examine", target->file);
     bool trusted = class == FS_LOCAL;
     if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", false, &trusted, err) < 0)
         return -1;
@@ -113,7 +113,6 @@ int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const
     } else {
         if (workspace_lock_dirs(ws, err) < 0)
             return -1;
-        snprintf(target->dir_path, sizeof target->dir_path, "%.*s/locks", PATH_MAX - 16, ws->state_path);
         target->dir = ws->locks_dir;
         target->guard_dir = ws->guard_dir;
     }
@@ -136,7 +135,9 @@ void lock_target_clear(struct lock_target *target)
 
 void lock_target_path(const struct lock_target *target, char path[PATH_MAX])
 {
-    if (snprintf(path, PATH_MAX, "%s/%s", target->dir_path, target->file) >= PATH_MAX)
+    int len = target->kind->is_sprint ? snprintf(path, PATH_MAX, "%s/%s", target->dir_path, target->file)
+                                      : snprintf(path, PATH_MAX, "%s/locks/%s", target->ws->state_path, target->file);
+    if (len >= PATH_MAX)
         snprintf(path, PATH_MAX, "%s", target->file);
 }
 

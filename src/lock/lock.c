@@ -237,7 +237,7 @@ static int wait_for_turn_and_holder(struct attempt *a, int64_t deadline, struct 
 {
     struct tsk_error ignored;
     int waited = wait_in_line(a, deadline, err);
-    if (waited != 0)
+    if (waited != 0 || wait_briefly_for_life(&a->guard))
         return waited;
     fs_close(&a->found_fd);
     a->now = clock_now();

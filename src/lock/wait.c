@@ -147,11 +147,11 @@ int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms)
     }
 }
 
-/* Holders that are just about to release: look a few times before going to sleep. */
-static bool life_ends_soon(const struct guard *guard, uint64_t fence)
+bool wait_briefly_for_life(const struct guard *guard)
 {
-    for (int i = 0; i < 100; i++) {
-        if (guard_life_probe(guard, fence) == 0)
+    const off_t all = GUARD_TICKET_BASE - GUARD_LIFE_BASE;
+    for (int i = 0; i < 200; i++) {
+        if (fs_lock_probe(guard->fd, F_RDLCK, GUARD_LIFE_BASE, all, NULL) == 0)
             return true;
         sched_yield();
     }
@@ -218,8 +218,6 @@ static int wait_for_life(const struct guard *guard, uint64_t fence, int64_t dead
 {
     off_t life = GUARD_LIFE_BASE + (off_t)fence;
     struct byte_waiter waiter;
-    if (life_ends_soon(guard, fence))
-        return 0;
     if (byte_waiter_start(&waiter, guard->fd, F_RDLCK, life) < 0)
         return errno;
     struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};

@@ -185,10 +185,10 @@ TEST(what_is_no_duration_is_refused)
 
 TEST(a_duration_never_overflows_however_many_parts_it_has)
 {
-    enum { PARTS = 2000 };
-    static char text[PARTS * 8 + 1];
+    enum { PARTS = 2000, PART_LEN = 9 };
+    static char text[PARTS * PART_LEN + 1];
     for (int i = 0; i < PARTS; i++)
-        memcpy(text + (size_t)i * 8, "9000000d", 9);
+        memcpy(text + (size_t)i * PART_LEN, "92233720d", PART_LEN + 1);
     int64_t ms = 42;
     ASSERT_INT(duration_parse(text, &ms), -1);
     ASSERT_INT(ms, 42);
