@@ -19,7 +19,7 @@
  * Threads: calls on different workspaces are independent. One workspace may be used by several threads; one
  *   tsk_lock by one thread at a time. tsk_error values are plain data.
  * Forks: a fork without exec closes the lock's descriptors in the child, so the child holds nothing. To let a
- *   child keep the lock alive on purpose, hand it tsk_lock_fd().
+ *   child keep the lock alive on purpose, hand it a duplicate of tsk_lock_fd().
  * Crashes: a holder that dies, by whatever means, lets the next one in at once. Nothing is left to remove. */
 #ifndef TASUKI_H
 #define TASUKI_H
@@ -155,8 +155,9 @@ TSK_API int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err);
  * writes with a smaller one. */
 TSK_API uint64_t tsk_lock_fence(const struct tsk_lock *lock);
 TSK_API const char *tsk_lock_token(const struct tsk_lock *lock);
-/* The descriptor whose life is the lock's life. Close-on-exec; clear that in a child that shall keep the lock
- * held after this process died. */
+/* The descriptor whose life is the lock's life. To let a child keep the lock held after this process died, give it a duplicate
+ * (dup without close-on-exec, or a file action of posix_spawn): this one itself is close-on-exec, and closed in a forked
+ * child. */
 TSK_API int tsk_lock_fd(struct tsk_lock *lock);
 
 #ifdef __cplusplus

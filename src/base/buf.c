@@ -153,7 +153,12 @@ void buf_json_string(struct buf *b, const char *s)
             continue;
         }
         size_t len = utf8_sequence(s, strlen(s));
-        if (len)
+        /* YAML takes these three for line breaks, JSON for characters; escaped, both read what was written. */
+        if (len == 2 && memcmp(s, "\xc2\x85", 2) == 0)
+            buf_puts(b, "\\u0085");
+        else if (len == 3 && (memcmp(s, "\xe2\x80\xa8", 3) == 0 || memcmp(s, "\xe2\x80\xa9", 3) == 0))
+            buf_puts(b, s[2] == '\xa8' ? "\\u2028" : "\\u2029");
+        else if (len)
             buf_put(b, s, len);
         else
             buf_puts(b, "\xef\xbf\xbd");

@@ -86,6 +86,7 @@ void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
     time_t seconds = (time_t)floor_div(wall_ms, 1000);
     struct tm tm;
     int offset = localtime_r(&seconds, &tm) ? (int)tm.tm_gmtoff : 0;
+    offset -= offset % 60; /* the format has no seconds for it; the instant must stay the same */
     char *end = format_at_offset(wall_ms, offset, text);
     *end++ = offset < 0 ? '-' : '+';
     end = put_digits(end, abs(offset) / 3600 % 100, 2, ':');
@@ -137,11 +138,16 @@ static bool scan_offset(const char **at, int *ret_s)
         return false;
     if (!scan(at, 2, &hours))
         return false;
-    skip(at, ':');
-    if (**at && !scan(at, 2, &minutes))
+    bool has_colon = skip(at, ':');
+    if ((has_colon || **at) && !scan(at, 2, &minutes))
         return false;
     *ret_s = sign * (hours * 3600 + minutes * 60);
     return hours < 24 && minutes < 60;
+}
+
+static int days_in_month(int year, int month)
+{
+    return (int)(days_of_date(year + month / 12, month % 12 + 1, 1) - days_of_date(year, month, 1));
 }
 
 int time_parse(const char *text, int64_t *ret_wall_ms)
@@ -152,7 +158,9 @@ int time_parse(const char *text, int64_t *ret_wall_ms)
               (skip(&at, 'T') || skip(&at, 't') || skip(&at, ' ')) && scan(&at, 2, &hour) && skip(&at, ':') &&
               scan(&at, 2, &minute) && skip(&at, ':') && scan(&at, 2, &second) && scan_fraction(&at, &ms) &&
               scan_offset(&at, &offset) && *at == '\0';
-    if (!ok || month < 1 || month > 12 || day < 1 || day > 31 || hour > 24 || minute > 59 || second > 60)
+    if (!ok || month < 1 || month > 12 || day < 1 || day > days_in_month(year, month))
+        return -1;
+    if (hour > 24 || minute > 59 || second > 60 || (hour == 24 && (minute || second || ms)))
         return -1;
     int64_t seconds = days_of_date(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - (int64_t)offset;
     *ret_wall_ms = seconds * 1000 + ms;
@@ -176,16 +184,18 @@ int duration_parse(const char *text, int64_t *ret_ms)
         if (!isdigit((unsigned char)*text))
             return -1;
         for (; isdigit((unsigned char)*text); text++) {
-            if (value > INT64_MAX / 100000000000 / 10)
+            if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *text - '0', &value))
                 return -1;
-            value = value * 10 + (*text - '0');
         }
         size_t i = 0;
         while (i < UNIT_COUNT && strncmp(text, units[i].suffix, strlen(units[i].suffix)) != 0)
             i++;
         if (i == UNIT_COUNT && *text)
             return -1;
-        total += value * (i == UNIT_COUNT ? 1000 : units[i].ms);
+        int64_t part;
+        if (__builtin_mul_overflow(value, i == UNIT_COUNT ? 1000 : units[i].ms, &part) ||
+            __builtin_add_overflow(total, part, &total))
+            return -1;
         text += i == UNIT_COUNT ? 0 : strlen(units[i].suffix);
     }
     *ret_ms = total;

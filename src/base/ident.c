@@ -216,12 +216,13 @@ static bool has_dash_c(const char *args, size_t len)
             return false;
         if (strcmp(arg, "--") == 0)
             return false;
-        bool takes_value = strcmp(arg, "--rcfile") == 0 || strcmp(arg, "--init-file") == 0;
+        bool takes_value =
+            strcmp(arg, "--rcfile") == 0 || strcmp(arg, "--init-file") == 0 || strcmp(arg, "--emulate") == 0;
         if (arg[1] != '-') {
             if (arg[0] == '-' && strchr(arg, 'c'))
                 return true;
             takes_value = arg[strlen(arg) - 1] == 'o' || arg[strlen(arg) - 1] == 'O';
-        } else if (strcmp(arg, "--command") == 0) { /* fish */
+        } else if (strncmp(arg, "--command", 9) == 0) { /* fish */
             return true;
         }
         if (takes_value && arg + strlen(arg) + 1 < end)

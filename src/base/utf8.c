@@ -33,6 +33,18 @@ bool utf8_is_valid(const char *s, size_t len)
     return true;
 }
 
+void utf8_copy(char *to, size_t size, const char *from)
+{
+    size_t len = strnlen(from, size);
+    if (len == size) {
+        len--;
+        while (len && ((unsigned char)from[len] & 0xc0) == 0x80)
+            len--;
+    }
+    memcpy(to, from, len);
+    to[len] = '\0';
+}
+
 static uint32_t decode(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;

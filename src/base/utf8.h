@@ -11,6 +11,8 @@ struct buf;
 /* Length of the well-formed sequence at s (1-4), or 0. Overlong forms, surrogates and > U+10FFFF are not. */
 size_t utf8_sequence(const char *s, size_t len);
 bool utf8_is_valid(const char *s, size_t len);
+/* Copies as many whole characters as fit into `size` bytes, NUL included. */
+void utf8_copy(char *to, size_t size, const char *from);
 /* Columns a terminal gives to the string: East Asian wide characters count two, combining ones none. */
 size_t utf8_width(const char *s);
 /* Appends s so that it can do no harm in a terminal: control characters, C1 controls, bidirectional overrides

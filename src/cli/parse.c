@@ -194,6 +194,8 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
         if (!options_ended && words[i][0] == '-' && words[i][1]) {
             if (!(param = option_of(op, words[i], &value)))
                 return cli_unknown_option(op, words[i], err);
+            if (param->type == OP_BOOL && value)
+                return error_set(err, TSK_INVALID_INPUT, "option_takes_no_value", "option", words[i], NULL);
             if (param->type == OP_BOOL) {
                 json_object_set_new(args, param->name, json_true());
                 continue;

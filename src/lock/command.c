@@ -110,6 +110,8 @@ static int renew_found(const struct lock_target *target, struct visit *visit, in
         record->ttl_ms = ttl_ms;
     if (record->ttl_ms <= 0)
         record->ttl_ms = LOCK_TTL_DEFAULT_MS;
+    if (record->ttl_ms > LOCK_TTL_MAX_MS)
+        record->ttl_ms = LOCK_TTL_MAX_MS;
     record->expires_ms = visit->now.wall_ms + record->ttl_ms;
     record->expires_boot_ms = visit->now.boot_ms + record->ttl_ms;
     int result = lock_file_renew(&file, target, &visit->guard, &visit->now, record, visit->found.st.st_dev,

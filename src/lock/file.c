@@ -85,7 +85,7 @@ static int create_private(const struct lock_target *target, struct guard *guard,
 {
     char name[LOCK_FILE_NAME_MAX];
     private_name(target, name);
-    if (guard_note_private(guard, now, err) < 0)
+    if (guard_note_private(guard, now, 0, err) < 0)
         return -1;
     if (fs->unlinkat(target->dir, name, 0) < 0 && errno != ENOENT)
         return -1;
@@ -231,7 +231,8 @@ int lock_file_renew(struct lock_file *file, const struct lock_target *target, st
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err)
 {
-    if (guard_note_private(guard, now, err) < 0 || lock_file_create(file, target, guard, now, record, err) < 0)
+    if (guard_note_private(guard, now, record->fence, err) < 0 ||
+        lock_file_create(file, target, guard, now, record, err) < 0)
         return -1;
     int result = lock_file_exchange(file, target, old_dev, old_ino, err);
     if (result == 0) {

@@ -4,7 +4,7 @@
 
 #include "lock/lock.h"
 
-#define LOCK_CONTENT_MAX 4096
+#define LOCK_CONTENT_MAX 12288 /* all texts at full length, every byte escaped */
 
 /* The bytes of a lock file, open. */
 struct lock_file {

@@ -1,11 +1,13 @@
 #include "lock/guard.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "lock/record.h"
 #include "lock/wait.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,72 @@ static void boot_id_bytes(const char *text, unsigned char bytes[16])
     }
 }
 
+/* All open guard descriptors of this process. A fork without exec must not keep our locks alive, also those that another
+ * thread is just waiting for. (A spawned command gets a descriptor on purpose: no handler runs for it.) */
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t mutex;
+    int *fds;
+    size_t count, max;
+} open_guards = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&open_guards.mutex);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&open_guards.mutex);
+}
+
+static void after_fork_child(void)
+{
+    for (size_t i = 0; i < open_guards.count; i++)
+        fs->close(open_guards.fds[i]);
+    open_guards.count = 0;
+    pthread_mutex_unlock(&open_guards.mutex);
+}
+
+static void open_guards_init(void)
+{
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static int open_guards_add(int fd)
+{
+    int result = 0;
+    pthread_once(&open_guards.once, open_guards_init);
+    pthread_mutex_lock(&open_guards.mutex);
+    if (open_guards.count == open_guards.max) {
+        size_t max = open_guards.max ? open_guards.max * 2 : 16;
+        int *fds = realloc(open_guards.fds, max * sizeof *fds);
+        result = fds ? 0 : -1;
+        open_guards.fds = fds ? fds : open_guards.fds;
+        open_guards.max = fds ? max : open_guards.max;
+    }
+    if (result == 0)
+        open_guards.fds[open_guards.count++] = fd;
+    pthread_mutex_unlock(&open_guards.mutex);
+    return result;
+}
+
+static void open_guards_remove(int fd)
+{
+    pthread_mutex_lock(&open_guards.mutex);
+    for (size_t i = 0; i < open_guards.count; i++)
+        if (open_guards.fds[i] == fd) {
+            open_guards.fds[i] = open_guards.fds[--open_guards.count];
+            break;
+        }
+    if (open_guards.count == 0) {
+        free(open_guards.fds);
+        open_guards.fds = NULL;
+        open_guards.max = 0;
+    }
+    pthread_mutex_unlock(&open_guards.mutex);
+}
+
 int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_error *err)
 {
     *guard = (struct guard)GUARD_INIT;
@@ -42,6 +110,10 @@ int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_
         return error_errno(err, "read", "/proc/sys/kernel/random/boot_id");
     }
     guard->fd = fs->openat(guard_dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (guard->fd >= 0 && open_guards_add(guard->fd) < 0) {
+        fs_close(&guard->fd);
+        errno = ENOMEM;
+    }
     return guard->fd < 0 ? error_errno(err, "open", name) : 0;
 }
 
@@ -58,7 +130,14 @@ void guard_drop_all(struct guard *guard)
 void guard_close(struct guard *guard)
 {
     guard_drop_all(guard); /* closing alone would not do: a child may have inherited the descriptor */
-    fs_close(&guard->fd);
+    guard_close_fd(&guard->fd);
+}
+
+void guard_close_fd(int *fd)
+{
+    if (*fd >= 0)
+        open_guards_remove(*fd);
+    fs_close(fd);
 }
 
 /* A stopped or interrupted process must not sit on the guard: the signals of a terminal wait outside. */
@@ -83,14 +162,23 @@ static int lock_byte(int fd, off_t byte)
             return -1;
         sched_yield();
     }
-    return wait_for_byte(fd, F_WRLCK, byte, GUARD_WAIT_MS);
+    /* A handler of the program that runs meanwhile is no reason to give up. */
+    int64_t deadline = clock_now().boot_ms + GUARD_WAIT_MS, left;
+    while ((left = deadline - clock_now().boot_ms) > 0) {
+        if (wait_for_byte(fd, F_WRLCK, byte, left) == 0)
+            return 0;
+        if (errno != EINTR)
+            return -1;
+    }
+    errno = ETIMEDOUT;
+    return -1;
 }
 
 static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
 {
     pid_t pid = 0;
     char digits[16], name[64] = "?";
-    if (errno != ETIMEDOUT && errno != EINTR)
+    if (errno != ETIMEDOUT)
         return error_errno(err, "lock", "guard file");
     if (guard_byte_holders(guard, byte, &pid, 1) == 0) {
         error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
@@ -110,7 +198,8 @@ static int read_state(struct guard *guard, struct tsk_error *err)
         return error_errno(err, "read", "guard file");
     unsigned char now[16];
     boot_id_bytes(boot_id(), now);
-    bool valid = n >= (ssize_t)STATE_SIZE && memcmp(guard->state.magic, magic, sizeof magic) == 0;
+    bool valid = n >= (ssize_t)STATE_SIZE && memcmp(guard->state.magic, magic, sizeof magic) == 0 &&
+                 guard->state.boot_number < LOCK_FENCE_MAX >> 40 && guard->state.counter < (uint64_t)1 << 40;
     if (!valid)
         memset(&guard->state, 0, sizeof guard->state);
     guard->is_new_boot = !valid || memcmp(guard->state.boot_id, now, sizeof now) != 0;
@@ -178,6 +267,8 @@ static int begin_boot(struct guard *guard, const struct now *now, uint64_t at_le
 int guard_meet_boot(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err)
 {
     BUG(!guard->is_locked);
+    if (at_least >= LOCK_FENCE_MAX)
+        at_least = 0; /* nobody has given that one */
     return guard->is_new_boot ? begin_boot(guard, now, at_least, err) : 0;
 }
 
@@ -189,16 +280,22 @@ int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_lea
         return -1;
     guard->state.counter++;
     guard->state.has_private = has_private;
+    /* A guard file that was lost or put back from a copy must not repeat what the lock file shows was given. */
+    uint64_t next = (guard->state.boot_number << 40) + guard->state.counter;
+    if (next <= at_least && at_least < LOCK_FENCE_MAX) {
+        guard->state.boot_number = (at_least >> 40) + 1;
+        guard->state.counter = 1;
+    }
     if (write_state(guard, err) < 0)
         return -1;
     *ret = (guard->state.boot_number << 40) + guard->state.counter;
     return 0;
 }
 
-int guard_note_private(struct guard *guard, const struct now *now, struct tsk_error *err)
+int guard_note_private(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err)
 {
     BUG(!guard->is_locked);
-    if (guard_meet_boot(guard, now, 0, err) < 0)
+    if (guard_meet_boot(guard, now, at_least, err) < 0)
         return -1;
     guard->state.has_private = true;
     return write_state(guard, err);
@@ -209,8 +306,10 @@ static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err
     uint64_t ticket = 0;
     if (fs->pread(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) < 0)
         return error_errno(err, "read", "guard file");
-    /* A counter that was lost with its file must not give a place that is taken. */
+    /* A counter that was lost with its file, or is nonsense, must not give a place that is taken or that is none. */
     int result;
+    if (ticket >= (uint64_t)1 << 60)
+        ticket = 0;
     do
         result = fs_lock_try(guard->fd, F_WRLCK, GUARD_TICKET_BASE + (off_t)++ticket, 1);
     while (result < 0 && (errno == EAGAIN || errno == EACCES));

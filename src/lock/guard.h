@@ -46,6 +46,8 @@ struct guard {
     }
 
 int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_error *err);
+/* Closes a guard's descriptor that holds nothing any more. */
+void guard_close_fd(int *fd);
 /* Drops what it holds, keeps the descriptor. */
 void guard_drop_all(struct guard *guard);
 /* Drops everything this descriptor holds (guard, life byte, ticket), even if a child has inherited it. */
@@ -65,7 +67,7 @@ int guard_meet_boot(struct guard *guard, const struct now *now, uint64_t at_leas
 /* The next fence, never one up to `at_least`. `has_private` is stored with it. */
 int guard_next_fence(struct guard *guard, const struct now *now, uint64_t at_least, bool has_private, uint64_t *ret,
                      struct tsk_error *err);
-int guard_note_private(struct guard *guard, const struct now *now, struct tsk_error *err);
+int guard_note_private(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err);
 /* Whether the wall clock was stepped by more than 2 s since this boot was first seen here. */
 bool guard_clock_was_stepped(const struct guard *guard, const struct now *now);
 

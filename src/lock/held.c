@@ -23,7 +23,7 @@ static struct {
 
 static void warm_close(void)
 {
-    fs_close(&held.warm.guard_fd);
+    guard_close_fd(&held.warm.guard_fd);
     fs_close(&held.warm.file_fd);
 }
 
@@ -37,15 +37,15 @@ static void after_fork_parent(void)
     pthread_mutex_unlock(&held.mutex);
 }
 
-/* A fork without exec must not keep the parent's locks alive. (A spawned command gets the descriptor on
- * purpose.) */
+/* The guards' descriptors were closed by their own handler (guard.c); the objects must know. */
 static void after_fork_child(void)
 {
     for (struct tsk_lock *lock = held.first; lock; lock = lock->next) {
-        fs_close(&lock->guard.fd);
+        lock->guard.fd = -1;
         fs_close(&lock->file.fd);
     }
-    warm_close();
+    held.warm.guard_fd = -1;
+    fs_close(&held.warm.file_fd);
     held.first = NULL;
     held.self.pid = 0;
     pthread_mutex_unlock(&held.mutex);

@@ -49,6 +49,8 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
         return -1;
     record->pid = record->holder.pid;
     record->ttl_ms = kind->is_sprint ? SPRINT_ZOMBIE_MS : request->ttl_ms > 0 ? request->ttl_ms : LOCK_TTL_DEFAULT_MS;
+    if (record->ttl_ms > LOCK_TTL_MAX_MS)
+        record->ttl_ms = LOCK_TTL_MAX_MS;
     record->created_ms = a->now.wall_ms;
     record->expires_ms = a->now.wall_ms + record->ttl_ms;
     record->expires_boot_ms = a->now.boot_ms + record->ttl_ms;

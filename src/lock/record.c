@@ -1,8 +1,10 @@
 #include "lock/record.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "base/yaml.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +58,9 @@ static const struct field fields[] = {
 static void store_integer(void *at, size_t size, const char *text)
 {
     char *end;
+    errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (end == text || *end || value < 0)
+    if (end == text || *end || errno || value < 0)
         return;
     if (size == sizeof(int64_t))
         *(int64_t *)at = value;
@@ -79,7 +82,7 @@ static void store(struct lock_record *record, const char *key, const char *text)
         if (strcmp(key, field->key) != 0)
             continue;
         if (field->type == TEXT)
-            snprintf(at, field->size, "%s", text);
+            utf8_copy(at, field->size, text);
         else if (field->type == INTEGER)
             store_integer(at, field->size, text);
         else if (time_parse(text, (int64_t *)at) < 0)
@@ -98,11 +101,15 @@ static void record_init(struct lock_record *record)
 static void record_finish(struct lock_record *record)
 {
     record->holder.pid = record->pid;
-    bool complete = record->fence && record->token[0] && record->holder.boot_id[0];
+    bool complete = record->fence && record->fence < LOCK_FENCE_MAX && record->token[0] && record->holder.boot_id[0];
     if (record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS)
         complete = complete && record->pid && record->holder.pid_ns;
     if (!complete)
         record->hold = HOLD_FOREIGN;
+    if (record->fence >= LOCK_FENCE_MAX) /* no guard has given it */
+        record->fence = 0;
+    if (record->ttl_ms > LOCK_TTL_MAX_MS)
+        record->ttl_ms = LOCK_TTL_MAX_MS;
 }
 
 int record_parse_json(const char *text, size_t len, struct lock_record *ret)

@@ -10,10 +10,12 @@
 #include "base/buf.h"
 #include "base/ident.h"
 
-#define LOCK_TEXT_MAX 257 /* session ids, epics: 256 bytes */
-#define LOCK_ID_MAX   129
-#define TOKEN_SIZE    33
-#define LOCK_FILE_MAX (64u << 10) /* a lock file longer than this is not one */
+#define LOCK_TEXT_MAX   257 /* session ids, epics: 256 bytes */
+#define LOCK_ID_MAX     129
+#define TOKEN_SIZE      33
+#define LOCK_FENCE_MAX  ((uint64_t)1 << 61) /* no guard gives one beyond: its life byte would be among the tickets */
+#define LOCK_TTL_MAX_MS ((int64_t)10 * 366 * 24 * 3600 * 1000) /* ten years */
+#define LOCK_FILE_MAX   (64u << 10)                            /* a lock file longer than this is not one */
 
 /* Who keeps the lock alive. */
 enum hold {

@@ -148,6 +148,18 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     return -1;
 }
 
+static int check_list(const struct op_param *param, const json_t *value, struct tsk_error *err)
+{
+    size_t i;
+    json_t *item;
+    if (!json_is_array(value))
+        return bad(err, param, "param_type", "?", "array");
+    json_array_foreach (value, i, item)
+        if (!json_is_string(item))
+            return bad(err, param, "param_type", "?", "array of strings");
+    return 0;
+}
+
 static int check_value(const struct op *op, const struct op_param *param, json_t *args, json_t *value,
                        struct tsk_error *err)
 {
@@ -165,7 +177,7 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     case OP_BOOL:
         return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
-        return json_is_array(value) ? 0 : bad(err, param, "param_type", "?", "array");
+        return check_list(param, value, err);
     }
     BUG(true);
 }

@@ -83,31 +83,49 @@ static bool linked_common_dir(struct look *look, const char *dir, char common[PA
            resolve(git_dir, line, common);
 }
 
-static bool is_bare(struct look *look, const char *common)
+/* The value of `key` in a git configuration's text, as far as tasuki needs to read one: the last line "key = value". */
+static bool config_value(const char *text, const char *key, char value[PATH_MAX])
 {
-    char path[PATH_MAX];
+    bool found = false;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += strspn(line, " \t\r\n");
+        size_t len = strlen(key);
+        if (strncasecmp(line, key, len) != 0)
+            continue;
+        const char *at = line + len + strspn(line + len, " \t");
+        if (*at != '=')
+            continue;
+        at += 1 + strspn(at + 1, " \t");
+        snprintf(value, PATH_MAX, "%.*s", (int)strcspn(at, "\r\n"), at);
+        found = true;
+    }
+    return found;
+}
+
+/* The main worktree of the repository with that common directory; false: it is bare. */
+static bool main_worktree(struct look *look, const char *common, char tree[PATH_MAX])
+{
+    char path[PATH_MAX], value[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    if (join(path, common, "config") && fs_read_file(AT_FDCWD, path, 1 << 20, &b) < 0)
+        note_failure(look);
+    if (config_value(buf_str(&b), "bare", value) && strcasecmp(value, "true") == 0)
+        return false;
+    if (config_value(buf_str(&b), "worktree", value)) /* submodules, --separate-git-dir */
+        return resolve(common, value, tree);
     const char *base = strrchr(common, '/');
     if (!base || strcmp(base, "/.git") != 0)
-        return true;
-    if (!join(path, common, "config"))
         return false;
-    if (fs_read_file(AT_FDCWD, path, 1 << 20, &b) < 0) {
-        note_failure(look);
-        return false;
-    }
-    return strstr(b.data, "bare = true") != NULL;
+    return snprintf(tree, PATH_MAX, "%s", common) < PATH_MAX && go_up(tree);
 }
 
 /* Where the state of the repository with that common directory is, whether it exists or not. `below` is the
  * part of the worktree in which a workspace was found ("" or "/sub"). */
 static bool place_of_common(struct look *look, const char *common, const char *below, struct workspace_place *ret)
 {
-    if (is_bare(look, common))
-        return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX && join(ret->state_path, common, "tasuki");
     char main_tree[PATH_MAX];
-    if (snprintf(main_tree, PATH_MAX, "%s", common) >= PATH_MAX || !go_up(main_tree))
-        return false;
+    if (!main_worktree(look, common, main_tree))
+        return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX && join(ret->state_path, common, "tasuki");
     if (snprintf(ret->root, PATH_MAX, "%s%s", main_tree, below) >= PATH_MAX)
         return false;
     if (below[0] && type_of(look, ret->root, ".aiflow") != S_IFDIR)

@@ -53,7 +53,8 @@ static void make_place(void)
 
 static void judge(const uint8_t *data, size_t size, enum tsk_lock_kind kind)
 {
-    struct lock_target target = {.kind = lock_kind_get(kind), .file = "lock", .dir = place.dir};
+    static struct tsk_workspace ws; /* only its paths are looked at, for messages */
+    struct lock_target target = {.kind = lock_kind_get(kind), .ws = &ws, .file = "lock", .dir = place.dir};
     struct now now = {.wall_ms = 1770471000000, .boot_ms = 1000000};
     struct judgement found;
     struct tsk_error err;

@@ -110,7 +110,7 @@ TEST(a_note_in_a_damaged_guard_does_not_lower_the_next_fence)
     struct tsk_error err;
     struct now now = clock_now();
     ASSERT_OK(guard_lock(&guard, &err));
-    ASSERT_OK(guard_note_private(&guard, &now, &err));
+    ASSERT_OK(guard_note_private(&guard, &now, 0, &err));
     guard_unlock(&guard);
     uint64_t fence = next_fence(&guard, last);
     guard_close(&guard);
@@ -260,7 +260,7 @@ TEST(the_note_of_a_private_name_stays_until_the_next_fence_says_otherwise)
     struct tsk_error err;
     struct now now = clock_now();
     ASSERT_OK(guard_lock(&guard, &err));
-    ASSERT_OK(guard_note_private(&guard, &now, &err));
+    ASSERT_OK(guard_note_private(&guard, &now, 0, &err));
     guard_unlock(&guard);
     ASSERT_INT(read_state().has_private, 1);
     next_fence(&guard, 0);
@@ -326,7 +326,9 @@ TEST(closing_a_guard_drops_its_bytes_even_if_a_child_has_inherited_it)
     struct tsk_error err;
     pid_t pids[4];
     ASSERT_OK(guard_life_take(&guard, 7, &err));
+    int handed = dup(guard.fd); /* what is not handed over on purpose is closed in the child */
     struct child child = child_start(inherit, NULL);
+    close(handed);
     ASSERT_INT(child_hear(&child), 'r');
     ASSERT_INT(guard_byte_holders(&other, GUARD_LIFE_BASE + 7, pids, 4), 1); /* this process does not count itself */
     ASSERT_INT(pids[0], child.pid);
