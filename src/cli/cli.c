@@ -128,35 +128,65 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
     return code_info(call.verdict)->exit_code;
 }
 
+/* Help, in the form that was asked for. */
+static int explain(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err)
+{
+    if (!options->json)
+        return cli_help(noun, verb, options, err);
+    json_t *document CLEANUP_JSON = cli_describe(noun ? noun : verb, noun ? verb : NULL);
+    if (json_array_size(json_object_get(document, "operations")) == 0)
+        return unknown_word(verb && noun && cli_noun_exists(noun) ? noun : NULL, verb ? verb : noun, err);
+    print_json(document);
+    return 0;
+}
+
+static int print_help(const json_t *args, struct cli_options *options, struct tsk_error *err)
+{
+    const char *noun = json_get_string(args, "noun", NULL);
+    if (strcmp(json_get_string(args, "format", "text"), "man") != 0)
+        return explain(noun, json_get_string(args, "verb", NULL), options, err);
+    if (noun && !cli_noun_exists(noun) && !op_find(NULL, noun))
+        return unknown_word(NULL, noun, err);
+    cli_man(noun && cli_noun_exists(noun) ? noun : NULL, stdout);
+    return 0;
+}
+
+static int print_completion(const char *shell, const struct cli_options *options)
+{
+    const char *script = cli_completion(shell);
+    if (options->json) {
+        json_t *document CLEANUP_JSON = json_pack("{s:s, s:s}", "shell", shell, "script", script);
+        print_json(document);
+    } else {
+        fputs(script, stdout);
+    }
+    return 0;
+}
+
 static int dispatch(char **words, int count, struct cli_options *options, struct tsk_error *err)
 {
     int used;
     if (count == 0) {
-        cli_help(NULL, NULL, options, err);
-        return options->wants_help ? 0 : 2;
+        explain(NULL, NULL, options, err);
+        return options->wants_help ? 0 : code_info(TSK_INVALID_INPUT)->exit_code;
     }
     bool asked_for_help = options->wants_help;
     const struct op *op = find_op(words, count, options, &used, err);
     if (err->code)
         return -1;
     if (options->wants_help) {
-        int result = cli_help(op && !op->noun ? NULL : words[0], op ? op->verb : NULL, options, err);
+        const char *noun = op && !op->noun ? NULL : words[0];
+        int result = explain(noun, op ? op->verb : NULL, options, err);
         return result < 0 || asked_for_help ? result : code_info(TSK_INVALID_INPUT)->exit_code;
     }
     json_t *args CLEANUP_JSON = NULL;
     if (cli_parse_args(op, words + used, count - used, &args, err) < 0)
         return -1;
     if (strcmp(op->name, "completion") == 0)
-        return cli_completion(json_get_string(args, "shell", ""));
-    if (strcmp(op->name, "help") != 0)
-        return perform(op, args, options);
-    const char *noun = json_get_string(args, "noun", NULL);
-    if (strcmp(json_get_string(args, "format", "text"), "man") != 0)
-        return cli_help(noun, json_get_string(args, "verb", NULL), options, err);
-    if (noun && !cli_noun_exists(noun) && !op_find(NULL, noun))
-        return unknown_word(NULL, noun, err);
-    cli_man(noun && cli_noun_exists(noun) ? noun : NULL, stdout);
-    return 0;
+        return print_completion(json_get_string(args, "shell", ""), options);
+    if (strcmp(op->name, "help") == 0)
+        return print_help(args, options, err);
+    return perform(op, args, options);
 }
 
 static void print_problem(const struct tsk_error *problem, void *data)

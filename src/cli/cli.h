@@ -37,7 +37,10 @@ bool cli_noun_exists(const char *noun);
 /* The nouns, in table order; returns how many. */
 size_t cli_nouns(const char **nouns, size_t max);
 void cli_usage_line(const struct op *op, struct buf *b);
-int cli_completion(const char *shell);
+/* The rows of a noun (NULL: all) as JSON. Owned. */
+json_t *cli_describe(const char *noun, const char *verb);
+/* The script; NULL if there is none for that shell. */
+const char *cli_completion(const char *shell);
 /* Prints the candidates for the last of `words`, one per line. */
 int cli_complete(char **words, int count);
 

@@ -25,12 +25,12 @@ static const char *const scripts[][2] = {
              "complete -c tasuki -f -a '(__tasuki_complete)'\n"},
 };
 
-int cli_completion(const char *shell)
+const char *cli_completion(const char *shell)
 {
     for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
         if (strcmp(scripts[i][0], shell) == 0)
-            fputs(scripts[i][1], stdout);
-    return 0;
+            return scripts[i][1];
+    return NULL;
 }
 
 static void offer(const char *candidate, const char *start)

@@ -281,4 +281,18 @@ def _(ws):
     assert len(events) >= 2, events
 
 
+@test("help and completion are JSON as well, and describe every operation")
+def _(ws):
+    operations = ws.tasuki("help", "--json").expect(0).json["operations"]
+    names = [operation["name"] for operation in operations]
+    assert "lock.acquire" in names and "init" in names, names
+    for operation in operations:
+        words = operation["usage"].split()[1:3] if "." in operation["name"] else operation["usage"].split()[1:2]
+        only = ws.tasuki(*words, "--help", "--json").expect(0).json["operations"]
+        eq([one["name"] for one in only], [operation["name"]])
+    eq(len(ws.tasuki("lock", "--json").expect(2).json["operations"]), 6)
+    ws.tasuki("help", "nope", "--json").expect(2, "INVALID_INPUT")
+    assert "complete" in ws.tasuki("completion", "bash", "--json").expect(0).json["script"]
+
+
 main(__name__)
