@@ -46,6 +46,7 @@ class Outcome:
         self.skipped = []  # (test, reason)
         self.failed = []  # (test, details)
         self.seconds = 0.0
+        self.is_empty = False  # none of its tests was chosen
 
     def read(self, text, code, errors):
         plan, waived, failing = None, False, None
@@ -74,7 +75,8 @@ class Outcome:
     def _judge(self, plan, waived, code, errors):
         ran = self.passed + len(self.failed) + len(self.skipped)
         tail = errors.splitlines()[-30:]
-        if ran == 0 and not (waived and code == 0):
+        self.is_empty = ran == 0 and waived and code == 0
+        if ran == 0 and not self.is_empty:
             self.failed.append(("the suite runs", [f"# it printed no test (exit {code})", *tail]))
         elif plan is None and ran:
             self.failed.append(("the suite states its plan", ["# there is no line 1..N"]))
@@ -117,15 +119,17 @@ def run_suite(suite, options):
             err += f"\nthe suite did not end within {SUITE_DEADLINE_S} s"
     outcome.seconds = time.monotonic() - began
     outcome.read(out, proc.returncode, err)
-    show(outcome)
+    show(outcome, options)
     return outcome
 
 
-def show(outcome):
+def show(outcome, options):
     lines = []
     for name, details in outcome.failed:
         lines += [f"FAILED {outcome.suite.name}: {name}"] + [f"    {line}" for line in details]
     counts = f"{outcome.passed:4} passed {len(outcome.failed):3} failed {len(outcome.skipped):3} skipped"
+    if outcome.is_empty:
+        counts = f"{'(nothing in --quick)' if options.quick else '(nothing without --long)':{len(counts)}}"
     lines.append(f"{outcome.suite.name:36} {counts} {outcome.seconds:7.1f} s")
     print("\n".join(lines), flush=True)
 

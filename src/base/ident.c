@@ -146,12 +146,17 @@ enum liveness proc_id_liveness(const struct proc_id *id)
     return stat.start_ticks == id->start_ticks ? LIVE_ALIVE : LIVE_DEAD;
 }
 
+uint64_t ticks_per_second(void)
+{
+    return (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms)
 {
     struct proc_stat stat;
     if (proc_stat_read(pid, &stat) < 0)
         return -1;
-    int64_t since_boot_ms = (int64_t)(stat.start_ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK));
+    int64_t since_boot_ms = (int64_t)(stat.start_ticks * 1000 / ticks_per_second());
     *ret_wall_ms = now->wall_ms - now->boot_ms + since_boot_ms;
     return 0;
 }
@@ -200,6 +205,9 @@ static void program_name(pid_t pid, const char *argv0, char *name, size_t size)
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     ssize_t len = readlink(path, target, sizeof target - 1);
     target[len < 0 ? 0 : len] = '\0';
+    static const char deleted[] = " (deleted)"; /* the program was upgraded since */
+    if (len > (ssize_t)strlen(deleted) && strcmp(target + len - strlen(deleted), deleted) == 0)
+        target[(size_t)len - strlen(deleted)] = '\0';
     const char *base = base_name(target);
     if (len <= 0 || strncmp(base, "busybox", 7) == 0)
         base = base_name(argv0[0] == '-' ? argv0 + 1 : argv0);

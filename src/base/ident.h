@@ -27,6 +27,8 @@ int proc_id_of(pid_t pid, struct proc_id *ret);
 enum liveness proc_id_liveness(const struct proc_id *id);
 /* Wall-clock time at which a process started, computed from this boot's clocks; -1 with ESRCH. */
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms);
+/* Clock ticks per second, the unit of start_ticks. */
+uint64_t ticks_per_second(void);
 /* Parent and short name ("comm"); -1 with ESRCH. */
 int proc_parent(pid_t pid, pid_t *ret_parent);
 int proc_name(pid_t pid, char *name, size_t size);

@@ -1,6 +1,8 @@
 #include "cli/cli.h"
 #include "base/log.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +40,10 @@ static int unknown_word(const char *noun, const char *word, struct tsk_error *er
             candidates[found++] = rows[i]->verb;
     }
     const char *near = nearest_word(word, candidates, found);
-    error_set(err, TSK_INVALID_INPUT, near ? "command_unknown_near" : "command_unknown", "value", word, NULL);
+    const char *text = near ? "command_unknown_near" : "command_unknown";
+    if (noun && strcmp(noun, "sprint") == 0)
+        text = "invalid_mode"; /* U2's words */
+    error_set(err, TSK_INVALID_INPUT, text, "value", word, NULL);
     const char *space = noun ? " " : "";
     if (near) {
         error_add(err, "near", near);
@@ -194,11 +199,24 @@ static void print_problem(const struct tsk_error *problem, void *data)
     cli_print_error(data, problem);
 }
 
+/* What could not be printed must not read as if nothing had happened. */
+static int finish_output(const struct cli_options *options, int code)
+{
+    struct tsk_error err;
+    bool had_error = ferror(stdout) != 0;
+    if (fflush(stdout) == 0 && !had_error)
+        return code;
+    error_set(&err, TSK_ENVIRONMENT, "output_failed", "reason", strerrordesc_np(errno), NULL);
+    cli_print_error(options, &err);
+    return code ? code : code_info(err.code)->exit_code;
+}
+
 int cli_main(int argc, char **argv)
 {
     struct cli_options options = {.lang = lang_from_environment()};
     struct tsk_error err = {0};
     log_to(print_problem, &options);
+    signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is a failed write, not a death */
     if (argc >= 2 && strcmp(argv[1], "__complete") == 0)
         return cli_complete(argv + 2, argc - 2);
     char **words = calloc((size_t)argc + 1, sizeof *words);
@@ -212,7 +230,5 @@ int cli_main(int argc, char **argv)
     if (code < 0)
         code = fail(&options, &err);
     free(words);
-    if (fflush(stdout) != 0 && code == 0)
-        code = code_info(TSK_ENVIRONMENT)->exit_code;
-    return code;
+    return finish_output(&options, code);
 }

@@ -31,6 +31,13 @@ void cli_option_name(const char *param, char name[64]);
 
 /* ---- help.c, man.c, complete.c: made from the table ---- */
 
+/* The options for every command, as help, manual and completion show them; ends with a NULL name. */
+struct cli_global {
+    const char *name, *value; /* "--root", "DIR"; value NULL: a flag */
+    const char *help;
+    const char *const *choices;
+};
+extern const struct cli_global cli_globals[];
 int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err);
 void cli_man(const char *noun, FILE *out);
 bool cli_noun_exists(const char *noun);

@@ -25,26 +25,107 @@ void cli_usage_line(const struct op *op, struct buf *b)
             buf_printf(b, " -- %s", param->value);
 }
 
-static void put_wrapped(struct buf *b, const char *text, size_t indent, size_t width)
+static const char *const languages[] = {"ja", "en", "zh", NULL};
+
+const struct cli_global cli_globals[] = {
+    {"--root", "DIR", "The workspace (default: TASUKI_ROOT, else upwards from here).", NULL},
+    {"--json", NULL, "One JSON document on stdout; messages go to stderr.", NULL},
+    {"--lang", "L", "Language: ja, en or zh (default: TASUKI_LANG, LANG).", languages},
+    {"--quiet", NULL, "Only errors, and no hints.", NULL},
+    {"--verbose", NULL, "Errors with the reason code and its meaning.", NULL},
+    {"--no-color", NULL, "No colours (NO_COLOR is honoured, too).", NULL},
+    {"--help", NULL, "This text, for any command.", NULL},
+    {0},
+};
+
+#define NARROW 60 /* below this many columns, explanations stand under what they explain */
+
+static void put_spaces(struct buf *b, size_t count)
 {
-    size_t column = indent;
+    while (count--)
+        buf_puts(b, " ");
+}
+
+static size_t width_of(const char *text, size_t len)
+{
+    char copy[256];
+    snprintf(copy, sizeof copy, "%.*s", (int)len, text);
+    return utf8_width(copy);
+}
+
+/* Marks that must not begin a line. */
+static size_t closing_mark(const char *text)
+{
+    static const char *const marks[] = {"。", "、", "，", "；", "：", "？", "！", "）", "」", "』", "”"};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (strncmp(text, marks[i], strlen(marks[i])) == 0)
+            return strlen(marks[i]);
+    return 0;
+}
+
+/* What may not be broken: a word; in Chinese and Japanese, which have no spaces, a single character. */
+static size_t unbreakable(const char *text)
+{
+    size_t len = 0, rest = strlen(text), n, mark;
+    while (len < rest && text[len] != ' ') {
+        n = utf8_sequence(text + len, rest - len);
+        n = n ? n : 1;
+        bool is_wide = width_of(text + len, n) > 1;
+        if (is_wide && len)
+            break;
+        len += n;
+        if (is_wide)
+            break;
+    }
+    while ((mark = closing_mark(text + len)))
+        len += mark;
+    return len;
+}
+
+/* Begins in column `first`, breaks into lines that begin in column `indent`; `at_break` ends the broken ones. */
+static void put_wrapped_from(struct buf *b, const char *text, size_t first, size_t indent, size_t width,
+                             const char *at_break)
+{
+    size_t column = first, gap = 0;
+    bool is_first = true;
     while (*text) {
-        size_t word = strcspn(text, " ");
-        if (column > indent && column + 1 + word > width) {
-            buf_puts(b, "\n");
-            for (size_t i = 0; i < indent; i++)
-                buf_puts(b, " ");
+        size_t len = unbreakable(text), columns = width_of(text, len);
+        if (!is_first && column + (gap ? 1 : 0) + columns + strlen(at_break) > width) {
+            buf_printf(b, "%s\n", at_break);
+            put_spaces(b, indent);
             column = indent;
-        } else if (column > indent) {
+        } else if (!is_first && gap) {
             buf_puts(b, " ");
             column++;
         }
-        buf_put(b, text, word);
-        column += word;
-        text += word;
-        text += strspn(text, " ");
+        buf_put(b, text, len);
+        column += columns;
+        text += len;
+        gap = strspn(text, " ");
+        text += gap;
+        is_first = false;
     }
     buf_puts(b, "\n");
+}
+
+static void put_wrapped(struct buf *b, const char *text, size_t indent, size_t width)
+{
+    put_wrapped_from(b, text, indent, indent, width, "");
+}
+
+/* A name and its explanation, which begins in `column` if both fit. */
+static void put_row(struct buf *b, const char *left, const char *text, size_t column, size_t width)
+{
+    size_t used = 2 + utf8_width(left);
+    buf_printf(b, "  %s", left);
+    if (width < NARROW)
+        column = 6;
+    if (width < NARROW || used >= column) {
+        buf_puts(b, "\n");
+        used = 0;
+    }
+    put_spaces(b, column - used);
+    put_wrapped(b, text, column, width);
 }
 
 static size_t width_for_help(void)
@@ -66,32 +147,57 @@ static void put_param(struct buf *b, const struct op_param *param, size_t width)
         snprintf(left, sizeof left, "--%s%s%s", name, param->value ? " " : "", param->value ? param->value : "");
     snprintf(help, sizeof help, "%s%s%s%s", param->help, param->fallback ? " [default: " : "",
              param->fallback ? param->fallback : "", param->fallback ? "]" : "");
-    buf_printf(b, "  %-22s", left);
-    if (utf8_width(left) > 21)
-        buf_puts(b, "\n                        ");
-    put_wrapped(b, help, 24, width);
+    put_row(b, left, help, 24, width);
 }
 
-static void put_examples(struct buf *b, const char *examples)
+/* An example is "command  # what it does". Where that is too long for a line, what it does goes first, and the command is
+ * broken so that it can still be copied. */
+static void put_example(struct buf *b, const char *line, size_t width)
+{
+    const char *comment = strstr(line, "  # ");
+    if (2 + utf8_width(line) <= width) {
+        buf_printf(b, "  %s\n", line);
+        return;
+    }
+    char command[512];
+    snprintf(command, sizeof command, "%.*s", comment ? (int)(comment - line) : (int)strlen(line), line);
+    if (comment) {
+        buf_puts(b, "  ");
+        put_wrapped_from(b, comment + 2, 2, 4, width, "");
+    }
+    buf_puts(b, "  ");
+    put_wrapped_from(b, command, 2, 6, width, " \\");
+}
+
+static void put_examples(struct buf *b, const char *examples, size_t width)
 {
     buf_puts(b, "\nExamples\n");
     while (*examples) {
         size_t len = strcspn(examples, "\n");
-        buf_puts(b, "  ");
-        buf_put(b, examples, len);
-        buf_puts(b, "\n");
+        char line[512];
+        snprintf(line, sizeof line, "%.*s", (int)len, examples);
+        put_example(b, line, width);
         examples += len + (examples[len] == '\n');
     }
 }
 
-static void put_op(struct buf *b, const struct op *op)
+static void put_errors(struct buf *b, const enum tsk_code *codes, enum lang lang, size_t width)
 {
-    size_t width = width_for_help();
+    char left[64];
+    buf_puts(b, "\nErrors (exit code)\n");
+    for (; *codes; codes++) {
+        snprintf(left, sizeof left, "%s (%d)", tsk_code_name(*codes), code_info(*codes)->exit_code);
+        put_row(b, left, text_of_code(*codes, lang)->summary, 28, width);
+    }
+}
+
+static void put_op(struct buf *b, const struct op *op, enum lang lang, size_t width)
+{
     put_wrapped(b, op->summary, 0, width);
     struct buf usage CLEANUP(buf_clear) = BUF_INIT;
     cli_usage_line(op, &usage);
     buf_puts(b, "\nUsage\n  ");
-    put_wrapped(b, buf_str(&usage), 2, width);
+    put_wrapped_from(b, buf_str(&usage), 2, 6, width, "");
     if (op->params->name) {
         buf_puts(b, "\nParameters\n");
         for (const struct op_param *param = op->params; param->name; param++)
@@ -101,73 +207,82 @@ static void put_op(struct buf *b, const struct op *op)
         buf_puts(b, "\n");
         put_wrapped(b, op->detail, 0, width);
     }
-    if (op->errors[0]) {
-        buf_puts(b, "\nErrors (exit code)\n");
-        for (const enum tsk_code *code = op->errors; *code; code++) {
-            buf_printf(b, "  %-22s%d  ", tsk_code_name(*code), code_info(*code)->exit_code);
-            put_wrapped(b, text_of_code(*code, LANG_EN)->summary, 27, width);
-        }
-    }
+    if (op->errors[0])
+        put_errors(b, op->errors, lang, width);
     if (op->examples)
-        put_examples(b, op->examples);
+        put_examples(b, op->examples, width);
 }
 
-static void put_verbs(struct buf *b, const char *noun)
+static void put_verbs(struct buf *b, const char *noun, size_t width)
 {
-    size_t count, width = width_for_help();
+    size_t count;
     const struct op *const *rows = op_table(&count);
     for (size_t i = 0; i < count; i++) {
         bool fits = noun ? rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 : !rows[i]->noun;
-        if (!fits)
-            continue;
-        buf_printf(b, "  %-14s", rows[i]->verb);
-        put_wrapped(b, rows[i]->summary, 16, width);
+        if (fits)
+            put_row(b, rows[i]->verb, rows[i]->summary, 16, width);
     }
 }
 
-static void put_globals(struct buf *b)
+static void put_globals(struct buf *b, size_t width)
 {
-    buf_puts(b, "\nOptions for every command\n"
-                "  --root DIR            The workspace (default: TASUKI_ROOT, else upwards from here).\n"
-                "  --json                One JSON document on stdout; messages go to stderr.\n"
-                "  --lang ja|en|zh       Language (default: TASUKI_LANG, LANG).\n"
-                "  --quiet, --verbose    Less, more.\n"
-                "  --no-color            No colours (NO_COLOR is honoured, too).\n"
-                "  --help                This text, for any command.\n");
+    char left[64];
+    buf_puts(b, "\nOptions for every command\n");
+    for (const struct cli_global *global = cli_globals; global->name; global++) {
+        snprintf(left, sizeof left, "%s%s%s", global->name, global->value ? " " : "",
+                 global->value ? global->value : "");
+        put_row(b, left, global->help, 24, width);
+    }
 }
 
-static void put_top(struct buf *b)
+static void put_exit_codes(struct buf *b, size_t width)
+{
+    static const char *const meanings[][2] = {
+        {"0", "success"},          {"2", "bad input"},       {"3", "environment"},
+        {"4", "held or conflict"}, {"5", "not found"},       {"6", "needs confirmation, or a dead holder's lock"},
+        {"7", "failed"},           {"8", "needs an answer"}, {"9", "internal error"},
+    };
+    buf_puts(b, "\nExit codes\n");
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
+        buf_printf(b, "  %s  ", meanings[i][0]);
+        put_wrapped(b, meanings[i][1], 5, width);
+    }
+}
+
+static void put_top(struct buf *b, size_t width)
 {
     const char *nouns[64];
     size_t count = cli_nouns(nouns, 64);
-    buf_puts(b,
-             "tasuki " TASUKI_VERSION ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.\n"
-             "\nUsage\n  tasuki [--root DIR] [--json] [--lang L] COMMAND …\n\nCommands\n");
-    put_verbs(b, NULL);
+    put_wrapped(
+        b, "tasuki " TASUKI_VERSION ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.", 0,
+        width);
+    buf_puts(b, "\nUsage\n  ");
+    put_wrapped_from(b, "tasuki [--root DIR] [--json] [--lang L] COMMAND …", 2, 6, width, "");
+    buf_puts(b, "\nCommands\n");
+    put_verbs(b, NULL, width);
     for (size_t i = 0; i < count; i++) {
         buf_printf(b, "\n%s (tasuki %s VERB)\n", nouns[i], nouns[i]);
-        put_verbs(b, nouns[i]);
+        put_verbs(b, nouns[i], width);
     }
-    put_globals(b);
-    buf_puts(b, "\nExit codes\n"
-                "  0 success   2 bad input   3 environment   4 held or conflict   5 not found\n"
-                "  6 needs confirmation, dead holder   7 failed   8 needs an answer   9 internal error\n"
-                "\nStart with: tasuki init, then tasuki lock run NAME -- COMMAND\n");
+    put_globals(b, width);
+    put_exit_codes(b, width);
+    buf_puts(b, "\n");
+    put_wrapped(b, "Start with: tasuki init, then tasuki lock run NAME -- COMMAND", 0, width);
 }
 
 int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err)
 {
-    (void)options;
+    size_t width = width_for_help();
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const struct op *op = verb ? op_find(noun, verb) : noun ? op_find(NULL, noun) : NULL;
     if (op) {
-        put_op(&b, op);
-        put_globals(&b);
+        put_op(&b, op, options->lang, width);
+        put_globals(&b, width);
     } else if (!noun) {
-        put_top(&b);
+        put_top(&b, width);
     } else if (cli_noun_exists(noun) && !verb) {
         buf_printf(&b, "Usage\n  tasuki %s VERB …\n\nVerbs\n", noun);
-        put_verbs(&b, noun);
+        put_verbs(&b, noun, width);
         buf_printf(&b, "\nMore: tasuki %s VERB --help\n", noun);
     } else {
         error_set(err, TSK_INVALID_INPUT, "command_unknown", "value", verb ? verb : noun, NULL);

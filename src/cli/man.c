@@ -1,6 +1,7 @@
 /* man.c - manual pages in roff, made from the operation table: tasuki(1), and one per noun. */
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Text for roff: backslashes, leading dots and quotes, and hyphens that must stay hyphens. */
@@ -81,13 +82,38 @@ static void put_exit_codes(FILE *out)
           out);
 }
 
+static void put_title(FILE *out, const char *noun)
+{
+    fputs(".TH TASUKI", out);
+    if (noun)
+        fputs("\\-", out);
+    for (; noun && *noun; noun++)
+        fputc(toupper((unsigned char)*noun), out);
+    fprintf(out, " 1 \"\" \"tasuki %s\" \"User Commands\"\n", TASUKI_VERSION);
+}
+
+static void put_globals(FILE *out)
+{
+    fputs(".SH OPTIONS\nEvery command takes these, before or after its own words.\n", out);
+    for (const struct cli_global *global = cli_globals; global->name; global++) {
+        fputs(".TP\n\\fB", out);
+        put(out, global->name);
+        fputs("\\fR", out);
+        if (global->value)
+            fprintf(out, " \\fI%s\\fR", global->value);
+        fputs("\n", out);
+        put(out, global->help);
+        fputs("\n", out);
+    }
+}
+
 void cli_man(const char *noun, FILE *out)
 {
     const char *nouns[64];
     size_t count;
     const struct op *const *rows = op_table(&count);
-    fprintf(out, ".TH TASUKI%s%s 1 \"\" \"tasuki %s\" \"User Commands\"\n.SH NAME\n", noun ? "\\-" : "",
-            noun ? noun : "", TASUKI_VERSION);
+    put_title(out, noun);
+    fputs(".SH NAME\n", out);
     if (noun)
         fprintf(out, "tasuki\\-%s \\- the %s commands of tasuki\n", noun, noun);
     else
@@ -102,6 +128,7 @@ void cli_man(const char *noun, FILE *out)
         if (fits)
             put_op(out, rows[i]);
     }
+    put_globals(out);
     put_exit_codes(out);
     if (!noun)
         fputs(".SH ENVIRONMENT\n.TP\nTASUKI_ROOT\nThe workspace, if \\-\\-root is not "

@@ -67,6 +67,21 @@ static void format_age(int64_t age_ms, char text[TIME_TEXT_MAX])
         duration_format(age_ms, text);
 }
 
+/* What the end of the TTL means for this lock. */
+static const char *expiry_text(const json_t *lock, int64_t left)
+{
+    if (strcmp(json_get_string(lock, "kind", ""), "sprint") == 0)
+        return left < 0 ? "zombie_since" : "zombie_in";
+    if (strcmp(json_get_string(lock, "state", ""), "stale") == 0)
+        return "takeable";
+    if (left < 0)
+        return "expired_since";
+    if (json_is_false(json_at(lock, "holder.alive")))
+        return "expires_in_dead";
+    bool is_foreign = strcmp(json_get_string(json_object_get(lock, "holder"), "hold", ""), "foreign") == 0;
+    return is_foreign ? "expires_in_foreign" : "expires_in";
+}
+
 static void put_times(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
 {
     char text[256], span[TIME_TEXT_MAX];
@@ -82,12 +97,7 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
         return;
     buf_reset(&line);
     duration_format(left < 0 ? -left : left, span);
-    bool is_dead = json_is_false(json_at(lock, "holder.alive"));
-    bool is_takeable = strcmp(json_get_string(lock, "state", ""), "stale") == 0;
-    const char *key = is_takeable ? "takeable"
-                      : left < 0  ? "expired_since"
-                      : is_dead   ? "expires_in_dead"
-                                  : "expires_in";
+    const char *key = expiry_text(lock, left);
     text_put(&line, options->lang, key, "span", span, NULL);
     snprintf(text, sizeof text, "%s", buf_str(&line));
     put_line(b, options, out, "label_expires", text);
@@ -128,6 +138,16 @@ void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, c
     }
 }
 
+/* Where no command can be named: what the catalogue says can be done. */
+static void put_actions(struct buf *b, const struct cli_options *options, enum tsk_code code)
+{
+    for (const char *const *action = text_of_code(code, options->lang)->actions; *action; action++) {
+        buf_puts(b, "  - ");
+        cli_put(b, options, stderr, STYLE_PLAIN, *action);
+        buf_puts(b, "\n");
+    }
+}
+
 void cli_print_error(const struct cli_options *options, const struct tsk_error *err)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, message CLEANUP(buf_clear) = BUF_INIT;
@@ -144,8 +164,13 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
         buf_puts(&b, "\n");
     }
     if (!options->quiet) {
+        const char *lock = json_get_string(context, "lock", NULL);
+        if (lock && err->code != TSK_LOCK_HELD)
+            put_line(&b, options, stderr, "label_lock", lock);
         cli_put_lock(&b, options, stderr, context);
         cli_put_next(&b, options, stderr, json_at(document, "error.next"));
+        if (json_array_size(json_at(document, "error.next")) == 0 && err->code != TSK_INVALID_INPUT)
+            put_actions(&b, options, err->code);
     }
     if (options->verbose) {
         const struct code_text *text = text_of_code(err->code, options->lang);
@@ -266,7 +291,11 @@ static void print_acquired(const struct op_call *call, const struct cli_options 
     }
     put_line(&b, options, stdout, "label_token", json_get_string(result, "token", ""));
     json_t *next CLEANUP_JSON = json_array();
-    json_array_append_new(next, json_sprintf("tasuki lock release %s", words));
+    if (is_guess)
+        json_array_append_new(next, json_sprintf("tasuki lock release %s", words));
+    else
+        json_array_append_new(
+            next, json_sprintf("tasuki lock release %s --token %s", words, json_get_string(result, "token", "")));
     cli_put_next(&b, options, stdout, next);
     fputs(buf_str(&b), stdout);
 }
@@ -333,12 +362,7 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
             put_line(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
         cli_put_lock(&b, options, out, call->aside);
-        json_t *next CLEANUP_JSON = json_array();
-        if (call->verdict == TSK_SPRINT_BLOCKED)
-            json_array_append_new(next, json_string("tasuki lock acquire sprint --wait 30m --session S --epic E"));
-        json_array_append_new(next, json_string("tasuki sprint release"));
-        json_array_append_new(next, json_string("tasuki sprint acquire --force --session S --epic E"));
-        cli_put_next(&b, options, out, next);
+        cli_put_next(&b, options, out, json_object_get(call->aside, "next"));
     }
     fputs(buf_str(&b), out);
 }

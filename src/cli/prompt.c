@@ -27,6 +27,8 @@ bool cli_confirm(struct op_call *call, const char *question)
         return false;
     }
     ssize_t n = read(STDIN_FILENO, answer, sizeof answer - 1);
+    if (n == 0) /* Ctrl-D leaves the cursor behind the question */
+        fputs("\n", stderr);
     if (n <= 0)
         return false;
     answer[n] = '\0';

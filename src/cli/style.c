@@ -52,11 +52,11 @@ void cli_table_add(struct cli_table *table, enum style style, const char *text)
     table->cells[table->count++] = (struct cli_cell){.text = buf_take(&b), .style = style};
 }
 
-/* Cuts to `width` columns with an ellipsis. */
-static void cut(char *text, size_t width)
+/* Cuts to `width` columns with an ellipsis. Takes the text, returns what replaces it. */
+static char *cut_take(char *text, size_t width)
 {
     if (utf8_width(text) <= width || width < 2)
-        return;
+        return text;
     size_t len = strlen(text);
     while (len && utf8_width(text) > width - 1) {
         do
@@ -64,10 +64,11 @@ static void cut(char *text, size_t width)
         while (len && ((unsigned char)text[len] & 0xc0) == 0x80);
         text[len] = '\0';
     }
-    /* What was cut is at least as long as the three bytes of the ellipsis, or room was left by the NUL of a
-     * longer text. */
-    if (len + 4 <= strlen(text) + 4)
-        memcpy(text + len, "…", 4);
+    struct buf b = BUF_INIT;
+    buf_puts(&b, text);
+    buf_puts(&b, "…");
+    free(text);
+    return buf_take(&b);
 }
 
 void cli_table_print(struct cli_table *table, const struct cli_options *options, FILE *out)
@@ -87,7 +88,7 @@ void cli_table_print(struct cli_table *table, const struct cli_options *options,
         for (size_t c = 0; c < column; c++)
             before += widths[c] + 2;
         if (text && column == columns - 1 && terminal && (size_t)terminal > before + 8)
-            cut(text, (size_t)terminal - before);
+            text = cut_take(text, (size_t)terminal - before);
         cli_put(&b, options, out, table->cells[i].style, text ? text : "");
         if (column == columns - 1)
             buf_puts(&b, "\n");

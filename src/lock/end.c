@@ -69,10 +69,13 @@ static int end_by_life(const struct guard *guard, const struct judgement *found,
         for (size_t i = 0; i < count; i++)
             if (end_process(guard, found, true, pids[i], err) < 0)
                 return -1;
-        if (clock_now().boot_ms > deadline) {
-            errno = count ? ETIMEDOUT : EPERM; /* a holder whose /proc we may not read */
+        if (count == 0 || clock_now().boot_ms > deadline) {
+            if (guard_life_probe(guard, found->record.fence) == 0)
+                return 0;
+            errno = count ? ETIMEDOUT : EPERM; /* this process itself, or one whose /proc we may not read */
             return kill_failed(found->record.pid, err);
         }
+        poll(NULL, 0, 2); /* the kernel is still closing what a killed process had */
     }
     return 0;
 }

@@ -216,7 +216,9 @@ void lock_file_recover(const struct lock_target *target, const struct guard *gua
     struct tsk_error ignored;
     private_name(target, private);
     snprintf(left.file, sizeof left.file, "%s", private);
-    bool is_held = lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD;
+    bool is_held =
+        lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD &&
+        theirs.record.hold == HOLD_FOREIGN; /* ours change under the guard alone: what is here was replaced */
     if (is_held && lock_judge(target, guard, now, &current, NULL, &ignored) == 0 && current.verdict != VERDICT_HELD &&
         current.record.fence != theirs.record.fence) {
         if (current.verdict == VERDICT_FREE)
@@ -282,5 +284,6 @@ void lock_file_sweep(const struct lock_target *target)
 {
     char name[LOCK_FILE_NAME_MAX];
     private_name(target, name);
-    fs->unlinkat(target->dir, name, 0);
+    if (fs->unlinkat(target->dir, name, 0) < 0 && errno == EISDIR)
+        fs->unlinkat(target->dir, name, AT_REMOVEDIR);
 }

@@ -46,8 +46,9 @@ void lock_file_renew_met(const struct lock_target *target, struct guard *guard, 
 /* 1: the path still is this file with these bytes (L5); 0: not; -1. */
 int lock_file_is_published(const struct lock_file *file, const struct lock_target *target, struct tsk_error *err);
 void lock_file_undo_exchange(const struct lock_target *target);
-/* After a crash between an exchange and its end: a living holder's file that is left under the private name goes back to
- * the path, if only the dead one's is there; anything else is removed. */
+/* After a crash between an exchange and its end: another tool's living file that is left under the private name (it came to
+ * the path between our look and our exchange) goes back there, if only a dead one's is in its place; anything else is
+ * removed. */
 void lock_file_recover(const struct lock_target *target, const struct guard *guard, const struct now *now);
 /* Removes the private name, if there is one. */
 void lock_file_sweep(const struct lock_target *target);

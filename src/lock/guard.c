@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(struct guard_state) == GUARD_LIFE_BASE, "the state must not reach into the life bytes");
@@ -358,37 +357,81 @@ int guard_life_probe(const struct guard *guard, uint64_t fence)
     return fs_lock_probe(guard->fd, F_RDLCK, GUARD_LIFE_BASE + (off_t)fence, 1, NULL);
 }
 
-/* Whether a line of /proc/<pid>/fdinfo/<fd> says that this descriptor has a write lock over `byte` of the
- * file. */
-static bool is_lock_line(const char *line, dev_t dev, ino_t ino, off_t byte)
+/* How /proc/…/fdinfo names a file in its lock lines, "fe:00:1234". On some file systems (overlay, btrfs) that is not what
+ * fstat says, so we ask for a lock of our own: byte 2, shared, for the moment. */
+#define PROBE_BYTE     2
+#define FILE_NAME_SIZE 64
+
+struct lock_line {
+    char kind[16], access[16], file[FILE_NAME_SIZE];
+    long long start, end;
+};
+
+static bool lock_line_parse(const char *text, struct lock_line *ret)
 {
-    unsigned maj, min;
-    unsigned long inode;
-    char kind[16], access[16], end_text[24];
-    long long start;
-    if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %x:%x:%lu %lld %23s", kind, access, &maj, &min, &inode, &start,
-               end_text) != 7)
+    char end[24];
+    if (sscanf(text, "lock: %*d: %15s %*s %15s %*d %63s %lld %23s", ret->kind, ret->access, ret->file, &ret->start,
+               end) != 5)
         return false;
-    if (strcmp(kind, "OFDLCK") != 0 || strcmp(access, "WRITE") != 0 || makedev(maj, min) != dev || inode != ino)
-        return false;
-    long long end = strcmp(end_text, "EOF") == 0 ? INT64_MAX : strtoll(end_text, NULL, 10);
-    return byte >= start && byte <= end;
+    ret->end = strcmp(end, "EOF") == 0 ? INT64_MAX : strtoll(end, NULL, 10);
+    return strcmp(ret->kind, "OFDLCK") == 0;
 }
 
-static bool process_has_lock(const char *pid, dev_t dev, ino_t ino, off_t byte)
+/* Calls `wanted` for each lock line of a descriptor until it says true. */
+static bool find_lock_line(const char *fdinfo, bool (*wanted)(const struct lock_line *, void *), void *data)
+{
+    char text[256];
+    struct lock_line line;
+    bool found = false;
+    FILE *info = fopen(fdinfo, "re");
+    while (info && !found && fgets(text, sizeof text, info))
+        found = lock_line_parse(text, &line) && wanted(&line, data);
+    if (info)
+        fclose(info);
+    return found;
+}
+
+static bool is_probe(const struct lock_line *line, void *data)
+{
+    if (line->start > PROBE_BYTE || line->end < PROBE_BYTE)
+        return false;
+    memcpy(data, line->file, FILE_NAME_SIZE);
+    return true;
+}
+
+static bool file_name_of(const struct guard *guard, char name[FILE_NAME_SIZE])
+{
+    char path[64];
+    if (fs_lock_try(guard->fd, F_RDLCK, PROBE_BYTE, 1) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", guard->fd);
+    bool found = find_lock_line(path, is_probe, name);
+    fs_lock_try(guard->fd, F_UNLCK, PROBE_BYTE, 1);
+    return found;
+}
+
+struct holder_search {
+    char file[FILE_NAME_SIZE];
+    off_t byte;
+};
+
+static bool is_holder(const struct lock_line *line, void *data)
+{
+    const struct holder_search *search = data;
+    return strcmp(line->access, "WRITE") == 0 && strcmp(line->file, search->file) == 0 && line->start <= search->byte &&
+           line->end >= search->byte;
+}
+
+static bool process_has_lock(const char *pid, struct holder_search *search)
 {
     char path[300];
     snprintf(path, sizeof path, "/proc/%s/fdinfo", pid);
     DIR *dir = opendir(path);
     bool found = false;
     for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
-        char file[600], line[256];
+        char file[600];
         snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        FILE *info = entry->d_name[0] == '.' ? NULL : fopen(file, "re");
-        while (info && !found && fgets(line, sizeof line, info))
-            found = is_lock_line(line, dev, ino, byte);
-        if (info)
-            fclose(info);
+        found = entry->d_name[0] != '.' && find_lock_line(file, is_holder, search);
     }
     if (dir)
         closedir(dir);
@@ -397,14 +440,14 @@ static bool process_has_lock(const char *pid, dev_t dev, ino_t ino, off_t byte)
 
 size_t guard_byte_holders(const struct guard *guard, off_t byte, pid_t *pids, size_t max)
 {
-    struct stat st;
+    struct holder_search search = {.byte = byte};
     size_t count = 0;
-    if (fs->fstat(guard->fd, &st) < 0)
+    if (!file_name_of(guard, search.file))
         return 0;
     DIR *dir = opendir("/proc");
     for (struct dirent *entry; dir && count < max && (entry = readdir(dir));) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && pid != getpid() && process_has_lock(entry->d_name, st.st_dev, st.st_ino, byte))
+        if (pid > 0 && pid != getpid() && process_has_lock(entry->d_name, &search))
             pids[count++] = pid;
     }
     if (dir)

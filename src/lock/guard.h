@@ -5,6 +5,7 @@
  *
  *   byte 0         the guard: whoever changes the lock file holds it
  *   byte 1         whoever takes the next ticket holds it
+ *   byte 2         shared, for a moment, by who wants to know how /proc names this file
  *   byte 64 + f    the life byte of fence f: held by the holder as long as it lives
  *   byte T + t     the place of ticket t in the queue of waiters, T = 2^62
  *

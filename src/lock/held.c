@@ -1,5 +1,6 @@
 #include "lock/held.h"
 #include "base/fs.h"
+#include "base/utf8.h"
 #include "lock/report.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static void after_fork_parent(void)
 static void after_fork_child(void)
 {
     for (struct tsk_lock *lock = held.first; lock; lock = lock->next) {
-        lock->guard.fd = -1;
+        lock->guard.fd = lock->work.fd = -1;
         fs_close(&lock->file.fd);
     }
     held.warm.guard_fd = -1;
@@ -81,6 +82,7 @@ struct tsk_lock *held_new(struct lock_target *target, struct guard *guard, struc
     file->fd = -1;
     lock->record = *record;
     lock->is_shared = false;
+    lock->work = (struct guard)GUARD_INIT;
     pthread_once(&held.once, held_init);
     pthread_mutex_lock(&held.mutex);
     lock->previous = NULL;
@@ -151,12 +153,18 @@ static void held_free(struct tsk_lock *lock, bool was_released)
     free(lock);
 }
 
+/* The guard to work with. Byte 0 on a descriptor that a command has inherited would stay locked if we were killed. */
+static struct guard *working_guard(struct tsk_lock *lock)
+{
+    return lock->is_shared ? &lock->work : &lock->guard;
+}
+
 /* Somebody else may have renewed the file for us: then it has our fence and token, and becomes our file. */
 static int adopt_renewed(struct tsk_lock *lock, const struct now *now, struct tsk_error *err)
 {
     struct judgement found;
     int fd CLEANUP_FD = -1;
-    if (lock_judge(&lock->target, &lock->guard, now, &found, &fd, err) < 0)
+    if (lock_judge(&lock->target, working_guard(lock), now, &found, &fd, err) < 0)
         return -1;
     bool is_ours = found.is_parsed && found.record.fence == lock->record.fence &&
                    strcmp(found.record.token, lock->record.token) == 0;
@@ -184,17 +192,30 @@ static int check_ours(struct tsk_lock *lock, const struct now *now, struct tsk_e
     return published ? 0 : adopt_renewed(lock, now, err);
 }
 
+static void leave(struct tsk_lock *lock)
+{
+    if (lock->is_shared)
+        guard_close(&lock->work);
+    else
+        guard_unlock(&lock->guard);
+}
+
 static int enter(struct tsk_lock *lock, int (*take)(struct guard *, struct tsk_error *), struct now *now,
                  struct tsk_error *err)
 {
     if (lock->guard.fd < 0) /* the child of a fork */
         return error_set(err, TSK_LOCK_LOST, "lost_by_fork", NULL);
-    if (take(&lock->guard, err) < 0)
+    if (lock->is_shared && guard_open(&lock->work, lock->target.guard_dir, lock->target.guard_name, err) < 0)
         return -1;
+    if (take(working_guard(lock), err) < 0) {
+        if (lock->is_shared)
+            guard_close(&lock->work);
+        return -1;
+    }
     *now = clock_now();
     if (check_ours(lock, now, err) == 0)
         return 0;
-    guard_unlock(&lock->guard);
+    leave(lock);
     return -1;
 }
 
@@ -203,7 +224,7 @@ int tsk_lock_verify(struct tsk_lock *lock, struct tsk_error *err)
     struct now now;
     if (enter(lock, guard_lock_only, &now, err) < 0)
         return -1;
-    guard_unlock(&lock->guard);
+    leave(lock);
     return 0;
 }
 
@@ -218,14 +239,14 @@ int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
     record.expires_boot_ms = now.boot_ms + record.ttl_ms;
     int result = 0;
     if (!lock->target.kind->is_sprint) /* a sprint has no TTL to extend */
-        result =
-            lock_file_renew(&file, &lock->target, &lock->guard, &now, &record, lock->file.dev, lock->file.ino, err);
+        result = lock_file_renew(&file, &lock->target, working_guard(lock), &now, &record, lock->file.dev,
+                                 lock->file.ino, err);
     if (result == 0 && file.fd >= 0) {
         lock_file_close(&lock->file);
         memcpy(&lock->file, &file, offsetof(struct lock_file, content) + file.len);
         lock->record = record;
     }
-    guard_unlock(&lock->guard);
+    leave(lock);
     return result;
 }
 
@@ -241,6 +262,9 @@ int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
             report_released(&lock->target, &now, &lock->record);
         if (result == 0 && lock->target.kind->is_sprint)
             sprint_tmp_drop(&lock->target);
+        guard_drop_all(&lock->guard); /* the life byte, before others are let in */
+        if (lock->is_shared)
+            guard_close(&lock->work);
     }
     held_free(lock, result == 0);
     return result;
@@ -278,6 +302,12 @@ int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const ch
         return error_set(err, TSK_INVALID_INPUT, "kind_unknown", "value", "?", NULL);
     if (k->is_sprint && (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
         return error_set(err, TSK_INVALID_INPUT, "sprint_needs_session_and_epic", NULL);
+    const char *const texts[] = {given.session_id, given.epic_spec, given.run_id, given.request_id};
+    static const char *const names[] = {"session_id", "epic_spec", "run_id", "request_id"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i] &&
+            (strlen(texts[i]) >= (i < 2 ? LOCK_TEXT_MAX : LOCK_ID_MAX) || !utf8_is_valid(texts[i], strlen(texts[i]))))
+            return error_set(err, TSK_INVALID_INPUT, "text_not_utf8", "param", names[i], NULL);
     struct lock_target target;
     if (lock_target_init(&target, ws, k, id, NULL, err) < 0)
         return -1;

@@ -6,7 +6,9 @@
 
 struct tsk_lock {
     struct lock_target target;
-    struct guard guard;
+    struct guard guard; /* holds the life byte */
+    struct guard
+        work; /* of a shared lock: what is done under the guard is done with a descriptor that nobody else has */
     struct lock_file file;
     struct lock_record record;
     bool is_shared;                   /* its descriptor was handed out: children may have it */

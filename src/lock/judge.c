@@ -29,8 +29,10 @@ static void judge_process(struct judgement *j)
         j->how = "process exists";
     else if (j->alive == LIVE_UNKNOWN)
         j->how = "process cannot be examined";
-    else
-        j->how = kill(holder->pid, 0) < 0 && errno == ESRCH ? "process is gone" : "pid was reused";
+    else {
+        struct proc_id now_there;
+        j->how = proc_id_of(holder->pid, &now_there) < 0 ? "process is gone" : "pid was reused";
+    }
 }
 
 /* J3. The order matters: what needs no wall clock comes first. */
@@ -121,7 +123,8 @@ static void decide_unparsable(const struct lock_kind *kind, const struct now *no
     }
 }
 
-static int open_lock_file(const struct lock_target *target, struct judgement *j, struct tsk_error *err)
+static int open_lock_file(const struct lock_target *target, const struct guard *guard, struct judgement *j,
+                          struct tsk_error *err)
 {
     char path[PATH_MAX];
     int fd = fs->openat(target->dir, target->file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
@@ -139,11 +142,25 @@ static int open_lock_file(const struct lock_target *target, struct judgement *j,
     }
     if (S_ISREG(j->st.st_mode))
         return fd;
+    bool is_dir = S_ISDIR(j->st.st_mode);
     fs_close(&fd);
+    /* A U2 tool that renames what it takes for its temporary file can bring our directory here. */
+    if (is_dir && target->kind->is_sprint && guard->is_locked &&
+        fs->unlinkat(target->dir, target->file, AT_REMOVEDIR) == 0) {
+        errno = ENOENT;
+        return error_errno(err, "read", path);
+    }
 not_regular:
     error_set(err, TSK_ENVIRONMENT, "lock_not_regular", "path", path, NULL);
     error_add_next(err, "ls -ld '%s'", path);
     return -1;
+}
+
+/* Under its own name a broken file is a zombie (U2, case D). A name that was given may be any file of the project: only what
+ * has U2's keys is a lock. */
+static bool looks_like_sprint(const struct judgement *j)
+{
+    return j->is_parsed && (j->record.pid || j->record.session_id[0]) && j->record.created_ms >= 0;
 }
 
 int lock_judge(const struct lock_target *target, const struct guard *guard, const struct now *now,
@@ -155,7 +172,7 @@ int lock_judge(const struct lock_target *target, const struct guard *guard, cons
     ret->age_ms = -1;
     if (ret_fd)
         *ret_fd = -1;
-    int fd CLEANUP_FD = open_lock_file(target, ret, err);
+    int fd CLEANUP_FD = open_lock_file(target, guard, ret, err);
     if (fd < 0) {
         if (err->sys_errno != ENOENT)
             return -1;
@@ -173,6 +190,11 @@ int lock_judge(const struct lock_target *target, const struct guard *guard, cons
         is_too_long = true; /* it grew while we looked */
     }
     ret->is_parsed = !is_too_long && target->kind->parse(buf_str(&b), b.len, &ret->record) == 0;
+    if (target->kind->is_sprint && strcmp(target->file, SPRINT_FILE_DEFAULT) != 0 && !looks_like_sprint(ret)) {
+        char path[PATH_MAX];
+        lock_target_path(target, path);
+        return error_set(err, TSK_INVALID_INPUT, "not_a_sprint_lock", "path", path, NULL);
+    }
     if (!ret->is_parsed) {
         memset(&ret->record, 0, sizeof ret->record);
         ret->record.created_ms = ret->record.expires_ms = -1;

@@ -58,6 +58,8 @@ static bool is_plain_file_name(const char *name)
     if (len == 0 || len > 128 || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
         fs_is_private_name(name))
         return false;
+    if (len >= 4 && strcmp(name + len - 4, ".tmp") == 0) /* another lock's temporary name */
+        return false;
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
             return false;
@@ -76,7 +78,9 @@ static int set_names(struct lock_target *target, const char *id, struct tsk_erro
     } else {
         if (!kind->has_id && id && id[0])
             return error_set(err, TSK_INVALID_INPUT, "queue_has_no_id", "param", "id", "value", id, NULL);
-        if (kind->has_id && (!id || !id_is_valid(id)))
+        if (kind->has_id && (!id || !id[0]))
+            return error_set(err, TSK_INVALID_INPUT, "param_missing", "param", "id", NULL);
+        if (kind->has_id && !id_is_valid(id))
             return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "", NULL);
         snprintf(target->id, sizeof target->id, "%s", kind->has_id ? id : "");
         snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id, kind->file_suffix);
@@ -147,4 +151,25 @@ void lock_target_words(const struct lock_target *target, char *words, size_t siz
         snprintf(words, size, "%s", target->kind->name);
     else
         snprintf(words, size, "%s %s", target->kind->name, target->id);
+}
+
+static void put_option(struct buf *b, const char *option, const char *value)
+{
+    if (value)
+        buf_printf(b, " %s '%s'", option, value);
+}
+
+void lock_target_command(const struct lock_target *target, const char *verb, struct buf *b)
+{
+    char words[LOCK_ID_MAX + 16];
+    buf_puts(b, "tasuki");
+    put_option(b, "--root", target->given_root);
+    if (target->kind->is_sprint) {
+        buf_printf(b, " sprint %s", verb);
+        put_option(b, "--project-root", target->given_project_root);
+        put_option(b, "--lock-file", target->given_lock_file);
+        return;
+    }
+    lock_target_words(target, words, sizeof words);
+    buf_printf(b, " lock %s %s", verb, words);
 }

@@ -33,7 +33,9 @@ struct lock_target {
     char file[LOCK_FILE_NAME_MAX];            /* the lock file's name in `dir` */
     char guard_name[LOCK_FILE_NAME_MAX - 16]; /* the guard file's name in `guard_dir` */
     char dir_path[PATH_MAX];                  /* for people */
-    int dir, guard_dir;                       /* borrowed from ws, or our own (sprint) */
+    const char *given_root, *given_project_root,
+        *given_lock_file; /* for hints: options that the caller used; may be NULL */
+    int dir, guard_dir;   /* borrowed from ws, or our own (sprint) */
     bool owns_dirs;
 };
 
@@ -45,6 +47,8 @@ int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const
 void lock_target_clear(struct lock_target *target);
 /* The lock file's path, for people. */
 void lock_target_path(const struct lock_target *target, char path[PATH_MAX]);
+/* Appends "tasuki [--root R] lock acquire name demo" (or "tasuki sprint acquire …") for this target, ready to be typed. */
+void lock_target_command(const struct lock_target *target, const char *verb, struct buf *b);
 /* "name demo", "queue": as typed after `tasuki lock acquire`. */
 void lock_target_words(const struct lock_target *target, char *words, size_t size);
 

@@ -1,5 +1,6 @@
 #include "lock/lock.h"
 #include "base/fs.h"
+#include "base/utf8.h"
 #include "lock/end.h"
 #include "lock/file.h"
 #include "lock/held.h"
@@ -32,9 +33,24 @@ enum step { STEP_TAKEN, STEP_HELD, STEP_AGAIN, STEP_FAILED };
 
 static void copy_text(char *to, size_t size, const char *from)
 {
-    size_t len = from ? strnlen(from, size - 1) : 0;
-    memcpy(to, from ? from : "", len);
-    to[len] = '\0';
+    utf8_copy(to, size, from ? from : "");
+}
+
+/* Written once, at the beginning: a start time that is computed anew from the wall clock differs by a millisecond. */
+static void put_instance(struct lock_record *record, const char *given, const struct now *now)
+{
+    struct buf b;
+    if (given) {
+        copy_text(record->instance, sizeof record->instance, given);
+        return;
+    }
+    int64_t started = now->wall_ms - now->boot_ms + (int64_t)(record->holder.start_ticks * 1000 / ticks_per_second());
+    buf_init_fixed(&b, record->instance, sizeof record->instance);
+    buf_put(&b, host_name(), strnlen(host_name(), 200));
+    buf_put(&b, "-", 1);
+    buf_put_int(&b, record->pid);
+    buf_put(&b, "-", 1);
+    buf_put_int(&b, started);
 }
 
 static int fill_record(struct attempt *a, struct tsk_error *err)
@@ -61,17 +77,30 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
     copy_text(record->run_id, sizeof record->run_id, request->run_id);
     copy_text(record->session_id, sizeof record->session_id, request->session_id);
     copy_text(record->epic_spec, sizeof record->epic_spec, request->epic_spec);
-    copy_text(record->instance, sizeof record->instance, request->instance);
+    put_instance(record, request->instance, &a->now);
     copy_text(record->host, sizeof record->host, "127.0.0.1");
     copy_text(record->hostname, sizeof record->hostname, host_name());
     return 0;
+}
+
+/* Whether what is there now is what somebody said yes to. Inode numbers come again; fences and tokens do not. */
+static bool is_same_holder(const struct judgement *a, const struct judgement *b)
+{
+    const struct lock_record *x = &a->record, *y = &b->record;
+    if (a->is_parsed != b->is_parsed || x->hold != y->hold)
+        return false;
+    if (x->hold != HOLD_FOREIGN)
+        return x->fence == y->fence && strcmp(x->token, y->token) == 0;
+    return a->st.st_dev == b->st.st_dev && a->st.st_ino == b->st.st_ino &&
+           a->st.st_ctim.tv_sec == b->st.st_ctim.tv_sec && a->st.st_ctim.tv_nsec == b->st.st_ctim.tv_nsec &&
+           x->pid == y->pid && x->created_ms == y->created_ms;
 }
 
 /* Whether what was found may be replaced, and by which right. */
 static enum step decide(struct attempt *a, struct tsk_error *err)
 {
     const struct lock_request *request = a->request;
-    bool is_confirmed = !request->confirmed_ino || request->confirmed_ino == a->found.st.st_ino;
+    bool is_confirmed = !request->confirmed || is_same_holder(request->confirmed, &a->found);
     switch (a->found.verdict) {
     case VERDICT_FREE:
         return STEP_TAKEN;
@@ -217,14 +246,38 @@ static bool somebody_waits(const struct guard *guard)
     return fs_lock_probe(guard->fd, F_RDLCK, GUARD_TICKET_BASE, 0, NULL) == 1;
 }
 
-/* Gets in line and waits until nobody is before us. */
+/* Whether the lock could be taken, seen without the guard. */
+static bool looks_takeable(struct attempt *a)
+{
+    struct tsk_error ignored;
+    struct judgement seen;
+    struct now now = clock_now();
+    return lock_judge(a->target, &a->guard, &now, &seen, NULL, &ignored) == 0 &&
+           (seen.verdict == VERDICT_FREE || seen.verdict == VERDICT_STALE);
+}
+
+#define LINE_LOOK_MS 1000
+
+/* Gets in line and waits until nobody is before us. Somebody who is stopped while he waits must not keep a free lock from those
+ * behind him: a lock that could be taken at two looks in a row is gone for. (Who waits for ever blocks in the kernel and does
+ * not look.) */
 static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     uint64_t ticket;
+    int idle_looks = 0;
     if (guard_take_ticket(&a->guard, &ticket, err) < 0)
         return -1;
     a->has_ticket = true;
-    return after_wait(wait_for_turn(a->guard.fd, ticket, time_left(deadline)), err);
+    for (;;) {
+        int64_t left = time_left(deadline);
+        int64_t slice = left > LINE_LOOK_MS ? LINE_LOOK_MS : left;
+        int result = wait_for_turn(a->guard.fd, ticket, slice);
+        if (result == 0 || errno != ETIMEDOUT || slice == left)
+            return after_wait(result, err);
+        idle_looks = looks_takeable(a) ? idle_looks + 1 : 0;
+        if (idle_looks == 2)
+            return 0;
+    }
 }
 
 static int wait_for_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)

@@ -29,10 +29,10 @@ struct lock_request {
     struct proc_id holder;   /* for HOLD_PROCESS and HOLD_GUESS */
     int64_t ttl_ms, wait_ms; /* wait: 0 no, < 0 for ever */
     const char *session_id, *run_id, *request_id, *epic_spec, *instance;
-    bool force;          /* a living holder may be replaced */
-    bool take_zombie;    /* a dead holder's sprint lock may be replaced */
-    bool kill;           /* with force: end the holder first */
-    ino_t confirmed_ino; /* not 0: force and take_zombie apply to this file only (what the user was shown) */
+    bool force;                        /* a living holder may be replaced */
+    bool take_zombie;                  /* a dead holder's sprint lock may be replaced */
+    bool kill;                         /* with force: end the holder first */
+    const struct judgement *confirmed; /* not NULL: force and take_zombie apply to this holder only (who was shown) */
 };
 
 struct lock_outcome {

@@ -101,13 +101,14 @@ static void record_init(struct lock_record *record)
 static void record_finish(struct lock_record *record)
 {
     record->holder.pid = record->pid;
-    bool complete = record->fence && record->fence < LOCK_FENCE_MAX && record->token[0] && record->holder.boot_id[0];
+    bool complete =
+        record->fence && record->fence < LOCK_FENCE_MAX / 2 && record->token[0] && record->holder.boot_id[0];
     if (record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS)
         complete = complete && record->pid && record->holder.pid_ns;
-    if (!complete)
+    if (!complete) {
         record->hold = HOLD_FOREIGN;
-    if (record->fence >= LOCK_FENCE_MAX) /* no guard has given it */
-        record->fence = 0;
+        record->fence = 0; /* only a guard of ours gives one */
+    }
     if (record->ttl_ms > LOCK_TTL_MAX_MS)
         record->ttl_ms = LOCK_TTL_MAX_MS;
 }

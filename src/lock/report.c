@@ -16,31 +16,14 @@ static const char *or_null(const char *text)
     return text[0] ? text : NULL;
 }
 
-/* {host}-{pid}-{start in ms}: what spec 4 calls an instance, for a holder that did not give its own. */
-static void instance_of(const struct lock_record *record, char *text, size_t size)
-{
-    text[0] = '\0';
-    if (record->instance[0]) {
-        snprintf(text, size, "%s", record->instance);
-        return;
-    }
-    int64_t started;
-    struct now now = clock_now();
-    bool is_here = record->hold != HOLD_FOREIGN && proc_id_liveness(&record->holder) == LIVE_ALIVE;
-    if (is_here && proc_start_wall(record->pid, &now, &started) == 0)
-        snprintf(text, size, "%.200s-%d-%lld", record->hostname, (int)record->pid, (long long)started);
-}
-
 json_t *report_holder(const struct lock_record *record, enum liveness alive, const char *how)
 {
-    char instance[LOCK_TEXT_MAX];
-    instance_of(record, instance, sizeof instance);
     json_t *json = json_object();
     json_object_set_new(json, "pid", record->pid ? json_integer(record->pid) : json_null());
     json_object_set_new(json, "hostname", record->hostname[0] ? json_string(record->hostname) : json_null());
     json_object_set_new(json, "session_id", record->session_id[0] ? json_string(record->session_id) : json_null());
     json_object_set_new(json, "run_id", record->run_id[0] ? json_string(record->run_id) : json_null());
-    json_object_set_new(json, "instance", instance[0] ? json_string(instance) : json_null());
+    json_object_set_new(json, "instance", record->instance[0] ? json_string(record->instance) : json_null());
     json_object_set_new(json, "alive", alive == LIVE_UNKNOWN ? json_null() : json_boolean(alive == LIVE_ALIVE));
     json_object_set_new(json, "how", how ? json_string(how) : json_null());
     json_object_set_new(json, "hold", json_string(hold_name(record->hold)));
@@ -68,8 +51,8 @@ json_t *report_lock(const struct lock_target *target, const struct now *now, con
         return json;
     json_object_set_new(json, "fence", record->fence ? json_integer((json_int_t)record->fence) : json_null());
     set_time(json, "created_at", record->created_ms);
-    bool has_ttl = found->expires_in_ms != INT64_MAX && !target->kind->is_sprint;
-    set_time(json, "expires_at", has_ttl ? now->wall_ms + found->expires_in_ms : -1);
+    bool has_ttl = found->expires_in_ms != INT64_MAX; /* a sprint's is U2's 24 hours */
+    set_time(json, "expires_at", has_ttl && !target->kind->is_sprint ? now->wall_ms + found->expires_in_ms : -1);
     json_object_set_new(json, "expires_in_ms", has_ttl ? json_integer(found->expires_in_ms) : json_null());
     json_object_set_new(json, "age_ms", found->age_ms < 0 ? json_null() : json_integer(found->age_ms));
     json_object_set_new(json, "expired", json_boolean(found->is_expired));
@@ -171,21 +154,27 @@ static void add_json(struct tsk_error *err, const char *key, json_t *value)
     json_decref(value);
 }
 
+static void add_command(const struct lock_target *target, struct tsk_error *err, const char *verb, const char *options)
+{
+    char storage[PATH_MAX * 2];
+    struct buf b;
+    buf_init_fixed(&b, storage, sizeof storage);
+    lock_target_command(target, verb, &b);
+    buf_puts(&b, options);
+    if (!b.failed)
+        error_add_next(err, "%s", buf_str(&b));
+}
+
 static void add_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
 {
-    char words[LOCK_ID_MAX + 16];
-    lock_target_words(target, words, sizeof words);
-    if (target->kind->is_sprint) {
-        error_add_next(err, "tasuki sprint check");
-        if (found->verdict != VERDICT_ZOMBIE)
-            error_add_next(err, "tasuki lock acquire sprint --wait 30m --session S --epic E");
-        error_add_next(err, "tasuki sprint release");
-        error_add_next(err, "tasuki sprint acquire --force --session S --epic E");
-        return;
-    }
-    error_add_next(err, "tasuki lock acquire %s --wait 30m", words);
-    error_add_next(err, "tasuki lock release %s --token TOKEN", words);
-    error_add_next(err, "tasuki lock acquire %s --force", words);
+    bool is_sprint = target->kind->is_sprint;
+    if (found->verdict != VERDICT_ZOMBIE)
+        add_command(target, err, "acquire", is_sprint ? " --wait 30m --session S --epic E" : " --wait 30m");
+    if (is_sprint)
+        add_command(target, err, "release", "");
+    else if (found->record.hold != HOLD_FOREIGN)
+        add_command(target, err, "release", " --token TOKEN");
+    add_command(target, err, "acquire", is_sprint ? " --force --session S --epic E" : " --force");
 }
 
 void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,

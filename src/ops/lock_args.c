@@ -1,5 +1,6 @@
 #include "ops/lock_args.h"
 #include "base/fs.h"
+#include "base/utf8.h"
 #include "lock/report.h"
 
 #include <dirent.h>
@@ -14,13 +15,29 @@ const char *const lock_kind_choices[] = {"request", "queue", "name", "sprint", N
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err)
 {
     const struct lock_kind *kind = lock_kind_by_name(json_get_string(call->args, "kind", "name"));
-    return lock_target_init(ret, call->ws, kind, json_get_string(call->args, "id", NULL), NULL, err);
+    const char *id = json_get_string(call->args, "id", NULL);
+    char project[PATH_MAX];
+    if (kind->is_sprint && id)
+        return error_set(err, TSK_INVALID_INPUT, "sprint_takes_no_id", "value", id, NULL);
+    /* The sprint lock belongs to its project, which in a linked worktree is not the workspace's root. */
+    if (kind->is_sprint && workspace_project_root(call->root, project, err) < 0)
+        return -1;
+    if (lock_target_init(ret, call->ws, kind, id, kind->is_sprint ? project : NULL, err) < 0)
+        return -1;
+    ret->given_root = call->root;
+    return 0;
 }
 
-const char *lock_args_instance(struct op_call *call)
+int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "instance", NULL);
-    return given ? given : getenv("TASUKI_INSTANCE_ID");
+    *ret = given ? given : getenv("TASUKI_INSTANCE_ID");
+    if (*ret && (strlen(*ret) >= LOCK_TEXT_MAX || !utf8_is_valid(*ret, strlen(*ret))))
+        return error_set(err, TSK_INVALID_INPUT, "text_not_utf8", "param", given ? "instance" : "TASUKI_INSTANCE_ID",
+                         NULL);
+    if (*ret && !(*ret)[0])
+        *ret = NULL;
+    return 0;
 }
 
 /* {hostname}-{pid}-{start in ms}, split from the right; the process must be the one that started then. */
@@ -46,7 +63,8 @@ static int holder_of_instance(const char *instance, struct proc_id *ret)
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err)
 {
     int64_t pid = json_get_int(call->args, "pid", 0);
-    request->instance = lock_args_instance(call);
+    if (lock_args_instance(call, &request->instance, err) < 0)
+        return -1;
     if (pid) {
         char digits[24];
         request->hold = HOLD_PROCESS;
@@ -70,6 +88,12 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
                    call->op->verb);
     return -1;
+}
+
+int64_t lock_args_wait(struct op_call *call)
+{
+    int64_t wait_ms = json_get_int(call->args, "wait", 0);
+    return wait_ms < 0 ? (int64_t)100 * 366 * 24 * 3600 * 1000 : wait_ms;
 }
 
 static void put_age(char *text, size_t size, int64_t age_ms)
@@ -125,9 +149,9 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     } else if (!confirmed && !target->kind->is_sprint) {
         err->code = TSK_NEEDS_CONFIRMATION;
         err->text = "needs_confirmation_force";
-        char words[LOCK_ID_MAX + 16];
-        lock_target_words(target, words, sizeof words);
-        error_add_next(err, "tasuki lock acquire %s --force --yes", words);
+        struct buf command CLEANUP(buf_clear) = BUF_INIT;
+        lock_target_command(target, "acquire", &command);
+        error_add_next(err, "%s --force --yes%s", buf_str(&command), request->kill ? " --kill" : "");
         return -1;
     }
     if (!confirmed && outcome->before.verdict == VERDICT_ZOMBIE) {
@@ -139,16 +163,17 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     request->force = wants_force;
     request->take_zombie = true;
     request->wait_ms = wants_force ? 0 : wait_ms;
-    request->confirmed_ino = outcome->before.st.st_ino; /* the yes was for what was shown, not for what came since */
+    struct judgement shown = outcome->before; /* the yes was for what was shown, not for what came since */
+    request->confirmed = &shown;
     return lock_acquire(target, request, NULL, outcome, err);
 }
 
-static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, const char *id, json_t *list,
-                    struct tsk_error *err)
+static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, const char *id, const char *project,
+                    json_t *list, struct tsk_error *err)
 {
     struct lock_target target;
     struct judgement found;
-    if (lock_target_init(&target, ws, kind, id, NULL, err) < 0)
+    if (lock_target_init(&target, ws, kind, id, project, err) < 0)
         return -1;
     struct now now = clock_now();
     if (lock_inspect(&target, &found, err) < 0) {
@@ -182,12 +207,26 @@ static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, str
 {
     char id[LOCK_ID_MAX];
     for (int i = 0; i < count; i++)
-        if (id_of_file(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, list, err) < 0)
+        if (id_of_file(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
             return -1;
     return 0;
 }
 
-int locks_list(struct tsk_workspace *ws, const char *kind, json_t **ret, struct tsk_error *err)
+/* The sprint lock of the project we are in, if there is one. */
+static int list_sprint(struct tsk_workspace *ws, const struct lock_kind *kind, const char *root, json_t *list,
+                       struct tsk_error *err)
+{
+    char project[PATH_MAX], path[PATH_MAX];
+    struct stat st;
+    if (workspace_project_root(root, project, err) < 0)
+        return -1;
+    if (snprintf(path, sizeof path, "%s/%s", project, SPRINT_FILE_DEFAULT) >= (int)sizeof path ||
+        fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    return add_lock(ws, kind, NULL, project, list, err);
+}
+
+int locks_list(struct tsk_workspace *ws, const char *kind, const char *root, json_t **ret, struct tsk_error *err)
 {
     struct dirent **names = NULL;
     json_t *list CLEANUP_JSON = json_array();
@@ -199,13 +238,12 @@ int locks_list(struct tsk_workspace *ws, const char *kind, json_t **ret, struct 
     int result = 0;
     for (int k = 0; k < LOCK_KIND_COUNT && result == 0; k++) {
         const struct lock_kind *row = lock_kind_get((enum tsk_lock_kind)k);
-        struct stat st;
         if (kind && strcmp(kind, row->name) != 0)
             continue;
         if (!row->is_sprint)
             result = list_kind(ws, row, names, count, list, err);
-        else if (fs->fstatat(ws->state_dir, "../" SPRINT_FILE_DEFAULT, &st, AT_SYMLINK_NOFOLLOW) == 0)
-            result = add_lock(ws, row, NULL, list, err);
+        else
+            result = list_sprint(ws, row, root, list, err);
     }
     for (int i = 0; i < count; i++)
         free(names[i]);

@@ -12,7 +12,10 @@ int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_e
 /* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed ancestor. */
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */
-const char *lock_args_instance(struct op_call *call);
+int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err);
+
+/* How long to wait. "forever" is a hundred years here: who has a deadline looks around while he waits in line. */
+int64_t lock_args_wait(struct op_call *call);
 
 /* Acquires; where the rules want a person's yes, asks (call->confirm), or takes `yes` for it. */
 int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
@@ -21,7 +24,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
 void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
                        struct buf *b);
 
-/* All locks of the workspace and its sprint lock, as report_lock gives them; `kind` NULL: of every kind. */
-int locks_list(struct tsk_workspace *ws, const char *kind, json_t **ret, struct tsk_error *err);
+/* All locks of the workspace and the sprint lock of the project (found from `root`, NULL: here), as report_lock gives them; `kind` NULL: of every kind. */
+int locks_list(struct tsk_workspace *ws, const char *kind, const char *root, json_t **ret, struct tsk_error *err);
 
 #endif

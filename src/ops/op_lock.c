@@ -37,12 +37,14 @@ static const enum tsk_code acquire_errors[] = {TSK_LOCK_HELD,
                                                TSK_STORAGE_FULL,
                                                TSK_NOT_FOUND,
                                                TSK_OK};
-static const enum tsk_code common_errors[] = {TSK_LOCK_LOST,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-                                              TSK_ENVIRONMENT, TSK_NOT_FOUND,     TSK_OK};
+static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND,
+                                            TSK_OK};
+static const enum tsk_code release_errors[] = {TSK_LOCK_LOST,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
+                                               TSK_ENVIRONMENT, TSK_NOT_FOUND,     TSK_OK};
 
 /* ---- acquire ---- */
 
-static json_t *acquired_json(struct lock_target *target, const struct lock_outcome *outcome)
+static json_t *acquired_json(struct lock_target *target, const struct lock_outcome *outcome, bool killed)
 {
     char path[PATH_MAX], expires[TIME_TEXT_MAX];
     const struct lock_record *record = &outcome->record;
@@ -58,7 +60,8 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
                             report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
     if (outcome->forced)
         json_object_set_new(json, "forced",
-                            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
+                            report_holder(&outcome->before.record, killed ? LIVE_DEAD : outcome->before.alive,
+                                          killed ? "process is gone" : outcome->before.how));
     return json;
 }
 
@@ -66,7 +69,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
 {
     struct lock_target target;
     struct lock_outcome outcome;
-    struct lock_request request = {.wait_ms = json_get_int(call->args, "wait", 0),
+    struct lock_request request = {.wait_ms = lock_args_wait(call),
                                    .ttl_ms = json_get_int(call->args, "ttl", 0),
                                    .session_id = json_get_string(call->args, "session", NULL),
                                    .run_id = json_get_string(call->args, "run", NULL),
@@ -81,7 +84,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     else if (lock_args_holder(call, &request, err) == 0)
         result = lock_acquire_confirmed(call, &target, &request, &outcome, err);
     if (result == 0)
-        *ret = acquired_json(&target, &outcome);
+        *ret = acquired_json(&target, &outcome, request.kill);
     lock_target_clear(&target);
     return result;
 }
@@ -158,10 +161,9 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     struct lock_target target;
     struct lock_outcome outcome;
     struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL),
-                               .instance = lock_args_instance(call),
                                .session_id = json_get_string(call->args, "session", NULL),
                                .strict = json_get_bool(call->args, "strict", false)};
-    if (lock_args_target(call, &target, err) < 0)
+    if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_release_by(&target, &proof, &outcome, err);
     if (result == 0) {
@@ -209,7 +211,7 @@ const struct op op_lock_release = {
     .flags = OP_IDEMPOTENT,
     .params = release_params,
     .result = release_result,
-    .errors = common_errors,
+    .errors = release_errors,
     .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
     .mcp = {.tool = "lock_release", .group = "locks"},
     .run = run_release,
@@ -222,9 +224,8 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct lock_target target;
     struct lock_outcome outcome;
     char expires[TIME_TEXT_MAX];
-    struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL),
-                               .instance = lock_args_instance(call)};
-    if (lock_args_target(call, &target, err) < 0)
+    struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL)};
+    if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_renew_by(&target, &proof, json_get_int(call->args, "ttl", 0), &outcome, err);
     if (result == 0) {
@@ -283,8 +284,8 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct now now = clock_now();
     if (result == 0) {
         *ret = report_lock(&target, &now, &found);
-        bool is_dead = found.verdict == VERDICT_STALE || found.verdict == VERDICT_ZOMBIE;
-        /* A guessed holder that is gone still excludes others until the TTL: held, although by a dead one. */
+        /* Dead, whether it may be taken at once (stale) or only after its TTL (a guessed holder, another tool's). */
+        bool is_dead = found.verdict == VERDICT_STALE || found.verdict == VERDICT_ZOMBIE || found.alive == LIVE_DEAD;
         call->verdict = found.verdict == VERDICT_FREE ? TSK_OK : is_dead ? TSK_ZOMBIE_DETECTED : target.kind->held_code;
     }
     lock_target_clear(&target);
@@ -312,7 +313,7 @@ const struct op op_lock_check = {
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = check_params,
     .result = lock_fields,
-    .errors = common_errors,
+    .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
     .mcp = {.tool = "lock_check", .group = "locks"},
     .run = run_check,
@@ -323,7 +324,7 @@ const struct op op_lock_check = {
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL;
-    if (locks_list(call->ws, json_get_string(call->args, "kind", NULL), &locks, err) < 0)
+    if (locks_list(call->ws, json_get_string(call->args, "kind", NULL), call->root, &locks, err) < 0)
         return -1;
     *ret = json_pack("{s:O}", "locks", locks);
     return 0;
@@ -348,7 +349,7 @@ const struct op op_lock_list = {
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = list_params,
     .result = list_result,
-    .errors = common_errors,
+    .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks"},
     .mcp = {.tool = "lock_list", .group = "locks"},
     .run = run_list,

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ static void signals_block(sigset_t *waited, sigset_t *saved)
 
 struct child {
     char *const *argv;
+    size_t argc;
     int lock_fd;
     const sigset_t *mask;
     const struct sigaction *on_child;
@@ -45,6 +47,7 @@ static int child_run(void *arg)
     struct child *child = arg;
     fcntl(child->lock_fd, F_SETFD, 0);
     sigaction(SIGCHLD, child->on_child, NULL);
+    signal(SIGXFSZ, SIG_DFL); /* ignored by us, so that a write fails instead */
     sigprocmask(SIG_SETMASK, child->mask, NULL);
     execvp(child->argv[0], child->argv);
     child->failed = errno;
@@ -55,10 +58,18 @@ static int child_run(void *arg)
  * our size, and the fork handlers that would drop the lock do not run. */
 static pid_t spawn(struct child *child)
 {
-    _Alignas(16) char stack[32 << 10];
-    pid_t pid = clone(child_run, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+    /* execvp copies the arguments to its stack for a script without #!; the lowest page stays a barrier. */
+    size_t size = (128 << 10) + child->argc * sizeof(char *);
+    size = (size + 4095) & ~(size_t)4095;
+    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED || mprotect(stack, 4096, PROT_NONE) < 0) {
+        child->failed = ENOMEM;
+        return -1;
+    }
+    pid_t pid = clone(child_run, stack + size, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
     if (pid < 0)
         child->failed = errno;
+    munmap(stack, size);
     if (pid > 0 && child->failed) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
@@ -80,18 +91,22 @@ static void renew(struct tsk_lock *lock, bool *is_lost)
 static int wait_for_command(pid_t pid, struct tsk_lock *lock, const sigset_t *waited)
 {
     int64_t period_ms = lock->record.ttl_ms / 3 > 0 ? lock->record.ttl_ms / 3 : 1;
-    struct timespec period = {.tv_sec = period_ms / 1000, .tv_nsec = period_ms % 1000 * 1000000};
+    int64_t renew_at = clock_now().boot_ms + period_ms;
     bool is_lost = false;
     for (;;) {
         int status;
-        pid_t ended = waitpid(pid, &status, WNOHANG);
-        if (ended == pid)
+        if (waitpid(pid, &status, WNOHANG) == pid)
             return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-        siginfo_t info;
-        int number = sigtimedwait(waited, &info, &period);
-        if (number < 0 && errno == EAGAIN)
+        int64_t left = renew_at - clock_now().boot_ms;
+        if (left <= 0) {
             renew(lock, &is_lost);
-        else if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL)
+            renew_at = clock_now().boot_ms + period_ms;
+            continue;
+        }
+        struct timespec timeout = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
+        siginfo_t info;
+        int number = sigtimedwait(waited, &info, &timeout);
+        if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL)
             kill(pid, number);
     }
 }
@@ -131,7 +146,11 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     }
     signals_block(&waited, &saved);
     sigaction(SIGCHLD, &by_default, &on_child); /* ignored by our parent, it would leave no exit status to collect */
-    struct child child = {.argv = argv, .lock_fd = tsk_lock_fd(lock), .mask = &saved, .on_child = &on_child};
+    struct child child = {.argv = argv,
+                          .argc = json_array_size(json_object_get(call->args, "command")),
+                          .lock_fd = tsk_lock_fd(lock),
+                          .mask = &saved,
+                          .on_child = &on_child};
     pid_t pid = spawn(&child);
     if (pid < 0) {
         result = command_failed(call, argv[0], child.failed, err);
@@ -145,16 +164,20 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     return result;
 }
 
-/* What helps somebody who wants to run a command is not what helps somebody who takes a lock. */
+/* Somebody who wants to run a command waits with that command; the other hints stay. */
 static int refused(struct op_call *call, struct tsk_error *err)
 {
-    const char *name = json_get_string(call->args, "name", "");
+    struct tsk_error old = *err;
+    const char *name = json_get_string(call->args, "name", ""), *command;
     if (err->code != TSK_LOCK_HELD)
         return -1;
     error_clear_next(err);
-    error_add_next(err, "tasuki lock run %s --wait 30m -- COMMAND", name);
-    error_add_next(err, "tasuki lock check name %s", name);
-    error_add_next(err, "tasuki lock acquire name %s --force", name);
+    error_add_next(err,
+                   call->root ? "tasuki --root '%s' lock run %s --wait 30m -- COMMAND"
+                              : "tasuki%s lock run %s --wait 30m -- COMMAND",
+                   call->root ? call->root : "", name);
+    for (unsigned i = 1; (command = tsk_error_next(&old, i)); i++)
+        error_add_next(err, "%s", command);
     return -1;
 }
 
@@ -163,7 +186,7 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
     struct tsk_lock *lock;
     struct tsk_error release_error;
     struct tsk_lock_options options = {.size = sizeof options,
-                                       .wait_ms = json_get_int(call->args, "wait", 0),
+                                       .wait_ms = lock_args_wait(call),
                                        .ttl_ms = json_get_int(call->args, "ttl", 0),
                                        .session_id = json_get_string(call->args, "session", NULL)};
     if (json_array_size(json_object_get(call->args, "command")) == 0)

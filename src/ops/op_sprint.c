@@ -51,8 +51,15 @@ static json_t *lock_info(const struct judgement *found)
 static void set_aside(struct op_call *call, const struct lock_target *target, const struct judgement *found)
 {
     struct now now = clock_now();
+    struct tsk_error hints = {0};
     json_decref(call->aside);
     call->aside = report_lock(target, &now, found);
+    report_add_holder(target, &now, found, &hints);
+    json_t *next = json_array();
+    const char *command;
+    for (unsigned i = 0; (command = tsk_error_next(&hints, i)); i++)
+        json_array_append_new(next, json_string(command));
+    json_object_set_new(call->aside, "next", next);
 }
 
 static json_t *answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
@@ -99,6 +106,8 @@ static json_t *failure_of(struct op_call *call, const char *mode, const struct t
     if (code_info(err->code)->exit_code == 2) /* U2 has no words for this */
         return failure(call, mode, buf_str(&detail), TSK_INVALID_INPUT);
     json_t *result = failure(call, mode, text, err->code);
+    if (strcmp(text, "Cannot read lock file") == 0)
+        json_object_set_new(json_object_get(result, "lock_info"), "exists", json_true());
     add_error(result, buf_str(&detail));
     return result;
 }
@@ -169,8 +178,12 @@ static int sprint_begin(struct op_call *call, const char *mode, struct sprint *s
     if (open_project(call, sprint->root, &sprint->ws, ret, mode, &err) < 0)
         return -1;
     if (lock_target_init(&sprint->target, sprint->ws, lock_kind_get(TSK_LOCK_SPRINT),
-                         json_get_string(call->args, "lock_file", NULL), sprint->root, &err) == 0)
+                         json_get_string(call->args, "lock_file", NULL), sprint->root, &err) == 0) {
+        sprint->target.given_root = call->root;
+        sprint->target.given_project_root = json_get_string(call->args, "project_root", NULL);
+        sprint->target.given_lock_file = json_get_string(call->args, "lock_file", NULL);
         return 0;
+    }
     *ret = failure_of(call, mode, &err);
     sprint_end(sprint);
     return -1;
@@ -206,7 +219,8 @@ static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *
 
 static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct lock_request request = {.session_id = json_get_string(call->args, "session", ""),
+    struct lock_request request = {.wait_ms = lock_args_wait(call),
+                                   .session_id = json_get_string(call->args, "session", ""),
                                    .epic_spec = json_get_string(call->args, "epic", "")};
     struct sprint sprint;
     struct lock_outcome outcome = {0};
@@ -248,8 +262,18 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     }
 
 static const struct op_param acquire_params[] = {
-    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id; required.", .max = 256},
-    {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic being worked on; required.", .max = 256},
+    {.name = "session",
+     .type = OP_STRING,
+     .flags = OP_SHOWN_REQUIRED,
+     .value = "S",
+     .help = "Session id; required.",
+     .max = 256},
+    {.name = "epic",
+     .type = OP_STRING,
+     .flags = OP_SHOWN_REQUIRED,
+     .value = "E",
+     .help = "Epic being worked on; required.",
+     .max = 256},
     {.name = "force",
      .type = OP_BOOL,
      .help = "Overwrite a zombie without asking, a living holder after a second yes."},

@@ -60,7 +60,9 @@ const struct op op_init = {
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL;
-    if (locks_list(call->ws, NULL, &locks, err) < 0)
+    bool trusted; /* a broken config.yaml is said here, not only where it is needed */
+    if (workspace_config_bool(call->ws, "trust_fs", false, &trusted, err) < 0 ||
+        locks_list(call->ws, NULL, call->root, &locks, err) < 0)
         return -1;
     struct now now = clock_now();
     char time[TIME_TEXT_MAX];

@@ -27,7 +27,8 @@ enum op_param_flags {
     OP_REQUIRED = 1,
     OP_POSITIONAL = 2, /* on the command line by position; by name everywhere else */
     OP_FOREVER = 4,
-    OP_CLI_ONLY = 8, /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
+    OP_SHOWN_REQUIRED = 16, /* required, but the handler says so in its own words (U2's) */
+    OP_CLI_ONLY = 8,        /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
 };
 
 struct op_param {

@@ -18,11 +18,14 @@ static bool join(char out[PATH_MAX], const char *dir, const char *name)
  * workspace that was overlooked means two lock domains. The first such errno is kept. */
 struct look {
     int failed;
+    bool was_denied; /* some directory may not be searched */
 };
 
 static void note_failure(struct look *look)
 {
-    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES && !look->failed)
+    if (errno == EACCES)
+        look->was_denied = true;
+    else if (errno != ENOENT && errno != ENOTDIR && !look->failed)
         look->failed = errno;
 }
 
@@ -133,32 +136,68 @@ static bool place_of_common(struct look *look, const char *common, const char *b
     return join(ret->state_path, ret->root, ".aiflow");
 }
 
-/* Walks up from `start`. `want_existing`: only a workspace that exists will do; else the place where `init`
- * would make one: `start`, or the main worktree's root when `start` is in a linked one. */
-static bool find_upwards(struct look *look, const char *start, bool want_existing, struct workspace_place *ret)
+/* What `.aiflow/` in `dir` is: 2 a workspace (it has something that `init` or people put there), 1 only the place of a sprint
+ * lock's guard, which counts if there is no workspace further up, 0 nothing. */
+static int workspace_in(struct look *look, const char *dir)
 {
-    char dir[PATH_MAX], found[PATH_MAX] = "", common[PATH_MAX];
+    static const char *const marks[] = {".aiflow/state.db", ".aiflow/config.yaml", ".aiflow/requests", ".aiflow/flows"};
+    if (type_of(look, dir, ".aiflow") != S_IFDIR)
+        return 0;
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (type_of(look, dir, marks[i]))
+            return 2;
+    return 1;
+}
+
+static bool is_bare_repository(struct look *look, const char *dir)
+{
+    char tree[PATH_MAX];
+    return type_of(look, dir, "HEAD") == S_IFREG && type_of(look, dir, "objects") == S_IFDIR &&
+           type_of(look, dir, "refs") == S_IFDIR && !main_worktree(look, dir, tree);
+}
+
+/* The nearest existing workspace upwards from `start`. */
+static bool find_existing(struct look *look, const char *start, struct workspace_place *ret)
+{
+    char dir[PATH_MAX], found[PATH_MAX] = "", weak[PATH_MAX] = "", common[PATH_MAX];
     snprintf(dir, sizeof dir, "%s", start);
     do {
-        if (!found[0] && want_existing && type_of(look, dir, ".aiflow") == S_IFDIR)
+        int kind = workspace_in(look, dir);
+        if (kind == 2)
             snprintf(found, sizeof found, "%s", dir);
-        mode_t git = type_of(look, dir, ".git");
-        if (git == S_IFREG && linked_common_dir(look, dir, common)) {
-            const char *below = found[0] ? found + strlen(dir) : "";
-            if (!place_of_common(look, common, below, ret))
+        else if (kind == 1 && !weak[0])
+            snprintf(weak, sizeof weak, "%s", dir);
+        if (linked_common_dir(look, dir, common)) {
+            /* Also when a workspace was found further down: git has only checked out a copy of it here. */
+            if (!place_of_common(look, common, found[0] ? found + strlen(dir) : "", ret))
                 return false;
-            return !want_existing || type_of(look, ret->state_path, "") == S_IFDIR;
+            return type_of(look, ret->state_path, "") == S_IFDIR;
         }
-        if (git && (found[0] || !want_existing))
-            break; /* an ordinary repository: what is above it does not concern us */
-        if (want_existing && !found[0] && type_of(look, dir, "HEAD") == S_IFREG &&
-            type_of(look, dir, "objects") == S_IFDIR &&
-            type_of(look, dir, "tasuki") == S_IFDIR) /* inside a bare repository */
+        if (is_bare_repository(look, dir) && type_of(look, dir, "tasuki") == S_IFDIR)
             return place_of_common(look, dir, "", ret);
+        if (found[0] && type_of(look, dir, ".git"))
+            break; /* an ordinary repository: what is above it does not concern us */
     } while (go_up(dir));
-    if (want_existing && !found[0])
+    if (!found[0])
+        snprintf(found, sizeof found, "%s", weak);
+    if (!found[0])
         return false;
-    snprintf(ret->root, PATH_MAX, "%s", want_existing ? found : start);
+    snprintf(ret->root, PATH_MAX, "%s", found);
+    return join(ret->state_path, ret->root, ".aiflow");
+}
+
+/* Where `init` makes one: `start` itself, unless it is in a linked worktree or a bare repository. */
+static bool find_new(struct look *look, const char *start, struct workspace_place *ret)
+{
+    char dir[PATH_MAX], common[PATH_MAX];
+    snprintf(dir, sizeof dir, "%s", start);
+    do {
+        if (linked_common_dir(look, dir, common))
+            return place_of_common(look, common, "", ret);
+        if (is_bare_repository(look, dir))
+            return place_of_common(look, dir, "", ret);
+    } while (!type_of(look, dir, ".git") && go_up(dir));
+    snprintf(ret->root, PATH_MAX, "%s", start);
     return join(ret->state_path, ret->root, ".aiflow");
 }
 
@@ -167,7 +206,8 @@ static int absolute(const char *path, char out[PATH_MAX], struct tsk_error *err)
     if (realpath(path, out))
         return 0;
     if (errno == ENOENT || errno == ENOTDIR)
-        return error_set(err, TSK_NOT_FOUND, "no_such_directory", "path", path, NULL);
+        return error_set(err, TSK_NOT_FOUND, strcmp(path, ".") == 0 ? "cwd_is_gone" : "no_such_directory", "path", path,
+                         NULL);
     return error_errno(err, "open", path);
 }
 
@@ -175,10 +215,9 @@ static int absolute(const char *path, char out[PATH_MAX], struct tsk_error *err)
 static bool find_given(struct look *look, const char *start, struct workspace_place *ret)
 {
     snprintf(ret->root, sizeof ret->root, "%s", start);
-    if (type_of(look, start, ".aiflow") == S_IFDIR)
-        return join(ret->state_path, start, ".aiflow");
-    return type_of(look, start, "HEAD") == S_IFREG && type_of(look, start, "tasuki") == S_IFDIR &&
-           join(ret->state_path, start, "tasuki");
+    if (is_bare_repository(look, start))
+        return join(ret->state_path, start, "tasuki") && type_of(look, start, "tasuki") == S_IFDIR;
+    return join(ret->state_path, start, ".aiflow") && type_of(look, start, ".aiflow") == S_IFDIR;
 }
 
 static const char *given_root(const char *root)
@@ -201,14 +240,18 @@ int workspace_find(const char *root, struct workspace_place *ret, struct tsk_err
     struct look look = {0};
     if (absolute(given ? given : ".", start, err) < 0)
         return -1;
-    bool found = given ? find_given(&look, start, &place) : find_upwards(&look, start, true, &place);
+    bool found = given ? find_given(&look, start, &place) : find_existing(&look, start, &place);
     if (look.failed)
         return look_failed(&look, start, err);
     if (found) {
         *ret = place;
         return 0;
     }
-    error_set(err, TSK_NOT_FOUND, "no_workspace", "path", start, NULL);
+    if (look.was_denied) {
+        errno = EACCES; /* there may be one that we cannot see: making a second one would split the locks */
+        return error_errno(err, "look for a workspace from", start);
+    }
+    error_set(err, TSK_NOT_FOUND, given ? "no_workspace_at" : "no_workspace", "path", start, NULL);
     if (given)
         error_add_next(err, "tasuki --root '%s' init", start);
     else
@@ -224,7 +267,8 @@ int workspace_place_new(const char *root, struct workspace_place *ret, struct ts
     if (absolute(given ? given : ".", start, err) < 0)
         return -1;
     snprintf(ret->root, PATH_MAX, "%s", start);
-    bool fits = given ? join(ret->state_path, start, ".aiflow") : find_upwards(&look, start, false, ret);
+    bool is_plain = given && !is_bare_repository(&look, start);
+    bool fits = is_plain ? join(ret->state_path, start, ".aiflow") : find_new(&look, start, ret);
     if (look.failed)
         return look_failed(&look, start, err);
     return fits ? 0 : error_set(err, TSK_INVALID_INPUT, "path_too_long", "path", start, NULL);

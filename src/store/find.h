@@ -4,7 +4,8 @@
 
 #include "store/workspace.h"
 
-/* The place where `init` creates a workspace: `root`, TASUKI_ROOT, or here (in a linked worktree: its main one). */
+/* The place where `init` creates a workspace: `root`, TASUKI_ROOT, or here (in a linked worktree: its main one; in a bare
+ * repository: its own `tasuki/`). */
 int workspace_place_new(const char *root, struct workspace_place *ret, struct tsk_error *err);
 
 #endif

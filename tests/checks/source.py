@@ -22,7 +22,7 @@ FS_EXCEPTIONS = {
     ("src/lock/guard.c", "fopen"): "reads /proc",
     ("src/lock/wait.c", "write"): "an eventfd",
 }
-FILE_LINES_MAX = 700
+FILE_LINES_MAX = 600  # as CONTRIBUTING.md says
 FUNCTION_LINES_MEDIAN_MAX = 22
 MUTABLE_PER_1000_LINES = 0.5
 MUTABLE_MIN = 6  # a small tree may have this many whatever its size

@@ -1,5 +1,6 @@
 """What a crash between an exchange and its end leaves under the private name."""
 import json
+import time
 
 from harness.harness import test, main, eq
 
@@ -15,14 +16,34 @@ def killed_after_exchange(ws, *args):
     raise AssertionError("no exchange was made")
 
 
-@test("a living holder's file that a dead forcer left under the private name goes back to its place")
+def kill(ws, process):
+    process.kill()
+    ws.finish(process)
+
+
+@test("another tool's living lock that a dead forcer left under the private name goes back to its place")
 def _(ws):
     holder, forcer = ws.spawn_command(["sleep", "600"]), ws.spawn_command(["sleep", "600"])
-    ws.tasuki("lock", "acquire", "name", "prize", "--pid", str(holder.pid)).expect(0)
+    now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+    later = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 1800))
+    ws.write_lock("name", "prize", {"version": "1.0", "lock_type": "name", "request_id": None, "run_id": None,
+                                    "pid": holder.pid, "host": "127.0.0.1", "created_at": now, "expires_at": later})
     private = killed_after_exchange(ws, "--pid", str(forcer.pid), "--force", "--yes")
     eq(json.loads(private.read_text())["pid"], holder.pid)
-    ws.finish(kill(forcer))
+    kill(ws, forcer)
     eq(ws.tasuki("--json", "lock", "check", "name", "prize").expect(4).json["holder"]["pid"], holder.pid)
+    assert not private.exists()
+
+
+@test("a force that was killed after its exchange has happened: the old holder stays fenced off")
+def _(ws):
+    holder, forcer = ws.spawn_command(["sleep", "600"]), ws.spawn_command(["sleep", "600"])
+    token = ws.tasuki("--json", "lock", "acquire", "name", "prize", "--pid", str(holder.pid)).expect(0).json["token"]
+    private = killed_after_exchange(ws, "--pid", str(forcer.pid), "--force", "--yes")
+    ws.tasuki("--json", "lock", "renew", "name", "prize", "--token", token).expect(4, "LOCK_LOST")
+    kill(ws, forcer)
+    ws.tasuki("--json", "lock", "check", "name", "prize").expect(6)
+    ws.tasuki("--json", "lock", "renew", "name", "prize", "--token", token).expect(4, "LOCK_LOST")
     assert not private.exists()
 
 
@@ -30,15 +51,23 @@ def _(ws):
 def _(ws):
     holder, taker = ws.spawn_command(["sleep", "600"]), ws.spawn_command(["sleep", "600"])
     ws.tasuki("lock", "acquire", "name", "prize", "--pid", str(holder.pid)).expect(0)
-    ws.finish(kill(holder))
+    kill(ws, holder)
     private = killed_after_exchange(ws, "--pid", str(taker.pid))
     eq(ws.tasuki("--json", "lock", "check", "name", "prize").expect(4).json["holder"]["pid"], taker.pid)
     assert not private.exists()
 
 
-def kill(process):
-    process.kill()
-    return process
+@test("an attempt that was killed before its exchange never becomes the holder")
+def _(ws):
+    holder, taker = ws.spawn_command(["sleep", "600"]), ws.spawn_command(["sleep", "600"])
+    ws.tasuki("lock", "acquire", "name", "prize", "--pid", str(holder.pid)).expect(0)
+    kill(ws, holder)
+    for at in range(1, 10):
+        ws.fault("lock", "acquire", "name", "prize", "--pid", str(taker.pid), at=at, mode="kill",
+                 env={"TASUKI_FAULT_ONLY": "renameat2"})
+        if (ws.lock_path("name", "prize").parent / ".tsk-name.prize").exists():
+            break
+    eq(ws.tasuki("--json", "lock", "check", "name", "prize").expect(6).json["holder"]["pid"], holder.pid)
 
 
 main(__name__)

@@ -30,7 +30,7 @@ static struct {
 
 static void remove_place(void)
 {
-    unlinkat(place.dir, "lock", 0);
+    unlinkat(place.dir, SPRINT_FILE_DEFAULT, 0);
     unlinkat(place.dir, "guard", 0);
     char path[64], target[256];
     snprintf(path, sizeof path, "/proc/self/fd/%d", place.dir);
@@ -54,11 +54,11 @@ static void make_place(void)
 static void judge(const uint8_t *data, size_t size, enum tsk_lock_kind kind)
 {
     static struct tsk_workspace ws; /* only its paths are looked at, for messages */
-    struct lock_target target = {.kind = lock_kind_get(kind), .ws = &ws, .file = "lock", .dir = place.dir};
+    struct lock_target target = {.kind = lock_kind_get(kind), .ws = &ws, .file = SPRINT_FILE_DEFAULT, .dir = place.dir};
     struct now now = {.wall_ms = 1770471000000, .boot_ms = 1000000};
     struct judgement found;
     struct tsk_error err;
-    int fd CLEANUP_FD = openat(place.dir, "lock", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd CLEANUP_FD = openat(place.dir, SPRINT_FILE_DEFAULT, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     BUG(fd < 0 || fs_write_all(fd, data, size) < 0);
     BUG(lock_judge(&target, &place.guard, &now, &found, NULL, &err) < 0);
     BUG(found.verdict == VERDICT_FREE || !found.how);

@@ -1,19 +1,56 @@
-"""Spec 8: what is generated from the operation table for shells and readers: completion and man pages."""
+"""Spec 8: what is generated from the operation table for shells and readers: completion, help and man pages."""
 
+import os
 import shutil
+import unicodedata
 
 from harness.harness import Skip, eq, main, test
 
 NOUNS = ("lock", "sprint", "init", "status", "events", "version")
 
 
+SHELLS = ("bash", "zsh", "fish")
+# Lines, and what is offered for their last word.
+LINES = {
+    ("lock", "acq"): ["acquire"],
+    ("--json", "lock", "rel"): ["release"],
+    ("lock", "--json", "rel"): ["release"],
+    ("--root", "/nowhere", "lock", "rel"): ["release"],
+    ("--root=/nowhere", "lock", "rel"): ["release"],
+    ("--lang", ""): ["en", "ja", "zh"],
+    ("lock", "list", "--lang", "z"): ["zh"],
+    ("--la",): ["--lang"],
+    ("lock", "--verb"): ["--verbose"],
+    ("lock", "acquire", "--wait", "1m", "na"): ["name"],
+    ("help", "lo"): ["lock"],
+    ("help", "comp"): ["completion"],
+    ("help", "lock", "rel"): ["release"],
+    ("help", "--format", ""): ["man", "text"],
+    ("completion", ""): ["bash", "fish", "zsh"],
+}
+# Lines for which we have nothing to offer: the shell completes files.
+NOTHING = (("--root", ""), ("lock", "run", "x", "--", ""), ("lock", "run", "x", "--", "--j"),
+           ("--", "lo"), ("nonsense", ""), ("lock", "nonsense", ""))
+
+
+def need(program):
+    if not shutil.which(program):
+        raise Skip(f"{program} is not installed")
+
+
+def script_for(ws, shell):
+    script = ws.base / f"completion.{shell}"
+    script.write_text(ws.tasuki("completion", shell).expect(0).out)
+    return script
+
+
+def with_tool(ws):
+    return {"PATH": f"{ws.build}:{ws.env()['PATH']}"}
+
+
 def complete(ws, *words):
     """What bash offers for the last word of the line."""
-    if not shutil.which("bash"):
-        raise Skip("bash is not installed")
-    script = ws.base / "completion.bash"
-    script.write_text(ws.tasuki("completion", "bash").expect(0).out)
-    tool_path = f"{ws.build}:{ws.env()['PATH']}"
+    need("bash")
     line = " ".join(["tasuki", *words])
     program = """
         source "$1"; shift
@@ -22,20 +59,85 @@ def complete(ws, *words):
         "$function" tasuki "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
         printf '%s\\n' "${COMPREPLY[@]}"
     """
-    result = ws.run(["bash", "-c", program, "bash", script, "tasuki", *words], env={"LINE": line, "PATH": tool_path})
-    return result.expect(0).out.replace("\t", " ").split()
+    result = ws.run(["bash", "-c", program, "bash", script_for(ws, "bash"), "tasuki", *words],
+                    env={"LINE": line, **with_tool(ws)})
+    return sorted(result.expect(0).out.split())
 
 
-@test("the completions for bash, zsh and fish are valid scripts", init=False)
-def _(ws):
-    for shell in ("bash", "zsh", "fish"):
-        script = ws.base / f"completion.{shell}"
-        script.write_text(ws.tasuki("completion", shell).expect(0).out)
+def complete_in_zsh(ws, *words):
+    """What zsh is given; "FILES" or "COMMAND" where it is asked to complete files or another command's line."""
+    need("zsh")
+    program = """
+        compdef() { }
+        compadd() { print -l -- "${(@P)2}" }
+        _files() { print FILES }
+        _normal() { print COMMAND $CURRENT $words }
+        source "$1"; shift
+        words=("$@"); CURRENT=$#
+        _tasuki
+    """
+    result = ws.run(["zsh", "-f", "-c", program, "zsh", script_for(ws, "zsh"), "tasuki", *words], env=with_tool(ws))
+    eq(result.expect(0).err, "", "stderr of zsh")
+    return sorted(result.out.split())
+
+
+def complete_in_fish(ws, *words):
+    need("fish")
+    program = "source $argv[1]; complete -C \"$argv[2]\""
+    line = " ".join(["tasuki", *words])
+    result = ws.run(["fish", "--no-config", "-c", program, script_for(ws, "fish"), line], env=with_tool(ws))
+    return sorted(row.partition("\t")[0] for row in result.expect(0).out.splitlines())
+
+
+for shell in SHELLS:
+    @test(f"the completion for {shell} is a valid script", init=False)
+    def _(ws, shell=shell):
+        script = script_for(ws, shell)
         assert "tasuki" in script.read_text(), shell
-        if shutil.which(shell):
-            ws.run([shell, "-n", script]).expect(0)
+        need(shell)
+        ws.run([shell, "-n", script]).expect(0)
+
+
+@test("there is no completion for another shell, or for none", init=False)
+def _(ws):
     eq(ws.tasuki("completion", "tcsh").code, 2, "exit for another shell")
     eq(ws.tasuki("completion").code, 2, "exit without a shell")
+
+
+@test("bash completes past global options and their values, and nothing after --", init=False)
+def _(ws):
+    for words, expected in LINES.items():
+        eq(complete(ws, *words), expected, f"what is offered for {words}")
+    for words in NOTHING:
+        eq(complete(ws, *words), [], f"what is offered for {words}")
+    registered = ws.run(["bash", "-c", 'source "$1"; complete -p tasuki', "bash", script_for(ws, "bash")]).expect(0).out
+    assert "-o default" in registered, f"files are not completed: {registered}"
+
+
+@test("bash completes --option=value, which it hands over as three words", init=False)
+def _(ws):
+    eq(complete(ws, "--lang", "="), ["en", "ja", "zh"], "after --lang=")
+    eq(complete(ws, "--lang", "=", "z"), ["zh"], "after --lang=z")
+    eq(complete(ws, "--root", "=", "/nowhere", "lock", "rel"), ["release"], "after --root=/nowhere")
+
+
+@test("zsh completes as bash does, and files or the command where we offer nothing", init=False)
+def _(ws):
+    for words, expected in LINES.items():
+        eq(complete_in_zsh(ws, *words), expected, f"what is offered for {words}")
+    eq(complete_in_zsh(ws, "--lang=z"), ["--lang=zh"], "after --lang=z")
+    eq(complete_in_zsh(ws, "--root", ""), ["FILES"], "after --root")
+    eq(complete_in_zsh(ws, "lock", "run", "x", "--", "make", "al"), sorted(["COMMAND", "2", "make", "al"]), "after --")
+
+
+@test("fish completes as bash does, and files where we offer nothing", init=False)
+def _(ws):
+    (ws.path / "a-file").touch()
+    for words, expected in LINES.items():
+        eq(complete_in_fish(ws, *words), expected, f"what is offered for {words}")
+    eq(complete_in_fish(ws, "--lang=z"), ["--lang=zh"], "after --lang=z")
+    for words in (("--root", "a-f"), ("lock", "run", "x", "--", "a-f")):
+        eq(complete_in_fish(ws, *words), ["a-file"], f"what is offered for {words}")
 
 
 @test("bash completes nouns, verbs and options", init=False)
@@ -57,9 +159,61 @@ def _(ws):
     eq(complete(ws, "lock", "release", "name", "dep"), ["deploy"], "ids that begin with dep")
 
 
+@test("completion looks for ids in the workspace that --root names")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "deploy").expect(0)
+    elsewhere = ws.base / "elsewhere"
+    elsewhere.mkdir()
+    os.chdir(elsewhere)
+    for words in (["--root", str(ws.path), "lock"], ["lock", f"--root={ws.path}"], ["--root", "=", str(ws.path), "lock"]):
+        eq(complete(ws, *words, "release", "--force", "name", "d"), ["deploy"], f"ids after {words}")
+    (ws.home / "w").symlink_to(ws.path)
+    eq(complete(ws, "--root", "~/w", "lock", "release", "name", "d"), ["deploy"], "ids below ~")
+
+
 @test("completion outside a workspace is silent", init=False)
 def _(ws):
     eq(complete(ws, "lock", "release", "name", ""), [], "ids")
+
+
+def columns(line):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def rows(text, header):
+    """The lines below a header, up to the next empty one."""
+    lines = text.split("\n")
+    start = lines.index(header) + 1
+    return lines[start:lines.index("", start)]
+
+
+@test("help keeps to the terminal's width in every language", init=False)
+def _(ws):
+    commands = [c.split()[1:] for c in ("tasuki", "tasuki lock", "tasuki help", "tasuki completion", "tasuki events")]
+    commands += [["lock", v] for v in ("acquire", "release", "renew", "check", "list", "run")]
+    for width in (50, 72, 100):
+        for lang in ("en", "ja", "zh"):
+            for words in commands:
+                text = ws.tasuki("--lang", lang, *words, "--help", env={"COLUMNS": width}).expect(0).out
+                long = [line for line in text.splitlines() if columns(line) > width and len(line.split()) > 1]
+                eq(long, [], f"lines of {words} in {lang} with more than {width} columns")
+
+
+@test("help aligns the parameters, whatever their letters", init=False)
+def _(ws):
+    found = rows(ws.tasuki("lock", "run", "--help").expect(0).out, "Parameters")
+    assert any("CMD…" in row for row in found), found
+    for row in found:
+        assert row[:24].endswith(" ") and row[24] != " ", row
+
+
+@test("help says what errors mean in the user's language", init=False)
+def _(ws):
+    said = {lang: "\n".join(rows(ws.tasuki("--lang", lang, "lock", "run", "--help").expect(0).out,
+                                 "Errors (exit code)")) for lang in ("en", "ja", "zh")}
+    eq(len(set(said.values())), 3, "number of different texts")
+    for lang in ("ja", "zh"):
+        assert any(unicodedata.east_asian_width(c) == "W" for c in said[lang]), said[lang]
 
 
 def man_source(ws, *noun):
@@ -70,9 +224,12 @@ def man_source(ws, *noun):
 def _(ws):
     for noun in ([], ["lock"], ["sprint"]):
         text = man_source(ws, *noun).replace("\\-", "-")
-        title = "-".join(["tasuki", *noun])
-        assert f'.TH "{title}"'.lower() in text.lower() or f".TH {title}".lower() in text.lower(), text[:400]
-        assert ".SH NAME" in text or '.SH "NAME"' in text, text[:400]
+        title = "-".join(["tasuki", *noun]).upper()
+        assert text.startswith(f".TH {title} 1 "), text[:400]
+        for section in ("NAME", "SYNOPSIS", "COMMANDS", "OPTIONS", "EXIT STATUS", "SEE ALSO"):
+            assert f".SH {section}\n" in text, f"{section} is missing in {title}"
+        for option in ("--root", "--json", "--lang", "--quiet", "--verbose", "--no-color", "--help"):
+            assert f"\n.TP\n\\fB{option}\\fR" in text.partition(".SH OPTIONS")[2], f"{option} is missing in {title}"
         if shutil.which("groff"):
             result = ws.run(["groff", "-man", "-ww", "-Tutf8", "-z", "-Kutf8"], input=man_source(ws, *noun)).expect(0)
             eq(result.err, "", f"what groff says about {title}")

@@ -1,7 +1,20 @@
 """What people read: every answer and refusal has words in each language, and says what a refusal must say."""
-from harness.harness import test, main
+
+import os
+import pty
+import re
+import subprocess
+
+from harness.harness import eq, test, main
 
 LANGUAGES = ("en", "ja", "zh")
+KANA = re.compile("[\u3041-\u30ff]")
+HAN = re.compile("[\u4e00-\u9fff]")
+JAPANESE = re.compile("[\u3041-\u30ff\u4e00-\u9fff]")
+# The sprint's first line and its warning are the contract of U2, word for word, whatever the language.
+FIXED = re.compile(r"^(?:clean|acquired|released|blocked|zombie-detected|failure|not-found): .*|Lock session mismatch .*",
+                   re.MULTILINE)
+WORDS = re.compile(r"[A-Za-z']{2,}(?: [A-Za-z']{2,}){2,}")
 
 
 def said(result):
@@ -11,17 +24,43 @@ def said(result):
     return text
 
 
+def sentences(text):
+    """The lines that have three words in a row and are no command to type. Numbers differ anyway."""
+    lines = [re.sub(r"\d+", "0", line.strip()) for line in text.splitlines()]
+    return {line for line in lines if WORDS.search(line) and not line.startswith("tasuki ")}
+
+
+def compare(steps):
+    """steps: language -> [(command, what it said)]. The same commands must say the same in each language's own words."""
+    eq([len(steps[lang]) for lang in LANGUAGES], [len(steps["en"])] * 3, "numbers of steps")
+    assert any(sentences(text) for _, text in steps["en"]), "no sentence in English"
+    for rows in zip(*(steps[lang] for lang in LANGUAGES)):
+        command = rows[0][0]
+        english, japanese, chinese = (text.strip() for _, text in rows)
+        eq(bool(japanese), bool(english), f"whether {command} says anything in Japanese")
+        eq(bool(chinese), bool(english), f"whether {command} says anything in Chinese")
+        for lang, text in (("Japanese", japanese), ("Chinese", chinese)):
+            eq(sentences(english) & sentences(text), set(), f"English in the {lang} of {command}")
+        if english:
+            assert not KANA.search(english) and not HAN.search(english), f"{command} in English:\n{english}"
+            needed = KANA if sentences(english) else JAPANESE  # a label may do without kana, a sentence may not
+            assert needed.search(japanese), f"{command} has no Japanese:\n{japanese}"
+            assert HAN.search(chinese) and not KANA.search(chinese), f"{command} has no Chinese:\n{chinese}"
+
+
 def holder(ws):
     return ws.spawn_command(["sleep", "600"])
 
 
 @test("every lock command speaks every language, when it succeeds and when it refuses")
 def _(ws):
+    steps = {}
     for lang in LANGUAGES:
         keeper, other = holder(ws), holder(ws)
+        steps[lang] = []
 
         def do(*args):
-            return said(ws.tasuki("--lang", lang, *args))
+            steps[lang].append((args, said(ws.tasuki("--lang", lang, *args))))
         do("lock", "acquire", "name", "x", "--pid", str(keeper.pid), "--session", "s-1", "--run", "RUN-1")
         do("lock", "check", "name", "x")
         do("lock", "list")
@@ -38,15 +77,20 @@ def _(ws):
         do("lock", "release", "name", "x")
         other.kill()
         ws.finish(other)
+    compare(steps)
 
 
 @test("every sprint command speaks every language, when it succeeds and when it refuses")
 def _(ws):
+    steps = {}
     for lang in LANGUAGES:
         keeper = holder(ws)
+        steps[lang] = []
 
         def do(*args):
-            return said(ws.tasuki("--lang", lang, "sprint", *args))
+            text = said(ws.tasuki("--lang", lang, "sprint", *args))
+            steps[lang].append((args, FIXED.sub("", text)))
+            return text
         do("check")
         do("acquire", "--session", "s-1", "--epic", "e", "--pid", str(keeper.pid))
         blocked = do("check")
@@ -59,6 +103,50 @@ def _(ws):
         do("release", "--session", "s-9", "--strict")
         do("release", "--session", "s-9")
         do("acquire", "--session", "s-2")
+        do("release", "--session", "s-2")
+    compare(steps)
+
+
+@test("the comparison of languages notices English that was not translated", init=False)
+def _(ws):
+    def refused(japanese, chinese):
+        try:
+            compare({"en": [("c", "The lock is free.")], "ja": [("c", japanese)], "zh": [("c", chinese)]})
+        except AssertionError:
+            return True
+        return False
+    assert not refused("ロックは空いています。", "锁是空闲的。")
+    assert refused("The lock is free.", "锁是空闲的。")
+    assert refused("ロックは空いています。", "ロックは空いています。")
+    assert refused("はい\nThe lock is free.", "锁是空闲的。")
+    assert refused("", "锁是空闲的。")
+
+
+@test("the end of the input answers a question with no, on a line of its own")
+def _(ws):
+    keeper = holder(ws)
+    ws.tasuki("lock", "acquire", "name", "x", "--pid", str(keeper.pid)).expect(0)
+    main_side, side = pty.openpty()
+    proc = subprocess.Popen([ws.binary, "lock", "acquire", "name", "x", "--force"], cwd=ws.path, env=ws.env(), stdin=side,
+                            stdout=side, stderr=side)
+    os.close(side)
+    question = read_terminal(main_side, b"[y/N] ")
+    os.write(main_side, b"\x04")
+    answer = read_terminal(main_side)
+    os.close(main_side)
+    eq(proc.wait(), 4, "exit code")
+    assert question.endswith(b"[y/N] ") and answer.startswith(b"\r\ntasuki: "), question + answer
+
+
+def read_terminal(fd, until=None):
+    """What the terminal shows up to `until`, or to the end."""
+    data = b""
+    while until is None or until not in data:
+        try:
+            data += os.read(fd, 4096)
+        except OSError:  # EIO: the other side is closed
+            break
+    return data
 
 
 @test("a refusal says who, since when, alive and how we know, until when, and what to do next")

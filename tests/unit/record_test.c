@@ -278,11 +278,11 @@ TEST(a_fence_that_no_guard_can_have_given_is_not_ours)
 
 TEST(numbers_may_be_written_as_texts)
 {
-    static const char text[] = "{\"pid\": \"321\", \"fence\": \"17\"}";
+    static const char text[] = "{\"pid\": \"321\", \"ttl_ms\": \"17\"}";
     struct lock_record record;
     ASSERT_INT(record_parse_json(text, strlen(text), &record), 0);
     ASSERT_INT(record.pid, 321);
-    ASSERT_INT(record.fence, 17);
+    ASSERT_INT(record.ttl_ms, 17);
 }
 
 TEST(a_half_copy_of_our_file_is_another_tools)
