@@ -59,7 +59,7 @@ int fs_read_fd(int fd, size_t max, struct buf *b)
     for (;;) {
         char *at = buf_reserve(b, 4096);
         if (!at) {
-            errno = ENOMEM;
+            errno = b->len + 4096 + 1 > b->max ? EFBIG : ENOMEM;
             return -1;
         }
         ssize_t n = fs->pread(fd, at, 4096, offset);

@@ -1,6 +1,6 @@
 /* complete.c - shell completion. The scripts only hand the words of the line to `tasuki __complete`, which
- * knows the table and the workspace; so all three shells complete the same, ids included. Where it offers nothing (paths, and all that follows `--`), the
- * shell completes files, or after `--` whatever it knows about the command there. */
+ * knows the table and the workspace; so all three shells complete the same, ids included. Where it offers
+ * nothing (paths, and all that follows `--`), the shell completes files, or what it knows about the command. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

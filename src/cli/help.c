@@ -150,8 +150,8 @@ static void put_param(struct buf *b, const struct op_param *param, size_t width)
     put_row(b, left, help, 24, width);
 }
 
-/* An example is "command  # what it does". Where that is too long for a line, what it does goes first, and the command is
- * broken so that it can still be copied. */
+/* An example is "command  # what it does". Where that is too long for a line, what it does goes first, and the
+ * command is broken so that it can still be copied. */
 static void put_example(struct buf *b, const char *line, size_t width)
 {
     const char *comment = strstr(line, "  # ");

@@ -185,7 +185,7 @@ int lock_judge(const struct lock_target *target, const struct guard *guard, cons
         buf_init_fixed(&b, storage, sizeof storage);
     bool is_too_long = ret->st.st_size > (off_t)LOCK_FILE_MAX;
     if (!is_too_long && fs_read_fd(fd, LOCK_FILE_MAX, &b) < 0) {
-        if (errno != EFBIG && errno != ENOMEM)
+        if (errno != EFBIG)
             return error_errno(err, "read", target->file);
         is_too_long = true; /* it grew while we looked */
     }

@@ -165,7 +165,8 @@ def _(ws):
     elsewhere = ws.base / "elsewhere"
     elsewhere.mkdir()
     os.chdir(elsewhere)
-    for words in (["--root", str(ws.path), "lock"], ["lock", f"--root={ws.path}"], ["--root", "=", str(ws.path), "lock"]):
+    root = str(ws.path)
+    for words in (["--root", root, "lock"], ["lock", f"--root={root}"], ["--root", "=", root, "lock"]):
         eq(complete(ws, *words, "release", "--force", "name", "d"), ["deploy"], f"ids after {words}")
     (ws.home / "w").symlink_to(ws.path)
     eq(complete(ws, "--root", "~/w", "lock", "release", "name", "d"), ["deploy"], "ids below ~")
