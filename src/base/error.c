@@ -1,5 +1,8 @@
 #include "base/error.h"
 
+#undef error_set
+#undef error_errno
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

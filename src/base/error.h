@@ -63,4 +63,9 @@ bool error_item_next(const struct tsk_error *err, unsigned *cursor, struct error
     } while (0)
 void bug_abort(const char *file, int line, const char *condition) __attribute__((noreturn));
 
+#ifdef __clang_analyzer__ /* it does not see that these always return -1 */
+#define error_set(...)   (error_set(__VA_ARGS__), -1)
+#define error_errno(...) (error_errno(__VA_ARGS__), -1)
+#endif
+
 #endif

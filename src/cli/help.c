@@ -9,7 +9,7 @@ void cli_usage_line(const struct op *op, struct buf *b)
     char name[64];
     buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
     for (const struct op_param *param = op->params; param->name; param++) {
-        bool required = param->flags & OP_REQUIRED;
+        bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
         cli_option_name(param->name, name);
         if (param->type == OP_ARGV)
             continue;
@@ -17,6 +17,8 @@ void cli_usage_line(const struct op *op, struct buf *b)
             buf_printf(b, required ? " %s" : " [%s]", param->value);
         else if (param->letter)
             buf_printf(b, param->value ? " [-%c %s]" : " [-%c]", param->letter, param->value);
+        else if (required)
+            buf_printf(b, " --%s %s", name, param->value);
         else
             buf_printf(b, param->value ? " [--%s %s]" : " [--%s]", name, param->value);
     }

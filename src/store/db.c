@@ -124,7 +124,7 @@ static int migrate_once(struct db *db, int64_t version, struct tsk_error *err)
 /* The version is read again inside the transaction: another process may have been first. */
 static int migrate(struct db *db, struct tsk_error *err)
 {
-    int64_t version;
+    int64_t version = 0;
     if (read_version(db, &version, err) < 0)
         return -1;
     while (version < VERSION) {
