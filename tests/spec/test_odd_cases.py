@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from harness.harness import test, main, eq
+from harness.harness import Skip, eq, main, test
 
 
 def sleeper(ws):
@@ -119,6 +119,8 @@ def _(ws):
 
 @test("a file-size limit is a failed write, not a death")
 def _(ws):
+    if b"__tsan_init" in ws.binary.read_bytes():
+        raise Skip("ThreadSanitizer itself writes a file at the start")
     result = ws.run(["sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", ws.binary, "--json", "lock", "run", "u", "--", "true"])
     eq(result.code, 3)
 
@@ -135,6 +137,24 @@ def _(ws):
     ws.tasuki("lock", "acquire", "name", "x", "--pid", str(keeper.pid)).expect(0)
     hints = ws.tasuki("--json", "--root", str(ws.path), "lock", "acquire", "name", "x", cwd="/").error["next"]
     assert all(f"--root '{ws.path}'" in hint for hint in hints), hints
+
+
+@test("the commands in the hints of a refusal are commands that exist")
+def _(ws):
+    keeper = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "x", "--pid", str(keeper.pid)).expect(0)
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e", "--pid", str(keeper.pid)).expect(0)
+    ws.tasuki("lock", "acquire", "request", "RQ-1", "--pid", str(keeper.pid)).expect(0)
+    hints = []
+    for words in (["lock", "acquire", "name", "x"], ["lock", "run", "x", "--", "true"], ["lock", "acquire", "request", "RQ-1"],
+                  ["lock", "acquire", "name", "x", "--force"], ["lock", "release", "name", "x", "--token", "no"],
+                  ["lock", "acquire", "sprint", "--session", "t", "--epic", "e"]):
+        hints += ws.tasuki("--json", *words).error["next"]
+    assert len(hints) > 12, hints
+    for hint in hints:
+        words = hint.replace("30m", "1ms").replace("COMMAND", "true").split()[1:]
+        code = ws.tasuki("--json", *words).code
+        assert code != 2, f"{hint}: not understood"
 
 
 main(__name__)
