@@ -11,24 +11,13 @@ void cli_option_name(const char *param, char name[64])
     name[i] = '\0';
 }
 
-static const char *const global_flags[] = {"--json", "--quiet", "--verbose", "--no-color", "--help", "-h"};
-static const char *const global_values[] = {"--root", "--lang"};
-
-static bool is_one_of(const char *word, const char *const *list, size_t count)
+static void set_flag(struct cli_options *options, const char *name)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(word, list[i]) == 0)
-            return true;
-    return false;
-}
-
-static void set_flag(struct cli_options *options, const char *word)
-{
-    options->json = options->json || strcmp(word, "--json") == 0;
-    options->quiet = options->quiet || strcmp(word, "--quiet") == 0;
-    options->verbose = options->verbose || strcmp(word, "--verbose") == 0;
-    options->no_color = options->no_color || strcmp(word, "--no-color") == 0;
-    options->wants_help = options->wants_help || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+    options->json = options->json || strcmp(name, "--json") == 0;
+    options->quiet = options->quiet || strcmp(name, "--quiet") == 0;
+    options->verbose = options->verbose || strcmp(name, "--verbose") == 0;
+    options->no_color = options->no_color || strcmp(name, "--no-color") == 0;
+    options->wants_help = options->wants_help || strcmp(name, "--help") == 0;
 }
 
 static int set_value(struct cli_options *options, const char *name, const char *value, struct tsk_error *err)
@@ -43,15 +32,22 @@ static int set_value(struct cli_options *options, const char *name, const char *
                      NULL);
 }
 
-/* Matches `--root=X` as well; *ret_value is NULL when the value is the next word. */
-static const char *global_value_name(const char *word, const char **ret_value)
+/* The global option that a word is, or NULL. Matches `--root=X` as well; *ret_value is NULL when the value is the next word. */
+static const struct cli_global *global_of(const char *word, const char **ret_value)
 {
-    for (size_t i = 0; i < sizeof global_values / sizeof global_values[0]; i++) {
-        size_t len = strlen(global_values[i]);
-        if (strncmp(word, global_values[i], len) != 0 || (word[len] != '\0' && word[len] != '='))
+    *ret_value = NULL;
+    if (strcmp(word, "-h") == 0)
+        word = "--help";
+    for (const struct cli_global *global = cli_globals; global->name; global++) {
+        size_t len = strlen(global->name);
+        if (strncmp(word, global->name, len) != 0)
             continue;
-        *ret_value = word[len] == '=' ? word + len + 1 : NULL;
-        return global_values[i];
+        if (word[len] == '\0')
+            return global;
+        if (word[len] == '=' && global->value) {
+            *ret_value = word + len + 1;
+            return global;
+        }
     }
     return NULL;
 }
@@ -61,21 +57,22 @@ int cli_take_globals(int argc, char **argv, struct cli_options *options, char **
 {
     int count = 0;
     for (int i = 1; i < argc; i++) {
-        const char *value, *name;
+        const char *value;
         if (strcmp(argv[i], "--") == 0) {
             for (; i < argc; i++)
                 words[count++] = argv[i];
             break;
         }
-        if (is_one_of(argv[i], global_flags, sizeof global_flags / sizeof global_flags[0])) {
-            set_flag(options, argv[i]);
-        } else if ((name = global_value_name(argv[i], &value))) {
-            if (!value && i + 1 == argc)
-                return error_set(err, TSK_INVALID_INPUT, "option_needs_value", "option", name, NULL);
-            if (set_value(options, name, value ? value : argv[++i], err) < 0)
-                return -1;
-        } else {
+        const struct cli_global *global = global_of(argv[i], &value);
+        if (!global) {
             words[count++] = argv[i];
+        } else if (!global->value) {
+            set_flag(options, global->name);
+        } else {
+            if (!value && i + 1 == argc)
+                return error_set(err, TSK_INVALID_INPUT, "option_needs_value", "option", global->name, NULL);
+            if (set_value(options, global->name, value ? value : argv[++i], err) < 0)
+                return -1;
         }
     }
     words[count] = NULL;
@@ -86,9 +83,11 @@ int cli_take_globals(int argc, char **argv, struct cli_options *options, char **
 int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
 {
     static const struct op_param none = {0};
-    const char *names[80] = {"json", "quiet", "verbose", "no-color", "help", "root", "lang", "version"};
+    const char *names[80] = {"version"};
     char storage[80][64];
-    size_t count = 8;
+    size_t count = 1;
+    for (const struct cli_global *global = cli_globals; global->name; global++)
+        names[count++] = global->name + 2;
     for (const struct op_param *param = op ? op->params : &none; param->name && count < 80; param++)
         if (!(param->flags & OP_POSITIONAL)) {
             cli_option_name(param->name, storage[count]);

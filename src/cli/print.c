@@ -181,6 +181,12 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
 
 /* ---- results ---- */
 
+static void words_of(const json_t *result, char *words, size_t size)
+{
+    const char *id = json_get_string(result, "id", NULL);
+    snprintf(words, size, "%s%s%s", json_get_string(result, "kind", ""), id ? " " : "", id ? id : "");
+}
+
 static enum style style_of_state(const char *state)
 {
     if (strcmp(state, "held") == 0)
@@ -191,11 +197,10 @@ static enum style style_of_state(const char *state)
 static void add_lock_row(struct cli_table *table, const struct cli_options *options, const json_t *lock)
 {
     char span[TIME_TEXT_MAX] = "?", words[200], state_key[32];
-    const char *id = json_get_string(lock, "id", NULL), *kind = json_get_string(lock, "kind", "?");
     const char *state = json_get_string(lock, "state", "?");
     const json_t *holder = json_object_get(lock, "holder");
     struct buf who CLEANUP(buf_clear) = BUF_INIT;
-    snprintf(words, sizeof words, "%s%s%s", kind, id ? " " : "", id ? id : "");
+    words_of(lock, words, sizeof words);
     snprintf(state_key, sizeof state_key, "state_%s", state);
     if (json_get_int(lock, "age_ms", -1) >= 0)
         format_age(json_get_int(lock, "age_ms", 0), span);
@@ -268,11 +273,10 @@ static void print_acquired(const struct op_call *call, const struct cli_options 
     if (options->quiet)
         return;
     char fence[24], words[200];
-    const char *id = json_get_string(result, "id", NULL), *kind = json_get_string(result, "kind", "");
     const json_t *holder = json_object_get(result, "holder");
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     (void)call;
-    snprintf(words, sizeof words, "%s%s%s", kind, id ? " " : "", id ? id : "");
+    words_of(result, words, sizeof words);
     snprintf(fence, sizeof fence, "%lld", (long long)json_get_int(result, "fence", 0));
     text_put(&line, options->lang, "acquired", "lock", words, "fence", fence, NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
@@ -298,12 +302,6 @@ static void print_acquired(const struct op_call *call, const struct cli_options 
             next, json_sprintf("tasuki lock release %s --token %s", words, json_get_string(result, "token", "")));
     cli_put_next(&b, options, stdout, next);
     fputs(buf_str(&b), stdout);
-}
-
-static void words_of(const json_t *result, char *words, size_t size)
-{
-    const char *id = json_get_string(result, "id", NULL);
-    snprintf(words, size, "%s%s%s", json_get_string(result, "kind", ""), id ? " " : "", id ? id : "");
 }
 
 static void print_sentence(const struct cli_options *options, const char *sentence, const json_t *result)

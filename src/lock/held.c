@@ -286,11 +286,6 @@ int tsk_lock_fd(struct tsk_lock *lock)
     return lock->guard.fd;
 }
 
-const struct lock_record *lock_record_of(const struct tsk_lock *lock)
-{
-    return &lock->record;
-}
-
 int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const char *id,
                      const struct tsk_lock_options *options, struct tsk_lock **ret, struct tsk_error *err)
 {

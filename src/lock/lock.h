@@ -67,7 +67,4 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
 /* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */
 int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err);
 
-/* The record and target of a held lock. Borrowed. */
-const struct lock_record *lock_record_of(const struct tsk_lock *lock);
-
 #endif

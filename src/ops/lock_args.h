@@ -7,6 +7,36 @@
 
 extern const char *const lock_kind_choices[];
 
+/* Parameters that several lock operations take, once. */
+#define LOCK_WAIT_PARAM                                                                                                \
+    {                                                                                                                  \
+        .name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                        \
+        .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"                              \
+    }
+#define LOCK_PID_PARAM                                                                                                 \
+    {                                                                                                                  \
+        .name = "pid", .type = OP_INT, .value = "N",                                                                   \
+        .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1,               \
+        .max = INT32_MAX                                                                                               \
+    }
+#define LOCK_INSTANCE_PARAM                                                                                            \
+    {                                                                                                                  \
+        .name = "instance", .type = OP_STRING, .value = "I",                                                           \
+        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256        \
+    }
+#define LOCK_SESSION_PARAM                                                                                             \
+    {                                                                                                                  \
+        .name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256                \
+    }
+#define LOCK_YES_PARAM                                                                                                 \
+    {                                                                                                                  \
+        .name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."                  \
+    }
+#define LOCK_KILL_PARAM                                                                                                \
+    {                                                                                                                  \
+        .name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first (default: it is fenced off)." \
+    }
+
 /* The target named by the arguments `kind` and `id`. */
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
 /* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed ancestor. */

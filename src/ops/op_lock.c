@@ -20,11 +20,6 @@
     {                                                                                                                  \
         .name = "token", .type = OP_STRING, .value = "T", .help = "The token that acquire printed.", .max = 128        \
     }
-#define INSTANCE_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "instance", .type = OP_STRING, .value = "I",                                                           \
-        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256        \
-    }
 
 static const enum tsk_code acquire_errors[] = {TSK_LOCK_HELD,
                                                TSK_RUN_IN_PROGRESS,
@@ -92,7 +87,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
 static const struct op_param acquire_params[] = {
     KIND_PARAM,
     ID_PARAM,
-    {.name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256},
+    LOCK_SESSION_PARAM,
     {.name = "run", .type = OP_ID, .value = "RUN", .help = "Run id to record."},
     {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic to record (sprint).", .max = 256},
     {.name = "ttl",
@@ -101,22 +96,12 @@ static const struct op_param acquire_params[] = {
      .value = "D",
      .help = "Time after which other tools may call it expired.",
      .fallback = "30m"},
-    {.name = "wait",
-     .type = OP_DURATION,
-     .flags = OP_FOREVER,
-     .value = "D",
-     .help = "Wait for it this long, in arrival order (or: forever).",
-     .fallback = "0"},
-    {.name = "pid",
-     .type = OP_INT,
-     .value = "N",
-     .help = "The process that holds it (default: the caller's nearest lasting ancestor).",
-     .min = 1,
-     .max = INT32_MAX},
-    INSTANCE_PARAM,
+    LOCK_WAIT_PARAM,
+    LOCK_PID_PARAM,
+    LOCK_INSTANCE_PARAM,
     {.name = "force", .type = OP_BOOL, .help = "Take it from a living holder; asks first."},
-    {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
-    {.name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first (default: it is fenced off)."},
+    LOCK_YES_PARAM,
+    LOCK_KILL_PARAM,
     {0},
 };
 static const struct op_field acquire_result[] = {
@@ -182,7 +167,7 @@ static const struct op_param release_params[] = {
     KIND_PARAM,
     ID_PARAM,
     TOKEN_PARAM,
-    INSTANCE_PARAM,
+    LOCK_INSTANCE_PARAM,
     {.name = "session",
      .type = OP_STRING,
      .value = "S",
@@ -242,7 +227,7 @@ static const struct op_param renew_params[] = {
     KIND_PARAM,
     ID_PARAM,
     TOKEN_PARAM,
-    INSTANCE_PARAM,
+    LOCK_INSTANCE_PARAM,
     {.name = "ttl",
      .type = OP_DURATION,
      .min = 1,
