@@ -18,8 +18,9 @@
  * Memory: strings that go in are borrowed; objects that come out are yours until their _close or _release.
  * Threads: calls on different workspaces are independent. One workspace may be used by several threads; one
  *   tsk_lock by one thread at a time. tsk_error values are plain data.
- * Forks: a fork without exec closes the lock's descriptors in the child, so the child holds nothing. To let a
- *   child keep the lock alive on purpose, hand it a duplicate of tsk_lock_fd().
+ * Forks: a fork without exec closes the lock's descriptors in the child, so the child holds nothing: what the parent
+ *   took is TSK_LOCK_LOST there. To use locks in the child, open the workspace anew; do not use the parent's tsk_workspace.
+ *   To let a child keep the lock alive on purpose, hand it a duplicate of tsk_lock_fd(), made before the fork.
  * Crashes: a holder that dies, by whatever means, lets the next one in at once. Nothing is left to remove. */
 #ifndef TASUKI_H
 #define TASUKI_H
@@ -120,6 +121,7 @@ enum tsk_lock_kind {
     TSK_LOCK_SPRINT,  /* <project root>/.sprint-running */
 };
 
+/* Blocks in the kernel. With a time, however long, a free lock is also gone for when somebody before us in line is stopped. */
 #define TSK_WAIT_FOREVER (-1)
 
 /* Start from `struct tsk_lock_options options = {.size = sizeof options}`; what is 0 takes its default. */

@@ -70,9 +70,12 @@ static void format_age(int64_t age_ms, char text[TIME_TEXT_MAX])
 /* What the end of the TTL means for this lock. */
 static const char *expiry_text(const json_t *lock, int64_t left)
 {
+    const char *state = json_get_string(lock, "state", "");
+    if (strcmp(state, "zombie") == 0)
+        return "zombie_now";
     if (strcmp(json_get_string(lock, "kind", ""), "sprint") == 0)
-        return left < 0 ? "zombie_since" : "zombie_in";
-    if (strcmp(json_get_string(lock, "state", ""), "stale") == 0)
+        return "zombie_in";
+    if (strcmp(state, "stale") == 0)
         return "takeable";
     if (left < 0)
         return "expired_since";

@@ -20,7 +20,7 @@ struct tsk_lock {
 struct tsk_lock *held_new(struct lock_target *target, struct guard *guard, struct lock_file *file,
                           const struct lock_record *record);
 /* The descriptors of the lock that this process released last, if they are those of `target`: opening and closing them again
- * would be a third of the cost of a lock cycle. Both are -1 if there are none. */
+ * would cost a tenth of a lock cycle. Both are -1 if there are none. */
 void held_take_warm(const struct lock_target *target, struct guard *guard, struct lock_file *file);
 /* This process, for the record. Read once per process. */
 int held_self(struct proc_id *ret, struct tsk_error *err);

@@ -96,8 +96,12 @@ static int open_sprint_dirs(struct lock_target *target, const char *root, struct
     target->dir = fs->openat(AT_FDCWD, root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (target->dir < 0)
         return error_errno(err, "open", root);
+    /* In a project that is no workspace of its own, git need not see what is only the place of a guard. */
+    bool is_new = fs->mkdirat(target->dir, ".aiflow", 0700) == 0;
     if (fs_make_dirs(target->dir, ".aiflow/locks/.guard") < 0)
         return error_errno(err, "create", ".aiflow/locks/.guard");
+    if (is_new && fs_replace_file(target->dir, ".aiflow/.gitignore", 0644, "*\n", 2) < 0)
+        return error_errno(err, "write", ".aiflow/.gitignore");
     target->guard_dir =
         fs->openat(target->dir, ".aiflow/locks/.guard", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
     return target->guard_dir < 0 ? error_errno(err, "open", ".aiflow/locks/.guard") : 0;

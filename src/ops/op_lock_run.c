@@ -164,20 +164,19 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     return result;
 }
 
-/* Somebody who wants to run a command waits with that command; the other hints stay. */
+/* Somebody who wants to run a command waits with that command. */
 static int refused(struct op_call *call, struct tsk_error *err)
 {
-    struct tsk_error old = *err;
-    const char *name = json_get_string(call->args, "name", ""), *command;
+    const char *name = json_get_string(call->args, "name", "");
+    char program[PATH_MAX + 32] = "tasuki";
     if (err->code != TSK_LOCK_HELD)
         return -1;
+    if (call->root)
+        snprintf(program, sizeof program, "tasuki --root '%s'", call->root);
     error_clear_next(err);
-    error_add_next(err,
-                   call->root ? "tasuki --root '%s' lock run %s --wait 30m -- COMMAND"
-                              : "tasuki%s lock run %s --wait 30m -- COMMAND",
-                   call->root ? call->root : "", name);
-    for (unsigned i = 1; (command = tsk_error_next(&old, i)); i++)
-        error_add_next(err, "%s", command);
+    error_add_next(err, "%s lock run %s --wait 30m -- COMMAND", program, name);
+    error_add_next(err, "%s lock release name %s --token TOKEN", program, name);
+    error_add_next(err, "%s lock acquire name %s --force", program, name);
     return -1;
 }
 

@@ -114,7 +114,7 @@ static bool main_worktree(struct look *look, const char *common, char tree[PATH_
         note_failure(look);
     if (config_value(buf_str(&b), "bare", value) && strcasecmp(value, "true") == 0)
         return false;
-    if (config_value(buf_str(&b), "worktree", value)) /* submodules, --separate-git-dir */
+    if (config_value(buf_str(&b), "worktree", value)) /* submodules */
         return resolve(common, value, tree);
     const char *base = strrchr(common, '/');
     if (!base || strcmp(base, "/.git") != 0)
