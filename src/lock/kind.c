@@ -89,6 +89,15 @@ static int set_names(struct lock_target *target, const char *id, struct tsk_erro
     return 0;
 }
 
+static int ignore_all(int dir)
+{
+    int fd CLEANUP_FD =
+        fs->openat(dir, ".aiflow/.gitignore", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return errno == EEXIST ? 0 : -1;
+    return fs_write_all(fd, "*\n", 2);
+}
+
 /* The guard of a sprint lock is below its project root, whatever the workspace. */
 static int open_sprint_dirs(struct lock_target *target, const char *root, struct tsk_error *err)
 {
@@ -100,7 +109,7 @@ static int open_sprint_dirs(struct lock_target *target, const char *root, struct
     bool is_new = fs->mkdirat(target->dir, ".aiflow", 0700) == 0;
     if (fs_make_dirs(target->dir, ".aiflow/locks/.guard") < 0)
         return error_errno(err, "create", ".aiflow/locks/.guard");
-    if (is_new && fs_replace_file(target->dir, ".aiflow/.gitignore", 0644, "*\n", 2) < 0)
+    if (is_new && ignore_all(target->dir) < 0)
         return error_errno(err, "write", ".aiflow/.gitignore");
     target->guard_dir =
         fs->openat(target->dir, ".aiflow/locks/.guard", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
