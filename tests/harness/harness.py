@@ -30,11 +30,7 @@ import tempfile
 import time
 import traceback
 
-from harness.workspace import Result, Workspace, children_of, eq, kill_tree  # noqa: F401 (offered to the tests)
-
-
-class Skip(Exception):
-    """Raised by a test that cannot run here; the reason is printed."""
+from harness.workspace import Skip, Result, Workspace, children_of, eq, kill_tree  # noqa: F401 (offered to the tests)
 
 
 class Deadline(Exception):
@@ -75,12 +71,21 @@ def main(module_name):
     chosen = [t for t in _tests if _is_chosen(t, options)]
     print(f"1..{len(chosen)}" + ("" if chosen else " # SKIP no test is chosen"), flush=True)
     _become_subreaper()
+    _reset_signals()
     failed = 0
     for number, one in enumerate(chosen, 1):
         verdict, details = _run_forked(one, one.deadline or options.deadline)
         failed += verdict == "not ok"
         _report(number, one.name, verdict, details)
     sys.exit(1 if failed else 0)
+
+
+def _reset_signals():
+    """A suite that was started in the background has SIGINT and SIGQUIT ignored; what it starts must not inherit that."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP, signal.SIGCHLD):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def _options():

@@ -17,6 +17,10 @@ PASSED_ON = ("PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTI
 POLL_S = 0.005
 
 
+class Skip(Exception):
+    """Raised by a test that cannot run here; the reason is printed."""
+
+
 def eq(actual, expected, what="value"):
     """Like `assert actual == expected`, but says both."""
     assert actual == expected, f"{what} is {actual!r}, expected {expected!r}"
@@ -183,7 +187,10 @@ class Workspace:
         is typed; a function is called for its answer). Result.out is what the terminal showed; split=True: stdout is
         a pipe and Result.out is what it got, Result.err what the terminal showed."""
         argv = [str(self.binary), *map(str, args)]
-        main, side = pty.openpty()
+        try:
+            main, side = pty.openpty()
+        except OSError as error:
+            raise Skip(f"no terminal to be had here: {error}") from None
         out_r, out_w = os.pipe() if split else (-1, -1)
 
         def take_terminal():
