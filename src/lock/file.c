@@ -219,13 +219,11 @@ void lock_file_recover(const struct lock_target *target, const struct guard *gua
     bool is_held =
         lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD &&
         theirs.record.hold == HOLD_FOREIGN; /* ours change under the guard alone: what is here was replaced */
-    if (is_held && lock_judge(target, guard, now, &current, NULL, &ignored) == 0 && current.verdict != VERDICT_HELD &&
-        current.record.fence != theirs.record.fence) {
-        if (current.verdict == VERDICT_FREE)
-            fs->renameat2(target->dir, private, target->dir, target->file, RENAME_NOREPLACE);
-        else
-            exchange_checked(private, target, current.st.st_dev, current.st.st_ino);
-    }
+    /* Only a dead one's file of ours in its place shows that it was an interrupted exchange. A free path shows that its owner
+     * has released since, by removing whatever was there: bringing it back would lock the owner's next try out. */
+    if (is_held && lock_judge(target, guard, now, &current, NULL, &ignored) == 0 &&
+        (current.verdict == VERDICT_STALE || current.verdict == VERDICT_ZOMBIE) && current.record.hold != HOLD_FOREIGN)
+        exchange_checked(private, target, current.st.st_dev, current.st.st_ino);
     lock_file_sweep(target);
 }
 

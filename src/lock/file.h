@@ -47,8 +47,8 @@ void lock_file_renew_met(const struct lock_target *target, struct guard *guard, 
 int lock_file_is_published(const struct lock_file *file, const struct lock_target *target, struct tsk_error *err);
 void lock_file_undo_exchange(const struct lock_target *target);
 /* After a crash between an exchange and its end: another tool's living file that is left under the private name (it came to
- * the path between our look and our exchange) goes back there, if only a dead one's is in its place; anything else is
- * removed. */
+ * the path between our look and our exchange) goes back there, if a dead one's of ours is in its place; anything else
+ * is removed. */
 void lock_file_recover(const struct lock_target *target, const struct guard *guard, const struct now *now);
 /* Removes the private name, if there is one. */
 void lock_file_sweep(const struct lock_target *target);

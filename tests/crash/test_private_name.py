@@ -21,8 +21,8 @@ def kill(ws, process):
     ws.finish(process)
 
 
-@test("another tool's living lock that a dead forcer left under the private name goes back to its place")
-def _(ws):
+def forced_from_another_tool(ws):
+    """A living holder of another tool's, whose file a killed forcer left under the private name."""
     holder, forcer = ws.spawn_command(["sleep", "600"]), ws.spawn_command(["sleep", "600"])
     now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
     later = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 1800))
@@ -31,7 +31,21 @@ def _(ws):
     private = killed_after_exchange(ws, "--pid", str(forcer.pid), "--force", "--yes")
     eq(json.loads(private.read_text())["pid"], holder.pid)
     kill(ws, forcer)
+    return holder, private
+
+
+@test("another tool's living lock that a dead forcer left under the private name goes back to its place")
+def _(ws):
+    holder, private = forced_from_another_tool(ws)
     eq(ws.tasuki("--json", "lock", "check", "name", "prize").expect(4).json["holder"]["pid"], holder.pid)
+    assert not private.exists()
+
+
+@test("another tool's lock that was released since does not come back from the private name")
+def _(ws):
+    _, private = forced_from_another_tool(ws)
+    ws.lock_path("name", "prize").unlink()  # D39's release: whatever is at the path
+    ws.tasuki("--json", "lock", "check", "name", "prize").expect(0)
     assert not private.exists()
 
 
