@@ -31,6 +31,8 @@ static inline struct now clock_now(void)
 /* 2026-02-07T22:30:00+09:00 (local offset) and 2026-02-07T22:30:00Z. */
 void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+/* 2026-02-07T22:30:00.123Z, where the exact instant matters. */
+void time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 /* ISO 8601 date and time with `Z` or an offset, fractions allowed. 0, or -1 if it is not one. */
 int time_parse(const char *text, int64_t *ret_wall_ms);
 

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "base/log.h"
+#include "proc/log_text.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -25,6 +26,38 @@ bool cli_noun_exists(const char *noun)
         if (strcmp(nouns[i], noun) == 0)
             return true;
     return false;
+}
+
+/* Whether a verb of two words ("template create") begins with this one. */
+static bool is_first_of_two(const char *noun, const char *word)
+{
+    size_t count, len = strlen(word);
+    const struct op *const *rows = op_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 && strncmp(rows[i]->verb, word, len) == 0 &&
+            rows[i]->verb[len] == ' ')
+            return true;
+    return false;
+}
+
+const struct op *cli_find_verb(const char *noun, char **words, int count, int *ret_used)
+{
+    char verb[128];
+    *ret_used = 1;
+    if (count > 1 && is_first_of_two(noun, words[0])) {
+        *ret_used = 2;
+        snprintf(verb, sizeof verb, "%s %s", words[0], words[1]);
+        return op_find(noun, verb);
+    }
+    return count > 0 ? op_find(noun, words[0]) : NULL;
+}
+
+/* What the user wrote where a verb belongs. */
+static const char *written_verb(const char *noun, char **words, int count, char *text, size_t size)
+{
+    bool is_pair = count > 1 && is_first_of_two(noun, words[0]);
+    snprintf(text, size, "%s%s%s", words[0], is_pair ? " " : "", is_pair ? words[1] : "");
+    return text;
 }
 
 static int unknown_word(const char *noun, const char *word, struct tsk_error *err)
@@ -57,11 +90,12 @@ static int unknown_word(const char *noun, const char *word, struct tsk_error *er
 static const struct op *find_op(char **words, int count, struct cli_options *options, int *ret_used,
                                 struct tsk_error *err)
 {
+    char written[128];
     if (cli_noun_exists(words[0])) {
-        const struct op *op = count > 1 ? op_find(words[0], words[1]) : NULL;
-        *ret_used = 2;
+        const struct op *op = cli_find_verb(words[0], words + 1, count - 1, ret_used);
+        ++*ret_used;
         if (!op && count > 1 && !options->wants_help)
-            unknown_word(words[0], words[1], err);
+            unknown_word(words[0], written_verb(words[0], words + 1, count - 1, written, sizeof written), err);
         else if (!op)
             options->wants_help = true;
         return op;
@@ -86,6 +120,18 @@ static bool emit_document(struct op_call *call, const json_t *document)
         cli_print_event(options, document);
     }
     return fflush(stdout) == 0;
+}
+
+/* A terminal gets what cannot harm it, a pipe the bytes themselves. */
+static bool emit_text(struct op_call *call, const char *text, size_t len)
+{
+    struct buf shown CLEANUP(buf_clear) = BUF_INIT;
+    if (isatty(STDOUT_FILENO)) {
+        log_text_for_terminal(&shown, text, len, cli_has_colour(call->skin, stdout));
+        text = buf_str(&shown);
+        len = shown.len;
+    }
+    return fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0;
 }
 
 static void print_json(const json_t *document)
@@ -118,6 +164,7 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
                            .is_quiet = options->quiet,
                            .confirm = cli_can_ask() ? cli_confirm : NULL,
                            .emit = emit_document,
+                           .emit_text = options->json ? NULL : emit_text,
                            .skin = options};
     if (op_run(&call, &result, &err) < 0) {
         int code = fail(options, &err);

@@ -2,6 +2,7 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "base/clock.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -27,7 +28,7 @@ int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, s
 /* Says so, with the nearest one that exists. `op` NULL: before any command. Returns -1. */
 int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err);
 /* An option's name on the command line: `lock_file` is `lock-file`. */
-void cli_option_name(const char *param, char name[64]);
+void cli_option_name(const struct op_param *param, char name[64]);
 
 /* ---- help.c, man.c, complete.c: made from the table ---- */
 
@@ -41,6 +42,8 @@ extern const struct cli_global cli_globals[];
 int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err);
 void cli_man(const char *noun, FILE *out);
 bool cli_noun_exists(const char *noun);
+/* The row that the words after a noun name; *ret_used of them (a verb may be two words). */
+const struct op *cli_find_verb(const char *noun, char **words, int count, int *ret_used);
 /* The nouns, in table order; returns how many. */
 size_t cli_nouns(const char **nouns, size_t max);
 void cli_usage_line(const struct op *op, struct buf *b);
@@ -58,11 +61,33 @@ void cli_print_event(const struct cli_options *options, const json_t *event);
 void cli_print_error(const struct cli_options *options, const struct tsk_error *err);
 /* The lines that say who holds a lock: holder, since, alive, expires. `lock` has spec 3's keys. */
 void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock);
+/* A time span in whole seconds. */
+void cli_format_span(int64_t age_ms, char text[TIME_TEXT_MAX]);
+/* "  label     text\n"; `key` is the label's text key. */
+void cli_put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text);
 void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next);
+
+/* ---- print_proc.c ---- */
+
+void cli_print_process(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_processes(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_removed(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_restored(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_exchange.c ---- */
+
+/* The lines of an error that has found several problems in a file. */
+void cli_put_problems(struct buf *b, const struct cli_options *options, const json_t *context);
+void cli_print_export(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_import(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_templates(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_template_deleted(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_template(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
 /* ---- style.c ---- */
 
 enum style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_GOOD, STYLE_BAD, STYLE_WARN };
+bool cli_has_colour(const struct cli_options *options, FILE *out);
 /* Appends `text`, made harmless, with a colour if `out` is a terminal that wants one. */
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text);
 /* A table: rows of `columns` cells, aligned, the last column cut at the terminal's width. */

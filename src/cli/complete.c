@@ -47,6 +47,7 @@ struct line {
     const char *before; /* `--lang=` of `--lang=j`: goes before each candidate */
     size_t before_len;
     const char *root, *noun;
+    const char *half; /* the first word of a verb of two */
     const struct op *op;
     const char *given[8]; /* its positional words */
     int given_count;
@@ -71,6 +72,22 @@ static const char *expand_home(const char *root, char *path, size_t size)
     return path;
 }
 
+static void offer_process_ids(const struct line *line)
+{
+    struct tsk_error err = {0};
+    char path[4096];
+    json_t *result CLEANUP_JSON = NULL;
+    json_t *args CLEANUP_JSON = json_object();
+    struct op_call call = {
+        .op = op_by_name("process.list"), .args = args, .root = expand_home(line->root, path, sizeof path)};
+    if (op_run(&call, &result, &err) < 0)
+        return;
+    size_t i;
+    json_t *process;
+    json_array_foreach (json_object_get(result, "processes"), i, process)
+        offer(line, json_get_string(process, "id", ""));
+}
+
 /* Ids of the locks there are; for `lock acquire KIND` only those of that kind. */
 static void offer_lock_ids(const struct line *line)
 {
@@ -92,6 +109,36 @@ static void offer_lock_ids(const struct line *line)
     }
 }
 
+static void offer_templates(const struct line *line)
+{
+    struct tsk_error err;
+    char path[4096];
+    json_t *result CLEANUP_JSON = NULL, *args CLEANUP_JSON = json_object(), *template;
+    struct op_call call = {
+        .op = op_by_name("template.list"), .args = args, .root = expand_home(line->root, path, sizeof path)};
+    size_t i;
+    if (op_run(&call, &result, &err) < 0)
+        return;
+    json_array_foreach (json_object_get(result, "templates"), i, template)
+        offer(line, json_get_string(template, "name", ""));
+}
+
+/* A verb of two words is offered word by word; the first one once. */
+static void offer_verb(const struct line *line, const char *verb, const char *previous)
+{
+    char first[64];
+    size_t len = strcspn(verb, " ");
+    if (line->half) {
+        if (verb[len] && strncmp(verb, line->half, len) == 0 && !line->half[len])
+            offer(line, verb + len + 1);
+        return;
+    }
+    if (verb[len] && strncmp(previous, verb, len + 1) == 0)
+        return;
+    snprintf(first, sizeof first, "%.*s", (int)len, verb);
+    offer(line, first);
+}
+
 static void offer_verbs(const struct line *line, const char *noun)
 {
     size_t count;
@@ -99,7 +146,7 @@ static void offer_verbs(const struct line *line, const char *noun)
     for (size_t i = 0; i < count; i++) {
         bool fits = noun ? rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 : !rows[i]->noun;
         if (fits)
-            offer(line, rows[i]->verb);
+            offer_verb(line, rows[i]->verb, i ? rows[i - 1]->verb : "");
     }
 }
 
@@ -120,6 +167,10 @@ static void offer_value(const struct line *line, const struct op_param *param)
         offer(line, *choice);
     if (strcmp(what, "lock-id") == 0)
         offer_lock_ids(line);
+    else if (strcmp(what, "process-id") == 0)
+        offer_process_ids(line);
+    else if (strcmp(what, "template") == 0)
+        offer_templates(line);
     else if (strcmp(what, "noun") == 0)
         offer_commands(line);
     else if (strcmp(what, "verb") == 0 && line->given_count && cli_noun_exists(line->given[0]))
@@ -131,8 +182,8 @@ static void offer_options(const struct line *line)
     static const struct op_param none = {0};
     char name[64], option[80];
     for (const struct op_param *param = line->op ? line->op->params : &none; param->name; param++)
-        if (!(param->flags & OP_POSITIONAL)) {
-            cli_option_name(param->name, name);
+        if (!(param->flags & OP_NOT_AN_OPTION)) {
+            cli_option_name(param, name);
             snprintf(option, sizeof option, "--%s", name);
             offer(line, option);
         }
@@ -144,7 +195,7 @@ static void offer_options(const struct line *line)
 static const struct op_param *positional(const struct op *op, int n)
 {
     for (const struct op_param *param = op->params; param->name; param++)
-        if ((param->flags & OP_POSITIONAL) && n-- == 0)
+        if ((param->flags & OP_POSITIONAL) && ((param->flags & OP_MANY) || n-- == 0))
             return param;
     return NULL;
 }
@@ -171,8 +222,8 @@ static const struct op_param *option_of(const struct op *op, const char *word, c
 {
     char name[64];
     for (const struct op_param *param = op->params; param->name; param++) {
-        cli_option_name(param->name, name);
-        if (param->flags & OP_POSITIONAL)
+        cli_option_name(param, name);
+        if (param->flags & OP_NOT_AN_OPTION)
             continue;
         *ret_value = NULL;
         if (is_option(word, name, ret_value) ||
@@ -201,8 +252,11 @@ static void read_plain(struct line *line, const char *word)
     } else if (!line->noun && cli_noun_exists(word)) {
         line->noun = word;
     } else {
-        line->op = op_find(line->noun, word);
-        line->is_over = !line->op;
+        char *words[] = {(char *)(line->half ? line->half : word), (char *)(line->half ? word : "")};
+        int used = 1;
+        line->op = line->noun ? cli_find_verb(line->noun, words, 2, &used) : op_find(NULL, word);
+        line->is_over = !line->op && (!line->noun || used == 1 || line->half);
+        line->half = line->op ? NULL : word;
     }
 }
 

@@ -10,8 +10,8 @@ void cli_usage_line(const struct op *op, struct buf *b)
     buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
-        cli_option_name(param->name, name);
-        if (param->type == OP_ARGV)
+        cli_option_name(param, name);
+        if (param->type == OP_ARGV || (param->flags & OP_PROGRAM))
             continue;
         if (param->flags & OP_POSITIONAL)
             buf_printf(b, required ? " %s" : " [%s]", param->value);
@@ -22,9 +22,12 @@ void cli_usage_line(const struct op *op, struct buf *b)
         else
             buf_printf(b, param->value ? " [--%s %s]" : " [--%s]", name, param->value);
     }
+    const char *before = " --";
     for (const struct op_param *param = op->params; param->name; param++)
-        if (param->type == OP_ARGV)
-            buf_printf(b, " -- %s", param->value);
+        if (param->type == OP_ARGV || (param->flags & OP_PROGRAM)) {
+            buf_printf(b, "%s %s", before, param->value);
+            before = "";
+        }
 }
 
 static const char *const languages[] = {"ja", "en", "zh", NULL};
@@ -139,8 +142,8 @@ static size_t width_for_help(void)
 static void put_param(struct buf *b, const struct op_param *param, size_t width)
 {
     char name[64], left[128], help[512];
-    cli_option_name(param->name, name);
-    if (param->flags & OP_POSITIONAL)
+    cli_option_name(param, name);
+    if (param->flags & OP_NOT_AN_OPTION)
         snprintf(left, sizeof left, "%s", param->value);
     else if (param->letter)
         snprintf(left, sizeof left, "-%c, --%s%s%s", param->letter, name, param->value ? " " : "",

@@ -43,9 +43,9 @@ static void put_op(FILE *out, const struct op *op)
     put(out, op->summary);
     fputs("\n", out);
     for (const struct op_param *param = op->params; param->name; param++) {
-        cli_option_name(param->name, name);
+        cli_option_name(param, name);
         fputs(".TP\n", out);
-        if (param->flags & OP_POSITIONAL)
+        if (param->flags & OP_NOT_AN_OPTION)
             fprintf(out, "\\fI%s\\fR\n", param->value);
         else if (param->letter)
             fprintf(out, "\\fB\\-%c\\fR, \\fB\\-\\-%s\\fR \\fI%s\\fR\n", param->letter, name,

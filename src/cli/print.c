@@ -13,7 +13,7 @@ static const char *label(const struct cli_options *options, const char *key)
     return text_get(key, options->lang);
 }
 
-static void put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text)
+void cli_put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text)
 {
     const char *name = label(options, key);
     buf_puts(b, "  ");
@@ -58,8 +58,7 @@ static void put_who(struct buf *b, const struct cli_options *options, const json
     }
 }
 
-/* Lock files record whole seconds, so no more is known. */
-static void format_age(int64_t age_ms, char text[TIME_TEXT_MAX])
+void cli_format_span(int64_t age_ms, char text[TIME_TEXT_MAX])
 {
     if (age_ms < 1000)
         snprintf(text, TIME_TEXT_MAX, "0 s");
@@ -92,9 +91,9 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
     int64_t age = json_get_int(lock, "age_ms", -1), left = json_get_int(lock, "expires_in_ms", INT64_MIN);
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (created) {
-        format_age(age, span);
+        cli_format_span(age, span);
         text_put(&line, options->lang, "since_ago", "time", created, "span", span, NULL);
-        put_line(b, options, out, "label_since", age < 0 ? created : buf_str(&line));
+        cli_put_line(b, options, out, "label_since", age < 0 ? created : buf_str(&line));
     }
     if (left == INT64_MIN)
         return;
@@ -103,7 +102,7 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
     const char *key = expiry_text(lock, left);
     text_put(&line, options->lang, key, "span", span, NULL);
     snprintf(text, sizeof text, "%s", buf_str(&line));
-    put_line(b, options, out, "label_expires", text);
+    cli_put_line(b, options, out, "label_expires", text);
 }
 
 void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
@@ -113,7 +112,7 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
         return;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     put_who(&line, options, holder);
-    put_line(b, options, out, "label_holder", buf_str(&line));
+    cli_put_line(b, options, out, "label_holder", buf_str(&line));
     const json_t *alive = json_object_get(holder, "alive");
     const char *how = json_get_string(holder, "how", NULL);
     buf_reset(&line);
@@ -122,7 +121,7 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
              : json_is_false(alive) ? "alive_no"
                                     : "alive_unknown",
              "how", how ? how_text(options, how) : "?", NULL);
-    put_line(b, options, out, "label_alive", buf_str(&line));
+    cli_put_line(b, options, out, "label_alive", buf_str(&line));
     put_times(b, options, out, lock);
 }
 
@@ -166,10 +165,11 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
         cli_put(&b, options, stderr, STYLE_PLAIN, excerpt);
         buf_puts(&b, "\n");
     }
+    cli_put_problems(&b, options, context);
     if (!options->quiet) {
         const char *lock = json_get_string(context, "lock", NULL);
         if (lock && err->code != TSK_LOCK_HELD)
-            put_line(&b, options, stderr, "label_lock", lock);
+            cli_put_line(&b, options, stderr, "label_lock", lock);
         cli_put_lock(&b, options, stderr, context);
         cli_put_next(&b, options, stderr, json_at(document, "error.next"));
         if (json_array_size(json_at(document, "error.next")) == 0 && err->code != TSK_INVALID_INPUT)
@@ -206,7 +206,7 @@ static void add_lock_row(struct cli_table *table, const struct cli_options *opti
     words_of(lock, words, sizeof words);
     snprintf(state_key, sizeof state_key, "state_%s", state);
     if (json_get_int(lock, "age_ms", -1) >= 0)
-        format_age(json_get_int(lock, "age_ms", 0), span);
+        cli_format_span(json_get_int(lock, "age_ms", 0), span);
     cli_table_add(table, STYLE_BOLD, words);
     cli_table_add(table, style_of_state(state), text_get(state_key, options->lang));
     cli_table_add(table, STYLE_PLAIN, span);
@@ -243,12 +243,15 @@ static void print_list(const struct op_call *call, const struct cli_options *opt
 
 static void print_status(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
-    (void)call;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "root", ""));
     cli_put(&b, options, stdout, STYLE_DIM, "  tasuki ");
     cli_put(&b, options, stdout, STYLE_DIM, json_get_string(result, "version", ""));
     printf("%s\n\n", buf_str(&b));
+    if (json_array_size(json_object_get(result, "processes"))) {
+        cli_print_processes(call, options, result);
+        printf("\n");
+    }
     print_locks(options, json_object_get(result, "locks"));
 }
 
@@ -288,15 +291,15 @@ static void print_acquired(const struct op_call *call, const struct cli_options 
     put_who(&line, options, holder);
     bool is_guess = strcmp(json_get_string(holder, "hold", ""), "guess") == 0;
     buf_printf(&line, " (%s)", text_get(is_guess ? "holder_guessed" : "holder_named", options->lang));
-    put_line(&b, options, stdout, "label_holder", buf_str(&line));
+    cli_put_line(&b, options, stdout, "label_holder", buf_str(&line));
     const json_t *old = json_object_get(result, "recovered");
     if (old) {
         buf_reset(&line);
         put_who(&line, options, old);
         buf_printf(&line, " (%s)", how_text(options, json_get_string(old, "how", "process is gone")));
-        put_line(&b, options, stdout, "label_recovered", buf_str(&line));
+        cli_put_line(&b, options, stdout, "label_recovered", buf_str(&line));
     }
-    put_line(&b, options, stdout, "label_token", json_get_string(result, "token", ""));
+    cli_put_line(&b, options, stdout, "label_token", json_get_string(result, "token", ""));
     json_t *next CLEANUP_JSON = json_array();
     if (is_guess)
         json_array_append_new(next, json_sprintf("tasuki lock release %s", words));
@@ -316,7 +319,7 @@ static void print_sentence(const struct cli_options *options, const char *senten
     buf_puts(&b, "\n");
     const char *warning = json_get_string(result, "warning", NULL);
     if (warning)
-        put_line(&b, options, stdout, "label_warning", warning);
+        cli_put_line(&b, options, stdout, "label_warning", warning);
     fputs(buf_str(&b), stdout);
 }
 
@@ -360,7 +363,7 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
     json_t *text;
     json_array_foreach (json_object_get(result, "errors"), i, text)
         if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
-            put_line(&b, options, out, "label_warning", json_string_value(text));
+            cli_put_line(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
         cli_put_lock(&b, options, out, call->aside);
         cli_put_next(&b, options, out, json_object_get(call->aside, "next"));
@@ -407,7 +410,7 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
     json_t *value;
     json_object_foreach ((json_t *)body, key, value) {
         buf_reset(&data);
-        if (json_is_null(value))
+        if (json_is_null(value) || strcmp(key, "outbox_id") == 0)
             continue;
         if (json_is_string(value))
             buf_puts(&data, json_string_value(value));
@@ -465,6 +468,25 @@ static const struct {
     {"lock.release", print_released},
     {"lock.renew", print_renewed},
     {"lock.list", print_list},
+    {"process.create", cli_print_process},
+    {"process.start", cli_print_process},
+    {"process.stop", cli_print_process},
+    {"process.restart", cli_print_process},
+    {"process.status", cli_print_process},
+    {"process.update", cli_print_process},
+    {"process.wait", cli_print_process},
+    {"wait", cli_print_process},
+    {"process.list", cli_print_processes},
+    {"process.remove", cli_print_removed},
+    {"process.restore", cli_print_restored},
+    {"process.export", cli_print_export},
+    {"process.import", cli_print_import},
+    {"template.create", cli_print_template},
+    {"template.list", cli_print_templates},
+    {"template.show", cli_print_template},
+    {"template.update", cli_print_template},
+    {"template.delete", cli_print_template_deleted},
+    {"template.use", cli_print_process},
     {"sprint.acquire", print_sprint},
     {"sprint.release", print_sprint},
     {"sprint.check", print_sprint},

@@ -9,7 +9,7 @@
 static const char *const codes[] = {[STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m", [STYLE_DIM] = "\033[2m",
                                     [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[31m", [STYLE_WARN] = "\033[33m"};
 
-static bool has_colour(const struct cli_options *options, FILE *out)
+bool cli_has_colour(const struct cli_options *options, FILE *out)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
@@ -18,7 +18,7 @@ static bool has_colour(const struct cli_options *options, FILE *out)
 
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text)
 {
-    bool coloured = style != STYLE_PLAIN && has_colour(options, out);
+    bool coloured = style != STYLE_PLAIN && cli_has_colour(options, out);
     if (coloured)
         buf_puts(b, codes[style]);
     utf8_put_visible(b, text, false);

@@ -1,6 +1,7 @@
 /* op_events.c - reading the audit trail, and following it. */
 #include "base/fs.h"
 #include "ops/table.h"
+#include "proc/process.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -9,7 +10,8 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#define LIMIT_DEFAULT 50
+#define LIMIT_DEFAULT  50
+#define LOOK_PERIOD_MS 1000 /* how soon the end of a process is seen while nobody else looks */
 
 static bool is_wanted(const json_t *event, const char *type)
 {
@@ -56,6 +58,15 @@ static int read_tail(int state_dir, const char *type, size_t limit, json_t *list
     }
 }
 
+/* What their holders noted becomes events when somebody looks; without a server that is us. */
+static void look_at_processes(struct tsk_workspace *ws)
+{
+    struct tsk_error ignored;
+    json_t *processes = NULL;
+    if (proc_overview(ws, &processes, &ignored) == 0)
+        json_decref(processes);
+}
+
 static int follow(struct op_call *call, uint64_t from, const char *type, struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
@@ -76,8 +87,11 @@ static int follow(struct op_call *call, uint64_t from, const char *type, struct 
         if (more < 0)
             return -1;
         char notes[4096];
-        ssize_t n = read(watch, notes, sizeof notes);
-        if (n < 0)
+        struct pollfd ready = {.fd = watch, .events = POLLIN};
+        int woken = poll(&ready, 1, LOOK_PERIOD_MS);
+        if (woken == 0)
+            look_at_processes(call->ws);
+        else if (woken < 0 || read(watch, notes, sizeof notes) < 0)
             return errno == EINTR ? 0 : error_errno(err, "watch", call->ws->state_path);
     }
 }
@@ -89,6 +103,7 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
     bool has_after = json_object_get(call->args, "after") != NULL;
     uint64_t next = 0;
     json_t *list CLEANUP_JSON = json_array();
+    look_at_processes(call->ws);
     int result = has_after ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1, type, 0,
                                        list, &next, err)
                            : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);

@@ -9,15 +9,14 @@
 #include "lock/held.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
+#include "proc/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,51 +30,6 @@ static void signals_block(sigset_t *waited, sigset_t *saved)
     for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
         sigaddset(waited, passed_on[i]);
     sigprocmask(SIG_BLOCK, waited, saved);
-}
-
-struct child {
-    char *const *argv;
-    size_t argc;
-    int lock_fd;
-    const sigset_t *mask;
-    const struct sigaction *on_child;
-    int failed; /* errno of the exec */
-};
-
-static int child_run(void *arg)
-{
-    struct child *child = arg;
-    fcntl(child->lock_fd, F_SETFD, 0);
-    sigaction(SIGCHLD, child->on_child, NULL);
-    signal(SIGXFSZ, SIG_DFL); /* ignored by us, so that a write fails instead */
-    sigprocmask(SIG_SETMASK, child->mask, NULL);
-    execvp(child->argv[0], child->argv);
-    child->failed = errno;
-    _exit(127);
-}
-
-/* The child borrows our memory until its exec (and so can leave its errno in it): the cost does not depend on
- * our size, and the fork handlers that would drop the lock do not run. */
-static pid_t spawn(struct child *child)
-{
-    /* execvp copies the arguments to its stack for a script without #!; the lowest page stays a barrier. */
-    size_t size = (128 << 10) + child->argc * sizeof(char *);
-    size = (size + 4095) & ~(size_t)4095;
-    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED || mprotect(stack, 4096, PROT_NONE) < 0) {
-        child->failed = ENOMEM;
-        return -1;
-    }
-    pid_t pid = clone(child_run, stack + size, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
-    if (pid < 0)
-        child->failed = errno;
-    munmap(stack, size);
-    if (pid > 0 && child->failed) {
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-        pid = -1;
-    }
-    return pid;
 }
 
 static void renew(struct tsk_lock *lock, bool *is_lost)
@@ -146,17 +100,15 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     }
     signals_block(&waited, &saved);
     sigaction(SIGCHLD, &by_default, &on_child); /* ignored by our parent, it would leave no exit status to collect */
-    struct child child = {.argv = argv,
-                          .argc = json_array_size(json_object_get(call->args, "command")),
-                          .lock_fd = tsk_lock_fd(lock),
-                          .mask = &saved,
-                          .on_child = &on_child};
-    pid_t pid = spawn(&child);
-    if (pid < 0) {
-        result = command_failed(call, argv[0], child.failed, err);
+    int lock_fd = tsk_lock_fd(lock);
+    struct spawn_fd kept = {.from = lock_fd, .to = lock_fd}; /* R1 */
+    struct spawn command = {.argv = argv, .fds = &kept, .fd_count = 1, .mask = &saved, .keeps_signals = true};
+    if (spawn_run(&command) < 0) {
+        result = command_failed(call, argv[0], errno, err);
     } else {
-        call->exit_code = wait_for_command(pid, lock, &waited);
+        call->exit_code = wait_for_command(command.pid, lock, &waited);
         call->has_exit_code = true;
+        close(command.pidfd);
     }
     sigaction(SIGCHLD, &on_child, NULL);
     sigprocmask(SIG_SETMASK, &saved, NULL);

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
+#include "proc/process.h"
 #include "store/db.h"
 
 static const struct op_param no_params[] = {{0}};
@@ -59,16 +60,16 @@ const struct op op_init = {
 
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    json_t *locks CLEANUP_JSON = NULL;
+    json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL;
     bool trusted; /* a broken config.yaml is said here, not only where it is needed */
     if (workspace_config_bool(call->ws, "trust_fs", false, &trusted, err) < 0 ||
-        locks_list(call->ws, NULL, call->root, &locks, err) < 0)
+        locks_list(call->ws, NULL, call->root, &locks, err) < 0 || proc_overview(call->ws, &processes, err) < 0)
         return -1;
     struct now now = clock_now();
     char time[TIME_TEXT_MAX];
     time_format_local(now.wall_ms, time);
-    *ret = json_pack("{s:s, s:s, s:s, s:s, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
-                     call->ws->state_path, "time", time, "locks", locks);
+    *ret = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
+                     call->ws->state_path, "time", time, "locks", locks, "processes", processes);
     return 0;
 }
 
@@ -77,13 +78,14 @@ static const struct op_field status_result[] = {{"version", "string", "of this p
                                                 {"state", "string", "the directory with its state"},
                                                 {"time", "string", "now"},
                                                 {"locks", "array", "as in lock.list"},
+                                                {"processes", "array", "as in process.list"},
                                                 {0}};
 static const enum tsk_code status_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_status = {
     .name = "status",
     .verb = "status",
-    .summary = "Show the whole workspace on one screen: who holds what, alive or dead.",
+    .summary = "Show the whole workspace on one screen: what runs, who holds what, alive or dead.",
     .examples = "tasuki status  # who is running what",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = no_params,

@@ -17,4 +17,19 @@ extern const struct op op_lock_run;
 /* op_sprint.c */
 extern const struct op op_sprint_acquire, op_sprint_release, op_sprint_check;
 
+/* op_proc.c */
+extern const struct op op_process_create, op_process_start, op_process_stop, op_process_restart, op_process_status,
+    op_process_list, op_process_remove, op_process_update, op_restore;
+/* op_proc_wait.c */
+extern const struct op op_process_wait, op_wait;
+/* op_proc_exchange.c */
+extern const struct op op_process_export, op_process_import;
+/* op_template.c */
+extern const struct op op_template_create, op_template_list, op_template_show, op_template_update, op_template_delete,
+    op_template_use;
+/* op_probe.c */
+extern const struct op op_probe;
+/* op_proc_logs.c */
+extern const struct op op_process_logs;
+
 #endif

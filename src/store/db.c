@@ -25,6 +25,28 @@ static const char *const migrations[] = {
     "  pid_ns INTEGER NOT NULL,"
     "  start_ticks INTEGER NOT NULL,"
     "  created_at TEXT NOT NULL);",
+
+    /* args, env, state and settings are JSON. `state` repeats what the files of the process say (where they differ, the
+     * files are right); `history_offset` is how far its history has become events,
+     * `exit_run` the newest start whose end is among them. Times are Unix milliseconds. */
+    "CREATE TABLE process ("
+    "  id TEXT PRIMARY KEY,"
+    "  command TEXT NOT NULL,"
+    "  args TEXT NOT NULL,"
+    "  env TEXT NOT NULL,"
+    "  cwd TEXT,"
+    "  state TEXT NOT NULL,"
+    "  auto_start_on_restore INTEGER NOT NULL,"
+    "  settings TEXT NOT NULL,"
+    "  history_offset INTEGER NOT NULL DEFAULT 0,"
+    "  exit_run INTEGER NOT NULL DEFAULT 0,"
+    "  created_at INTEGER NOT NULL,"
+    "  updated_at INTEGER NOT NULL);"
+    "CREATE TABLE template ("
+    "  name TEXT PRIMARY KEY,"
+    "  spec TEXT NOT NULL,"
+    "  created_at INTEGER NOT NULL,"
+    "  updated_at INTEGER NOT NULL);",
 };
 
 enum { VERSION = sizeof migrations / sizeof migrations[0] };
@@ -248,6 +270,48 @@ int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned coun
     int rc = sqlite3_step(statement);
     BUG(rc == SQLITE_ROW);
     return rc == SQLITE_DONE ? 0 : fail_sqlite(db, rc, err);
+}
+
+int db_query(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, unsigned count, ...)
+{
+    *ret = (struct db_rows){.db = db};
+    if (db_prepare(db, sql, &ret->statement, err) < 0)
+        return -1;
+    va_list values;
+    va_start(values, count);
+    for (unsigned i = 1; i <= count; i++)
+        sqlite3_bind_text(ret->statement, (int)i, va_arg(values, const char *), -1, SQLITE_TRANSIENT);
+    va_end(values);
+    return 0;
+}
+
+int db_next(struct db_rows *rows, struct tsk_error *err)
+{
+    int rc = sqlite3_step(rows->statement);
+    if (rc == SQLITE_ROW)
+        return 1;
+    return rc == SQLITE_DONE ? 0 : fail_sqlite(rows->db, rc, err);
+}
+
+const char *db_column_text(const struct db_rows *rows, int column)
+{
+    return (const char *)sqlite3_column_text(rows->statement, column);
+}
+
+int64_t db_column_int(const struct db_rows *rows, int column)
+{
+    return sqlite3_column_int64(rows->statement, column);
+}
+
+void db_rows_free(struct db_rows *rows)
+{
+    sqlite3_finalize(rows->statement);
+    rows->statement = NULL;
+}
+
+int64_t db_changes(const struct db *db)
+{
+    return sqlite3_changes64(db->handle);
 }
 
 int db_int(struct db *db, struct tsk_error *err, int64_t *ret, int64_t fallback, const char *sql)

@@ -34,6 +34,25 @@ void db_rollback(struct db *db); /* no-op outside a transaction */
 int db_prepare(struct db *db, const char *sql, struct sqlite3_stmt **ret, struct tsk_error *err);
 /* Runs a statement that returns no rows, with the text parameters ?1, ?2, … (`count` strings; NULL binds NULL). */
 int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned count, ...);
+/* Rows of a SELECT, with text parameters as above:
+ *
+ *     struct db_rows rows CLEANUP(db_rows_free);
+ *     if (db_query(db, &rows, err, "SELECT id FROM process WHERE id > ?1", 1, after) < 0) return -1;
+ *     while ((more = db_next(&rows, err)) == 1)
+ *         puts(db_column_text(&rows, 0));   // borrowed until the next db_next; NULL for NULL
+ *
+ * db_next: 1 a row, 0 no more, -1. */
+struct db_rows {
+    struct db *db;
+    struct sqlite3_stmt *statement;
+};
+int db_query(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, unsigned count, ...);
+int db_next(struct db_rows *rows, struct tsk_error *err);
+const char *db_column_text(const struct db_rows *rows, int column);
+int64_t db_column_int(const struct db_rows *rows, int column);
+void db_rows_free(struct db_rows *rows); /* for CLEANUP, also after a failed db_query */
+/* Rows that the last INSERT, UPDATE or DELETE changed. */
+int64_t db_changes(const struct db *db);
 /* The first column of the first row as an integer; `fallback` if there is no row. */
 int db_int(struct db *db, struct tsk_error *err, int64_t *ret, int64_t fallback, const char *sql);
 

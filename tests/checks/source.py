@@ -74,7 +74,8 @@ def _(_ws):
 
 @test("file-system calls go through the table", init=False)
 def _(_ws):
-    files = [path for path in c_files("src") if path != ROOT / "src/base/fs.c"]
+    # The holder program links nothing of ours (src/hold/protocol.h); its crash tests kill it from outside.
+    files = [path for path in c_files("src") if path != ROOT / "src/base/fs.c" and path.parent != ROOT / "src/hold"]
     problems = [p for path in files for p in lines_matching(path, call(THROUGH_FS))
                 if not is_declaration(path, p) and not is_excepted(p)]
     refuse(problems, "calls that fault injection cannot see (use fs->, or add an exception with its reason):")

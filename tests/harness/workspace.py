@@ -116,6 +116,7 @@ class Workspace:
         self.fault_binary = self.build / "tests" / "fault" / "tasuki-fault"
         self.commands = []  # printed when the test fails
         self._spawned = []
+        self._closers = []
 
     # -- running ------------------------------------------------------------------------------------------
 
@@ -176,6 +177,9 @@ class Workspace:
         self._spawned.append(proc)
         self.commands.append(f"$ {' '.join(map(repr_arg, argv))} &   (pid {proc.pid})")
         return proc
+
+    def spawned_pids(self):
+        return {proc.pid for proc in self._spawned}
 
     def finish(self, proc, timeout=60):
         """Waits for a spawned process. Returns a Result."""
@@ -306,6 +310,10 @@ class Workspace:
         found = [json.loads(line) for line in lines if line.strip()]
         return [e for e in found if "type" in e and type in (None, e["type"])]
 
+    def at_close(self, function):
+        """Calls it when the test ends, however it ends, after what was spawned is gone."""
+        self._closers.append(function)
+
     def close(self):
         """Ends what was spawned, together with its descendants, and closes its pipes."""
         for proc in self._spawned:
@@ -323,6 +331,8 @@ class Workspace:
                     except OSError:
                         pass
         self._spawned.clear()
+        while self._closers:
+            self._closers.pop()()
 
 
 def parse_flat_yaml(text):

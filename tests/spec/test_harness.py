@@ -61,6 +61,13 @@ def _(ws):
     assert not ws.alive(int((ws.base / "pid").read_text()))
 
 
+@test("what a test registered for its end runs then, also when it fails", init=False)
+def _(ws):
+    code = f"ws.at_close(lambda: open('{ws.base}/closed', 'a').write('x')); eq(1, 2)"
+    eq(run_suite(ws, rule("fails", code) + rule("fails too", code)).code, 1, "exit code")
+    eq((ws.base / "closed").read_text(), "xx", "how often it ran")
+
+
 @test("long tests run with --long only, others are left out with --quick", init=False)
 def _(ws):
     body = rule("usual", "pass") + rule("long", "pass", "init=False, long=True")

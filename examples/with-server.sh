@@ -1,0 +1,29 @@
+#!/bin/sh
+# with-server.sh - run a command against a server: start the server, wait until it is ready, run the command, stop the
+# server, whatever happened. It works in the workspace that contains the working directory (`tasuki init` makes one) and
+# expects `tasuki` in PATH.
+#
+#     examples/with-server.sh PROBE 'SERVER COMMAND' TEST COMMAND…
+#     examples/with-server.sh http://127.0.0.1:3000/ 'npm run dev' npm test
+#     examples/with-server.sh 'log:Serving HTTP' 'python3 -u -m http.server 0' true
+set -eu
+if [ $# -lt 3 ]; then
+    echo "usage: $0 PROBE 'SERVER COMMAND' TEST COMMAND…" >&2
+    exit 2
+fi
+probe=$1 server=$2
+shift 2
+id=under-test-$$
+
+# Removing it stops the server and everything that it has started, and deletes its output.
+trap 'tasuki --quiet proc remove "$id" --force' EXIT
+trap 'exit 130' INT TERM
+
+# One string, so it is a shell's. `start` fails at once if it cannot be executed.
+tasuki --quiet proc create "$id" --ready "$probe" --ready-timeout 30s --start -- sh -c "$server"
+# Fails at once if the server ends before it is ready; then its output says why.
+tasuki --quiet proc wait "$id" --for ready || {
+    tasuki proc logs "$id" --both >&2
+    exit 1
+}
+"$@"

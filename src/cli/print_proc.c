@@ -1,0 +1,263 @@
+/* print_proc.c - processes for people: one sentence what is so, then what helps to go on. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum style style_of(const json_t *process)
+{
+    const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
+    if (strcmp(phase, "unhealthy") == 0 || strcmp(phase, "backoff") == 0 || strcmp(phase, "lost") == 0)
+        return STYLE_WARN;
+    return strcmp(state, "Running") == 0 ? STYLE_GOOD : strcmp(state, "Failed") == 0 ? STYLE_BAD : STYLE_PLAIN;
+}
+
+static void bytes_text(int64_t bytes, char text[32])
+{
+    if (bytes < 10 << 20)
+        snprintf(text, 32, "%lld KiB", (long long)(bytes >> 10));
+    else
+        snprintf(text, 32, "%lld MiB", (long long)(bytes >> 20));
+}
+
+static void put_command(struct buf *b, const json_t *process)
+{
+    size_t i;
+    json_t *arg;
+    buf_puts(b, json_get_string(process, "command", ""));
+    json_array_foreach (json_object_get(process, "args"), i, arg) {
+        bool is_odd = !*json_string_value(arg) || strpbrk(json_string_value(arg), " \t\n'\"$&|;<>()*?");
+        buf_printf(b, is_odd ? " '%s'" : " %s", json_string_value(arg));
+    }
+}
+
+/* ---- a table of them ---- */
+
+static void add_row(struct cli_table *table, const json_t *process)
+{
+    char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-", restarts[24];
+    const json_t *usage = json_object_get(process, "usage");
+    struct buf command CLEANUP(buf_clear) = BUF_INIT;
+    const char *phase = json_get_string(process, "phase", "");
+    if (json_is_integer(json_object_get(process, "pid")))
+        snprintf(pid, sizeof pid, "%lld", (long long)json_get_int(process, "pid", 0));
+    if (usage) {
+        bytes_text(json_get_int(usage, "rss_bytes", 0), memory);
+        cli_format_span(json_get_int(usage, "uptime_ms", 0), uptime);
+    }
+    snprintf(restarts, sizeof restarts, "%lld", (long long)json_get_int(process, "restarts", 0));
+    put_command(&command, process);
+    cli_table_add(table, STYLE_BOLD, json_get_string(process, "id", ""));
+    cli_table_add(table, style_of(process), json_get_string(process, "state_name", ""));
+    cli_table_add(table, STYLE_PLAIN, *phase ? phase : "-");
+    cli_table_add(table, STYLE_PLAIN, pid);
+    cli_table_add(table, STYLE_PLAIN, uptime);
+    cli_table_add(table, STYLE_PLAIN, memory);
+    cli_table_add(table, STYLE_PLAIN, restarts);
+    cli_table_add(table, STYLE_DIM, buf_str(&command));
+}
+
+static void print_errors(const struct cli_options *options, const json_t *errors)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (errors, i, entry) {
+        struct buf b CLEANUP(buf_clear) = BUF_INIT;
+        const json_t *error = json_object_get(entry, "error");
+        cli_put(&b, options, stderr, STYLE_BAD, json_get_string(entry, "id", ""));
+        buf_puts(&b, ": ");
+        cli_put(&b, options, stderr, STYLE_PLAIN, json_get_string(error, "message", ""));
+        buf_puts(&b, "\n");
+        fputs(buf_str(&b), stderr);
+    }
+}
+
+void cli_print_processes(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    static const char *const heads[] = {"head_id",     "head_state",  "head_phase",    "head_pid",
+                                        "head_uptime", "head_memory", "head_restarts", "head_command"};
+    struct cli_table table = {.columns = sizeof heads / sizeof heads[0]};
+    const json_t *processes = json_object_get(result, "processes");
+    size_t i;
+    json_t *process;
+    (void)call;
+    if (json_array_size(processes) == 0 && json_array_size(json_object_get(result, "errors")) == 0) {
+        if (!options->quiet)
+            printf("%s\n", text_get("no_processes", options->lang));
+        return;
+    }
+    for (i = 0; i < table.columns; i++)
+        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    json_array_foreach (processes, i, process)
+        add_row(&table, process);
+    bool was_asked_for = call->op->flags & OP_READ_ONLY;
+    if (!options->quiet || was_asked_for)
+        cli_table_print(&table, options, stdout);
+    else
+        for (i = 0; i < table.count; i++)
+            free(table.cells[i].text);
+    print_errors(options, json_object_get(result, "errors"));
+}
+
+/* ---- one of them ---- */
+
+static void put_heading(struct buf *b, const struct cli_options *options, const json_t *process)
+{
+    char number[24];
+    const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
+    cli_put(b, options, stdout, STYLE_BOLD, json_get_string(process, "id", ""));
+    buf_puts(b, "  ");
+    cli_put(b, options, stdout, style_of(process), state);
+    if (*phase && strcmp(phase, "ready") != 0)
+        buf_printf(b, " (%s)", phase);
+    if (json_is_integer(json_object_get(process, "pid"))) {
+        snprintf(number, sizeof number, "%lld", (long long)json_get_int(process, "pid", 0));
+        buf_puts(b, "  ");
+        text_put(b, options->lang, "who_pid", "pid", number, NULL);
+    }
+    buf_puts(b, "\n");
+}
+
+static void put_usage(struct buf *b, const struct cli_options *options, const json_t *usage)
+{
+    char memory[32], uptime[TIME_TEXT_MAX], cpu[TIME_TEXT_MAX];
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    if (!usage)
+        return;
+    bytes_text(json_get_int(usage, "rss_bytes", 0), memory);
+    cli_format_span(json_get_int(usage, "uptime_ms", 0), uptime);
+    duration_format(json_get_int(usage, "cpu_ms", 0), cpu);
+    text_put(&line, options->lang, "process_usage", "memory", memory, "cpu", cpu, "uptime", uptime, NULL);
+    cli_put_line(b, options, stdout, "label_uses", buf_str(&line));
+}
+
+static void put_error(struct buf *b, const struct cli_options *options, const json_t *process)
+{
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    const char *error = json_get_string(process, "error", NULL),
+               *next = json_get_string(process, "next_start_at", NULL);
+    const json_t *raw = json_object_get(process, "raw_status");
+    if (error)
+        cli_put_line(b, options, stdout, "label_error", error);
+    else if (json_get_string(raw, "signal", NULL))
+        cli_put_line(b, options, stdout, "label_end", json_get_string(raw, "signal", ""));
+    if (next) {
+        text_put(&line, options->lang, "process_next_start", "time", next, NULL);
+        cli_put_line(b, options, stdout, "label_restart", buf_str(&line));
+    }
+    if (json_get_string(process, "detail", NULL))
+        cli_put_line(b, options, stdout, "label_detail", json_get_string(process, "detail", ""));
+}
+
+static void put_leftovers(struct buf *b, const struct cli_options *options, const json_t *leftovers)
+{
+    size_t i;
+    json_t *one;
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    json_array_foreach (leftovers, i, one)
+        buf_printf(&line, "%s%s (%lld)", i ? ", " : "", json_get_string(one, "name", ""),
+                   (long long)json_get_int(one, "pid", 0));
+    if (line.len)
+        cli_put_line(b, options, stdout, "label_leftovers", buf_str(&line));
+}
+
+static void put_details(struct buf *b, const struct cli_options *options, const json_t *process)
+{
+    char text[64];
+    struct buf command CLEANUP(buf_clear) = BUF_INIT;
+    put_command(&command, process);
+    cli_put_line(b, options, stdout, "label_command", buf_str(&command));
+    if (json_get_string(process, "cwd", NULL))
+        cli_put_line(b, options, stdout, "label_directory", json_get_string(process, "cwd", ""));
+    put_usage(b, options, json_object_get(process, "usage"));
+    snprintf(text, sizeof text, "%s (%lld)", json_get_string(process, "restart", ""),
+             (long long)json_get_int(process, "restarts", 0));
+    cli_put_line(b, options, stdout, "label_restart", text);
+    cli_put_line(b, options, stdout, "label_output", json_get_string(json_object_get(process, "log"), "stdout", ""));
+    put_leftovers(b, options, json_object_get(process, "leftovers"));
+}
+
+/* What to type next, by what has just been done and what came out. */
+static void put_hints(struct buf *b, const struct cli_options *options, const char *verb, const json_t *process)
+{
+    const char *id = json_get_string(process, "id", ""), *state = json_get_string(process, "state_name", "");
+    json_t *next CLEANUP_JSON = json_array();
+    bool is_running = strcmp(state, "Running") == 0;
+    if (strcmp(verb, "create") == 0 && !is_running)
+        json_array_append_new(next, json_sprintf("tasuki proc start %s", id));
+    else if (strcmp(verb, "update") == 0 && is_running)
+        json_array_append_new(next, json_sprintf("tasuki proc restart %s", id));
+    else if (strcmp(state, "Failed") == 0)
+        json_array_append_new(next, json_sprintf("tasuki proc logs %s --both", id));
+    else if (is_running && strcmp(verb, "status") != 0)
+        json_array_append_new(next, json_sprintf("tasuki proc logs %s -f", id));
+    if (json_array_size(next))
+        cli_put_next(b, options, stdout, next);
+}
+
+void cli_print_process(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    if (json_object_get(result, "processes")) {
+        cli_print_processes(call, options, result);
+        return;
+    }
+    if (options->quiet)
+        return;
+    put_heading(&b, options, result);
+    put_error(&b, options, result);
+    if (strcmp(call->op->verb, "status") == 0)
+        put_details(&b, options, result);
+    put_hints(&b, options, call->op->verb, result);
+    fputs(buf_str(&b), stdout);
+}
+
+/* ---- what is gone, what came back ---- */
+
+void cli_print_removed(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    const json_t *list = json_object_get(result, "removed");
+    size_t i;
+    json_t *id;
+    (void)call;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    if (!json_is_array(list))
+        text_put(&b, options->lang, "process_removed", "id", json_get_string(result, "id", ""), NULL);
+    json_array_foreach (list, i, id) {
+        buf_puts(&b, i ? "\n" : "");
+        text_put(&b, options->lang, "process_removed", "id", json_string_value(id), NULL);
+    }
+    if (!options->quiet && b.len)
+        printf("%s\n", buf_str(&b));
+    print_errors(options, json_object_get(result, "errors"));
+}
+
+static void print_ids(const struct cli_options *options, const char *key, const json_t *list)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, ids CLEANUP(buf_clear) = BUF_INIT;
+    size_t i;
+    json_t *id;
+    json_array_foreach (list, i, id)
+        buf_printf(&ids, "%s%s", i ? ", " : "",
+                   json_is_string(id) ? json_string_value(id) : json_get_string(id, "id", ""));
+    if (!ids.len)
+        return;
+    cli_put_line(&b, options, stdout, key, buf_str(&ids));
+    fputs(buf_str(&b), stdout);
+}
+
+void cli_print_restored(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    char count[24];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    if (!options->quiet) {
+        snprintf(count, sizeof count, "%zu", json_array_size(json_object_get(result, "started")));
+        text_put(&b, options->lang, "processes_restored", "count", count, NULL);
+        printf("%s\n", buf_str(&b));
+        print_ids(options, "label_started", json_object_get(result, "started"));
+        print_ids(options, "label_running", json_object_get(result, "running"));
+        print_ids(options, "label_skipped", json_object_get(result, "skipped"));
+    }
+    print_errors(options, json_object_get(result, "errors"));
+}

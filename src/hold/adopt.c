@@ -1,0 +1,140 @@
+/* adopt.c - taking charge of a child that a dead holder has started. It is not our child: a pidfd tells its end, and the kernel,
+ * where it can (PIDFD_GET_INFO, Linux 6.15), its exit status, once whoever is its parent has reaped it.
+ *
+ *  A1  The pidfd is opened first, then the start ticks are compared: from then on the descriptor is that process.
+ *  A2  An exit status is known or said to be unknown, with the reason; never guessed. */
+#include "hold/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REAP_MS 1000
+
+/* As in linux/pidfd.h, which the C library's headers need not have. */
+struct pidfd_info {
+    uint64_t mask, cgroup;
+    uint32_t ids[11];
+    int32_t exit_code;
+};
+#define PIDFD_INFO_EXIT (1u << 3)
+#define PIDFD_GET_INFO  _IOWR(0xFF, 11, struct pidfd_info)
+
+_Static_assert(sizeof(struct pidfd_info) == 64, "PIDFD_INFO_SIZE_VER0");
+
+static int64_t line_number(const char *line, const char *key)
+{
+    const char *at = strstr(line, key);
+    return at ? strtoll(at + strlen(key), NULL, 10) : 0;
+}
+
+/* Where its output began, as it wrote itself before its exec. */
+static void adopt_read_identity(struct holder *h)
+{
+    ssize_t len = pread(HOLD_FD_RUN, h->text, sizeof h->text - 1, 0);
+    h->text[len < 0 ? 0 : len] = '\0';
+    h->run.offset[0] = line_number(h->text, "\"stdout_offset\":");
+    h->run.offset[1] = line_number(h->text, "\"stderr_offset\":");
+}
+
+static bool adopt_is_alive(struct holder *h)
+{
+    char line[STAT_SIZE];
+    h->pidfd = (int)syscall(SYS_pidfd_open, h->run.pid, 0);
+    if (h->pidfd < 0)
+        return false;
+    if (stat_read(h->run.pid, line, sizeof line) == 0 && stat_field(line, STAT_TICKS) == h->run.ticks)
+        return true;
+    close(h->pidfd);
+    h->pidfd = -1;
+    return false;
+}
+
+static void adopt_record(struct holder *h)
+{
+    h->phase = "running";
+    h->state = RUNNING;
+    if (record_status(h, RECORD_NORMAL) < 0)
+        holder_timer(h, TIMER_RECORD, 0);
+    if (!history_has_start(h, h->run.n))
+        history_add(h, "started", h->run.n, ",\"pid\":%d,\"stdout_offset\":%" PRId64 ",\"stderr_offset\":%" PRId64,
+                    (int)h->run.pid, h->run.offset[0], h->run.offset[1]);
+}
+
+/* Child and holder were dead at the same time: what the pipes held is gone with the last who had them open. */
+static void adopt_tell_gaps(struct holder *h)
+{
+    if (h->mode == LOG_DIRECT)
+        return;
+    pump_drain(h);
+    for (int i = 0; i < 2; i++) {
+        if (h->files[i].name && h->inputs[i].is_mute)
+            history_add(h, "gap", h->run.n, ",\"stream\":\"%s\"", h->files[i].name);
+    }
+}
+
+int adopt_begin(struct holder *h)
+{
+    char *at = (char *)h->opt.adopt;
+    h->run.n = h->opt.n;
+    h->run.lock = HOLD_FD_RUN;
+    h->run.pid = (pid_t)strtol(at, &at, 10);
+    h->run.ticks = strtoull(*at ? at + 1 : at, &at, 10);
+    h->run.started_ms = strtoll(*at ? at + 1 : at, &at, 10);
+    h->first_ticks = h->run.ticks;
+    run_lock_remember(h);
+    h->is_adopted = h->is_foreign = true;
+    /* Its running time so far counts. */
+    h->started_boot_ms = clock_boot_ms() - (clock_wall_ms() - h->run.started_ms);
+    h->is_alive = adopt_is_alive(h);
+    if (output_open(h) < 0)
+        return -1;
+    h->opt.adopt = NULL;
+    adopt_read_identity(h);
+    adopt_record(h);
+    if (h->is_alive) {
+        history_add(h, "adopted", h->run.n, ",\"pid\":%d", (int)h->run.pid);
+        output_begin(h);
+        probe_start(h);
+    } else {
+        adopt_tell_gaps(h);
+        holder_child_ended(h, -1, "unknown", "it ended while nobody watched");
+    }
+    holder_started(h);
+    return 0;
+}
+
+static void adopt_end(struct holder *h, int status, const char *by, const char *reason)
+{
+    holder_timer(h, TIMER_REAP, -1);
+    close(h->pidfd);
+    h->pidfd = -1;
+    holder_child_ended(h, status, by, reason);
+    holder_check_stop(h);
+}
+
+void adopt_look(struct holder *h, short revents)
+{
+    struct pidfd_info info = {.mask = PIDFD_INFO_EXIT};
+    int answer = ioctl(h->pidfd, PIDFD_GET_INFO, &info);
+    if (answer == 0 && (info.mask & PIDFD_INFO_EXIT))
+        adopt_end(h, info.exit_code, "itself", "");
+    else if (answer < 0 && errno != ESRCH)
+        adopt_end(h, -1, "unknown", "it was not a child of the holder");
+    else if (revents & POLLHUP)
+        adopt_end(h, -1, "unknown", "the kernel does not tell");
+    else if (h->due[TIMER_REAP] == 0)
+        holder_timer(h, TIMER_REAP, REAP_MS);
+}
+
+void adopt_not_reaped(struct holder *h)
+{
+    adopt_end(h, -1, "unknown", "its parent does not reap it");
+}

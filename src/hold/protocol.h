@@ -1,0 +1,116 @@
+/* protocol.h - what the holder process (`tasuki-hold`) and tasuki say to each other: files, descriptors, words.
+ *
+ * The holder is a tiny static program: parent and subreaper of one supervised process. It links nothing of tasuki, so this
+ * header is all that the two share. No allocation after its start, no wake-up while nothing happens.
+ *
+ * The directory `.aiflow/processes/<id>/` (0700, files 0600)
+ *     holder.lock    OFD write lock on byte 0: whoever has it is in charge of this process. Byte HOLD_LOCK_PUMP: whoever has it
+ *                    moves bytes from the FIFOs into the log (holders only)
+ *     run.<n>.lock   OFD write lock on byte 0: start n lives. Content: one line, struct "identity" below
+ *     want           "up\n" or "down <grace_ms>\n"; replaced by tasuki before it signals the holder
+ *     status.json    the status record; replaced by whoever is in charge
+ *     history        facts, appended, one JSON object per line
+ *     phase          what the probe found: {"n":N,"phase":"ready|unhealthy|starting","since_ms":…,"detail":"…"}; replaced.
+ *                    With "failed":"did not become ready within 60 s" when the time for that is up
+ *     log/stdout.log log/stderr.log      modes direct and pipe
+ *     log/output.log                     mode stamped: both streams, each line "<time> out|err <text>"
+ *     stdout.idx stderr.idx output.idx   struct hold_index records, appended
+ *     stdout.pipe stderr.pipe            FIFOs of the modes pipe and stamped; the child has each open for reading and writing
+ *
+ * Invariants
+ *  H1  run.<n>.lock is made and locked before anything is cloned that could become start n, and its open file description is
+ *      inherited by holder and child. So at every instant from the decision to start until the last of them has ended,
+ *      the lock of n is held by somebody (unless the child closes it: then its identity speaks).
+ *  H2  The child's side of the clone writes its identity into run.<n>.lock before it executes the command. So a command never
+ *      runs unrecorded.
+ *  H3  holder.lock is taken by tasuki before it starts a holder and handed over with its open file description. So there is
+ *      never more than one in charge, and never a gap between tasuki's decision and the holder's work.
+ *  H4  Only who has holder.lock writes status.json and history, makes run.<n>.lock for a new n, or signals the child.
+ *  H5  The exit of n is in status.json before holder.lock is let go, and before start n+1 is made.
+ *  H6  `want` is read before every start that the restart policy makes. "down": none is made.
+ *  H7  n grows by one with each start and never repeats; status.json's n, or that number plus one while a start is under way,
+ *      is the newest.
+ *
+ * What descendants a dead child leaves behind keep its run.<n>.lock; that blocks nobody, because n has an exit record. */
+#ifndef HOLD_PROTOCOL_H
+#define HOLD_PROTOCOL_H
+
+#include <stdint.h>
+
+#define HOLD_LOCK_NAME    "holder.lock"
+#define HOLD_RUN_LOCK     "run.%lld.lock" /* n */
+#define HOLD_WANT_NAME    "want"
+#define HOLD_STATUS_NAME  "status.json"
+#define HOLD_HISTORY_NAME "history"
+#define HOLD_PHASE_NAME   "phase"
+#define HOLD_LOG_DIR      "log"
+
+enum { HOLD_LOCK_PUMP = 1 };
+
+/* Descriptors that a holder finds open at its start. 0, 1, 2 are /dev/null. */
+enum {
+    HOLD_FD_DIR = 3,    /* processes/<id>/, O_RDONLY|O_DIRECTORY */
+    HOLD_FD_LOCK = 4,   /* holder.lock, locked */
+    HOLD_FD_RUN = 5,    /* run.<n>.lock, locked; adopting: open, not locked by us */
+    HOLD_FD_REPORT = 6, /* write end of a pipe to whoever started us; closed after the one line */
+};
+
+/* Command line: `tasuki-hold ID key=value… -- COMMAND ARG…`. The environment is the child's, complete.
+ *
+ *   n=N start_id=32HEX boot_id=UUID pid_ns=N      identity of the first start
+ *   cwd=PATH                                       the child's working directory (the last but not least: may contain =)
+ *   log=direct|pipe|stamped  log_max=BYTES
+ *   restart=no|on-failure|always  max_retries=N (-1: no limit)
+ *   backoff_ms=N backoff_max_ms=N healthy_ms=N     delay of the second retry in a row (the first is at once), its cap after
+ *                                                  doubling, and the running time after which the count begins anew
+ *   restarts=N                                     restarts so far, goes on counting
+ *   probe=PATH root=PATH                           run `PATH probe --root ROOT ID` beside each start
+ *   notify=1                                       bind the abstract datagram socket named in $NOTIFY_SOCKET (sd_notify) and
+ *                                                  give it to the probe as descriptor HOLD_FD_NOTIFY
+ *   adopt=PID:TICKS:STARTED_MS                     do not start: take charge of this living process (start n)
+ *
+ * The report: one line, then the pipe is closed.
+ *   "ok PID TICKS STARTED_MS\n"     the command runs (its exec succeeded)
+ *   "error STAGE ERRNO\n"           it does not; nothing was changed: run.<n>.lock is unlinked, status.json as before.
+ *                                   STAGE: log pipe notify record clone cwd exec
+ * No line: the holder was killed; whether the command runs, the locks tell.
+ *
+ * Signals: SIGUSR1 "look at want". SIGTERM, SIGINT, SIGHUP: end the child in order (grace 3 s), do not restart, leave `want`
+ * as it is (so that a restore starts it again). */
+enum { HOLD_FD_NOTIFY = 3 }; /* in the probe */
+
+/* Set by tasuki in the child's environment; how descendants are recognised. */
+#define HOLD_ENV_ID    "TASUKI_PROCESS_ID"    /* the process's id */
+#define HOLD_ENV_START "TASUKI_PROCESS_START" /* start_id, unique for each holder; the same for restarts by policy */
+
+/* run.<n>.lock, one line written at once by the child before exec:
+ *   {"n":3,"pid":4711,"start_ticks":123456,"boot_id":"…","pid_ns":4026531836,"start_id":"…","started_at_ms":…,
+ *    "log":"direct","stdout_offset":…,"stderr_offset":…}
+ * The offsets are logical (see below); in mode stamped both are that of output.log.
+ *
+ * status.json, one line:
+ *   {"version":1,"n":3,"start_id":"…","boot_id":"…","pid_ns":…,"holder":{"pid":…,"start_ticks":…},
+ *    "child":{"pid":…,"start_ticks":…},"started_at_ms":…,"phase":"running|stopping|backoff|ended","restarts":2,"retries":0,
+ *    "next_start_ms":0,"log":"direct","stdout_offset":…,"stderr_offset":…,
+ *    "exit":null}                      while start n runs; afterwards
+ *    "exit":{"status":256,"stopped_at_ms":…,"by":"itself|stop|signal|unknown","reason":""}
+ * status is the raw wait status, -1 when unknown. by: "itself" it ended by itself or by somebody's signal; "stop" want was
+ * down; "signal" the holder got SIGTERM; "unknown" nobody saw it, reason says why.
+ *
+ * history, each line {"time":<wall ms>,"what":WORD,"n":N,…}; its first line is {"base":B}, B being the logical offset of that
+ * line (0 unless the file was shortened):
+ *   started pid stdout_offset stderr_offset · adopted pid · exited status by · restarting delay_ms retry (n is the new one)
+ *   gave_up retries · start_failed stage errno · truncated stream lost · gap stream · log_full stream · log_resumed stream
+ *   dropped · lost reason (by tasuki) */
+
+/* *.idx: at `time_ms` (wall) the stream's logical end was `offset`. Logical offset = base + offset in the file. The last record
+ * with the file's inode has its base: a file that was compacted, or cut by the child, goes on with a greater base, so cursors
+ * stay valid. Records of zeros (punched) are skipped. */
+struct hold_index {
+    int64_t time_ms;
+    int64_t offset;
+    int64_t base;
+    uint64_t inode;
+};
+
+#endif

@@ -1,0 +1,242 @@
+/* sweep.c - finding every living descendant of the child, and signalling it.
+ *
+ * We are a subreaper: whatever the child leaves behind becomes our child, so everything that belongs to it is below us. Only
+ * when a holder before us has died (is_foreign) some may be elsewhere; they are recognised by the start's name in their
+ * environment or by the life lock among their descriptors, and what is below them belongs to them.
+ *
+ *  W1  A process of another start is not ours, nor is what is below it: another holder, and whatever has that start's name in
+ *      its environment (the child of a holder that died came to us as an orphan; it is adopted, not ended).
+ *  W2  A process is counted as long as it lives; a zombie does not.
+ *  W3  Pids are used in the pass that found them only. */
+#include "hold/hold.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HERD_MAX ((int)(sizeof((struct holder *)0)->herd / sizeof(pid_t)))
+#define LIFE_FD  100
+#define OUR_COMM "(tasuki-hold)"
+
+/* Numbered entries of a directory of /proc, without opendir's allocation. */
+struct pid_dir {
+    int fd;
+    long at, len;
+    _Alignas(8) char data[1024];
+};
+
+struct dir_entry { /* linux_dirent64 */
+    uint64_t inode;
+    int64_t offset;
+    uint16_t len;
+    uint8_t type;
+    char name[];
+};
+
+static bool pid_dir_open(struct pid_dir *dir, const char *path)
+{
+    dir->at = dir->len = 0;
+    dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir->fd >= 0;
+}
+
+/* 0 at the end; the directory is closed then. */
+static pid_t pid_dir_next(struct pid_dir *dir)
+{
+    for (;;) {
+        if (dir->at >= dir->len) {
+            dir->len = syscall(SYS_getdents64, dir->fd, dir->data, sizeof dir->data);
+            dir->at = 0;
+        }
+        if (dir->len <= 0) {
+            close(dir->fd);
+            return 0;
+        }
+        const struct dir_entry *entry = (const void *)(dir->data + dir->at);
+        dir->at += entry->len;
+        if (entry->name[0] >= '1' && entry->name[0] <= '9')
+            return (pid_t)strtol(entry->name, NULL, 10);
+    }
+}
+
+/* W2. */
+static bool stat_is_living(const char *line)
+{
+    char state = strrchr(line, ')')[2];
+    /* A process whose first thread has ended looks like a zombie while the others go on. */
+    return (state != 'Z' && state != 'X') || stat_field(line, STAT_THREADS) > 1;
+}
+
+static bool stat_is_holder(const char *line)
+{
+    const char *name = strchr(line, '(');
+    return name && strncmp(name, OUR_COMM, strlen(OUR_COMM)) == 0;
+}
+
+enum belonging { UNKNOWN, OURS, OTHERS };
+
+/* Reading an environment byte by byte: how much of the mark the present variable has matched. */
+struct env_match {
+    size_t matched;
+    bool is_past; /* it is another variable */
+};
+
+static enum belonging env_match_step(const struct holder *h, struct env_match *m, char c)
+{
+    const size_t name_len = sizeof HOLD_ENV_START; /* with the = */
+    enum belonging answer = UNKNOWN;
+    if (c == '\0') {
+        if (!m->is_past && m->matched >= name_len)
+            answer = h->env_mark[m->matched] ? OTHERS : OURS;
+        *m = (struct env_match){0};
+    } else if (!m->is_past && c == h->env_mark[m->matched]) {
+        m->matched++;
+    } else if (!m->is_past && m->matched >= name_len) {
+        answer = OTHERS;
+    } else {
+        m->is_past = true;
+    }
+    return answer;
+}
+
+/* Which start a process belongs to, as its environment says. */
+static enum belonging environment_ask(struct holder *h, pid_t pid)
+{
+    struct env_match match = {0};
+    enum belonging answer = UNKNOWN;
+    ssize_t len;
+    snprintf(h->text, sizeof h->text, "/proc/%d/environ", (int)pid);
+    int fd = open(h->text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return UNKNOWN;
+    while (answer == UNKNOWN && (len = read(fd, h->text, sizeof h->text)) > 0) {
+        for (ssize_t i = 0; i < len && answer == UNKNOWN; i++)
+            answer = env_match_step(h, &match, h->text[i]);
+    }
+    close(fd);
+    return answer == UNKNOWN ? env_match_step(h, &match, '\0') : answer;
+}
+
+static bool has_life_lock(struct holder *h, pid_t pid)
+{
+    struct stat st;
+    snprintf(h->text, sizeof h->text, "/proc/%d/fd/%d", (int)pid, LIFE_FD);
+    return stat(h->text, &st) == 0 && st.st_dev == h->life_dev && st.st_ino == h->life_inode;
+}
+
+static bool herd_has(const struct holder *h, pid_t pid)
+{
+    for (int i = 0; i < h->herd_count; i++) {
+        if (h->herd[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+/* `pid` is below us, or below one of the herd. */
+static void herd_add(struct holder *h, pid_t pid)
+{
+    char line[STAT_SIZE];
+    if (h->herd_count == HERD_MAX || stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line))
+        return;
+    if (stat_is_holder(line) || environment_ask(h, pid) == OTHERS)
+        return;
+    if (!h->is_foreign || !herd_has(h, pid))
+        h->herd[h->herd_count++] = pid;
+}
+
+/* The children of one thread: "123 456 ". */
+static bool herd_add_listed(struct holder *h, const char *path)
+{
+    char text[256];
+    pid_t pid = 0;
+    ssize_t len;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    while ((len = read(fd, text, sizeof text)) > 0) {
+        for (ssize_t i = 0; i < len; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                pid = pid * 10 + (text[i] - '0');
+            } else if (pid) {
+                herd_add(h, pid);
+                pid = 0;
+            }
+        }
+    }
+    close(fd);
+    return true;
+}
+
+/* false: this kernel does not tell who somebody's children are (CONFIG_PROC_CHILDREN). */
+static bool herd_add_children(struct holder *h, pid_t pid)
+{
+    struct pid_dir dir;
+    char path[64];
+    bool is_told = true;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    if (!pid_dir_open(&dir, path))
+        return true; /* it is no more */
+    for (pid_t thread; (thread = pid_dir_next(&dir)) != 0;) {
+        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)thread);
+        is_told = herd_add_listed(h, path);
+    }
+    return is_told || pid != h->self;
+}
+
+/* Who is not below us: all processes are asked. With `by_parent` also who is below us or the herd. */
+static void herd_add_others(struct holder *h, bool by_parent)
+{
+    struct pid_dir dir;
+    char line[STAT_SIZE];
+    if (!pid_dir_open(&dir, "/proc"))
+        return;
+    for (pid_t pid; (pid = pid_dir_next(&dir)) != 0;) {
+        if (pid == h->self || stat_read(pid, line, sizeof line) < 0 || herd_has(h, pid))
+            continue;
+        pid_t parent = (pid_t)stat_field(line, STAT_PARENT);
+        bool is_below = by_parent && (parent == h->self || herd_has(h, parent));
+        bool can_be = stat_field(line, STAT_TICKS) >= h->first_ticks;
+        if (is_below || (h->is_foreign && can_be && (environment_ask(h, pid) == OURS || has_life_lock(h, pid))))
+            herd_add(h, pid);
+    }
+}
+
+static void herd_gather(struct holder *h)
+{
+    h->herd_count = 0;
+    bool is_told = herd_add_children(h, h->self);
+    if (h->is_foreign && h->is_alive && h->is_adopted)
+        herd_add(h, h->run.pid);
+    if (h->is_foreign)
+        herd_add_others(h, false);
+    for (int i = 0; is_told && i < h->herd_count; i++)
+        herd_add_children(h, h->herd[i]);
+    for (int before = -1; !is_told && before < h->herd_count;) {
+        before = h->herd_count;
+        herd_add_others(h, true);
+    }
+}
+
+int sweep(struct holder *h, int sig)
+{
+    herd_gather(h);
+    /* The group first, at once: nobody in it can slip through by forking. The child leads it as long as it is not reaped. */
+    bool has_group = sig && h->is_alive && getpgid(h->run.pid) == h->run.pid && kill(-h->run.pid, sig) == 0;
+    if (has_group && sig == SIGTERM)
+        kill(-h->run.pid, SIGCONT);
+    for (int i = 0; sig && i < h->herd_count; i++) {
+        /* Twice may mean something else than once. */
+        if (sig == SIGTERM && has_group && getpgid(h->herd[i]) == h->run.pid)
+            continue;
+        kill(h->herd[i], sig);
+        if (sig == SIGTERM)
+            kill(h->herd[i], SIGCONT);
+    }
+    return h->herd_count;
+}

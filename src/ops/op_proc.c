@@ -1,0 +1,559 @@
+/* op_proc.c - registering, starting and stopping processes. */
+#include "ops/proc_args.h"
+#include "ops/table.h"
+#include "proc/depend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GRACE_DEFAULT_MS 3000
+#define UPDATE_TRIES     50
+#define REGISTRY(name)   struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
+
+static const enum tsk_code change_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT,
+                                              TSK_ENVIRONMENT,       TSK_STORAGE_FULL,  TSK_OK};
+
+/* ---- create ---- */
+
+static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    json_t *spec CLEANUP_JSON = NULL;
+    const char *id = json_get_string(call->args, "id", "");
+    if (proc_args_spec(call, NULL, &spec, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0)
+        return -1;
+    if (proc_depend_check(&reg, id, spec, err) < 0 || proc_create(&reg, id, spec, err) < 0)
+        return -1;
+    if (json_get_bool(call->args, "start", false)) {
+        struct tsk_error result;
+        if (proc_start_ordered(&reg, &id, 1, true, &result, err) < 0)
+            return -1;
+        if (result.code != TSK_OK) {
+            *err = result;
+            return -1;
+        }
+    }
+    return proc_args_record(&reg, id, false, ret, err);
+}
+
+static const struct op_param create_params[] = {
+    {.name = "id",
+     .type = OP_ID,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "ID",
+     .help = "Its name: letters, digits, dots, dashes and underscores."},
+    {.name = "command",
+     .type = OP_STRING,
+     .flags = OP_REQUIRED | OP_PROGRAM,
+     .value = "CMD",
+     .help = "The program, found by PATH."},
+    PROC_SPEC_PARAMS,
+    {.name = "start", .type = OP_BOOL, .help = "Start it at once."},
+    {.name = "args",
+     .type = OP_ARGV,
+     .flags = OP_POSITIONAL,
+     .value = "ARGS…",
+     .help = "Its arguments. No shell is involved."},
+    {0},
+};
+static const enum tsk_code create_errors[] = {
+    TSK_PROCESS_ALREADY_EXISTS, TSK_INVALID_INPUT, TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
+
+const struct op op_process_create = {
+    .name = "process.create",
+    .noun = "proc",
+    .verb = "create",
+    .summary = "Register a process, so that it can be started, stopped and watched by its name.",
+    .detail = "Nothing is started yet, unless --start is given. The process will outlive the terminal, the agent and "
+              "tasuki itself; `proc stop` ends it.",
+    .examples =
+        "tasuki proc create web --restart on-failure -- npm run dev  # a dev server that is restarted\n"
+        "tasuki proc create api --ready port:8080 --env PORT=8080 --start -- ./api  # ready when the port answers\n"
+        "tasuki proc create worker --depends-on db=ready -- ./worker  # started after db",
+    .params = create_params,
+    .result = proc_fields,
+    .errors = create_errors,
+    .http = {.method = "POST", .path = "/api/processes"},
+    .mcp = {.tool = "create_process", .group = "processes"},
+    .run = run_create,
+};
+
+/* ---- start ---- */
+
+static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    json_t *ids CLEANUP_JSON = NULL;
+    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0)
+        return -1;
+    size_t count = json_array_size(ids);
+    const char **names = proc_args_strings(ids);
+    struct tsk_error *results = calloc(count + 1, sizeof *results);
+    BUG(!results);
+    int result = proc_start_ordered(&reg, names, count, !json_get_bool(call->args, "no_deps", false), results, err);
+    if (result == 0)
+        result = proc_args_answer(call, &reg, ids, results, false, ret, err);
+    free(results);
+    free(names);
+    return result;
+}
+
+static const struct op_param start_params[] = {
+    PROC_IDS_PARAM,
+    PROC_ALL_PARAM,
+    {.name = "no_deps", .type = OP_BOOL, .help = "Do not start, or wait for, what it depends on."},
+    {0},
+};
+static const enum tsk_code start_errors[] = {TSK_PROCESS_NOT_FOUND,
+                                             TSK_PROCESS_ALREADY_RUNNING,
+                                             TSK_PROCESS_START_FAILED,
+                                             TSK_INVALID_INPUT,
+                                             TSK_ENVIRONMENT,
+                                             TSK_STORAGE_FULL,
+                                             TSK_OK};
+
+const struct op op_process_start = {
+    .name = "process.start",
+    .noun = "proc",
+    .verb = "start",
+    .summary = "Start processes; returns when they run, or says why they cannot.",
+    .detail =
+        "What it depends on is started first and waited for. A second copy is never started. The process lives on "
+        "when the terminal is closed.",
+    .examples = "tasuki proc start web  # start one\n"
+                "tasuki proc start --all  # all that are registered, in the order of their dependencies",
+    .params = start_params,
+    .result = proc_fields,
+    .errors = start_errors,
+    .http = {.method = "POST", .path = "/api/processes/:id/start"},
+    .mcp = {.tool = "start_process", .group = "processes"},
+    .run = run_start,
+};
+
+/* ---- stop ---- */
+
+/* With --all, only what runs is meant. */
+static int stoppable_ids(struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err)
+{
+    struct proc *list;
+    size_t count;
+    if (!json_get_bool(call->args, "all", false))
+        return proc_args_ids(call, reg, ret, err);
+    if (proc_list(reg, &list, &count, err) < 0)
+        return -1;
+    *ret = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (list[i].view.state == PROC_RUNNING || *list[i].view.phase)
+            json_array_append_new(*ret, json_string(list[i].id));
+    proc_list_free(list, count);
+    return 0;
+}
+
+static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    json_t *ids CLEANUP_JSON = NULL;
+    if (proc_registry_open(&reg, call->ws, err) < 0 || stoppable_ids(call, &reg, &ids, err) < 0)
+        return -1;
+    size_t count = json_array_size(ids);
+    const char **names = proc_args_strings(ids);
+    struct tsk_error *results = calloc(count + 1, sizeof *results);
+    BUG(!results);
+    int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
+    int result = proc_stop_many(&reg, names, count, grace, results, err);
+    if (result == 0)
+        result = proc_args_answer(call, &reg, ids, results, true, ret, err);
+    free(results);
+    free(names);
+    return result;
+}
+
+static const struct op_param stop_params[] = {PROC_IDS_PARAM, PROC_ALL_PARAM, PROC_GRACE_PARAM, {0}};
+static const enum tsk_code stop_errors[] = {
+    TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_PROCESS_STOP_FAILED, TSK_INVALID_INPUT,
+    TSK_CONFLICT,          TSK_ENVIRONMENT,         TSK_STORAGE_FULL,        TSK_OK};
+
+const struct op op_process_stop = {
+    .name = "process.stop",
+    .noun = "proc",
+    .verb = "stop",
+    .summary = "Stop processes with everything that they started; returns when all of it is gone.",
+    .detail =
+        "SIGTERM to all of them, SIGKILL after the grace period. No restart policy revives what was stopped. What a "
+        "process that has ended left behind is ended, too.",
+    .examples = "tasuki proc stop web  # SIGTERM, after 3 s SIGKILL\n"
+                "tasuki proc stop web --grace 10000  # give it ten seconds\n"
+                "tasuki proc stop --all  # everything that runs",
+    .flags = OP_DESTRUCTIVE,
+    .params = stop_params,
+    .result = proc_fields,
+    .errors = stop_errors,
+    .http = {.method = "POST", .path = "/api/processes/:id/stop"},
+    .mcp = {.tool = "stop_process", .group = "processes"},
+    .run = run_stop,
+};
+
+/* ---- restart ---- */
+
+static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    json_t *ids CLEANUP_JSON = NULL;
+    if (proc_registry_open(&reg, call->ws, err) < 0 || stoppable_ids(call, &reg, &ids, err) < 0)
+        return -1;
+    size_t count = json_array_size(ids);
+    const char **names = proc_args_strings(ids);
+    struct tsk_error *stopped = calloc(count + 1, sizeof *stopped), *started = calloc(count + 1, sizeof *started);
+    BUG(!stopped || !started);
+    int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
+    int result = proc_stop_many(&reg, names, count, grace, stopped, err);
+    if (result == 0)
+        result = proc_start_ordered(&reg, names, count, true, started, err);
+    for (size_t i = 0; i < count; i++) /* one that did not run is simply started */
+        if (stopped[i].code != TSK_OK && stopped[i].code != TSK_PROCESS_NOT_RUNNING)
+            started[i] = stopped[i];
+    if (result == 0)
+        result = proc_args_answer(call, &reg, ids, started, false, ret, err);
+    free(stopped);
+    free(started);
+    free(names);
+    return result;
+}
+
+static const enum tsk_code restart_errors[] = {TSK_PROCESS_NOT_FOUND,
+                                               TSK_PROCESS_START_FAILED,
+                                               TSK_PROCESS_STOP_FAILED,
+                                               TSK_PROCESS_ALREADY_RUNNING,
+                                               TSK_INVALID_INPUT,
+                                               TSK_CONFLICT,
+                                               TSK_ENVIRONMENT,
+                                               TSK_STORAGE_FULL,
+                                               TSK_OK};
+
+const struct op op_process_restart = {
+    .name = "process.restart",
+    .noun = "proc",
+    .verb = "restart",
+    .summary = "Stop processes and start them again with their present settings.",
+    .examples = "tasuki proc restart web  # after an update, say",
+    .flags = OP_DESTRUCTIVE,
+    .params = stop_params,
+    .result = proc_fields,
+    .errors = restart_errors,
+    .http = {.method = "POST", .path = "/api/processes/:id/restart"},
+    .mcp = {.tool = "restart_process", .group = "processes"},
+    .run = run_restart,
+};
+
+/* ---- status ---- */
+
+static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    if (proc_registry_open(&reg, call->ws, err) < 0)
+        return -1;
+    return proc_args_record(&reg, json_get_string(call->args, "id", ""), true, ret, err);
+}
+
+static const struct op_param status_params[] = {PROC_ID_PARAM, {0}};
+
+const struct op op_process_status = {
+    .name = "process.status",
+    .noun = "proc",
+    .verb = "status",
+    .summary = "Show one process: its state, exit code, restarts, what it uses, where its log is.",
+    .examples = "tasuki proc status web  # for people\n"
+                "tasuki proc status web --json  # for programs",
+    .flags = OP_READ_ONLY,
+    .params = status_params,
+    .result = proc_fields,
+    .errors = change_errors,
+    .http = {.method = "GET", .path = "/api/processes/:id"},
+    .mcp = {.tool = "get_process_status", .group = "processes"},
+    .run = run_status,
+};
+
+/* ---- list ---- */
+
+static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    struct proc *list;
+    size_t count;
+    const char *state = json_get_string(call->args, "state", NULL), *after = json_get_string(call->args, "cursor", "");
+    int64_t limit = json_get_int(call->args, "limit", INT64_MAX), total = 0;
+    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+        return -1;
+    json_t *records = json_array(), *cursor = json_null();
+    for (size_t i = 0; i < count; i++) {
+        if (state && strcmp(state, proc_state_names[list[i].view.state]) != 0)
+            continue;
+        total++;
+        if (strcmp(list[i].id, after) <= 0)
+            continue;
+        if ((int64_t)json_array_size(records) < limit)
+            json_array_append_new(records, proc_to_json(&reg, &list[i]));
+        else if (json_is_null(cursor))
+            cursor = json_copy(json_object_get(json_array_get(records, json_array_size(records) - 1), "id"));
+    }
+    proc_list_free(list, count);
+    *ret = json_pack("{s:o, s:I, s:o}", "processes", records, "total", (json_int_t)total, "cursor", cursor);
+    return 0;
+}
+
+static const struct op_param list_params[] = {
+    {.name = "state", .type = OP_ENUM, .value = "S", .choices = proc_state_names, .help = "Only those in this state."},
+    {.name = "limit",
+     .type = OP_INT,
+     .value = "N",
+     .min = 1,
+     .max = 100000,
+     .help = "At most so many.",
+     .fallback = "all"},
+    {.name = "cursor", .type = OP_STRING, .value = "ID", .help = "Go on after this one.", .max = 128},
+    {0},
+};
+static const struct op_field list_result[] = {{"processes", "array", "records, by id"},
+                                              {"total", "integer", "how many there are"},
+                                              {"cursor", "string?", "where the next page begins"},
+                                              {0}};
+static const enum tsk_code list_errors[] = {TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_OK};
+
+const struct op op_process_list = {
+    .name = "process.list",
+    .noun = "proc",
+    .verb = "list",
+    .summary = "List all processes with their true states.",
+    .examples = "tasuki proc list  # all\n"
+                "tasuki proc list --state Failed  # what needs a look",
+    .flags = OP_READ_ONLY,
+    .params = list_params,
+    .result = list_result,
+    .errors = list_errors,
+    .http = {.method = "GET", .path = "/api/processes"},
+    .mcp = {.tool = "list_processes", .group = "processes"},
+    .run = run_list,
+};
+
+/* ---- remove ---- */
+
+/* Asks a person, if there is one; otherwise the error says what to do. */
+static int remove_one(struct op_call *call, struct proc_registry *reg, const char *id, struct tsk_error *err)
+{
+    bool is_forced = json_get_bool(call->args, "force", false);
+    if (proc_remove(reg, id, is_forced, err) == 0)
+        return 0;
+    if (err->code != TSK_NEEDS_CONFIRMATION || !call->confirm)
+        return -1;
+    struct buf question CLEANUP(buf_clear) = BUF_INIT;
+    text_put(&question, call->lang, "process_remove_question", "id", id, NULL);
+    return call->confirm(call, buf_str(&question)) ? proc_remove(reg, id, true, err) : -1;
+}
+
+static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    json_t *ids CLEANUP_JSON = NULL;
+    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0)
+        return -1;
+    if (json_is_string(json_object_get(call->args, "id"))) {
+        const char *id = json_get_string(call->args, "id", "");
+        if (remove_one(call, &reg, id, err) < 0)
+            return -1;
+        *ret = json_pack("{s:s, s:b}", "id", id, "removed", true);
+        return 0;
+    }
+    json_t *removed = json_array(), *errors = json_array(), *id;
+    size_t i;
+    json_array_foreach (ids, i, id) {
+        struct tsk_error problem = {0};
+        if (remove_one(call, &reg, json_string_value(id), &problem) == 0)
+            json_array_append(removed, id);
+        else
+            proc_args_add_error(call, json_string_value(id), &problem, errors);
+    }
+    *ret = json_pack("{s:o, s:o}", "removed", removed, "errors", errors);
+    return 0;
+}
+
+static const struct op_param remove_params[] = {
+    PROC_IDS_PARAM,
+    PROC_ALL_PARAM,
+    {.name = "force", .type = OP_BOOL, .help = "Stop it first if it runs."},
+    {0},
+};
+static const struct op_field remove_result[] = {
+    {"id", "string?", "what was removed"}, {"removed", "any", "true, or the ids"}, {0}};
+static const enum tsk_code remove_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_NEEDS_CONFIRMATION, TSK_PROCESS_STOP_FAILED,
+                                              TSK_CONFLICT,          TSK_ENVIRONMENT,        TSK_OK};
+
+const struct op op_process_remove = {
+    .name = "process.remove",
+    .noun = "proc",
+    .verb = "remove",
+    .summary = "Remove processes with their logs; a running one only with --force, which stops it first.",
+    .examples = "tasuki proc remove web  # its record and its output\n"
+                "tasuki proc remove web --force  # although it runs",
+    .flags = OP_DESTRUCTIVE,
+    .params = remove_params,
+    .result = remove_result,
+    .errors = remove_errors,
+    .http = {.method = "DELETE", .path = "/api/processes/:id"},
+    .mcp = {.tool = "remove_process", .group = "processes"},
+    .run = run_remove,
+};
+
+/* ---- update ---- */
+
+static int update_once(struct op_call *call, struct proc_registry *reg, const char *id, int64_t expected_ms,
+                       struct tsk_error *err)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    json_t *spec CLEANUP_JSON = NULL;
+    if (proc_load(reg, id, &p, err) < 0)
+        return -1;
+    if (proc_args_spec(call, p.spec, &spec, err) < 0 || proc_depend_check(reg, id, spec, err) < 0)
+        return -1;
+    /* What we have read must not have changed meanwhile, whether or not the caller asks. */
+    return proc_update(reg, id, spec, expected_ms >= 0 ? expected_ms : p.updated_at_ms, err);
+}
+
+static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    const char *id = json_get_string(call->args, "id", ""),
+               *expected = json_get_string(call->args, "expected_updated_at", NULL);
+    int64_t expected_ms = -1;
+    if (expected && time_parse(expected, &expected_ms) < 0)
+        return error_set(err, TSK_INVALID_INPUT, "param_not_a_time", "param", "expected_updated_at", "value", expected,
+                         NULL);
+    if (proc_registry_open(&reg, call->ws, err) < 0)
+        return -1;
+    int result = update_once(call, &reg, id, expected_ms, err);
+    /* Somebody else changed it between our reading and writing; nobody asked to be told. */
+    for (int tries = 0; result < 0 && err->code == TSK_CONFLICT && !expected && tries < UPDATE_TRIES; tries++) {
+        *err = (struct tsk_error){.code = TSK_OK};
+        result = update_once(call, &reg, id, -1, err);
+    }
+    return result < 0 ? -1 : proc_args_record(&reg, id, false, ret, err);
+}
+
+static const struct op_param update_params[] = {
+    PROC_ID_PARAM,
+    {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
+    PROC_SPEC_PARAMS,
+    {.name = "expected_updated_at",
+     .type = OP_STRING,
+     .value = "T",
+     .max = 64,
+     .help = "Only if it has not changed since (updated_at of its record)."},
+    {.name = "args", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "ARGS…", .help = "Its arguments."},
+    {0},
+};
+
+const struct op op_process_update = {
+    .name = "process.update",
+    .noun = "proc",
+    .verb = "update",
+    .summary = "Change a process's command or settings; what runs keeps the old ones until it is restarted.",
+    .detail = "What is not mentioned stays. --env replaces all variables. Without a command, the command stays.",
+    .examples = "tasuki proc update web --restart always  # takes effect with the next start\n"
+                "tasuki proc update web -- npm run preview  # another command",
+    .params = update_params,
+    .result = proc_fields,
+    .errors = change_errors,
+    .http = {.method = "PUT", .path = "/api/processes/:id"},
+    .mcp = {.tool = "update_process", .group = "processes"},
+    .run = run_update,
+};
+
+/* ---- restore ---- */
+
+/* Why one that has the flag is not started; NULL: it is to be started. */
+static const char *why_not(const struct proc *p, bool ignores_stop)
+{
+    if (!json_get_bool(p->spec, "auto_start_on_restore", false))
+        return "no auto_start_on_restore";
+    if (p->view.state == PROC_RUNNING || *p->view.phase)
+        return "running";
+    if (p->view.want_down && !ignores_stop)
+        return "stopped on purpose";
+    return NULL;
+}
+
+static void sort_out(const struct proc *list, size_t count, bool ignores_stop, json_t *start, json_t *running,
+                     json_t *skipped)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *reason = why_not(&list[i], ignores_stop);
+        if (!reason)
+            json_array_append_new(start, json_string(list[i].id));
+        else if (list[i].view.state == PROC_RUNNING)
+            json_array_append_new(running, json_string(list[i].id));
+        else
+            json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", list[i].id, "reason", reason));
+    }
+}
+
+static int start_all(struct op_call *call, struct proc_registry *reg, json_t *ids, json_t *running, json_t *started,
+                     json_t *errors, struct tsk_error *err)
+{
+    size_t count = json_array_size(ids);
+    const char **names = proc_args_strings(ids);
+    struct tsk_error *results = calloc(count + 1, sizeof *results);
+    BUG(!results);
+    int result = proc_start_ordered(reg, names, count, true, results, err);
+    for (size_t i = 0; result == 0 && i < count; i++)
+        if (results[i].code == TSK_OK)
+            json_array_append(started, json_array_get(ids, i));
+        else if (results[i].code == TSK_PROCESS_ALREADY_RUNNING) /* somebody else was faster: just as good */
+            json_array_append(running, json_array_get(ids, i));
+        else
+            proc_args_add_error(call, names[i], &results[i], errors);
+    free(results);
+    free(names);
+    return result;
+}
+
+static int run_restore(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    struct proc *list;
+    size_t count;
+    json_t *ids CLEANUP_JSON = json_array(), *running = json_array(), *skipped = json_array(), *started = json_array(),
+                *errors = json_array();
+    *ret =
+        json_pack("{s:o, s:o, s:o, s:o}", "started", started, "running", running, "skipped", skipped, "errors", errors);
+    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+        return -1;
+    sort_out(list, count, json_get_bool(call->args, "all_auto", false), ids, running, skipped);
+    proc_list_free(list, count);
+    return start_all(call, &reg, ids, running, started, errors, err);
+}
+
+static const struct op_param restore_params[] = {
+    {.name = "all_auto", .type = OP_BOOL, .help = "Also those that were stopped on purpose."}, {0}};
+static const struct op_field restore_result[] = {{"started", "array", "ids that were started"},
+                                                 {"running", "array", "ids that run already; adopted if need be"},
+                                                 {"skipped", "array", "id and reason"},
+                                                 {"errors", "array", "id and error"},
+                                                 {0}};
+static const enum tsk_code restore_errors[] = {TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
+
+const struct op op_restore = {
+    .name = "process.restore",
+    .verb = "restore",
+    .summary = "After a reboot or a crash: start the processes that should run and do not.",
+    .detail =
+        "Those with --auto-start that do not run are started, in the order of their dependencies, unless they were "
+        "stopped on purpose since their last start. What runs is adopted, never doubled.",
+    .examples = "tasuki restore  # from a login script or @reboot\n"
+                "tasuki restore --all-auto  # also what was stopped by hand",
+    .flags = OP_IDEMPOTENT,
+    .params = restore_params,
+    .result = restore_result,
+    .errors = restore_errors,
+    .http = {.method = "POST", .path = "/api/restore"},
+    .mcp.absent = "a person or a boot script restores a machine; an agent starts the process it needs",
+    .run = run_restore,
+};

@@ -1,0 +1,214 @@
+/* op_proc_exchange.c - processes to a file and from a file. */
+#include "base/fs.h"
+#include "ops/proc_args.h"
+#include "ops/table.h"
+#include "proc/exchange.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REGISTRY(name) struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
+#define CONTENT_MAX    (1 << 20)
+
+static enum exchange_format format_of(const struct op_call *call, enum exchange_format fallback)
+{
+    const char *name = json_get_string(call->args, "format", NULL);
+    for (int i = 0; name && exchange_format_names[i]; i++)
+        if (strcmp(exchange_format_names[i], name) == 0)
+            return (enum exchange_format)i;
+    return fallback;
+}
+
+/* ---- export ---- */
+
+static int run_export(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    json_t *ids CLEANUP_JSON = NULL;
+    if (proc_registry_open(&reg, call->ws, err) < 0)
+        return -1;
+    if (json_object_get(call->args, "id") && proc_args_ids(call, &reg, &ids, err) < 0)
+        return -1;
+    return exchange_export(&reg, ids, format_of(call, EXCHANGE_YAML), json_get_bool(call->args, "secrets", false), ret,
+                           err);
+}
+
+static const char *const export_formats[] = {"yaml", "json", NULL};
+static const struct op_param export_params[] = {
+    {.name = "id",
+     .type = OP_ID,
+     .flags = OP_POSITIONAL | OP_MANY,
+     .value = "ID…",
+     .help = "Only these processes. Otherwise all, and the templates.",
+     .completes = "process-id"},
+    {.name = "format",
+     .type = OP_ENUM,
+     .value = "F",
+     .choices = export_formats,
+     .help = "How it is written.",
+     .fallback = "yaml"},
+    {.name = "secrets", .type = OP_BOOL, .help = "Write secret values in clear; otherwise they are ***."},
+    {0},
+};
+static const struct op_field export_fields[] = {{"format", "string", "yaml or json"},
+                                                {"content", "string", "the file"},
+                                                {"processes", "integer", "how many it has"},
+                                                {"templates", "integer", "how many it has"},
+                                                {"masked", "array", "ID.VARIABLE of values that are ***"},
+                                                {0}};
+static const enum tsk_code export_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_OK};
+
+const struct op op_process_export = {
+    .name = "process.export",
+    .noun = "proc",
+    .verb = "export",
+    .summary = "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository.",
+    .detail = "Only what differs from the defaults is written, always in the same order. Values of variables that look "
+              "secret are *** unless --secrets is given.",
+    .examples = "tasuki proc export > processes.yaml  # all\n"
+                "tasuki proc export web db --format json  # two of them\n"
+                "tasuki proc export --secrets > backup.yaml  # complete; keep it to yourself",
+    .flags = OP_READ_ONLY,
+    .params = export_params,
+    .result = export_fields,
+    .errors = export_errors,
+    .http = {.method = "GET", .path = "/api/processes/export"},
+    .mcp = {.tool = "export_processes", .group = "templates"},
+    .run = run_export,
+};
+
+/* ---- import ---- */
+
+static int read_all(int fd, const char *path, struct buf *text, struct tsk_error *err)
+{
+    for (;;) {
+        char *at = buf_reserve(text, 65536);
+        ssize_t n = at ? read(fd, at, 65536) : 0;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_errno(err, "read", path);
+        if (!at || text->len + (size_t)n > EXCHANGE_SIZE_MAX)
+            return error_set(err, TSK_PAYLOAD_TOO_LARGE, "import_too_large", "source", path, NULL);
+        if (n == 0)
+            return 0;
+        text->len += (size_t)n;
+        text->data[text->len] = '\0';
+    }
+}
+
+static int read_path(const char *path, struct buf *text, struct tsk_error *err)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(STDIN_FILENO, path, text, err);
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0)
+        return read_all(fd, path, text, err);
+    if (errno != ENOENT)
+        return error_errno(err, "open", path);
+    return error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
+}
+
+/* Relative directories of a file begin where the file is. */
+static const char *directory_of(const char *path, char *here, size_t size)
+{
+    char whole[PATH_MAX];
+    if (strcmp(path, "-") == 0 || !realpath(path, whole))
+        return getcwd(here, size);
+    char *slash = strrchr(whole, '/');
+    slash[slash == whole] = '\0';
+    snprintf(here, size, "%s", whole);
+    return here;
+}
+
+static int read_source(struct op_call *call, struct exchange_source *from, char here[PATH_MAX], struct buf *text,
+                       struct tsk_error *err)
+{
+    const char *path = json_get_string(call->args, "file", NULL);
+    const char *content = json_get_string(call->args, "content", NULL);
+    if (!path == !content)
+        return error_set(err, TSK_INVALID_INPUT, path ? "import_file_and_content" : "param_missing", "param",
+                         call->is_cli ? "file" : "content", NULL);
+    if (content) {
+        buf_puts(text, content);
+        from->name = "content";
+        from->cwd_base = call->ws->root;
+        return 0;
+    }
+    from->path = strcmp(path, "-") == 0 ? NULL : path;
+    from->name = from->path ? path : "(stdin)";
+    from->cwd_base = directory_of(path, here, PATH_MAX);
+    if (!from->cwd_base)
+        from->cwd_base = call->ws->root;
+    return read_path(path, text, err);
+}
+
+static int run_import(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    REGISTRY(reg);
+    struct exchange found CLEANUP(exchange_clear) = {0};
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    char here[PATH_MAX];
+    struct exchange_source from = {.format = format_of(call, EXCHANGE_AUTO), .lang = call->lang};
+    if (read_source(call, &from, here, &text, err) < 0 ||
+        exchange_read(&from, buf_str(&text), text.len, &found, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0)
+        return -1;
+    return exchange_apply(&reg, &from, &found, json_get_bool(call->args, "replace", false), ret, err);
+}
+
+static const char *const import_formats[] = {"auto", "yaml", "json", "procfile", "compose", NULL};
+static const struct op_param import_params[] = {
+    {.name = "file",
+     .type = OP_PATH,
+     .flags = OP_POSITIONAL | OP_CLI_ONLY,
+     .value = "FILE",
+     .help = "The file; - is standard input."},
+    {.name = "content",
+     .type = OP_STRING,
+     .value = "TEXT",
+     .max = CONTENT_MAX,
+     .help = "What the file would contain, instead of a file."},
+    {.name = "format",
+     .type = OP_ENUM,
+     .value = "F",
+     .choices = import_formats,
+     .help = "auto looks at the name and the content.",
+     .fallback = "auto"},
+    {.name = "replace", .type = OP_BOOL, .help = "Change processes and templates that exist already."},
+    {0},
+};
+static const struct op_field import_fields[] = {
+    {"format", "string", "what it was: yaml json vantage procfile compose"},
+    {"created", "array", "new processes"},
+    {"updated", "array", "changed processes"},
+    {"unchanged", "array", "processes that were like this already"},
+    {"running", "array", "changed ones that go on with what they were started with"},
+    {"templates", "array", "templates"},
+    {"ignored", "array", "keys of the file that mean nothing to tasuki"},
+    {"warnings", "array", "what may not be as it was"},
+    {0}};
+static const enum tsk_code import_errors[] = {
+    TSK_INVALID_INPUT,     TSK_NOT_FOUND,   TSK_CONFLICT,     TSK_PROCESS_ALREADY_EXISTS,
+    TSK_PAYLOAD_TOO_LARGE, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
+
+const struct op op_process_import = {
+    .name = "process.import",
+    .noun = "proc",
+    .verb = "import",
+    .summary = "Register processes from a file: tasuki's own, Vantage's, a Procfile, or a process-compose file.",
+    .detail = "All or nothing: with one mistake in the file nothing is changed, and all mistakes are named with their "
+              "places. Nothing is started. Relative directories begin where the file is.",
+    .examples = "tasuki proc import processes.yaml  # what `proc export` wrote, or Vantage\n"
+                "tasuki proc import Procfile  # one process per line\n"
+                "tasuki proc import process-compose.yaml --replace  # also those that exist",
+    .params = import_params,
+    .result = import_fields,
+    .errors = import_errors,
+    .http = {.method = "POST", .path = "/api/processes/import"},
+    .mcp = {.tool = "import_processes", .group = "templates"},
+    .run = run_import,
+};

@@ -1,0 +1,385 @@
+/* op_proc_logs.c - what a process wrote: the end of it, a part of it, or as it is written. */
+#include "ops/table.h"
+#include "proc/log.h"
+#include "proc/log_text.h"
+#include "proc/log_watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LINES_DEFAULT 100
+
+enum {
+    TEXT_CHUNK = 64 << 10,
+    DOCUMENT_MAX = 256 << 10,    /* bytes of text in an answer to a program */
+    DOCUMENT_MAX_CLI = 16 << 20, /* … that can only be on the command line */
+    LINGER_MS = 1000,
+};
+
+/* ---- from arguments to a query ---- */
+
+/* A time of the clock on the wall, local: "14:30", "2026-02-07 14:30:15", "2026-02-07". */
+static int parse_local_time(const char *text, int64_t now_ms, int64_t *ret_ms)
+{
+    static const char *const formats[] = {
+        "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d", "%H:%M:%S", "%H:%M"};
+    time_t today = (time_t)(now_ms / 1000);
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        struct tm tm;
+        localtime_r(&today, &tm);
+        tm.tm_hour = tm.tm_min = tm.tm_sec = 0;
+        tm.tm_isdst = -1;
+        const char *end = strptime(text, formats[i], &tm);
+        int day = tm.tm_mday;
+        time_t found = end && !*end ? mktime(&tm) : -1;
+        if (found >= 0 && tm.tm_mday == day) { /* else there is no such day */
+            *ret_ms = (int64_t)found * 1000;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* A time, or how long ago ("10m"). -1 stays when it is not given. */
+static int take_time(const json_t *args, const char *param, int64_t now_ms, int64_t *ret_ms, struct tsk_error *err)
+{
+    const char *text = json_get_string(args, param, NULL);
+    int64_t ago;
+    if (!text)
+        return 0;
+    if (duration_parse(text, &ago) == 0 && ago <= now_ms)
+        *ret_ms = now_ms - ago;
+    else if ((time_parse(text, ret_ms) < 0 && parse_local_time(text, now_ms, ret_ms) < 0) || *ret_ms < 0)
+        return error_set(err, TSK_INVALID_INPUT, "log_time", "param", param, "value", text, NULL);
+    return 0;
+}
+
+/* "OUT:ERR", as an earlier answer had it. */
+static int take_cursor(const json_t *args, int64_t ret[2], struct tsk_error *err)
+{
+    const char *text = json_get_string(args, "cursor", NULL);
+    char *middle, *end;
+    if (!text)
+        return 0;
+    errno = 0;
+    ret[0] = strtoll(text, &middle, 10);
+    ret[1] = *middle == ':' ? strtoll(middle + 1, &end, 10) : -1;
+    if (*middle != ':' || middle == text || end == middle + 1 || *end || ret[0] < 0 || ret[1] < 0 || errno)
+        return error_set(err, TSK_INVALID_INPUT, "log_cursor", "param", "cursor", "value", text, NULL);
+    return 0;
+}
+
+static enum log_stream take_stream(const json_t *args)
+{
+    const char *name = json_get_string(args, "stream", "stdout");
+    if (json_get_bool(args, "both", false) || strcmp(name, "both") == 0)
+        return LOG_BOTH;
+    return json_get_bool(args, "stderr", false) || strcmp(name, "stderr") == 0 ? LOG_STDERR : LOG_STDOUT;
+}
+
+static int take_query(const struct op_call *call, struct log_query *ret, struct tsk_error *err)
+{
+    const json_t *args = call->args;
+    int64_t now_ms = clock_now().wall_ms;
+    *ret = (struct log_query){.stream = take_stream(args),
+                              .cursor = {-1, -1},
+                              .since_ms = -1,
+                              .until_ms = -1,
+                              .run = json_get_int(args, "run", 0),
+                              .grep = json_get_string(args, "grep", NULL),
+                              .strip_ansi = json_get_bool(args, "strip_ansi", false)};
+    if (take_time(args, "since", now_ms, &ret->since_ms, err) < 0 ||
+        take_time(args, "until", now_ms, &ret->until_ms, err) < 0 || take_cursor(args, ret->cursor, err) < 0)
+        return -1;
+    if (json_get_bool(args, "follow", false) && ret->until_ms >= 0)
+        return error_set(err, TSK_INVALID_INPUT, "log_follow_until", NULL);
+    bool is_part = ret->since_ms >= 0 || ret->until_ms >= 0 || ret->run != 0 || ret->cursor[0] >= 0;
+    ret->lines = json_get_int(args, "lines", is_part ? -1 : LINES_DEFAULT);
+    if (!call->emit_text)
+        ret->max_bytes = call->is_cli ? DOCUMENT_MAX_CLI : DOCUMENT_MAX;
+    return 0;
+}
+
+/* ---- lines out ---- */
+
+struct output {
+    struct op_call *call;
+    json_t *lines;   /* the answer's, or NULL: emit each line */
+    struct buf text; /* call->emit_text: what is not given out yet */
+    bool is_open;    /* the line before has no end yet */
+    enum log_stream stream;
+    int64_t left;    /* lines that may still come; -1: any number */
+    bool is_stopped; /* nobody takes them any more */
+};
+
+static bool output_flush(struct output *out)
+{
+    if (out->text.len && !out->is_stopped)
+        out->is_stopped = !out->call->emit_text(out->call, out->text.data, out->text.len);
+    buf_reset(&out->text);
+    return !out->is_stopped;
+}
+
+static json_t *line_json(const struct log_line *line)
+{
+    char time[TIME_TEXT_MAX];
+    time_format_exact(line->time_ms, time);
+    json_t *document = json_object();
+    json_object_set_new(document, "stream", json_string(line->stream == LOG_STDERR ? "stderr" : "stdout"));
+    json_object_set_new(document, "time", line->time_ms < 0 ? json_null() : json_string(time));
+    json_object_set_new(document, "text", log_text_json(line->text, line->len));
+    if (line->is_partial)
+        json_object_set_new(document, "partial", json_true());
+    return document;
+}
+
+static void put_text(struct output *out, const struct log_line *line)
+{
+    if (out->is_open && line->stream != out->stream)
+        buf_puts(&out->text, "\n");
+    buf_put(&out->text, line->text, line->len);
+    if (!line->is_partial)
+        buf_puts(&out->text, "\n");
+    out->is_open = line->is_partial;
+    out->stream = line->stream;
+    if (out->text.len >= TEXT_CHUNK)
+        output_flush(out);
+}
+
+static bool take_line(void *data, const struct log_line *line)
+{
+    struct output *out = data;
+    if (out->left == 0)
+        return false;
+    if (out->call->emit_text) {
+        put_text(out, line);
+    } else if (out->lines) {
+        json_array_append_new(out->lines, line_json(line));
+    } else {
+        json_t *document CLEANUP_JSON = line_json(line);
+        out->is_stopped = !out->call->emit(out->call, document);
+    }
+    if (out->left > 0 && !line->is_partial)
+        out->left--;
+    return !out->is_stopped && out->left != 0;
+}
+
+/* ---- following ---- */
+
+struct following {
+    struct proc_registry *reg;
+    struct proc *p;
+    struct log_watch watch;
+    int64_t run; /* only this start; 0: all */
+    struct tsk_error *err;
+    bool has_failed; /* looking failed, and err says why */
+};
+
+static bool is_live(const struct following *f)
+{
+    const struct proc_view *view = &f->p->view;
+    if (f->run && view->n != f->run)
+        return false;
+    return view->state == PROC_RUNNING || strcmp(view->phase, "backoff") == 0 || strcmp(view->phase, "starting") == 0;
+}
+
+/* Looks again; false when nothing can come any more. */
+static bool follow_look(struct following *f)
+{
+    char id[sizeof f->p->id];
+    memcpy(id, f->p->id, sizeof id);
+    proc_clear(f->p);
+    *f->p = (struct proc){.dir = -1, .view.phase = ""};
+    memcpy(f->p->id, id, sizeof id);
+    bool is_there = proc_load(f->reg, id, f->p, f->err) == 0;
+    f->has_failed = !is_there && f->err->code != TSK_PROCESS_NOT_FOUND;
+    if (!is_there)
+        f->p->view.phase = "";
+    log_watch_child(&f->watch, f->p);
+    return is_there && is_live(f);
+}
+
+/* Between the two halves of `proc restart`, or of a start that cuts a backoff short, the process is not running. */
+static bool follow_linger(struct following *f)
+{
+    int64_t now, end = clock_now().boot_ms + LINGER_MS;
+    while ((now = clock_now().boot_ms) < end && f->p->dir >= 0)
+        if ((log_watch_wait(&f->watch, (int)(end - now)) & LOG_WATCH_STATE) && follow_look(f))
+            return true;
+    return false;
+}
+
+/* Waits until there may be more to read; false when there will be none. */
+static bool follow_wait(struct following *f)
+{
+    bool was_waiting = strcmp(f->p->view.phase, "backoff") == 0;
+    if (!(log_watch_wait(&f->watch, -1) & LOG_WATCH_STATE) || follow_look(f))
+        return true;
+    bool may_return = !f->run && (was_waiting || strcmp(f->p->view.by, "stop") == 0);
+    return may_return && follow_linger(f);
+}
+
+/* Whether it lives is asked before reading: what a process wrote before its end is there when its end is known. */
+static int follow(struct following *f, struct log_query *query, struct output *out)
+{
+    bool can_grow = follow_look(f); /* it may have ended before we watched */
+    while (f->p->dir >= 0) {
+        /* A line is shown as it grows only where the rest can be added to it. */
+        query->whole_lines = can_grow && (!out->call->emit_text || query->grep);
+        if (log_read(f->p, query, take_line, out, query->cursor, f->err) < 0)
+            return -1;
+        if (out->call->emit_text)
+            output_flush(out);
+        if (out->is_stopped || !can_grow)
+            return 0;
+        query->lines = out->left = -1;
+        can_grow = follow_wait(f);
+    }
+    return f->has_failed ? -1 : 0; /* removed: what it wrote went with it */
+}
+
+static int follow_process(struct proc_registry *reg, struct proc *p, struct log_query *query, struct output *out,
+                          struct tsk_error *err)
+{
+    if (query->run < 0)
+        query->run = p->view.n;
+    struct log_seen seen[2] = {0};
+    query->seen = seen;
+    query->max_bytes = 0; /* what does not go into one document goes into the next */
+    struct following f = {.reg = reg, .p = p, .run = query->run, .err = err};
+    log_watch_open(&f.watch, p);
+    int result = follow(&f, query, out);
+    log_watch_clear(&f.watch);
+    return result;
+}
+
+/* ---- the operation ---- */
+
+static json_t *cursor_json(const int64_t next[2])
+{
+    return json_sprintf("%lld:%lld", (long long)next[0], (long long)next[1]);
+}
+
+static int read_once(struct proc *p, const struct log_query *query, struct output *out, json_t **ret,
+                     struct tsk_error *err)
+{
+    int64_t next[2];
+    json_t *lines CLEANUP_JSON = json_array();
+    if (!out->call->emit_text)
+        out->lines = lines;
+    if (log_read(p, query, take_line, out, next, err) < 0)
+        return -1;
+    if (out->call->emit_text)
+        output_flush(out);
+    else
+        *ret = json_pack("{s:s, s:O, s:o}", "id", p->id, "lines", lines, "cursor", cursor_json(next));
+    return 0;
+}
+
+static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    struct output out = {.call = call, .text = BUF_INIT, .left = -1};
+    struct log_query query;
+    if (take_query(call, &query, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0 ||
+        proc_load(&reg, json_get_string(call->args, "id", ""), &p, err) < 0)
+        return -1;
+    if (query.cursor[0] >= 0)
+        out.left = query.lines;
+    int result = json_get_bool(call->args, "follow", false) && call->emit ? follow_process(&reg, &p, &query, &out, err)
+                                                                          : read_once(&p, &query, &out, ret, err);
+    buf_clear(&out.text);
+    return result;
+}
+
+static const char *const stream_choices[] = {"stdout", "stderr", "both", NULL};
+
+static const struct op_param params[] = {
+    {.name = "id",
+     .type = OP_ID,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "ID",
+     .help = "The process.",
+     .completes = "process-id"},
+    {.name = "follow",
+     .type = OP_BOOL,
+     .flags = OP_CLI_ONLY,
+     .letter = 'f',
+     .help = "Go on and show what is written, also after a restart, until the process has ended."},
+    {.name = "lines",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help =
+         "The last N lines; with a cursor, at most N. All, where --since, --until, --run or --cursor choose a part.",
+     .min = 0,
+     .max = INT32_MAX,
+     .fallback = "100"},
+    {.name = "stderr", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Standard error instead of standard output."},
+    {.name = "both", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Both, merged by time."},
+    {.name = "stream",
+     .type = OP_ENUM,
+     .value = "NAME",
+     .help = "Which output: stdout, stderr, or both merged by time.",
+     .choices = stream_choices,
+     .fallback = "stdout"},
+    {.name = "grep",
+     .type = OP_STRING,
+     .value = "RE",
+     .help = "Only lines that match this POSIX extended regular expression.",
+     .max = 1024},
+    {.name = "since",
+     .type = OP_STRING,
+     .value = "T",
+     .help = "Only what was written since then: 10m (ago), 14:30, 2026-02-07 14:30, 2026-02-07T14:30:00Z.",
+     .max = 64},
+    {.name = "until", .type = OP_STRING, .value = "T", .help = "Only what was written until then.", .max = 64},
+    {.name = "run",
+     .type = OP_INT,
+     .value = "N",
+     .help = "Only the output of start number N; -1 is the newest.",
+     .min = -1,
+     .max = INT64_MAX},
+    {.name = "cursor",
+     .type = OP_STRING,
+     .value = "C",
+     .help = "Go on where an earlier answer ended (its `cursor`).",
+     .max = 64},
+    {.name = "strip_ansi", .type = OP_BOOL, .help = "Without colours and other escape sequences."},
+    {0},
+};
+static const struct op_field result_fields[] = {
+    {"id", "string", "the process"},
+    {"lines", "array", "stream, time, text; partial where a line has no end yet, or is a piece of a long one"},
+    {"cursor", "string", "where to go on, for stdout and stderr"},
+    {0},
+};
+static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT,
+                                       TSK_OK};
+
+const struct op op_process_logs = {
+    .name = "process.logs",
+    .noun = "proc",
+    .verb = "logs",
+    .summary = "Show what a process wrote, and follow it live with -f.",
+    .detail =
+        "Bytes are written as they are; on a terminal, colours stay and everything else that could harm it is made "
+        "visible or left out. A line has the time at which it was there at the latest: to the second in the modes "
+        "direct and pipe, exact in the mode stamped. Old output is dropped when the log exceeds its log_max; a cursor "
+        "stays valid all the same.",
+    .examples = "tasuki proc logs web  # the last 100 lines\n"
+                "tasuki proc logs web -f --both  # both outputs, as they are written\n"
+                "tasuki proc logs web --since 10m --grep 'error|warn'  # what went wrong lately\n"
+                "tasuki proc logs web --run -1 --stderr  # what the newest start had to complain about",
+    .flags = OP_READ_ONLY | OP_STREAMS,
+    .params = params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "GET", .path = "/api/processes/:id/logs"},
+    .mcp = {.tool = "get_process_output", .group = "processes"},
+    .run = run_logs,
+};

@@ -1,0 +1,160 @@
+#include "ops/proc_args.h"
+
+#include "proc/registry.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const proc_action_names[] = {"none", "restart", NULL};
+
+const struct op_field proc_fields[] = {
+    {"id", "string", "its name"},
+    {"command", "string", "the program"},
+    {"args", "array", "its arguments"},
+    {"env", "object", "environment; secrets masked"},
+    {"cwd", "string?", "working directory"},
+    {"state", "any", "NotStarted, or {Running|Stopped|Failed: {…}}"},
+    {"state_name", "string", "NotStarted Running Stopped Failed"},
+    {"phase", "string", "starting ready unhealthy stopping backoff lost"},
+    {"pid", "integer?", "while it runs"},
+    {"restarts", "integer", "by its policy, since it was last started"},
+    {"run", "integer", "number of the newest start"},
+    {"exit_code", "integer?", "of the last end; -1 unknown"},
+    {"raw_status", "object?", "code, or signal and number"},
+    {"auto_start_on_restore", "boolean", "started by restore"},
+    {"log", "object", "mode max stdout stderr"},
+    {0},
+};
+
+static void take(const json_t *from, const char *key, json_t *to)
+{
+    json_t *value = json_object_get(from, key);
+    if (value)
+        json_object_set(to, key, value);
+}
+
+/* `--ready-timeout` and `--health-interval` are part of the probe. */
+static int set_in_probe(json_t *spec, const char *probe, const char *key, const json_t *value, struct tsk_error *err)
+{
+    json_t *object = json_object_get(spec, probe);
+    if (!value)
+        return 0;
+    if (!json_is_object(object))
+        return error_set(err, TSK_INVALID_INPUT, "probe_missing", "param", probe, "key", key, NULL);
+    json_object_set(object, key, (json_t *)value);
+    return 0;
+}
+
+int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret, struct tsk_error *err)
+{
+    static const char *const keys[] = {"command",
+                                       "args",
+                                       "env",
+                                       "cwd",
+                                       "auto_start_on_restore",
+                                       "restart",
+                                       "max_retries",
+                                       "backoff_ms",
+                                       "backoff_max_ms",
+                                       "healthy_after_ms",
+                                       "log",
+                                       "log_max",
+                                       "ready",
+                                       "health",
+                                       "depends_on"};
+    char here[PATH_MAX];
+    json_t *input CLEANUP_JSON = json_object(), *first CLEANUP_JSON = NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        take(call->args, keys[i], input);
+    if (json_object_get(input, "command") && !json_object_get(input, "args"))
+        json_object_set_new(input, "args", json_array()); /* another command does not inherit arguments */
+    const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
+    if (proc_spec_make(input, base, cwd_base, &first, err) < 0 ||
+        set_in_probe(first, "ready", "timeout_ms", json_object_get(call->args, "ready_timeout_ms"), err) < 0 ||
+        set_in_probe(first, "health", "interval_ms", json_object_get(call->args, "health_interval_ms"), err) < 0 ||
+        set_in_probe(first, "health", "failures", json_object_get(call->args, "health_failures"), err) < 0 ||
+        set_in_probe(first, "health", "action", json_object_get(call->args, "health_action"), err) < 0)
+        return -1;
+    return proc_spec_make(first, NULL, cwd_base, ret, err);
+}
+
+int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err)
+{
+    json_t *given = json_object_get(call->args, "id");
+    if (json_get_bool(call->args, "all", false))
+        return proc_ids(reg, ret, err);
+    if (!given)
+        return error_set(err, TSK_INVALID_INPUT, "param_missing", "param", "id", "operation", call->op->name, NULL);
+    *ret = json_is_array(given) ? json_array() : json_pack("[O]", given);
+    size_t i, j;
+    json_t *id, *known;
+    json_array_foreach (given, i, id) { /* each once */
+        bool is_new = true;
+        json_array_foreach (*ret, j, known)
+            is_new = is_new && !json_equal(id, known);
+        if (is_new)
+            json_array_append(*ret, id);
+    }
+    return 0;
+}
+
+const char **proc_args_strings(const json_t *ids)
+{
+    size_t count = json_array_size(ids);
+    const char **strings = calloc(count + 1, sizeof *strings);
+    BUG(!strings);
+    for (size_t i = 0; i < count; i++)
+        strings[i] = json_string_value(json_array_get(ids, i));
+    return strings;
+}
+
+int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret,
+                     struct tsk_error *err)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    json_t *leftovers = NULL;
+    if (proc_load(reg, id, &p, err) < 0)
+        return -1;
+    if (with_leftovers && proc_leftovers(&p, &leftovers, err) < 0)
+        return -1;
+    *ret = proc_to_json(reg, &p);
+    if (leftovers)
+        json_object_set_new(*ret, "leftovers", leftovers);
+    json_object_set_new(*ret, "last_exits", proc_last_exits(&p));
+    return 0;
+}
+
+void proc_args_add_error(struct op_call *call, const char *id, const struct tsk_error *error, json_t *errors)
+{
+    json_t *document CLEANUP_JSON = json_of_error(error, lang_name(call->lang));
+    json_array_append_new(errors, json_pack("{s:s, s:O}", "id", id, "error", json_object_get(document, "error")));
+    if (call->verdict == TSK_OK)
+        call->verdict = error->code;
+}
+
+int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json_t *ids,
+                     const struct tsk_error *results, bool with_leftovers, json_t **ret, struct tsk_error *err)
+{
+    size_t count = json_array_size(ids);
+    bool is_one = json_is_string(json_object_get(call->args, "id")) && count == 1;
+    if (is_one && results[0].code != TSK_OK) {
+        *err = results[0];
+        return -1;
+    }
+    if (is_one)
+        return proc_args_record(reg, json_string_value(json_array_get(ids, 0)), with_leftovers, ret, err);
+    json_t *records = json_array(), *errors = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const char *id = json_string_value(json_array_get(ids, i));
+        struct proc p CLEANUP(proc_clear) = {.dir = -1};
+        struct tsk_error ignored;
+        if (results[i].code != TSK_OK)
+            proc_args_add_error(call, id, &results[i], errors);
+        if (proc_load(reg, id, &p, &ignored) == 0)
+            json_array_append_new(records, proc_to_json(reg, &p));
+    }
+    *ret = json_pack("{s:o, s:o}", "processes", records, "errors", errors);
+    return 0;
+}

@@ -1,0 +1,204 @@
+/* exchange_own.c - tasuki's own format, and turning YAML into the JSON that a spec is made from. */
+#include "base/word.h"
+#include "proc/exchange_reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- YAML to JSON ------------------------------------------------------------------------------------- */
+
+/* What stands somewhere decides what a plain scalar is: `no` is a text after `restart:` and a boolean after
+ * `auto_start_on_restore:`. */
+enum context { CONTEXT_ANY, CONTEXT_SPECS, CONTEXT_SPEC, CONTEXT_PROBE, CONTEXT_TEXT, CONTEXT_INT, CONTEXT_BOOL };
+
+static const struct {
+    const char *key;
+    enum context context;
+} spec_keys[] =
+    {
+        {"auto_start_on_restore", CONTEXT_BOOL},
+        {"auto_start_on_create", CONTEXT_BOOL},
+        {"max_retries", CONTEXT_INT},
+        {"backoff_ms", CONTEXT_INT},
+        {"backoff_max_ms", CONTEXT_INT},
+        {"healthy_after_ms", CONTEXT_INT},
+        {"log_max", CONTEXT_INT},
+        {"ready", CONTEXT_PROBE},
+        {"health", CONTEXT_PROBE},
+},
+  probe_keys[] = {
+      {"port", CONTEXT_INT},     {"timeout_ms", CONTEXT_INT}, {"interval_ms", CONTEXT_INT},
+      {"failures", CONTEXT_INT}, {"notify", CONTEXT_BOOL},
+};
+
+static enum context context_of_child(enum context context, const char *key)
+{
+    switch (context) {
+    case CONTEXT_SPECS:
+        return CONTEXT_SPEC;
+    case CONTEXT_SPEC:
+        for (size_t i = 0; i < sizeof spec_keys / sizeof spec_keys[0]; i++)
+            if (key && strcmp(spec_keys[i].key, key) == 0)
+                return spec_keys[i].context;
+        return CONTEXT_TEXT;
+    case CONTEXT_PROBE:
+        for (size_t i = 0; i < sizeof probe_keys / sizeof probe_keys[0]; i++)
+            if (key && strcmp(probe_keys[i].key, key) == 0)
+                return probe_keys[i].context;
+        return CONTEXT_TEXT;
+    default:
+        return context;
+    }
+}
+
+static json_t *json_of_scalar(const struct yaml_node *node, enum context context)
+{
+    int64_t number;
+    bool flag;
+    if (yaml_is_null(node))
+        return json_null();
+    if ((context == CONTEXT_INT || context == CONTEXT_ANY) && yaml_int(node, &number) == 0)
+        return json_integer(number);
+    if ((context == CONTEXT_BOOL || context == CONTEXT_ANY) && yaml_bool(node, &flag) == 0)
+        return json_boolean(flag);
+    return json_string(node->text);
+}
+
+static json_t *json_of_node(const struct yaml_node *node, enum context context)
+{
+    if (node->type == YAML_SCALAR)
+        return json_of_scalar(node, context);
+    json_t *value = node->type == YAML_LIST ? json_array() : json_object();
+    for (const struct yaml_node *child = node->first; child; child = child->next) {
+        json_t *member = json_of_node(child, context_of_child(context, child->key));
+        if (node->type == YAML_LIST)
+            json_array_append_new(value, member);
+        else
+            json_object_set_new(value, child->key, member);
+    }
+    return value;
+}
+
+json_t *exchange_json_of(const struct yaml_node *root)
+{
+    bool has_records = root->type != YAML_MAP || (!yaml_get(root, "processes") && !yaml_get(root, "version"));
+    if (has_records)
+        return json_of_node(root, CONTEXT_SPECS);
+    json_t *document = json_object();
+    for (const struct yaml_node *child = root->first; child; child = child->next) {
+        bool is_list = strcmp(child->key, "processes") == 0 || strcmp(child->key, "templates") == 0;
+        json_object_set_new(document, child->key, json_of_node(child, is_list ? CONTEXT_SPECS : CONTEXT_ANY));
+    }
+    return document;
+}
+
+/* ---- places ------------------------------------------------------------------------------------------- */
+
+static const struct yaml_node *child_named(const struct yaml_node *node, const char *name, size_t len)
+{
+    unsigned long index = node->type == YAML_LIST ? strtoul(name, NULL, 10) : 0;
+    for (const struct yaml_node *child = node->first; child; child = child->next) {
+        if (node->type == YAML_LIST ? index-- == 0 : strlen(child->key) == len && memcmp(child->key, name, len) == 0)
+            return child;
+    }
+    return NULL;
+}
+
+const struct yaml_node *exchange_node_at(const struct yaml_node *node, const char *path)
+{
+    while (node && *path) {
+        const struct yaml_node *whole = child_named(node, path, strlen(path));
+        if (whole)
+            return whole;
+        size_t len = strcspn(path, ".");
+        const struct yaml_node *child = child_named(node, path, len);
+        if (!child || !path[len])
+            return child ? child : node;
+        node = child;
+        path += len + 1;
+    }
+    return node;
+}
+
+static struct exchange_place place_of_path(const struct exchange_entry *entry, const char *path, bool is_key)
+{
+    const struct yaml_node *node = entry->node ? exchange_node_at(entry->node, path) : NULL;
+    if (!node || node == entry->node)
+        return entry->where;
+    return is_key || node->type != YAML_SCALAR ? exchange_place_of_key(node) : exchange_place_of(node);
+}
+
+/* ---- the format --------------------------------------------------------------------------------------- */
+
+static void read_entries(struct exchange_reader *r, const char *list_name, const json_t *list,
+                         const struct yaml_node *node, bool is_template)
+{
+    const char *name;
+    json_t *input;
+    if (!list || json_is_null(list))
+        return;
+    if (!json_is_object(list)) {
+        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "param_type", "param", list_name, "want", "object");
+        return;
+    }
+    json_object_foreach ((json_t *)list, name, input) {
+        const struct yaml_node *at = yaml_get(node, name);
+        struct exchange_entry entry = {.name = name,
+                                       .is_template = is_template,
+                                       .where = exchange_place_of_key(at),
+                                       .place = place_of_path,
+                                       .node = at};
+        exchange_take(r, &entry, input);
+    }
+}
+
+static void check_version(struct exchange_reader *r, const json_t *version, const struct yaml_node *node)
+{
+    const char *text = json_string_value(version);
+    if (!version)
+        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "import_no_version", "source", r->from->name);
+    else if (!(json_is_integer(version) && json_integer_value(version) == 1) && !(text && strcmp(text, "1") == 0)) {
+        char *shown = json_dumps(version, JSON_ENCODE_ANY);
+        EXCHANGE_PROBLEM(r, exchange_place_of(yaml_get(node, "version")), NULL, "import_version", "value",
+                         shown ? shown : "?");
+        free(shown);
+    }
+}
+
+static void check_keys(struct exchange_reader *r, const json_t *root, const struct yaml_node *node)
+{
+    static const char *const known[] = {"version", "secrets", "processes", "templates"};
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)root, key, value) {
+        size_t i = 0;
+        while (i < 4 && strcmp(known[i], key) != 0)
+            i++;
+        if (i < 4)
+            continue;
+        const char *near = nearest_word(key, known, 4);
+        EXCHANGE_PROBLEM(r, exchange_place_of_key(yaml_get(node, key)), NULL,
+                         near ? "spec_key_unknown_near" : "spec_key_unknown", "param", key, "want",
+                         near ? near : "version, secrets, processes, templates");
+    }
+}
+
+void exchange_read_own(struct exchange_reader *r, const json_t *root, const struct yaml_node *node)
+{
+    if (!json_is_object(root)) {
+        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "import_no_version", "source", r->from->name);
+        return;
+    }
+    const json_t *secrets = json_object_get(root, "secrets");
+    check_version(r, json_object_get(root, "version"), node);
+    if (!json_object_get(root, "version"))
+        return; /* it may be anything: more would only confuse */
+    check_keys(r, root, node);
+    if (secrets && !json_is_boolean(secrets))
+        EXCHANGE_PROBLEM(r, exchange_place_of(yaml_get(node, "secrets")), NULL, "param_type", "param", "secrets",
+                         "want", "boolean");
+    r->has_secrets = json_is_true(secrets);
+    read_entries(r, "processes", json_object_get(root, "processes"), yaml_get(node, "processes"), false);
+    read_entries(r, "templates", json_object_get(root, "templates"), yaml_get(node, "templates"), true);
+}

@@ -1,0 +1,243 @@
+/* exchange_write.c - what is registered, as a document. YAML is written in the block style, a scalar plain where no reader could
+ * take it for anything but a text, else in double quotes. */
+#include "base/utf8.h"
+#include "proc/exchange.h"
+#include "proc/registry.h"
+#include "proc/template.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define KEY_PLAIN_MAX 1000 /* libyaml wants the `:` of a key within 1024 characters, unless `?` announces it */
+
+/* ---- YAML --------------------------------------------------------------------------------------------- */
+
+static bool is_reserved(const char *text)
+{
+    static const char *const words[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", NULL};
+    for (size_t i = 0; words[i]; i++)
+        if (strcasecmp(words[i], text) == 0)
+            return true;
+    return false;
+}
+
+/* Conservative: nothing that any YAML takes for a number, a date, a boolean, or syntax. */
+static bool is_plain(const char *text)
+{
+    const char *first = text + (text[0] == '-') + (text[0] == '-' && text[1] == '-');
+    if (strncmp(text, "./", 2) == 0)
+        first = text + 1;
+    if (!isalpha((unsigned char)*first) && *first != '/' && *first != '_')
+        return false;
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./@+=,- ");
+    return !text[len] && text[len - 1] != ' ' && !is_reserved(text);
+}
+
+/* What libyaml would not read as it stands. */
+static bool must_escape(unsigned code)
+{
+    return (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff || code == 0xfffe ||
+           code == 0xffff;
+}
+
+static unsigned code_point(const char *s, size_t len)
+{
+    static const unsigned char masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    unsigned code = (unsigned char)s[0] & masks[len];
+    for (size_t i = 1; i < len; i++)
+        code = code << 6 | ((unsigned char)s[i] & 0x3f);
+    return code;
+}
+
+static void put_quoted(struct buf *b, const char *s)
+{
+    buf_puts(b, "\"");
+    while (*s) {
+        size_t len = utf8_sequence(s, strlen(s));
+        BUG(len == 0); /* jansson's strings are valid */
+        unsigned code = code_point(s, len);
+        if (code == '"' || code == '\\')
+            buf_printf(b, "\\%c", (int)code);
+        else if (code == '\n' || code == '\t')
+            buf_puts(b, code == '\n' ? "\\n" : "\\t");
+        else if (code < 0x20 || must_escape(code))
+            buf_printf(b, "\\u%04x", code);
+        else
+            buf_put(b, s, len);
+        s += len;
+    }
+    buf_puts(b, "\"");
+}
+
+static void put_text(struct buf *b, const char *text)
+{
+    if (is_plain(text))
+        buf_puts(b, text);
+    else
+        put_quoted(b, text);
+}
+
+static void put_indent(struct buf *b, int depth)
+{
+    buf_printf(b, "\n%*s", depth * 2, "");
+}
+
+static void put_node(struct buf *b, const json_t *value, int depth);
+
+static void put_key(struct buf *b, const char *key, int depth)
+{
+    struct buf written CLEANUP(buf_clear) = BUF_INIT;
+    put_text(&written, key);
+    if (written.len <= KEY_PLAIN_MAX) {
+        buf_printf(b, "%s:", buf_str(&written));
+        return;
+    }
+    buf_printf(b, "? %s", buf_str(&written));
+    put_indent(b, depth);
+    buf_puts(b, ":");
+}
+
+static void put_map(struct buf *b, const json_t *map, int depth)
+{
+    const char *key;
+    json_t *value;
+    if (json_object_size(map) == 0)
+        buf_puts(b, " {}");
+    json_object_foreach ((json_t *)map, key, value) {
+        if (depth || b->len)
+            put_indent(b, depth);
+        put_key(b, key, depth);
+        put_node(b, value, depth);
+    }
+}
+
+static void put_list(struct buf *b, const json_t *list, int depth)
+{
+    size_t i;
+    json_t *value;
+    if (json_array_size(list) == 0)
+        buf_puts(b, " []");
+    json_array_foreach (list, i, value) {
+        put_indent(b, depth);
+        buf_puts(b, "-");
+        put_node(b, value, depth);
+    }
+}
+
+/* After a key's `:` or an item's `-`. */
+static void put_node(struct buf *b, const json_t *value, int depth)
+{
+    if (json_is_object(value)) {
+        put_map(b, value, depth + 1);
+    } else if (json_is_array(value)) {
+        put_list(b, value, depth + 1);
+    } else {
+        buf_puts(b, " ");
+        if (json_is_string(value))
+            put_text(b, json_string_value(value));
+        else
+            json_write(b, value, false);
+    }
+}
+
+void exchange_write_yaml(struct buf *b, const json_t *document)
+{
+    put_map(b, document, 0);
+    buf_puts(b, "\n");
+}
+
+/* ---- the document ------------------------------------------------------------------------------------- */
+
+/* Replaces the secrets of a minimal spec and lists them as NAME.VARIABLE. */
+static void mask(const char *name, json_t *spec, json_t *masked)
+{
+    json_t *env = json_object_get(spec, "env");
+    if (!env)
+        return;
+    json_t *hidden = proc_env_masked(env), *value;
+    const char *variable;
+    json_object_foreach (hidden, variable, value)
+        if (!json_equal(value, json_object_get(env, variable)))
+            json_array_append_new(masked, json_sprintf("%s.%s", name, variable));
+    json_object_set_new(spec, "env", hidden);
+}
+
+static void add(json_t *list, const char *name, const json_t *spec, json_t *masked)
+{
+    json_t *minimal = proc_spec_minimal(spec);
+    if (masked)
+        mask(name, minimal, masked);
+    json_object_set_new(list, name, minimal);
+}
+
+static int add_process(struct proc_registry *reg, const char *id, json_t *list, json_t *masked, struct tsk_error *err)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    if (proc_find(reg, id, &p, err) < 0)
+        return -1;
+    add(list, id, p.spec, masked);
+    return 0;
+}
+
+static int add_processes(struct proc_registry *reg, const json_t *wanted, json_t *list, json_t *masked,
+                         struct tsk_error *err)
+{
+    json_t *ids CLEANUP_JSON = NULL, *id;
+    size_t i;
+    if (!wanted && proc_ids(reg, &ids, err) < 0)
+        return -1;
+    json_array_foreach (wanted ? wanted : ids, i, id)
+        if (add_process(reg, json_string_value(id), list, masked, err) < 0) {
+            bool was_removed_meanwhile = !wanted && err->code == TSK_PROCESS_NOT_FOUND;
+            if (!was_removed_meanwhile)
+                return -1;
+        }
+    return 0;
+}
+
+static int add_templates(struct proc_registry *reg, json_t *list, json_t *masked, struct tsk_error *err)
+{
+    json_t *specs CLEANUP_JSON = NULL, *spec;
+    const char *name;
+    if (template_specs(reg, &specs, err) < 0)
+        return -1;
+    json_object_foreach (specs, name, spec)
+        add(list, name, spec, masked);
+    return 0;
+}
+
+static void put_document(struct buf *b, enum exchange_format format, bool has_secrets, const json_t *processes,
+                         const json_t *templates)
+{
+    json_t *document CLEANUP_JSON = json_pack("{s:i}", "version", 1);
+    if (has_secrets)
+        json_object_set_new(document, "secrets", json_true());
+    json_object_set(document, "processes", (json_t *)processes);
+    if (json_object_size(templates))
+        json_object_set(document, "templates", (json_t *)templates);
+    if (format != EXCHANGE_JSON) {
+        exchange_write_yaml(b, document);
+        return;
+    }
+    json_write(b, document, true);
+    buf_puts(b, "\n");
+}
+
+int exchange_export(struct proc_registry *reg, const json_t *ids, enum exchange_format format, bool has_secrets,
+                    json_t **ret, struct tsk_error *err)
+{
+    json_t *processes CLEANUP_JSON = json_object(), *templates CLEANUP_JSON = json_object();
+    json_t *masked CLEANUP_JSON = json_array();
+    struct buf content CLEANUP(buf_clear) = BUF_INIT;
+    if (add_processes(reg, ids, processes, has_secrets ? NULL : masked, err) < 0)
+        return -1;
+    if (!ids && add_templates(reg, templates, has_secrets ? NULL : masked, err) < 0)
+        return -1;
+    put_document(&content, format, has_secrets, processes, templates);
+    *ret = json_pack("{s:s, s:s, s:i, s:i, s:O}", "format", exchange_format_names[format], "content", buf_str(&content),
+                     "processes", (int)json_object_size(processes), "templates", (int)json_object_size(templates),
+                     "masked", masked);
+    return *ret ? 0 : error_set(err, TSK_INTERNAL, NULL, NULL);
+}

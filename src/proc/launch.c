@@ -1,0 +1,308 @@
+#include "proc/launch.h"
+
+#include "base/fs.h"
+#include "hold/protocol.h"
+#include "proc/spawn.h"
+#include "proc/words.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef TASUKI_LIBEXECDIR
+#define TASUKI_LIBEXECDIR "/usr/local/libexec"
+#endif
+#define REPORT_WAIT_MS 30000
+#define ENVIRON_MAX    (4u << 20)
+
+extern char **environ;
+
+void launch_clear(struct launch *launch)
+{
+    fs_close(&launch->report);
+    fs_close(&launch->holder_fd);
+    launch->report = launch->holder_fd = -1;
+}
+
+/* ---- what the holder is told ----------------------------------------------------------------------------------- */
+
+/* Beside the program itself (build directory), in libexec of its prefix, or where it was configured to be. */
+static int find_holder(char path[PATH_MAX], char self[PATH_MAX], struct tsk_error *err)
+{
+    static const char *const places[] = {"/tasuki-hold", "/../libexec/tasuki-hold", NULL};
+    char dir[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, PATH_MAX - 1);
+    if (len < 0)
+        return error_errno(err, "read", "/proc/self/exe");
+    self[len] = '\0';
+    snprintf(dir, sizeof dir, "%s", self);
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; places[i]; i++)
+        if (snprintf(path, PATH_MAX, "%s%s", dir, places[i]) < PATH_MAX && access(path, X_OK) == 0)
+            return 0;
+    snprintf(path, PATH_MAX, "%s/tasuki-hold", TASUKI_LIBEXECDIR);
+    if (access(path, X_OK) == 0)
+        return 0;
+    return error_set(err, TSK_ENVIRONMENT, "holder_missing", "path", dir, NULL);
+}
+
+static bool uses_notify(const json_t *spec)
+{
+    struct proc_probe ready, health;
+    proc_spec_probe(spec, "ready", &ready);
+    proc_spec_probe(spec, "health", &health);
+    return ready.kind == PROBE_NOTIFY || health.kind == PROBE_NOTIFY;
+}
+
+static bool has_probe(const json_t *spec)
+{
+    struct proc_probe ready, health;
+    proc_spec_probe(spec, "ready", &ready);
+    proc_spec_probe(spec, "health", &health);
+    return ready.kind != PROBE_NONE || health.kind != PROBE_NONE;
+}
+
+static void put_policy(struct words *argv, const json_t *spec)
+{
+    const json_t *retries = json_object_get(spec, "max_retries");
+    words_printf(argv, "restart=%s", proc_restart_names[proc_spec_restart(spec)]);
+    words_printf(argv, "max_retries=%" PRId64, json_is_integer(retries) ? (int64_t)json_integer_value(retries) : -1);
+    words_printf(argv, "backoff_ms=%" PRId64, json_get_int(spec, "backoff_ms", 1000));
+    words_printf(argv, "backoff_max_ms=%" PRId64, json_get_int(spec, "backoff_max_ms", 60000));
+    words_printf(argv, "healthy_ms=%" PRId64, json_get_int(spec, "healthy_after_ms", 10000));
+    words_printf(argv, "log_max=%" PRId64, json_get_int(spec, "log_max", 64 << 20));
+}
+
+static void put_command(struct words *argv, const json_t *spec)
+{
+    size_t i;
+    json_t *arg;
+    words_add(argv, "--");
+    words_add(argv, json_get_string(spec, "command", ""));
+    json_array_foreach (json_object_get(spec, "args"), i, arg)
+        words_add(argv, json_string_value(arg));
+}
+
+/* `adopt` is the living start, or NULL. */
+static void put_argv(struct words *argv, const struct proc_registry *reg, const struct proc *p,
+                     const struct launch_options *options, const char *start_id, const struct proc_status *adopt,
+                     const char *program)
+{
+    const char *cwd = json_get_string(p->spec, "cwd", NULL);
+    words_add(argv, "tasuki-hold");
+    words_add(argv, p->id);
+    words_printf(argv, "n=%" PRId64, options->n);
+    words_printf(argv, "start_id=%s", start_id);
+    words_printf(argv, "boot_id=%s", boot_id());
+    words_printf(argv, "pid_ns=%" PRIu64, pid_namespace());
+    words_printf(argv, "cwd=%s", cwd ? cwd : reg->ws->root);
+    words_printf(argv, "log=%s", options->log_mode);
+    words_printf(argv, "restarts=%" PRId64, options->restarts);
+    put_policy(argv, p->spec);
+    if (has_probe(p->spec)) {
+        words_printf(argv, "probe=%s", program);
+        words_printf(argv, "root=%s", reg->ws->root);
+    }
+    if (uses_notify(p->spec))
+        words_add(argv, "notify=1");
+    if (adopt)
+        words_printf(argv, "adopt=%d:%" PRIu64 ":%" PRId64, (int)adopt->child.pid, adopt->child.start_ticks,
+                     adopt->started_at_ms);
+    put_command(argv, p->spec);
+}
+
+/* What belongs to whoever started us, not to the new process. */
+static void drop_foreign(struct words *env)
+{
+    static const char *const names[] = {"NOTIFY_SOCKET",  "LISTEN_FDS",        "LISTEN_PID",
+                                        "LISTEN_FDNAMES", "WATCHDOG_PID",      "WATCHDOG_USEC",
+                                        "TASUKI_LOCK",    "TASUKI_LOCK_FENCE", "TASUKI_INSTANCE_ID"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        words_unset(env, names[i]);
+}
+
+static void put_env(struct words *env, const struct proc *p, const char *start_id)
+{
+    const char *key;
+    json_t *value;
+    for (char **at = environ; *at; at++)
+        words_add(env, *at);
+    drop_foreign(env);
+    json_object_foreach (json_object_get(p->spec, "env"), key, value)
+        words_set(env, key, json_string_value(value));
+    words_set(env, HOLD_ENV_ID, p->id);
+    words_set(env, HOLD_ENV_START, start_id);
+    if (uses_notify(p->spec)) {
+        char name[64];
+        snprintf(name, sizeof name, "@tasuki-%s", start_id);
+        words_set(env, "NOTIFY_SOCKET", name);
+    }
+}
+
+/* The environment that a living process was started with; restarts by policy shall get the same. */
+static bool put_env_of(struct words *env, pid_t pid)
+{
+    char path[64];
+    struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, &text) < 0 || text.len == 0)
+        return false;
+    for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1)
+        if (text.data[at])
+            words_add(env, text.data + at);
+    return true;
+}
+
+/* ---- starting it ----------------------------------------------------------------------------------------------- */
+
+static int run_holder(const char *path, const struct words *argv, const struct words *env, int dir, int holder_lock,
+                      int run_lock, struct launch *ret, struct tsk_error *err)
+{
+    int report[2];
+    sigset_t none;
+    if (argv->failed || env->failed) {
+        errno = ENOMEM;
+        return error_errno(err, "start", "tasuki-hold");
+    }
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return error_errno(err, "start", "tasuki-hold");
+    struct spawn_fd fds[] = {{-1, 0},
+                             {-1, 1},
+                             {-1, 2},
+                             {dir, HOLD_FD_DIR},
+                             {holder_lock, HOLD_FD_LOCK},
+                             {run_lock, HOLD_FD_RUN},
+                             {report[1], HOLD_FD_REPORT}};
+    sigemptyset(&none);
+    struct spawn spawn = {.path = path,
+                          .argv = argv->items,
+                          .envp = env->items,
+                          .fds = fds,
+                          .fd_count = sizeof fds / sizeof fds[0],
+                          .mask = &none,
+                          .new_session = true};
+    int result = spawn_run(&spawn);
+    int number = errno;
+    fs_close(&report[1]);
+    if (result < 0) {
+        fs_close(&report[0]);
+        errno = number;
+        return error_errno(err, "start", path);
+    }
+    ret->report = report[0];
+    ret->holder = spawn.pid;
+    ret->holder_fd = spawn.pidfd;
+    return 0;
+}
+
+static void launch_init(struct launch *launch, const struct proc *p, const struct proc_registry *reg)
+{
+    *launch = (struct launch){.command = json_get_string(p->spec, "command", ""),
+                              .cwd = json_get_string(p->spec, "cwd", reg->ws->root),
+                              .report = -1,
+                              .holder_fd = -1};
+    memcpy(launch->id, p->id, sizeof launch->id);
+}
+
+int launch_start(struct proc_registry *reg, const struct proc *p, const struct launch_options *options,
+                 int *holder_lock, struct launch *ret, struct tsk_error *err)
+{
+    char path[PATH_MAX], self[PATH_MAX], start_id[33], name[40];
+    struct words argv CLEANUP(words_clear) = {.items = NULL}, env CLEANUP(words_clear) = {.items = NULL};
+    int lock CLEANUP_FD = *holder_lock;
+    *holder_lock = -1;
+    launch_init(ret, p, reg);
+    if (find_holder(path, self, err) < 0)
+        return -1;
+    random_hex(start_id, 32);
+    put_argv(&argv, reg, p, options, start_id, NULL, self);
+    put_env(&env, p, start_id);
+    int run_lock CLEANUP_FD = proc_start_lock(p->dir, options->n, err); /* H1 */
+    if (run_lock < 0)
+        return -1;
+    if (run_holder(path, &argv, &env, p->dir, lock, run_lock, ret, err) == 0)
+        return 0;
+    proc_start_name(options->n, name);
+    fs->unlinkat(p->dir, name, 0);
+    return -1;
+}
+
+int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct proc_status *status, int *holder_lock,
+                 struct launch *ret, struct tsk_error *err)
+{
+    char path[PATH_MAX], self[PATH_MAX], name[40];
+    struct words argv CLEANUP(words_clear) = {.items = NULL}, env CLEANUP(words_clear) = {.items = NULL};
+    struct launch_options options = {.n = status->n, .restarts = status->restarts, .log_mode = status->log};
+    int lock CLEANUP_FD = *holder_lock;
+    *holder_lock = -1;
+    launch_init(ret, p, reg);
+    if (find_holder(path, self, err) < 0)
+        return -1;
+    put_argv(&argv, reg, p, &options, status->start_id, status, self);
+    if (!put_env_of(&env, status->child.pid))
+        put_env(&env, p, status->start_id);
+    proc_start_name(status->n, name);
+    int run_lock CLEANUP_FD = fs->openat(p->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (run_lock < 0)
+        return error_errno(err, "open", name);
+    return run_holder(path, &argv, &env, p->dir, lock, run_lock, ret, err);
+}
+
+/* ---- what became of it ----------------------------------------------------------------------------------------- */
+
+/* One line, or nothing if the holder died. */
+static size_t read_report(int fd, char *line, size_t size)
+{
+    size_t len = 0;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    while (len < size - 1 && poll(&wait, 1, REPORT_WAIT_MS) > 0) {
+        ssize_t got = read(fd, line + len, size - 1 - len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        len += (size_t)got;
+    }
+    line[len] = '\0';
+    return len;
+}
+
+static int start_failed(const struct launch *launch, const char *stage, int number, struct tsk_error *err)
+{
+    char reason[512];
+    const char *why = strerrordesc_np(number), *what = launch->command;
+    if (strcmp(stage, "cwd") == 0)
+        what = launch->cwd;
+    else if (strcmp(stage, "exec") != 0)
+        what = stage;
+    snprintf(reason, sizeof reason, "%s: %s", what, why ? why : "?");
+    error_set(err, TSK_PROCESS_START_FAILED, NULL, "id", launch->id, "reason", reason, "stage", stage, NULL);
+    error_add_next(err, "tasuki proc status %s", launch->id);
+    err->sys_errno = number;
+    return -1;
+}
+
+int launch_result(struct launch *launch, struct tsk_error *err)
+{
+    char line[128], stage[16];
+    int number;
+    read_report(launch->report, line, sizeof line);
+    if (strncmp(line, "ok ", 3) == 0)
+        return 0;
+    struct pollfd end = {.fd = launch->holder_fd, .events = POLLIN};
+    if (poll(&end, 1, 1000) > 0)
+        waitpid(launch->holder, NULL, WNOHANG);
+    if (sscanf(line, "error %15s %d", stage, &number) == 2)
+        return start_failed(launch, stage, number, err);
+    return error_set(err, TSK_PROCESS_START_FAILED, NULL, "id", launch->id, "reason",
+                     "the holder process was killed while it started", "stage", "holder", NULL);
+}

@@ -1,0 +1,32 @@
+/* launch.h - starting a holder: for a new start, or to adopt a process whose holder died. Both are called with the process's
+ * guard and holder.lock; both hand holder.lock over to the holder (H3). */
+#ifndef PROC_LAUNCH_H
+#define PROC_LAUNCH_H
+
+#include "proc/files.h"
+
+struct launch {
+    char id[129];
+    const char *command; /* borrowed from the spec */
+    const char *cwd;
+    int report; /* read end of the holder's report; -1 */
+    pid_t holder;
+    int holder_fd; /* pidfd */
+};
+void launch_clear(struct launch *launch);
+
+/* The new start is n. *holder_lock is taken over (closed, -1) whatever comes out. `restarts`: those before this start.
+ * log_mode: what was found to be possible here. */
+struct launch_options {
+    int64_t n, restarts;
+    const char *log_mode;
+};
+int launch_start(struct proc_registry *reg, const struct proc *p, const struct launch_options *options,
+                 int *holder_lock, struct launch *ret, struct tsk_error *err);
+/* `status` is of the living start. */
+int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct proc_status *status, int *holder_lock,
+                 struct launch *ret, struct tsk_error *err);
+/* Waits for the report: 0 the command runs; ProcessStartFailed with the reason. */
+int launch_result(struct launch *launch, struct tsk_error *err);
+
+#endif

@@ -1,0 +1,214 @@
+#include "proc/look.h"
+
+#include "base/fs.h"
+#include "hold/protocol.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SETTLE_MS 250
+#define PHASE_MAX 4096
+
+const char *const proc_state_names[] = {"NotStarted", "Running", "Stopped", "Failed", NULL};
+_Static_assert(sizeof proc_state_names / sizeof proc_state_names[0] == PROC_STATE_COUNT + 1, "one name per state");
+
+/* ---- looking -------------------------------------------------------------------------------------------------- */
+
+static bool lives(const struct proc_id *child, bool lock_is_held)
+{
+    switch (proc_id_liveness(child)) {
+    case LIVE_ALIVE:
+        return true;
+    case LIVE_DEAD:
+        return false;
+    case LIVE_UNKNOWN: /* another pid namespace: only the lock can tell */
+        return lock_is_held;
+    }
+    return false;
+}
+
+/* A start n+1 beside the record of n. */
+static int look_at_next(int dir, struct look *look, struct tsk_error *err)
+{
+    struct proc_status next;
+    bool has_identity, is_held;
+    int found = proc_start_read(dir, look->status.n + 1, &next, &has_identity, &is_held, err);
+    if (found <= 0)
+        return found;
+    if (!has_identity) {
+        look->is_starting = is_held;
+        return 0;
+    }
+    next.restarts = look->status.restarts;
+    next.retries = look->status.retries;
+    next.holder = look->status.holder;
+    snprintf(next.phase, sizeof next.phase, "running");
+    look->status = next;
+    look->is_behind = true;
+    look->child_lives = lives(&next.child, is_held);
+    return 0;
+}
+
+static int look_at_child(int dir, struct look *look, struct tsk_error *err)
+{
+    struct proc_status ignored;
+    bool has_identity, is_held = false;
+    bool gave_up = look->status.has_ended && look->status.raw_status == -1 && strcmp(look->status.by, "stop") == 0;
+    if (look->status.n == 0 || (look->status.has_ended && !gave_up))
+        return 0;
+    if (proc_id_liveness(&look->status.child) == LIVE_UNKNOWN &&
+        proc_start_read(dir, look->status.n, &ignored, &has_identity, &is_held, err) < 0)
+        return -1;
+    look->child_lives = lives(&look->status.child, is_held);
+    look->is_stuck = gave_up && look->child_lives;
+    look->status.has_ended = look->status.has_ended && !look->is_stuck;
+    return 0;
+}
+
+static enum look_need need_of(const struct look *look)
+{
+    const struct proc_status *status = &look->status;
+    if (look->is_starting)
+        return LOOK_NOTHING;
+    if (status->n == 0)
+        return LOOK_NOTHING;
+    if (!status->has_ended && look->child_lives)
+        return look->has_holder || look->is_stuck ? LOOK_NOTHING : LOOK_ADOPT;
+    if (!status->has_ended)
+        return look->has_holder ? LOOK_AGAIN : LOOK_LOST;
+    if (!look->has_holder && strcmp(status->phase, "backoff") == 0 && !look->want.is_down && !look->was_rebooted &&
+        clock_now().wall_ms >= status->next_start_ms)
+        return LOOK_REVIVE;
+    return LOOK_NOTHING;
+}
+
+int look_at(int dir, struct look *ret, struct tsk_error *err)
+{
+    *ret = (struct look){.need = LOOK_NOTHING};
+    if (dir < 0)
+        return 0;
+    ret->has_holder = proc_holder_is_there(dir);
+    ret->has_want = proc_want_read(dir, &ret->want) == 0;
+    if (proc_status_read(dir, &ret->status, err) < 0 || look_at_child(dir, ret, err) < 0)
+        return -1;
+    /* While n runs there cannot be an n+1 (H5). */
+    if (!ret->child_lives && look_at_next(dir, ret, err) < 0)
+        return -1;
+    ret->was_rebooted = ret->status.n && strcmp(ret->status.child.boot_id, boot_id()) != 0;
+    ret->need = need_of(ret);
+    return 0;
+}
+
+int look_settled(int dir, struct look *ret, struct tsk_error *err)
+{
+    int64_t deadline = clock_now().boot_ms + SETTLE_MS;
+    for (;;) {
+        if (look_at(dir, ret, err) < 0)
+            return -1;
+        if (ret->need != LOOK_AGAIN || clock_now().boot_ms >= deadline)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+}
+
+/* ---- telling -------------------------------------------------------------------------------------------------- */
+
+static void describe_exit(const struct proc_status *status, struct proc_view *ret)
+{
+    int raw = status->raw_status;
+    ret->raw_status = raw;
+    if (raw == -1) {
+        ret->exit_code = -1;
+        snprintf(ret->error, sizeof ret->error, "exit status unknown: %s",
+                 *status->reason ? status->reason : "nobody saw it end");
+    } else if (WIFSIGNALED(raw)) {
+        const char *name = sigabbrev_np(WTERMSIG(raw));
+        ret->exit_code = 128 + WTERMSIG(raw);
+        if (name)
+            snprintf(ret->error, sizeof ret->error, "killed by signal SIG%s", name);
+        else
+            snprintf(ret->error, sizeof ret->error, "killed by signal %d", WTERMSIG(raw));
+    } else {
+        ret->exit_code = WEXITSTATUS(raw);
+        snprintf(ret->error, sizeof ret->error, "Process exited with code %d", ret->exit_code);
+    }
+}
+
+/* Ended by a stop: Stopped, whatever the signal did. Otherwise the exit code decides. */
+static void view_ended(const struct look *look, struct proc_view *ret)
+{
+    const struct proc_status *status = &look->status;
+    bool was_stopped = strcmp(status->by, "stop") == 0;
+    describe_exit(status, ret);
+    ret->state = was_stopped || ret->exit_code == 0 ? PROC_STOPPED : PROC_FAILED;
+    if (ret->state == PROC_STOPPED) {
+        ret->exit_code = 0;
+        ret->error[0] = '\0';
+    }
+    ret->stopped_at_ms = status->stopped_at_ms;
+    if (look->has_holder && strcmp(status->phase, "backoff") == 0) {
+        ret->phase = "backoff";
+        ret->next_start_ms = status->next_start_ms;
+        if (look->want.is_down) { /* a stop in backoff that the holder is about to carry out */
+            ret->phase = "stopping";
+            ret->next_start_ms = 0;
+        }
+    }
+}
+
+/* The probe's words count only for the start that they were said of. */
+static const char *probed_phase(int dir, int64_t n, bool has_ready, char detail[200])
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct tsk_error ignored;
+    json_t *record CLEANUP_JSON = NULL;
+    const char *before = has_ready ? "starting" : "ready";
+    if (fs_read_file(dir, HOLD_PHASE_NAME, PHASE_MAX, &text) < 0 ||
+        json_parse(buf_str(&text), text.len, HOLD_PHASE_NAME, &record, &ignored) < 0 ||
+        json_get_int(record, "n", 0) != n)
+        return before;
+    const char *failed = json_get_string(record, "failed", NULL), *phase = json_get_string(record, "phase", "");
+    const char *words = json_get_string(record, "detail", "");
+    snprintf(detail, 200, "%s%s%s", failed ? failed : "", failed && *words ? ": " : "", words);
+    return strcmp(phase, "ready") == 0 ? "ready" : strcmp(phase, "unhealthy") == 0 ? "unhealthy" : before;
+}
+
+void look_to_view(const struct look *look, int dir, bool has_ready, bool has_health, struct proc_view *ret)
+{
+    const struct proc_status *status = &look->status;
+    *ret = (struct proc_view){.state = PROC_NOT_STARTED,
+                              .phase = "",
+                              .n = status->n,
+                              .has_holder = look->has_holder,
+                              .started_at_ms = status->started_at_ms,
+                              .restarts = status->restarts,
+                              .retries = status->retries,
+                              .stdout_offset = status->stdout_offset,
+                              .stderr_offset = status->stderr_offset,
+                              .raw_status = -1,
+                              .is_stuck = look->is_stuck,
+                              .want_down = look->has_want && look->want.is_down};
+    memcpy(ret->start_id, status->start_id, sizeof ret->start_id);
+    memcpy(ret->log, status->log, sizeof ret->log);
+    memcpy(ret->by, status->by, sizeof ret->by);
+    if (look->has_holder)
+        ret->holder = status->holder;
+    if (status->n == 0) {
+        ret->phase = look->is_starting ? "starting" : "";
+    } else if (status->has_ended) {
+        view_ended(look, ret);
+        ret->phase = look->is_starting ? "starting" : ret->phase;
+    } else {
+        ret->state = PROC_RUNNING;
+        ret->child = status->child;
+        ret->phase = has_ready || has_health ? probed_phase(dir, status->n, has_ready, ret->detail) : "ready";
+        if (look->want.is_down || strcmp(status->phase, "stopping") == 0)
+            ret->phase = "stopping";
+        else if (look->need == LOOK_AGAIN || look->need == LOOK_LOST)
+            ret->phase = "lost";
+    }
+}

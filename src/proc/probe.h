@@ -1,0 +1,44 @@
+/* probe.h - finding out whether a process is ready, and whether it stays healthy.
+ *
+ * `tasuki probe ID` runs as a second child of the holder beside each start of a process that has `ready` or `health` (spec.h).
+ * It tells what it finds by replacing the file `phase`; whoever looks at the process reads that. Nothing else depends on it:
+ * a probe that is killed is started again by the holder and goes on where the file says.
+ *
+ * After `ready` (or its time is up) it goes on with `health`; without, it ends. Where the process speaks for itself (notify) it
+ * stays, because somebody must take what is sent. The health action `restart` ends the process like a stop does, and leaves the
+ * rest to its restart policy; where there is none, it does nothing.
+ *
+ *  B1  A report names its start n. Who reads it ignores the report of another start.
+ *  B2  What was found stays found: a probe that is started again for the same n does not ask for `ready` once more.
+ *  B3  A probe ends when its process has ended (its pidfd) and when its holder has (PR_SET_PDEATHSIG).
+ *  B4  The process is signalled only through a pidfd whose identity was compared after it was opened. */
+#ifndef PROC_PROBE_H
+#define PROC_PROBE_H
+
+#include "proc/process.h"
+
+#define PROBE_DETAIL_MAX 200
+
+/* The content of `phase`. */
+struct probe_report {
+    int64_t n;
+    char phase[12];   /* starting ready unhealthy */
+    int64_t since_ms; /* wall time at which the phase began */
+    char detail[PROBE_DETAIL_MAX];
+    char failed[80]; /* "" or why it will not become ready: the time is up */
+};
+/* 1 there is one, 0 none (or it cannot be read). */
+int probe_report_read(int dir, struct probe_report *ret);
+int probe_report_write(int dir, const struct probe_report *report, struct tsk_error *err);
+/* Whether the newest start of p has been ready. *ret (may be NULL) is the report of that start, zeros if there is none. */
+bool probe_was_ready(const struct proc *p, struct probe_report *ret);
+
+/* Probes the newest start of `p` until there is nothing more to find out, or it has ended. `notify_fd` is the sd_notify
+ * socket, or -1; `cwd` is where a probe's command runs. */
+int probe_run(const struct proc *p, const char *cwd, int notify_fd, struct tsk_error *err);
+
+/* One attempt of each probe that p has, for people who write them: {"ready": {"ok", "detail"} or null, "health": …}. Changes
+ * nothing. Owned. */
+int probe_once(const struct proc *p, const char *cwd, json_t **ret, struct tsk_error *err);
+
+#endif

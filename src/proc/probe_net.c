@@ -1,0 +1,344 @@
+/* probe_net.c - PROBE_PORT and PROBE_HTTP: somebody accepts connections, somebody answers. */
+#include "base/fs.h"
+#include "proc/probe_try.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define ADDRESSES_MAX   4
+#define HOSTS_MAX       (1u << 20)
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+#define ANSWER_MAX      (16u << 10) /* of an answer's head */
+#define DRAIN_MAX       (256u << 10)
+#define DRAIN_MS        200
+#define URL_PORT_MAX    65535
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static socklen_t address_len(const union address *address)
+{
+    return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
+}
+
+static bool address_parse(const char *host, int port, union address *ret)
+{
+    *ret = (union address){0};
+    if (inet_pton(AF_INET, host, &ret->v4.sin_addr) == 1) {
+        ret->v4.sin_family = AF_INET;
+        ret->v4.sin_port = htons((uint16_t)port);
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &ret->v6.sin6_addr) != 1)
+        return false;
+    ret->v6.sin6_family = AF_INET6;
+    ret->v6.sin6_port = htons((uint16_t)port);
+    return true;
+}
+
+/* Where nobody listens, a connection to a port of the ephemeral range can meet itself: the kernel happens to choose the same
+ * port for our side. That is nobody's answer. */
+static bool is_own_echo(int fd)
+{
+    union address here = {0}, there = {0};
+    socklen_t here_len = sizeof here, there_len = sizeof there;
+    if (getsockname(fd, &here.any, &here_len) < 0 || getpeername(fd, &there.any, &there_len) < 0)
+        return true;
+    return here_len == there_len && memcmp(&here, &there, here_len) == 0;
+}
+
+/* Finishes a connection that is under way: 0, or an errno. */
+static int connect_finish(const struct probe_try *t, int fd, int64_t deadline_ms)
+{
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
+    int number = 0;
+    socklen_t len = sizeof number;
+    int ready = try_wait(t, &writable, deadline_ms);
+    if (ready <= 0)
+        return ready < 0 ? ECANCELED : ETIMEDOUT;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &len) < 0)
+        return errno;
+    return number ? number : is_own_echo(fd) ? ECONNREFUSED : 0;
+}
+
+/* A connected descriptor, or -1 and errno. */
+static int connect_to(const struct probe_try *t, const union address *address, int64_t deadline_ms)
+{
+    int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    int number = connect(fd, &address->any, address_len(address)) == 0 ? 0 : errno;
+    if (number == EINPROGRESS || number == EINTR || number == 0)
+        number = connect_finish(t, fd, deadline_ms);
+    if (number == 0)
+        return fd;
+    fs_close(&fd);
+    errno = number;
+    return -1;
+}
+
+/* ---- hosts ---- */
+
+static bool is_localhost(const char *host)
+{
+    size_t len = strlen(host);
+    return strcasecmp(host, "localhost") == 0 || (len > 10 && strcasecmp(host + len - 10, ".localhost") == 0);
+}
+
+/* Whether a line of /etc/hosts gives the host an address; the line is taken apart. */
+static bool hosts_line_parse(char *line, const char *host, int port, union address *ret)
+{
+    static const char blanks[] = " \t\r";
+    char *rest, *address = NULL;
+    line[strcspn(line, "#")] = '\0';
+    for (char *word = strtok_r(line, blanks, &rest); word; word = strtok_r(NULL, blanks, &rest)) {
+        if (!address)
+            address = word;
+        else if (strcasecmp(word, host) == 0)
+            return address_parse(address, port, ret);
+    }
+    return false;
+}
+
+static size_t hosts_find(const char *host, int port, union address *list, size_t max)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, "/etc/hosts", O_RDONLY | O_CLOEXEC, 0);
+    size_t count = 0;
+    if (fd < 0 || fs_read_fd(fd, HOSTS_MAX, &text) < 0)
+        return 0;
+    for (char *line = text.data, *end; line && count < max; line = end) {
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        count += hosts_line_parse(line, host, port, &list[count]);
+    }
+    return count;
+}
+
+/* A probe asks this machine, so names are looked up here and nowhere else: DNS could take as long as it likes. */
+static size_t host_addresses(const char *host, int port, union address *list, size_t max)
+{
+    if (address_parse(host, port, &list[0]))
+        return 1;
+    if (!is_localhost(host))
+        return hosts_find(host, port, list, max);
+    address_parse("127.0.0.1", port, &list[0]);
+    address_parse("::1", port, &list[1]);
+    return 2;
+}
+
+/* Its addresses in turn, each with its share of the time. The first one's errno is the most telling one: a machine without
+ * IPv6 says something odd for the second. */
+static int connect_host(const struct probe_try *t, const char *host, int port, int64_t deadline_ms)
+{
+    union address list[ADDRESSES_MAX];
+    size_t count = host_addresses(host, port, list, ADDRESSES_MAX);
+    int first = ENXIO;
+    for (size_t i = 0; i < count; i++) {
+        int64_t now_ms = clock_now().boot_ms;
+        int fd = connect_to(t, &list[i], now_ms + (deadline_ms - now_ms) / (int64_t)(count - i));
+        if (fd >= 0)
+            return fd;
+        first = i ? first : errno;
+    }
+    errno = first;
+    return -1;
+}
+
+int try_port(struct probe_try *t, int64_t deadline_ms)
+{
+    int fd CLEANUP_FD = connect_host(t, "localhost", t->probe.port, deadline_ms);
+    if (fd < 0)
+        try_say(t, "port %d: %s", t->probe.port, strerrordesc_np(errno));
+    else
+        try_say(t, "port %d accepts connections", t->probe.port);
+    return fd >= 0;
+}
+
+/* ---- URL ---- */
+
+/* HOST[:PORT] of `len` bytes. */
+static int authority_parse(const char *text, size_t len, struct http_url *ret)
+{
+    char copy[sizeof ret->host + 16];
+    if (len == 0 || len >= sizeof copy || memchr(text, '@', len))
+        return -1;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    bool is_v6 = copy[0] == '[';
+    char *host = is_v6 ? copy + 1 : copy;
+    char *end = is_v6 ? strchr(host, ']') : host + strcspn(host, ":");
+    if (!end || end == host || (size_t)(end - host) >= sizeof ret->host)
+        return -1;
+    const char *rest = is_v6 ? end + 1 : end;
+    ret->port = 80;
+    if (*rest) {
+        char *after;
+        if (*rest != ':' || !isdigit((unsigned char)rest[1]))
+            return -1;
+        long port = strtol(rest + 1, &after, 10);
+        if (*after || port < 1 || port > URL_PORT_MAX)
+            return -1;
+        ret->port = (int)port;
+    }
+    snprintf(ret->host_header, sizeof ret->host_header, "%.*s", (int)len, text);
+    memcpy(ret->host, host, (size_t)(end - host));
+    ret->host[end - host] = '\0';
+    union address address;
+    bool is_address = address_parse(ret->host, ret->port, &address);
+    if (is_v6 || is_address)
+        return is_address && is_v6 == (address.any.sa_family == AF_INET6) ? 0 : -1;
+    return ret->host[strspn(ret->host, NAME_CHARACTERS)] ? -1 : 0;
+}
+
+int http_url_parse(const char *url, struct http_url *ret)
+{
+    if (strncasecmp(url, "http://", 7) != 0)
+        return -1;
+    for (const char *c = url; *c; c++)
+        if (*c <= ' ' || *c > '~') /* nothing of it may end our line or header; a signed char is fine */
+            return -1;
+    const char *authority = url + 7;
+    size_t len = strcspn(authority, "/?#");
+    *ret = (struct http_url){.path = authority + len};
+    ret->path_len = strcspn(ret->path, "#");
+    return authority_parse(authority, len, ret);
+}
+
+/* ---- HTTP ---- */
+
+/* The end of the head that begins at `data`, or NULL. */
+static const char *head_end(const char *data, size_t len)
+{
+    const char *end = memmem(data, len, "\r\n\r\n", 4);
+    return end ? end + 4 : NULL;
+}
+
+int http_status(const char *data, size_t len, int *ret_status)
+{
+    static const char start[] = "HTTP/1.";
+    for (;;) {
+        if (memcmp(data, start, len < sizeof start - 1 ? len : sizeof start - 1) != 0)
+            return -1;
+        if (len < 12)
+            return 0;
+        const char *digits = data + 9;
+        if (!isdigit((unsigned char)data[7]) || data[8] != ' ' || !isdigit((unsigned char)digits[0]) ||
+            !isdigit((unsigned char)digits[1]) || !isdigit((unsigned char)digits[2]))
+            return -1;
+        int status = (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + (digits[2] - '0');
+        if (status >= 200 || status < 100) {
+            *ret_status = status;
+            return 1;
+        }
+        /* "100 Continue", "103 Early Hints": the answer itself follows. */
+        const char *end = head_end(data, len);
+        if (!end)
+            return 0;
+        len -= (size_t)(end - data);
+        data = end;
+    }
+}
+
+static bool send_request(const struct probe_try *t, int fd, const struct http_url *url, int64_t deadline_ms)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    bool is_rooted = url->path_len && url->path[0] == '/';
+    buf_printf(
+        &b, "GET %s%.*s HTTP/1.1\r\nHost: %s\r\nUser-Agent: tasuki-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        is_rooted ? "" : "/", (int)url->path_len, url->path, url->host_header);
+    for (size_t done = 0; !b.failed && done < b.len;) {
+        ssize_t n = send(fd, b.data + done, b.len - done, MSG_NOSIGNAL);
+        if (n > 0) {
+            done += (size_t)n;
+            continue;
+        }
+        struct pollfd writable = {.fd = fd, .events = POLLOUT};
+        if (errno != EAGAIN && errno != EINTR)
+            return false;
+        if (try_wait(t, &writable, deadline_ms) <= 0) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+    }
+    return !b.failed;
+}
+
+/* > 0 bytes, 0 the end, -1 and errno. */
+static ssize_t receive(const struct probe_try *t, int fd, char *data, size_t size, int64_t deadline_ms)
+{
+    for (;;) {
+        ssize_t n = recv(fd, data, size, 0);
+        if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+            return n;
+        struct pollfd readable = {.fd = fd, .events = POLLIN};
+        if (try_wait(t, &readable, deadline_ms) <= 0) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+    }
+}
+
+/* Takes the rest of a short answer, because a server whose client goes away in the middle complains in its log. */
+static void drain(const struct probe_try *t, int fd, int64_t deadline_ms)
+{
+    char data[4096];
+    int64_t until_ms = clock_now().boot_ms + DRAIN_MS;
+    if (until_ms > deadline_ms)
+        until_ms = deadline_ms;
+    ssize_t n;
+    for (size_t total = 0; total < DRAIN_MAX; total += (size_t)n)
+        if ((n = receive(t, fd, data, sizeof data, until_ms)) <= 0 || clock_now().boot_ms >= until_ms)
+            return;
+}
+
+/* 1 and the status, or 0 with the detail. */
+static int receive_status(struct probe_try *t, int fd, int64_t deadline_ms, int *ret_status)
+{
+    char data[ANSWER_MAX];
+    size_t len = 0;
+    while (len < sizeof data) {
+        ssize_t n = receive(t, fd, data + len, sizeof data - len, deadline_ms);
+        if (n <= 0) {
+            try_say(t, "%s: %s", t->probe.text, n < 0 ? strerrordesc_np(errno) : "closed without an answer");
+            return 0;
+        }
+        len += (size_t)n;
+        int known = http_status(data, len, ret_status);
+        if (known > 0)
+            return 1;
+        if (known < 0)
+            break;
+    }
+    try_say(t, "%s: the answer is not HTTP", t->probe.text);
+    return 0;
+}
+
+int try_http(struct probe_try *t, int64_t deadline_ms)
+{
+    struct http_url url;
+    if (http_url_parse(t->probe.text, &url) < 0) {
+        try_say(t, "%s: not http://HOST[:PORT]/PATH", t->probe.text);
+        return 0;
+    }
+    int status = 0, fd CLEANUP_FD = connect_host(t, url.host, url.port, deadline_ms);
+    if (fd < 0 || !send_request(t, fd, &url, deadline_ms)) {
+        const char *reason = errno == ENXIO ? "the host is not in /etc/hosts" : strerrordesc_np(errno);
+        try_say(t, "%s: %s", t->probe.text, reason);
+        return 0;
+    }
+    if (!receive_status(t, fd, deadline_ms, &status))
+        return 0;
+    drain(t, fd, deadline_ms);
+    try_say(t, "%s: HTTP %d", t->probe.text, status);
+    return status >= 200 && status < 400;
+}

@@ -1,0 +1,110 @@
+/* process.h - supervised processes: registry, state, and the operations on them. See hold/protocol.h for the files and for the
+ * invariants H1-H7 that this side keeps too.
+ *
+ * The registry (table `process`) says what a process should be; the files of its directory say what it is. Every function that
+ * looks reconciles: facts of `history` become events, a process whose holder died is adopted by a new one or declared lost,
+ * and the row's `state` is brought up to date, in one transaction.
+ *
+ *  P1  An operation that changes a process (create, start, stop, remove, update, adopt) holds the process's byte of
+ *      `processes/.guard` while it decides. It is short: waiting for an end happens without it.
+ *  P2  Where file and database differ, the file is right.
+ *  P3  A start is refused while holder.lock is held, or while run.<n>.lock is held or n's child lives, unless n has an exit. */
+#ifndef PROC_PROCESS_H
+#define PROC_PROCESS_H
+
+#include "base/ident.h"
+#include "proc/spec.h"
+#include "store/db.h"
+#include "store/workspace.h"
+
+enum proc_state { PROC_NOT_STARTED, PROC_RUNNING, PROC_STOPPED, PROC_FAILED, PROC_STATE_COUNT };
+extern const char *const proc_state_names[]; /* "NotStarted" … as on the wire; NULL at the end */
+
+/* What a look at a process found. */
+struct proc_view {
+    enum proc_state state;
+    const char *phase;            /* "" starting ready unhealthy stopping backoff lost; static */
+    int64_t n;                    /* number of the newest start, 0: never started */
+    struct proc_id child, holder; /* pid 0: none */
+    bool has_holder;              /* somebody is in charge */
+    int64_t started_at_ms, stopped_at_ms, next_start_ms;
+    int64_t restarts, retries;
+    int exit_code;   /* -1: unknown */
+    int raw_status;  /* wait status; -1: unknown */
+    char by[16];     /* of the exit: itself stop signal unknown */
+    char error[256]; /* PROC_FAILED: "Process exited with code 3" */
+    char start_id[33];
+    char log[12];                         /* mode in use */
+    int64_t stdout_offset, stderr_offset; /* where the newest start's output begins */
+    bool is_stuck;                        /* a stop gave up: it is alive after SIGKILL */
+    bool want_down;                       /* stopped on purpose since its last start */
+    char detail[200];                     /* the probe's words */
+};
+
+/* An opened registry: database and `processes/`. One per operation; not to be kept over a fork. */
+struct proc_registry {
+    struct tsk_workspace *ws;
+    struct db db;
+    int dir; /* processes/ */
+};
+int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
+void proc_registry_close(struct proc_registry *reg);
+
+/* A registered process as read from its row, with its directory. */
+struct proc {
+    char id[129];
+    json_t *spec; /* canonical */
+    int64_t created_at_ms, updated_at_ms;
+    int dir;                /* processes/<id>/, -1 if there is none */
+    int64_t history_offset; /* how far the history has become events */
+    int64_t exit_run;       /* the newest start whose end has become an event */
+    char *state_text;       /* the row's state */
+    struct proc_view view;
+    struct proc_stamp { /* of status.json and phase before they were read, for proc_wait_change */
+        uint64_t inode;
+        int64_t time_ns;
+    } seen[2];
+};
+void proc_clear(struct proc *p);
+
+/* Looks one up and reconciles it. ProcessNotFound with the nearest id. */
+int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err);
+/* All of them, reconciled, sorted by id. *ret is owned: proc_list_free. */
+int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err);
+void proc_list_free(struct proc *list, size_t count);
+/* Only the registered ids, for completion and suggestions: array of strings, owned. */
+int proc_ids(struct proc_registry *reg, json_t **ret, struct tsk_error *err);
+
+/* `spec` canonical (proc_spec_make), borrowed. ProcessAlreadyExists. */
+int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err);
+/* A running process keeps what it was started with. expected_updated_at_ms -1: any; else CONFLICT when it differs. */
+int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, int64_t expected_updated_at_ms,
+                struct tsk_error *err);
+/* NEEDS_CONFIRMATION when it runs, unless is_forced: then it is stopped first. Ends leftovers. */
+int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err);
+
+/* Starts many, overlapping the waits; results[i] is the error of ids[i] (code TSK_OK: started). Dependencies are not looked at
+ * here (depend.h does that). -1 only when nothing could be tried. */
+int proc_start_many(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *results,
+                    struct tsk_error *err);
+int proc_start(struct proc_registry *reg, const char *id, struct tsk_error *err);
+/* Stops many at once: all are told, then all are waited for. */
+int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
+                   struct tsk_error *results, struct tsk_error *err);
+int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err);
+
+/* The record as every skin shows it (spec 5 + state_name phase pid restarts log …), secrets masked. Owned. */
+json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p);
+
+/* The records of all processes of a workspace, which may have none yet. Owned. Facts that are new become events, so whoever
+ * shows events calls this first. */
+int proc_overview(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
+
+/* Waits until something about the process may have changed, at most timeout_ms: 1 changed, 0 timeout, -1. Does not poll:
+ * inotify on its directory where it can be had, and the child's pidfd. */
+int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error *err);
+
+/* The processes that belong to a start although its child has ended: array of {"pid","name"}; owned. */
+int proc_leftovers(const struct proc *p, json_t **ret, struct tsk_error *err);
+
+#endif

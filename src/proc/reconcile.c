@@ -1,0 +1,317 @@
+#include "proc/reconcile.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "proc/launch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- mending --------------------------------------------------------------------------------------------------- */
+
+static int adopt(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock, struct tsk_error *err)
+{
+    struct launch launch;
+    int result = launch_adopt(reg, p, &look->status, lock, &launch, err);
+    if (result == 0)
+        result = launch_result(&launch, err);
+    launch_clear(&launch);
+    return result;
+}
+
+/* Nobody saw the end: say so, and when it was at the latest. */
+static int declare_lost(struct proc *p, const struct look *look, struct tsk_error *err)
+{
+    struct now now = clock_now();
+    char rest[256];
+    struct proc_status status = look->status;
+    bool was_stopped = look->has_want && look->want.is_down;
+    status.has_ended = true;
+    status.raw_status = -1;
+    status.stopped_at_ms = look->was_rebooted ? now.wall_ms - now.boot_ms : now.wall_ms;
+    if (status.stopped_at_ms < status.started_at_ms)
+        status.stopped_at_ms = status.started_at_ms; /* the clock was set */
+    snprintf(status.phase, sizeof status.phase, "ended");
+    snprintf(status.by, sizeof status.by, was_stopped ? "stop" : "unknown");
+    snprintf(status.reason, sizeof status.reason, "%s",
+             look->was_rebooted ? "the machine was restarted while it ran"
+                                : "it ended together with its holder process");
+    snprintf(rest, sizeof rest, ",\"reason\":\"%s\"", status.reason);
+    now.wall_ms = status.stopped_at_ms;
+    if (proc_history_put(p->dir, &now, "lost", status.n, rest, err) < 0)
+        return -1;
+    return proc_status_write(p->dir, &status, err);
+}
+
+/* Its policy wants it up, and whoever should have restarted it is dead. */
+static int revive(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock, struct tsk_error *err)
+{
+    struct launch launch;
+    struct launch_options options = {
+        .n = look->status.n + 1, .restarts = look->status.restarts + 1, .log_mode = look->status.log};
+    int result = launch_start(reg, p, &options, lock, &launch, err);
+    if (result == 0)
+        result = launch_result(&launch, err);
+    launch_clear(&launch);
+    return result;
+}
+
+static bool policy_wants_up(const struct proc *p, const struct look *look)
+{
+    const json_t *max = json_object_get(p->spec, "max_retries");
+    if (look->was_rebooted || !look->has_want || look->want.is_down)
+        return false;
+    if (json_is_integer(max) && look->status.retries >= json_integer_value(max))
+        return false;
+    return proc_spec_restart(p->spec) != PROC_RESTART_NO;
+}
+
+/* With the guard and, in *lock, holder.lock (so nobody else is in charge, and what was looked at cannot change). */
+static int act(struct proc_registry *reg, struct proc *p, int *lock, struct look *look, struct tsk_error *err)
+{
+    if (look_at(p->dir, look, err) < 0)
+        return -1;
+    /* holder.lock is ours, so the look found a holder: us. */
+    if (look->status.n == 0 || look->is_starting)
+        return 0;
+    bool is_running = !look->status.has_ended;
+    if (is_running && look->child_lives)
+        return adopt(reg, p, look, lock, err);
+    if (is_running && declare_lost(p, look, err) < 0)
+        return -1;
+    bool was_in_backoff =
+        !is_running && strcmp(look->status.phase, "backoff") == 0 && clock_now().wall_ms >= look->status.next_start_ms;
+    if ((is_running || was_in_backoff) && policy_wants_up(p, look))
+        return revive(reg, p, look, lock, err);
+    return 0;
+}
+
+static int mend_guarded(struct proc_registry *reg, struct proc *p, struct look *look, struct tsk_error *err)
+{
+    int lock CLEANUP_FD = proc_holder_lock(p->dir, 0);
+    if (lock < 0)
+        return errno == EAGAIN ? 0 : error_errno(err, "lock", "holder.lock");
+    return act(reg, p, &lock, look, err);
+}
+
+static int mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct look *look, struct tsk_error *err)
+{
+    if (is_guarded)
+        return mend_guarded(reg, p, look, err);
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (proc_guard_take(reg, p->id, false, &guard, err) < 0)
+        return -1;
+    return mend_guarded(reg, p, look, err);
+}
+
+int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
+{
+    struct look look;
+    if (mend_guarded(reg, p, &look, err) < 0)
+        return -1;
+    return proc_mend(reg, p, true, err);
+}
+
+int proc_mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err)
+{
+    struct look look;
+    struct proc_probe ready, health;
+    if (look_settled(p->dir, &look, err) < 0)
+        return -1;
+    if (look.need >= LOOK_ADOPT) {
+        struct tsk_error problem = {0};
+        if (mend(reg, p, is_guarded, &look, &problem) < 0)
+            log_problem(&problem); /* a workspace that may only be read can still be looked at */
+        if (look_settled(p->dir, &look, err) < 0)
+            return -1;
+    }
+    proc_spec_probe(p->spec, "ready", &ready);
+    proc_spec_probe(p->spec, "health", &health);
+    look_to_view(&look, p->dir, ready.kind != PROBE_NONE, health.kind != PROBE_NONE, &p->view);
+    return 0;
+}
+
+/* ---- the database ---------------------------------------------------------------------------------------------- */
+
+static json_t *time_json(int64_t wall_ms)
+{
+    char text[TIME_TEXT_MAX];
+    time_format_exact(wall_ms, text);
+    return json_string(text);
+}
+
+json_t *proc_state_json(const struct proc_view *view)
+{
+    json_t *inner = json_object();
+    if (view->state == PROC_NOT_STARTED) {
+        json_decref(inner);
+        return json_string(proc_state_names[view->state]);
+    }
+    if (view->state == PROC_RUNNING)
+        json_object_set_new(inner, "pid", json_integer(view->child.pid));
+    else
+        json_object_set_new(inner, "exit_code", json_integer(view->exit_code));
+    if (view->state == PROC_FAILED)
+        json_object_set_new(inner, "error", json_string(view->error));
+    json_object_set_new(inner, "started_at", time_json(view->started_at_ms));
+    if (view->state != PROC_RUNNING)
+        json_object_set_new(inner, "stopped_at", time_json(view->stopped_at_ms));
+    return json_pack("{s:o}", proc_state_names[view->state], inner);
+}
+
+static const char *event_type(const char *what)
+{
+    static const char *const types[][2] = {
+        {"started", "process.started"},
+        {"adopted", "process.adopted"},
+        {"exited", "process.exited"},
+        {"restarting", "process.restarting"},
+        {"gave_up", "process.gave_up"},
+        {"start_failed", "process.start_failed"},
+        {"lost", "process.lost"},
+        {"truncated", "LOG_TRUNCATED"},
+        {"gap", "LOG_GAP"},
+        {"log_full", "LOG_DISK_FULL"},
+        {"log_resumed", "LOG_RESUMED"},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i][0], what) == 0)
+            return types[i][1];
+    return NULL;
+}
+
+static int put_fact(struct proc_registry *reg, const char *id, json_t *fact, struct tsk_error *err)
+{
+    const char *type = event_type(json_get_string(fact, "what", ""));
+    struct now at = {.wall_ms = json_get_int(fact, "time", 0)};
+    if (!type)
+        return 0;
+    struct buf data CLEANUP(buf_clear) = BUF_INIT;
+    json_t *object CLEANUP_JSON =
+        json_pack("{s:s, s:I}", "process_id", id, "run", (json_int_t)json_get_int(fact, "n", 0));
+    json_object_del(fact, "time");
+    json_object_del(fact, "what");
+    json_object_del(fact, "n");
+    json_object_update(object, fact);
+    json_write(&data, object, false);
+    return db_event(&reg->db, &at, &(struct event){.type = type, .data = buf_str(&data)}, err);
+}
+
+static int put_facts(struct proc_registry *reg, struct proc *p, int64_t *ret_next, struct tsk_error *err)
+{
+    json_t *facts CLEANUP_JSON = NULL;
+    if (proc_history_read(p->dir, p->history_offset, &facts, ret_next, err) < 0)
+        return -1;
+    size_t i;
+    json_t *fact;
+    json_array_foreach (facts, i, fact) {
+        const char *what = json_get_string(fact, "what", "");
+        int64_t n = json_get_int(fact, "n", 0);
+        if ((strcmp(what, "exited") == 0 || strcmp(what, "lost") == 0) && n > p->exit_run)
+            p->exit_run = n;
+        if (put_fact(reg, p->id, fact, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static bool misses_exit(const struct proc *p)
+{
+    bool has_ended = p->view.state == PROC_STOPPED || p->view.state == PROC_FAILED;
+    return has_ended && !p->view.has_holder && p->view.n > p->exit_run;
+}
+
+/* The holder was killed after it had recorded the end and before it could add it to the history: we do. */
+static int tell_exit(struct proc *p, struct tsk_error *err)
+{
+    char rest[256];
+    struct proc_status status;
+    int lock CLEANUP_FD = proc_holder_lock(p->dir, 0);
+    if (lock < 0)
+        return 0; /* somebody is in charge again */
+    int found = proc_status_read(p->dir, &status, err);
+    if (found <= 0 || !status.has_ended || status.n != p->view.n)
+        return found < 0 ? -1 : 0;
+    struct now then = {.wall_ms = status.stopped_at_ms};
+    snprintf(rest, sizeof rest, ",\"status\":%d,\"by\":\"%s\"", status.raw_status, status.by);
+    return proc_history_put(p->dir, &then, "exited", status.n, rest, err);
+}
+
+/* Inside the transaction: the row may have been brought up to date by somebody else meanwhile. 1: it is still there. */
+static int read_offset(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
+{
+    struct db_rows rows CLEANUP(db_rows_free);
+    if (db_query(&reg->db, &rows, err, "SELECT history_offset, exit_run FROM process WHERE id = ?1", 1, p->id) < 0)
+        return -1;
+    int found = db_next(&rows, err);
+    if (found == 1) {
+        p->history_offset = db_column_int(&rows, 0);
+        p->exit_run = db_column_int(&rows, 1);
+    }
+    return found;
+}
+
+static int sync_one(struct proc_registry *reg, struct proc *p, const char *state, struct tsk_error *err)
+{
+    char offset[24], exit_run[24];
+    int64_t next;
+    int found = read_offset(reg, p, err);
+    if (found <= 0)
+        return found;
+    if (put_facts(reg, p, &next, err) < 0)
+        return -1;
+    p->history_offset = next;
+    if (misses_exit(p) && (tell_exit(p, err) < 0 || put_facts(reg, p, &next, err) < 0))
+        return -1;
+    p->history_offset = next;
+    snprintf(offset, sizeof offset, "%" PRId64, next);
+    snprintf(exit_run, sizeof exit_run, "%" PRId64, p->exit_run);
+    return db_exec(&reg->db, err,
+                   "UPDATE process SET state = ?2, history_offset = CAST(?3 AS INTEGER),"
+                   "  exit_run = CAST(?4 AS INTEGER) WHERE id = ?1",
+                   4, p->id, state, offset, exit_run);
+}
+
+/* What the row should say, or "" when it says so already. */
+static void state_text(const struct proc *p, struct buf *b)
+{
+    json_t *state CLEANUP_JSON = proc_state_json(&p->view);
+    json_write(b, state, false);
+    if (strcmp(buf_str(b), p->state_text) == 0 && !misses_exit(p) &&
+        (p->dir < 0 || proc_history_end(p->dir) == p->history_offset))
+        buf_reset(b);
+}
+
+static int sync_all(struct proc_registry *reg, struct proc *list, size_t count, bool *ret_changed,
+                    struct tsk_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct buf state CLEANUP(buf_clear) = BUF_INIT;
+        state_text(&list[i], &state);
+        if (!state.len)
+            continue;
+        if (!*ret_changed && db_begin(&reg->db, err) < 0)
+            return -1;
+        *ret_changed = true;
+        if (sync_one(reg, &list[i], buf_str(&state), err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int proc_sync(struct proc_registry *reg, struct proc *list, size_t count, struct tsk_error *err)
+{
+    bool has_changed = false;
+    if (sync_all(reg, list, count, &has_changed, err) < 0) {
+        db_rollback(&reg->db);
+        return -1;
+    }
+    if (has_changed && db_commit(&reg->db, err) < 0)
+        return -1;
+    struct tsk_error problem = {0};
+    if (db_flush_outbox(&reg->db, &reg->ws->trail, &problem) < 0)
+        log_problem(&problem);
+    return 0;
+}

@@ -1,0 +1,233 @@
+/* record.c - the record of a process as every skin shows it, and waiting for it to change. */
+#include "base/fs.h"
+#include "hold/protocol.h"
+#include "proc/reconcile.h"
+#include "proc/registry.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define POLL_MS        50 /* where no inotify instance is to be had */
+#define LAST_EXITS     5
+#define HISTORY_WINDOW 8192
+
+static json_t *time_or_null(int64_t wall_ms)
+{
+    char text[TIME_TEXT_MAX];
+    if (wall_ms <= 0)
+        return json_null();
+    time_format_exact(wall_ms, text);
+    return json_string(text);
+}
+
+static json_t *raw_status_json(int raw)
+{
+    if (raw == -1)
+        return json_null();
+    if (!WIFSIGNALED(raw))
+        return json_pack("{s:i}", "code", WEXITSTATUS(raw));
+    char name[32];
+    const char *abbreviation = sigabbrev_np(WTERMSIG(raw));
+    snprintf(name, sizeof name, "SIG%s", abbreviation ? abbreviation : "?");
+    return json_pack("{s:s, s:i}", "signal", name, "number", WTERMSIG(raw));
+}
+
+/* ---- what it uses ---------------------------------------------------------------------------------------------- */
+
+static bool read_numbers(pid_t pid, const char *name, struct buf *text)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    return fd >= 0 && fs_read_fd(fd, 4096, text) == 0;
+}
+
+static json_t *usage_json(const struct proc_view *view)
+{
+    unsigned long long user = 0, system_time = 0, pages = 0;
+    struct buf stat CLEANUP(buf_clear) = BUF_INIT, statm CLEANUP(buf_clear) = BUF_INIT;
+    if (!read_numbers(view->child.pid, "stat", &stat) || !read_numbers(view->child.pid, "statm", &statm))
+        return NULL;
+    const char *after_name = strrchr(buf_str(&stat), ')');
+    if (!after_name ||
+        sscanf(after_name, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system_time) != 2 ||
+        sscanf(buf_str(&statm), "%*u %llu", &pages) != 1)
+        return NULL;
+    uint64_t tick = ticks_per_second();
+    int64_t uptime = clock_now().wall_ms - view->started_at_ms;
+    return json_pack("{s:I, s:I, s:I}", "cpu_ms", (json_int_t)((user + system_time) * 1000 / tick), "rss_bytes",
+                     (json_int_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE)), "uptime_ms",
+                     (json_int_t)(uptime > 0 ? uptime : 0));
+}
+
+/* ---- earlier ends ---------------------------------------------------------------------------------------------- */
+
+static json_t *exit_json(int64_t n, int raw, const char *by, int64_t time_ms)
+{
+    int code = raw == -1 ? -1 : WIFSIGNALED(raw) ? 128 + WTERMSIG(raw) : WEXITSTATUS(raw);
+    json_t *entry = json_pack("{s:I, s:i}", "run", (json_int_t)n, "exit_code", strcmp(by, "stop") == 0 ? 0 : code);
+    json_t *status CLEANUP_JSON = raw_status_json(raw);
+    json_object_set(entry, "raw_status", status);
+    if (json_object_get(status, "signal"))
+        json_object_set(entry, "signal", json_object_get(status, "signal"));
+    json_object_set_new(entry, "stopped_at", time_or_null(time_ms));
+    json_object_set_new(entry, "by", json_string(by));
+    return entry;
+}
+
+/* The last end is in the status record; the history may not have heard of it (its holder was killed), or has forgotten it. */
+json_t *proc_last_exits(const struct proc *p)
+{
+    struct tsk_error ignored;
+    const struct proc_view *view = &p->view;
+    json_t *facts CLEANUP_JSON = NULL, *list = json_array();
+    int64_t next, end = p->dir < 0 ? 0 : proc_history_end(p->dir);
+    bool has_ended = view->state == PROC_STOPPED || view->state == PROC_FAILED;
+    if (has_ended)
+        json_array_append_new(list, exit_json(view->n, view->raw_status, view->by, view->stopped_at_ms));
+    if (end == 0 ||
+        proc_history_read(p->dir, end > HISTORY_WINDOW ? end - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
+        return list;
+    for (size_t i = json_array_size(facts); i-- > 0 && json_array_size(list) < LAST_EXITS;) {
+        const json_t *fact = json_array_get(facts, i);
+        const char *what = json_get_string(fact, "what", "");
+        int64_t n = json_get_int(fact, "n", 0);
+        bool is_end = strcmp(what, "exited") == 0 || strcmp(what, "lost") == 0;
+        if (is_end && (n < view->n || !has_ended))
+            json_array_insert_new(list, 0,
+                                  exit_json(n, (int)json_get_int(fact, "status", -1),
+                                            json_get_string(fact, "by", "unknown"), json_get_int(fact, "time", 0)));
+    }
+    return list;
+}
+
+/* ---- the record ------------------------------------------------------------------------------------------------ */
+
+static void put_state(json_t *record, const struct proc_view *view)
+{
+    bool has_ended = view->state == PROC_STOPPED || view->state == PROC_FAILED;
+    bool is_running = view->state == PROC_RUNNING;
+    json_object_set_new(record, "state_name", json_string(proc_state_names[view->state]));
+    json_object_set_new(record, "phase", json_string(view->phase));
+    if (*view->detail)
+        json_object_set_new(record, "detail", json_string(view->detail));
+    json_object_set_new(record, "pid", is_running ? json_integer(view->child.pid) : json_null());
+    json_object_set_new(record, "restarts", json_integer(view->restarts));
+    json_object_set_new(record, "run", json_integer(view->n));
+    if (has_ended) {
+        json_object_set_new(record, "exit_code", json_integer(view->exit_code));
+        json_object_set_new(record, "raw_status", raw_status_json(view->raw_status));
+    }
+    if (view->state == PROC_FAILED)
+        json_object_set_new(record, "error", json_string(view->error));
+    if (view->next_start_ms)
+        json_object_set_new(record, "next_start_at", time_or_null(view->next_start_ms));
+    json_object_set_new(record, "holder_pid",
+                        view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
+    json_t *usage = is_running ? usage_json(view) : NULL;
+    if (usage)
+        json_object_set_new(record, "usage", usage);
+}
+
+static void put_log(json_t *record, const struct proc_registry *reg, const struct proc *p)
+{
+    const char *mode = *p->view.log ? p->view.log : proc_log_names[proc_spec_log(p->spec)];
+    bool is_stamped = strcmp(mode, "stamped") == 0;
+    char out[PATH_MAX + 200], errors[PATH_MAX + 200];
+    snprintf(out, sizeof out, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
+             is_stamped ? "output" : "stdout");
+    snprintf(errors, sizeof errors, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
+             is_stamped ? "output" : "stderr");
+    json_object_set_new(record, "log",
+                        json_pack("{s:s, s:I, s:s, s:s}", "mode", mode, "max",
+                                  (json_int_t)json_get_int(p->spec, "log_max", 0), "stdout", out, "stderr", errors));
+}
+
+json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
+{
+    static const char *const settings[] = {"restart",          "max_retries", "backoff_ms", "backoff_max_ms",
+                                           "healthy_after_ms", "ready",       "health",     "depends_on"};
+    json_t *record =
+        json_pack("{s:s, s:O, s:O, s:o, s:O, s:o, s:O}", "id", p->id, "command", json_object_get(p->spec, "command"),
+                  "args", json_object_get(p->spec, "args"), "env", proc_env_masked(json_object_get(p->spec, "env")),
+                  "cwd", json_object_get(p->spec, "cwd"), "state", proc_state_json(&p->view), "auto_start_on_restore",
+                  json_object_get(p->spec, "auto_start_on_restore"));
+    json_object_set_new(record, "created_at", time_or_null(p->created_at_ms));
+    json_object_set_new(record, "updated_at", time_or_null(p->updated_at_ms));
+    put_state(record, &p->view);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        json_object_set(record, settings[i], json_object_get(p->spec, settings[i]));
+    put_log(record, reg, p);
+    return record;
+}
+
+int proc_overview(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
+{
+    struct stat st;
+    struct proc *list = NULL;
+    size_t count = 0;
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
+    bool has_any = fs->fstatat(ws->state_dir, "processes", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0))
+        return -1;
+    *ret = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(*ret, proc_to_json(&reg, &list[i]));
+    proc_list_free(list, count);
+    return 0;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+
+static bool has_changed(const struct proc *p)
+{
+    struct proc_stamp now[2];
+    proc_stamps(p->dir, now);
+    return memcmp(now, p->seen, sizeof now) != 0;
+}
+
+/* inotify on the directory; -1 where there is none to be had. */
+static int watch(const struct proc *p)
+{
+    char path[64];
+    int fd = p->dir < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", p->dir);
+    if (inotify_add_watch(fd, path, IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_DELETE_SELF) >= 0)
+        return fd;
+    fs_close(&fd);
+    return -1;
+}
+
+int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error *err)
+{
+    int notes CLEANUP_FD = watch(p);
+    int child CLEANUP_FD = p->view.child.pid ? proc_id_open(&p->view.child) : -1;
+    int64_t deadline = timeout_ms < 0 ? INT64_MAX : clock_now().boot_ms + timeout_ms;
+    struct pollfd fds[] = {{.fd = notes, .events = POLLIN}, {.fd = child, .events = POLLIN}};
+    /* A child that ended before we looked will be in the record at once; and what changed before the watch was there is in
+     * the stamps. */
+    for (;;) {
+        if (has_changed(p))
+            return 1;
+        int64_t left = deadline == INT64_MAX ? 1000 : deadline - clock_now().boot_ms;
+        if (left <= 0)
+            return 0;
+        if (notes < 0 && left > POLL_MS)
+            left = POLL_MS;
+        int ready = poll(fds, 2, (int)(left < 1000 ? left : 1000));
+        if (ready < 0 && errno != EINTR)
+            return error_errno(err, "wait for", p->id);
+        if (ready > 0)
+            return 1;
+        if (ready < 0)
+            return 0;
+    }
+}

@@ -1,0 +1,351 @@
+/* registry.c - the table `process`: what is registered. */
+#include "proc/registry.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/word.h"
+#include "hold/protocol.h"
+#include "proc/reconcile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS                                                                                                        \
+    "id, command, args, env, cwd, auto_start_on_restore, settings, state, history_offset, created_at, updated_at,"     \
+    " exit_run"
+
+int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err)
+{
+    *reg = (struct proc_registry){.ws = ws, .dir = -1};
+    if (fs->mkdirat(ws->state_dir, "processes", 0700) < 0 && errno != EEXIST)
+        return error_errno(err, "create", "processes");
+    reg->dir = fs->openat(ws->state_dir, "processes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (reg->dir < 0)
+        return error_errno(err, "open", "processes");
+    if (db_open(&reg->db, ws->state_dir, err) == 0)
+        return 0;
+    fs_close(&reg->dir);
+    reg->dir = -1;
+    return -1;
+}
+
+void proc_registry_close(struct proc_registry *reg)
+{
+    if (reg->dir < 0)
+        return;
+    db_close(&reg->db);
+    fs_close(&reg->dir);
+    reg->dir = -1;
+}
+
+void proc_clear(struct proc *p)
+{
+    json_decref(p->spec);
+    free(p->state_text);
+    fs_close(&p->dir);
+    *p = (struct proc){.dir = -1};
+}
+
+void proc_list_free(struct proc *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        proc_clear(&list[i]);
+    free(list);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+static int parse_column(const struct db_rows *rows, int column, json_t **ret, struct tsk_error *err)
+{
+    const char *text = db_column_text(rows, column);
+    return json_parse(text ? text : "null", text ? strlen(text) : 4, "state.db", ret, err);
+}
+
+/* Settings, and the columns that have one of their own. */
+static int read_spec(const struct db_rows *rows, json_t **ret, struct tsk_error *err)
+{
+    json_t *spec CLEANUP_JSON = NULL, *args = NULL, *env = NULL;
+    const char *cwd = db_column_text(rows, 4);
+    if (parse_column(rows, 6, &spec, err) < 0 || parse_column(rows, 2, &args, err) < 0)
+        return -1;
+    json_object_set_new(spec, "command", json_string(db_column_text(rows, 1)));
+    json_object_set_new(spec, "args", args);
+    if (parse_column(rows, 3, &env, err) < 0)
+        return -1;
+    json_object_set_new(spec, "env", env);
+    json_object_set_new(spec, "cwd", cwd ? json_string(cwd) : json_null());
+    json_object_set_new(spec, "auto_start_on_restore", json_boolean(db_column_int(rows, 5) != 0));
+    *ret = spec;
+    spec = NULL;
+    return 0;
+}
+
+static int read_row(const struct db_rows *rows, struct proc *ret, struct tsk_error *err)
+{
+    const char *state = db_column_text(rows, 7);
+    *ret = (struct proc){.dir = -1, .history_offset = db_column_int(rows, 8), .view.phase = ""};
+    snprintf(ret->id, sizeof ret->id, "%s", db_column_text(rows, 0));
+    ret->created_at_ms = db_column_int(rows, 9);
+    ret->updated_at_ms = db_column_int(rows, 10);
+    ret->exit_run = db_column_int(rows, 11);
+    if (read_spec(rows, &ret->spec, err) < 0)
+        return -1;
+    ret->state_text = strdup(state ? state : "");
+    BUG(!ret->state_text);
+    return 0;
+}
+
+static struct proc_stamp stamp_of(int dir, const char *name)
+{
+    struct stat st;
+    if (dir < 0 || fs->fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return (struct proc_stamp){.inode = 0};
+    return (struct proc_stamp){.inode = st.st_ino, .time_ns = st.st_ctim.tv_sec * 1000000000LL + st.st_ctim.tv_nsec};
+}
+
+void proc_stamps(int dir, struct proc_stamp ret[2])
+{
+    ret[0] = stamp_of(dir, HOLD_STATUS_NAME);
+    ret[1] = stamp_of(dir, HOLD_PHASE_NAME);
+}
+
+static int open_dir(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
+{
+    p->dir = proc_dir_open(reg->dir, p->id, false);
+    if (p->dir < 0 && errno != ENOENT)
+        return error_errno(err, "open", p->id);
+    proc_stamps(p->dir, p->seen);
+    return 0;
+}
+
+int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
+{
+    struct db_rows rows CLEANUP(db_rows_free);
+    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process WHERE id = ?1", 1, id) < 0)
+        return -1;
+    int found = db_next(&rows, err);
+    if (found < 0)
+        return -1;
+    if (!found)
+        return proc_not_found(reg, id, err);
+    if (read_row(&rows, ret, err) == 0 && open_dir(reg, ret, err) == 0)
+        return 0;
+    proc_clear(ret);
+    return -1;
+}
+
+int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
+{
+    if (proc_find(reg, id, ret, err) < 0)
+        return -1;
+    if (proc_mend(reg, ret, false, err) == 0 && proc_sync(reg, ret, 1, err) == 0)
+        return 0;
+    proc_clear(ret);
+    return -1;
+}
+
+static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+{
+    struct db_rows rows CLEANUP(db_rows_free);
+    size_t room = 0;
+    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process ORDER BY id", 0) < 0)
+        return -1;
+    for (;;) {
+        int more = db_next(&rows, err);
+        if (more <= 0)
+            return more;
+        if (*ret_count == room) {
+            room = room ? room * 2 : 64;
+            struct proc *grown = realloc(*ret, room * sizeof **ret);
+            BUG(!grown);
+            *ret = grown;
+        }
+        if (read_row(&rows, &(*ret)[*ret_count], err) < 0)
+            return -1;
+        ++*ret_count;
+    }
+}
+
+int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+{
+    struct proc *list = NULL;
+    size_t count = 0;
+    int result = list_rows(reg, &list, &count, err);
+    for (size_t i = 0; result == 0 && i < count; i++) {
+        result = open_dir(reg, &list[i], err);
+        if (result == 0)
+            result = proc_mend(reg, &list[i], false, err);
+    }
+    if (result == 0)
+        result = proc_sync(reg, list, count, err);
+    if (result < 0) {
+        proc_list_free(list, count);
+        return -1;
+    }
+    *ret = list;
+    *ret_count = count;
+    return 0;
+}
+
+int proc_ids(struct proc_registry *reg, json_t **ret, struct tsk_error *err)
+{
+    struct db_rows rows CLEANUP(db_rows_free);
+    json_t *ids CLEANUP_JSON = json_array();
+    if (db_query(&reg->db, &rows, err, "SELECT id FROM process ORDER BY id", 0) < 0)
+        return -1;
+    int more;
+    while ((more = db_next(&rows, err)) == 1)
+        json_array_append_new(ids, json_string(db_column_text(&rows, 0)));
+    if (more < 0)
+        return -1;
+    *ret = ids;
+    ids = NULL;
+    return 0;
+}
+
+int proc_not_found(struct proc_registry *reg, const char *id, struct tsk_error *err)
+{
+    struct tsk_error ignored;
+    json_t *ids CLEANUP_JSON = NULL;
+    error_set(err, TSK_PROCESS_NOT_FOUND, NULL, "id", id, NULL);
+    if (proc_ids(reg, &ids, &ignored) == 0) {
+        size_t count = json_array_size(ids);
+        const char **names = calloc(count + 1, sizeof *names);
+        for (size_t i = 0; names && i < count; i++)
+            names[i] = json_string_value(json_array_get(ids, i));
+        const char *near = names ? nearest_word(id, names, count) : NULL;
+        if (near)
+            error_add_next(err, "tasuki proc status %s", near);
+        free(names);
+    }
+    error_add_next(err, "tasuki proc list");
+    return -1;
+}
+
+/* ---- changes --------------------------------------------------------------------------------------------------- */
+
+static void put_value(struct buf *b, const json_t *value)
+{
+    json_write(b, value, false);
+}
+
+/* Everything that has no column of its own. */
+static void put_settings(struct buf *b, const json_t *spec)
+{
+    static const char *const columns[] = {"command", "args", "env", "cwd", "auto_start_on_restore"};
+    json_t *settings CLEANUP_JSON = json_copy((json_t *)spec);
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        json_object_del(settings, columns[i]);
+    put_value(b, settings);
+}
+
+int proc_event(struct proc_registry *reg, const char *type, const char *id, struct tsk_error *err)
+{
+    struct now now = clock_now();
+    struct buf data CLEANUP(buf_clear) = BUF_INIT;
+    buf_puts(&data, "{");
+    buf_json_pair(&data, "process_id", id);
+    buf_puts(&data, "}");
+    return db_event(&reg->db, &now, &(struct event){.type = type, .data = buf_str(&data)}, err);
+}
+
+/* Inside a transaction. An UPDATE keeps created_at and history_offset. */
+static int write_row(struct proc_registry *reg, const char *id, const json_t *spec, const char *sql,
+                     struct tsk_error *err)
+{
+    char now[24];
+    struct buf args CLEANUP(buf_clear) = BUF_INIT, env CLEANUP(buf_clear) = BUF_INIT,
+                    rest CLEANUP(buf_clear) = BUF_INIT;
+    put_value(&args, json_object_get(spec, "args"));
+    put_value(&env, json_object_get(spec, "env"));
+    put_settings(&rest, spec);
+    snprintf(now, sizeof now, "%" PRId64, clock_now().wall_ms);
+    return db_exec(&reg->db, err, sql, 8, id, json_get_string(spec, "command", ""), buf_str(&args), buf_str(&env),
+                   json_get_string(spec, "cwd", NULL), json_get_bool(spec, "auto_start_on_restore", false) ? "1" : "0",
+                   buf_str(&rest), now);
+}
+
+int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
+{
+    if (write_row(reg, id, spec,
+                  "INSERT INTO process (id, command, args, env, cwd, auto_start_on_restore, settings, state,"
+                  "  created_at, updated_at)"
+                  " VALUES (?1, ?2, ?3, ?4, ?5, CAST(?6 AS INTEGER), ?7, '\"NotStarted\"', CAST(?8 AS INTEGER),"
+                  "  CAST(?8 AS INTEGER)) ON CONFLICT (id) DO NOTHING",
+                  err) < 0)
+        return -1;
+    if (db_changes(&reg->db) == 0) {
+        error_set(err, TSK_PROCESS_ALREADY_EXISTS, NULL, "id", id, NULL);
+        error_add_next(err, "tasuki proc status %s", id);
+        error_add_next(err, "tasuki proc update %s …", id);
+        return -1;
+    }
+    return proc_event(reg, "process.created", id, err);
+}
+
+int proc_update_row(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
+{
+    /* updated_at grows even within a millisecond: it is what CONFLICT is judged by. */
+    if (write_row(reg, id, spec,
+                  "UPDATE process SET command = ?2, args = ?3, env = ?4, cwd = ?5,"
+                  "  auto_start_on_restore = CAST(?6 AS INTEGER), settings = ?7,"
+                  "  updated_at = max(CAST(?8 AS INTEGER), updated_at + 1) WHERE id = ?1",
+                  err) < 0)
+        return -1;
+    if (db_changes(&reg->db) == 0)
+        return proc_not_found(reg, id, err);
+    return proc_event(reg, "process.updated", id, err);
+}
+
+int proc_commit(struct proc_registry *reg, int result, struct tsk_error *err)
+{
+    if (result < 0) {
+        db_rollback(&reg->db);
+        return -1;
+    }
+    if (db_commit(&reg->db, err) < 0)
+        return -1;
+    struct tsk_error problem = {0};
+    if (db_flush_outbox(&reg->db, &reg->ws->trail, &problem) < 0)
+        log_problem(&problem); /* the change has happened; its events go out with the next one */
+    return 0;
+}
+
+int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
+{
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (proc_guard_take(reg, id, false, &guard, err) < 0)
+        return -1;
+    if (proc_forget_orphan(reg, id, err) < 0 || db_begin(&reg->db, err) < 0)
+        return -1;
+    return proc_commit(reg, proc_insert_row(reg, id, spec, err), err);
+}
+
+static int check_expected(struct proc_registry *reg, const char *id, int64_t expected, struct tsk_error *err)
+{
+    struct proc current CLEANUP(proc_clear) = {.dir = -1};
+    if (proc_find(reg, id, &current, err) < 0)
+        return -1;
+    if (expected < 0 || expected == current.updated_at_ms)
+        return 0;
+    char found[TIME_TEXT_MAX];
+    time_format_exact(current.updated_at_ms, found);
+    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", found, NULL);
+    error_add_next(err, "tasuki proc status %s", id);
+    return -1;
+}
+
+int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, int64_t expected_updated_at_ms,
+                struct tsk_error *err)
+{
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (proc_guard_take(reg, id, false, &guard, err) < 0 || db_begin(&reg->db, err) < 0)
+        return -1;
+    int result = check_expected(reg, id, expected_updated_at_ms, err);
+    if (result == 0)
+        result = proc_update_row(reg, id, spec, err);
+    return proc_commit(reg, result, err);
+}

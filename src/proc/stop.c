@@ -1,0 +1,262 @@
+/* stop.c - stopping and removing. What is wanted is on disk before the holder hears of it, so that a stop survives the holder:
+ * whoever adopts the process goes on with it. */
+#include "base/fs.h"
+#include "proc/leftover.h"
+#include "proc/reconcile.h"
+#include "proc/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define HOLDER_WORK_MS 15000 /* beyond the grace: SIGKILL, looking for descendants, writing the record */
+#define ROUNDS_MAX     200   /* holders that are killed while they stop it */
+
+struct stop {
+    const char *id;
+    struct tsk_error *result;
+    struct proc_id holder;
+    int holder_fd; /* -1: nobody to wait for */
+    bool is_under_way;
+};
+
+static int not_running(const struct proc *p, struct tsk_error *err)
+{
+    error_set(err, TSK_PROCESS_NOT_RUNNING, NULL, "id", p->id, NULL);
+    error_add_next(err, "tasuki proc status %s", p->id);
+    return -1;
+}
+
+static bool has_to_end(const struct proc *p)
+{
+    return p->view.state == PROC_RUNNING || *p->view.phase;
+}
+
+/* A process that does not run may have left others behind; ending those is a success. */
+static int end_leftovers(const struct proc *p, int64_t grace_ms, struct tsk_error *err)
+{
+    struct leftovers *found = malloc(sizeof *found);
+    BUG(!found);
+    int result = leftovers_find(p, found, err);
+    size_t count = found->count;
+    free(found);
+    if (result < 0)
+        return -1;
+    return count ? leftovers_end(p, grace_ms, err) : not_running(p, err);
+}
+
+/* Writes what is wanted and tells the holder. 1: there is something to wait for. */
+static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, bool is_again, struct tsk_error *err)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (proc_guard_take(reg, stop->id, false, &guard, err) < 0 || proc_find(reg, stop->id, &p, err) < 0)
+        return -1;
+    if (proc_mend(reg, &p, true, err) < 0)
+        return -1;
+    if (!has_to_end(&p))
+        return is_again ? 0 : end_leftovers(&p, grace_ms, err);
+    if (!p.view.has_holder && p.view.state == PROC_RUNNING && proc_take_up(reg, &p, err) < 0)
+        return -1;
+    if (proc_want_write(p.dir, &(struct proc_want){.is_down = true, .grace_ms = grace_ms}, err) < 0)
+        return -1;
+    stop->holder_fd = proc_id_open(&p.view.holder);
+    if (stop->holder_fd < 0)
+        return 1; /* killed this very moment: the next round adopts */
+    if (proc_id_signal(&p.view.holder, SIGUSR1) < 0 && errno != ESRCH)
+        return error_errno(err, "signal", "tasuki-hold");
+    proc_id_signal(&p.view.holder, SIGCONT); /* somebody may have stopped it */
+    stop->holder = p.view.holder;
+    return 1;
+}
+
+/* 0: the holder has ended. */
+static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_error *err)
+{
+    struct pollfd end = {.fd = stop->holder_fd, .events = POLLIN};
+    int ready = 0;
+    while (stop->holder_fd >= 0 && ready == 0) {
+        int64_t left = deadline_ms - clock_now().boot_ms;
+        if (left <= 0)
+            return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason",
+                             "its holder process does not answer", NULL);
+        ready = poll(&end, 1, (int)(left < 1000 ? left : 1000));
+        if (ready < 0 && errno != EINTR)
+            return error_errno(err, "wait for", "tasuki-hold");
+        ready = ready < 0 ? 0 : ready;
+    }
+    if (stop->holder_fd >= 0)
+        waitpid(stop->holder.pid, NULL, WNOHANG); /* if we started it */
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* a start is under way, or a holder was just killed */
+    fs_close(&stop->holder_fd);
+    stop->holder_fd = -1;
+    return 0;
+}
+
+/* After the holder's end: is it true that nothing is left? */
+static int confirm(struct proc_registry *reg, struct stop *stop, bool *ret_again, struct tsk_error *err)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    *ret_again = false;
+    if (proc_load(reg, stop->id, &p, err) < 0)
+        return err->code == TSK_PROCESS_NOT_FOUND ? 0 : -1; /* removed meanwhile */
+    if (p.view.is_stuck) {
+        char reason[64];
+        snprintf(reason, sizeof reason, "pid %d is alive after SIGKILL", (int)p.view.child.pid);
+        return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason", reason, NULL);
+    }
+    if (has_to_end(&p)) {
+        *ret_again = p.view.want_down; /* otherwise somebody has started it again: our stop was done */
+        return 0;
+    }
+    return leftovers_hold_a_lock(&p) ? leftovers_end(&p, 0, err) : 0;
+}
+
+static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
+{
+    int64_t deadline = clock_now().boot_ms + grace_ms + HOLDER_WORK_MS;
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        bool again;
+        if (wait_for_holder(stop, deadline, err) < 0 || confirm(reg, stop, &again, err) < 0)
+            return -1;
+        if (!again)
+            return 0;
+        int more = tell(reg, stop, grace_ms, true, err);
+        if (more <= 0)
+            return more;
+    }
+    return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason",
+                     "its holder process was killed again and again", NULL);
+}
+
+int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
+                   struct tsk_error *results, struct tsk_error *err)
+{
+    struct stop *stops = calloc(count, sizeof *stops);
+    if (!stops && count) {
+        errno = ENOMEM;
+        return error_errno(err, "stop", "processes");
+    }
+    for (size_t i = 0; i < count; i++) {
+        stops[i] = (struct stop){.id = ids[i], .result = &results[i], .holder_fd = -1};
+        results[i] = (struct tsk_error){.code = TSK_OK};
+        stops[i].is_under_way = tell(reg, &stops[i], grace_ms, false, &results[i]) == 1;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (stops[i].is_under_way && finish(reg, &stops[i], grace_ms, &results[i]) < 0)
+            fs_close(&stops[i].holder_fd);
+    free(stops);
+    return 0;
+}
+
+int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err)
+{
+    struct tsk_error result;
+    if (proc_stop_many(reg, &id, 1, grace_ms, &result, err) < 0)
+        return -1;
+    if (result.code == TSK_OK)
+        return 0;
+    *err = result;
+    return -1;
+}
+
+/* ---- removing -------------------------------------------------------------------------------------------------- */
+
+/* Everything below a directory, then the directory. Names that appear meanwhile make it fail with ENOTEMPTY. */
+static int remove_tree(int parent, const char *name)
+{
+    int fd = fs->openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : errno == ENOTDIR || errno == ELOOP ? fs->unlinkat(parent, name, 0) : -1;
+    DIR *listing = fdopendir(fd);
+    if (!listing) {
+        fs_close(&fd);
+        return -1;
+    }
+    int result = 0;
+    for (struct dirent *entry; result == 0 && (entry = readdir(listing));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            result = entry->d_type == DT_DIR ? remove_tree(fd, entry->d_name) : fs->unlinkat(fd, entry->d_name, 0);
+    closedir(listing);
+    return result < 0 ? -1 : fs->unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+int proc_forget_orphan(struct proc_registry *reg, const char *id, struct tsk_error *err)
+{
+    struct look look;
+    struct tsk_error ignored;
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    if (proc_find(reg, id, &p, &ignored) == 0 || ignored.code != TSK_PROCESS_NOT_FOUND)
+        return 0; /* it has a row: creating it will say so */
+    int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
+    if (dir < 0)
+        return 0;
+    if (look_settled(dir, &look, err) < 0)
+        return -1;
+    if (look.has_holder || look.child_lives || look.is_starting)
+        return 0;
+    return remove_tree(reg->dir, id) < 0 ? error_errno(err, "remove", id) : 0;
+}
+
+static int needs_confirmation(const struct proc *p, struct tsk_error *err)
+{
+    error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_running", "id", p->id, NULL);
+    error_add_next(err, "tasuki proc stop %s", p->id);
+    error_add_next(err, "tasuki proc remove %s --force", p->id);
+    return -1;
+}
+
+static int delete_row(struct proc_registry *reg, const char *id, struct tsk_error *err)
+{
+    if (db_exec(&reg->db, err, "DELETE FROM process WHERE id = ?1", 1, id) < 0)
+        return -1;
+    if (db_changes(&reg->db) == 0)
+        return proc_not_found(reg, id, err);
+    return proc_event(reg, "process.removed", id, err);
+}
+
+/* 1: it runs, and has to be stopped first. */
+static int remove_stopped(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (proc_guard_take(reg, id, false, &guard, err) < 0 || proc_find(reg, id, &p, err) < 0)
+        return -1;
+    if (proc_mend(reg, &p, true, err) < 0 || proc_sync(reg, &p, 1, err) < 0)
+        return -1;
+    if (p.view.state == PROC_RUNNING && !is_forced)
+        return needs_confirmation(&p, err);
+    if (has_to_end(&p))
+        return 1;
+    if (p.dir >= 0) {
+        /* A holder that has just written the end needs a moment to go. */
+        int lock CLEANUP_FD = proc_holder_lock(p.dir, 5000);
+        if (lock < 0)
+            return errno == EAGAIN ? 1 : error_errno(err, "lock", "holder.lock");
+        if (leftovers_end(&p, 0, err) < 0)
+            return -1;
+    }
+    if (db_begin(&reg->db, err) < 0 || proc_commit(reg, delete_row(reg, id, err), err) < 0)
+        return -1;
+    return remove_tree(reg->dir, id) < 0 ? error_errno(err, "remove", id) : 0;
+}
+
+int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
+{
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        int running = remove_stopped(reg, id, is_forced, err);
+        if (running <= 0)
+            return running;
+        if (proc_stop(reg, id, 3000, err) < 0 && err->code != TSK_PROCESS_NOT_RUNNING)
+            return -1;
+        *err = (struct tsk_error){.code = TSK_OK};
+    }
+    return error_set(err, TSK_CONFLICT, "process_busy", "id", id, NULL);
+}

@@ -1,0 +1,525 @@
+"""How a process ended is known, or is said to be unknown; a stop leaves nothing; a start that fails says why."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+
+from harness.harness import eq, main, test
+from harness.processes import SLEEP, Processes, children_of, name_of, send, start_ticks_of, state_of
+from harness.race import race
+from spec.common import parse_time
+
+UNKNOWN = "exit status unknown: "
+
+
+def ended(p, id, state="Failed"):
+    """The record when the process has ended; the seed's state and the keys beside it say the same."""
+    record = p.until_state(id, state)
+    inside = record["state"][state]
+    eq(record["exit_code"], inside["exit_code"], "exit_code beside the state")
+    eq(record.get("error"), inside.get("error"), "error beside the state")
+    eq(record["pid"], None, "the pid of what has ended")
+    assert inside["stopped_at"] >= inside["started_at"], inside
+    last = record["last_exits"][-1]
+    eq((last["run"], last["raw_status"]), (record["run"], record["raw_status"]), "run and raw_status in last_exits")
+    return record
+
+
+def facts(record):
+    return record["exit_code"], record["raw_status"], record.get("error")
+
+
+# -- by itself -----------------------------------------------------------------------------------------------------
+
+@test("exit 0 is Stopped with exit_code 0 and no error")
+def _(ws):
+    p = Processes(ws)
+    p.run("done", ("true",))
+    record = ended(p, "done", "Stopped")
+    eq(facts(record), (0, {"code": 0}, None), "exit_code, raw_status, error")
+    eq(record["last_exits"][-1]["by"], "itself", "by whom")
+
+
+@test("exit 3 is Failed with exit_code 3")
+def _(ws):
+    p = Processes(ws)
+    p.script("bad", "exit 3")
+    p.start("bad")
+    eq(facts(ended(p, "bad")), (3, {"code": 3}, "Process exited with code 3"), "exit_code, raw_status, error")
+
+
+@test("exit 255 is Failed with exit_code 255, which is not the unknown one")
+def _(ws):
+    p = Processes(ws)
+    p.script("bad", "exit 255")
+    p.start("bad")
+    eq(facts(ended(p, "bad")), (255, {"code": 255}, "Process exited with code 255"), "exit_code, raw_status, error")
+
+
+@test("SIGSEGV is Failed with exit_code 139 and the signal's name")
+def _(ws):
+    p = Processes(ws)
+    p.script("crash", "ulimit -c 0; kill -SEGV $$; sleep 1000")
+    p.start("crash")
+    record = ended(p, "crash")
+    eq(facts(record), (139, {"signal": "SIGSEGV", "number": 11}, "killed by signal SIGSEGV"), "exit_code, raw_status, error")
+    eq(record["last_exits"][-1]["by"], "itself", "by whom")
+
+
+@test("killed by somebody else is Failed with that signal")
+def _(ws):
+    p = Processes(ws)
+    for number, name in ((signal.SIGKILL, "SIGKILL"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")):
+        pid = p.run(f"victim-{name}")["pid"]
+        send(pid, number)
+        record = ended(p, f"victim-{name}")
+        eq(facts(record), (128 + number, {"signal": name, "number": int(number)}, f"killed by signal {name}"), "the facts")
+
+
+@test("last_exits keeps the exits of several runs in their order")
+def _(ws):
+    p = Processes(ws)
+    (ws.path / "n").write_text("0")
+    p.script("many", 'read n < n; echo $((n + 1)) > n; exit $((n + 1))', "--cwd", str(ws.path))
+    for code in (1, 2, 3):
+        p.start("many")
+        ws.until(lambda: p.status("many").get("exit_code") == code, f"it ends with {code}")
+    exits = p.status("many")["last_exits"]
+    eq([(e["run"], e["exit_code"]) for e in exits], [(1, 1), (2, 2), (3, 3)], "run and exit_code")
+
+
+@test("an exit has one time: the state, last_exits and the event say the same")
+def _(ws):
+    p = Processes(ws)
+    p.script("bad", "exit 3")
+    p.start("bad")
+    record = ended(p, "bad")
+    at = record["state"]["Failed"]["stopped_at"]
+    eq(record["last_exits"][-1]["stopped_at"], at, "stopped_at in last_exits")
+    eq([parse_time(e["time"]) for e in ws.events("process.exited")], [parse_time(at)], "the time of the event")
+
+
+@test("an exit that the holder could record but no longer tell (SIGKILL between the two) is told by whoever looks, once")
+def _(ws):
+    p = Processes(ws)
+    p.script("bad", "sleep 0.3; exit 3")  # nobody looks between its end and what follows
+    p.start("bad")
+    ws.until(lambda: p.history("bad", "exited") and not p.holders(), "its end is recorded")
+    history = p.dir("bad") / "history"
+    lines = history.read_text().splitlines(True)
+    history.write_text("".join(line for line in lines if '"exited"' not in line))  # as if it had been killed before that line
+    for _ in range(2):
+        eq([(e["run"], e["exit_code"]) for e in p.status("bad")["last_exits"]], [(1, 3)], "last_exits")
+        eq(len(ws.events("process.exited")), 1, "process.exited events")
+    p.start("bad")
+    ws.until(lambda: p.status("bad")["run"] == 2 and not p.holders(), "the second run ends")
+    eq([(e["run"], e["exit_code"]) for e in p.status("bad")["last_exits"]], [(1, 3), (2, 3)], "last_exits of both")
+
+
+# -- by us ---------------------------------------------------------------------------------------------------------
+
+@test("stopped by us is Stopped with exit_code 0; what really happened is kept beside it")
+def _(ws):
+    p = Processes(ws)
+    p.run("web")
+    p.stop("web")
+    record = ended(p, "web", "Stopped")
+    eq(facts(record), (0, {"signal": "SIGTERM", "number": 15}, None), "exit_code, raw_status, error")
+    eq(record["last_exits"][-1]["by"], "stop", "by whom")
+
+
+@test("a process that answers SIGTERM with its own exit code is Stopped; its code is the raw status")
+def _(ws):
+    p = Processes(ws)
+    p.script("web", "trap 'exit 5' TERM; echo > ready; while :; do sleep 0.01; done", "--cwd", str(ws.path))
+    p.start("web")
+    ws.until_file("ready")
+    p.stop("web")
+    eq(facts(ended(p, "web", "Stopped")), (0, {"code": 5}, None), "exit_code, raw_status, error")
+
+
+@test("a child that ignores SIGTERM gets SIGKILL when the grace period is over")
+def _(ws):
+    p = Processes(ws)
+    p.script("deaf", "trap '' TERM; echo > ready; while :; do sleep 1000; done", "--cwd", str(ws.path))
+    pid = p.start("deaf")["pid"]
+    ws.until_file("ready")
+    p.stop("deaf", "--grace", "100")
+    assert not ws.alive(pid), "it still runs"
+    eq(facts(ended(p, "deaf", "Stopped")), (0, {"signal": "SIGKILL", "number": 9}, None), "exit_code, raw_status, error")
+    p.nothing_runs()
+
+
+@test("a grace period of 0 is SIGKILL without waiting")
+def _(ws):
+    p = Processes(ws)
+    p.script("deaf", "trap '' TERM; echo > ready; while :; do sleep 1000; done", "--cwd", str(ws.path))
+    p.start("deaf")
+    ws.until_file("ready")
+    p.stop("deaf", "--grace", "0")
+    p.nothing_runs()
+
+
+@test("a child that is itself stopped (SIGSTOP) is ended all the same")
+def _(ws):
+    p = Processes(ws)
+    pid = p.run("frozen")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    ws.until(lambda: state_of(pid) == "T", "it is stopped")
+    p.stop("frozen", "--grace", "200")
+    assert not ws.alive(pid), "it still runs"
+    p.nothing_runs()
+
+
+GRANDCHILDREN = {
+    "in the process group": "sleep 1000 & echo $! >> pids",
+    "in another process group": "(set -m; sleep 1000 & echo $! >> pids)",
+    "in another session": "setsid sleep 1000 & sleep 0; setsid sh -c 'echo $$ >> pids; exec sleep 1000' &",
+    "as a daemon whose parent is gone": "(setsid sh -c 'echo $$ >> pids; exec sleep 1000' &) ; true",
+    "as a daemon that ignores SIGTERM": "(setsid sh -c \"trap '' TERM; echo \\$\\$ >> pids; exec sleep 1000\" &) ; true",
+    "as a daemon with no environment and no open file":
+        "(env -i PATH=\"$PATH\" setsid sh -c 'exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; echo $$ >> pids; exec sleep 1000 "
+        "</dev/null >/dev/null 2>&1' &) ; true",
+}
+
+for _where, _script in GRANDCHILDREN.items():
+    @test(f"stop ends a grandchild {_where}")
+    def _(ws, script=_script):
+        p = Processes(ws)
+        p.script("web", f"{script}\necho $$ >> pids; exec sleep 1000", "--cwd", str(ws.path))
+        p.start("web")
+        pids = p.until_pids("pids", 2)
+        p.stop("web", "--grace", "200")
+        eq([pid for pid in pids if ws.alive(pid)], [], "what still runs after stop has returned")
+        p.nothing_runs()
+
+    @test(f"stop after the holder's death ends a grandchild {_where}")
+    def _(ws, script=_script, where=_where):
+        p = Processes(ws)
+        p.script("web", f"{script}\necho $$ >> pids; exec sleep 1000", "--cwd", str(ws.path))
+        p.start("web")
+        pids = p.until_pids("pids", 2)
+        p.kill_holder("web")
+        p.stop("web", "--grace", "200")
+        left = [pid for pid in pids if ws.alive(pid)]
+        if "no environment" in where and left:
+            return  # it has shed all that it could be recognised by, and its subreaper is gone: nobody can know it
+        eq(left, [], "what still runs after stop has returned")
+        p.nothing_runs()
+
+
+@test("a fork that races with stop is ended as well")
+def _(ws):
+    p = Processes(ws)
+    program = ws.base / "forks.py"
+    program.write_text("import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGCHLD,"
+                       " signal.SIG_IGN)\nopen('ready', 'w').write('x')\nwhile True:\n    if os.fork() == 0:\n"
+                       "        os.setsid()\n        time.sleep(0.02)\n        os._exit(0) if os.fork() else time.sleep(0.3)\n"
+                       "        os._exit(0)\n    time.sleep(0.003)\n")
+    p.run("forks", (sys.executable, str(program)), "--cwd", str(ws.path))
+    ws.until_file("ready")
+    p.stop("forks", "--grace", "50")
+    left = [pid for pid in children_of(os.getpid()) if ws.alive(pid)]
+    eq(left, [], "what still runs when stop has returned")
+    p.nothing_runs()
+
+
+# -- what an ended child leaves behind ----------------------------------------------------------------------------------
+
+DAEMON = "setsid sh -c 'echo $$ > daemon.tmp; mv daemon.tmp daemon; exec sleep 1000' & while ! test -e daemon; do :; done"
+
+
+@test("a daemon that an ended process left behind is listed, and does not block the next start")
+def _(ws):
+    p = Processes(ws)
+    p.script("web", f"if test -e daemon; then exec sleep 1000; fi; {DAEMON}; exit 0", "--cwd", str(ws.path))
+    p.start("web")
+    record = ended(p, "web", "Stopped")
+    daemon = int((ws.path / "daemon").read_text())
+    eq([one["pid"] for one in record["leftovers"]], [daemon], "the leftovers")
+    eq(record["leftovers"][0]["name"], name_of(daemon), "the leftover's name")
+    second = p.start("web")
+    p.one_copy_runs("web", second)
+    eq((second["run"], ws.alive(daemon)), (2, True), "the run, and whether the daemon lives")
+    p.stop("web")
+    eq(ws.alive(daemon), False, "whether the daemon lives after stop")
+    p.nothing_runs()
+
+
+@test("stop of a process that has ended ends its leftovers, and succeeds")
+def _(ws):
+    p = Processes(ws)
+    p.script("web", f"{DAEMON}; exit 0", "--cwd", str(ws.path))
+    p.start("web")
+    ended(p, "web", "Stopped")
+    daemon = int((ws.path / "daemon").read_text())
+    assert ws.alive(daemon), "the daemon has not outlived its parent"
+    p.stop("web")
+    assert not ws.alive(daemon), "the daemon still runs"
+    p.call("stop", "web").expect(4, "ProcessNotRunning")
+    p.nothing_runs()
+
+
+@test("remove of a process that has ended ends its leftovers")
+def _(ws):
+    p = Processes(ws)
+    p.script("web", f"{DAEMON}; exit 0", "--cwd", str(ws.path))
+    p.start("web")
+    ended(p, "web", "Stopped")
+    daemon = int((ws.path / "daemon").read_text())
+    p.call("remove", "web").expect(0)
+    assert not ws.alive(daemon), "the daemon still runs"
+    p.nothing_runs()
+
+
+# -- the holder dies -----------------------------------------------------------------------------------------------------
+
+@test("a process whose holder was killed stays Running with its pid; a new holder takes charge")
+def _(ws):
+    p = Processes(ws)
+    first = p.run("web")
+    old = p.kill_holder("web")
+    record = p.status("web")
+    eq((record["state_name"], record["pid"], record["run"]), ("Running", first["pid"], 1), "state, pid, run")
+    eq(record["state"], first["state"], "the state, with when it was started")
+    assert record["holder_pid"] not in (None, old) and ws.alive(record["holder_pid"]), "nobody is in charge"
+    eq(len(p.holders().get("web", [])), 1, "how many are in charge")
+    p.call("start", "web").expect(4, "ProcessAlreadyRunning")
+    eq(len([e for e in ws.events("process.adopted") if e["data"]["process_id"] == "web"]), 1, "process.adopted events")
+    p.stop("web")
+    p.nothing_runs()
+
+
+@test("an adopted process can be stopped where nobody reaps orphans (a container without an init)")
+def _(ws):
+    p = Processes(ws, is_reaping=False)
+    pid = p.run("web")["pid"]
+    p.kill_holder("web")
+    eq(p.stop("web")["state_name"], "Stopped", "the state")
+    eq(state_of(pid), "Z", "what is left of it")
+    p.call("remove", "web").expect(0)
+
+
+@test("many that look at a process without a holder make one holder")
+def _(ws):
+    p = Processes(ws)
+    pid = p.run("web")["pid"]
+    for _ in range(3):
+        p.kill_holder("web")
+        commands = [[ws.binary, "--json", "proc", *words] for words in (["status", "web"], ["list"], ["start", "web"])] * 4
+        codes = [code for code, _ in race(ws, commands)]
+        eq(sorted(set(codes)), [0, 4], "exit codes")
+        eq(len(p.holders().get("web", [])), 1, "how many are in charge")
+        eq(p.status("web")["pid"], pid, "the pid")
+
+
+@test("a process killed with its holder is Failed, its exit status unknown and not guessed")
+def _(ws):
+    p = Processes(ws)
+    pid = p.run("web")["pid"]
+    holder = p.status_file("web")["holder"]["pid"]
+    send(holder, signal.SIGSTOP)  # so that it does not see the child's end before its own
+    send(pid)
+    send(holder)
+    p.until_gone(pid, holder)
+    record = ended(p, "web")
+    eq((record["exit_code"], record["raw_status"]), (-1, None), "exit_code and raw_status")
+    assert record["error"].startswith(UNKNOWN) and len(record["error"]) > len(UNKNOWN), record["error"]
+    eq(record["last_exits"][-1]["by"], "unknown", "by whom")
+    eq(len([e for e in ws.events("process.lost") if e["data"]["process_id"] == "web"]), 1, "process.lost events")
+    p.one_copy_runs("web", p.start("web"))
+
+
+@test("an adopted process that ends by itself is Stopped or Failed as it ended, or unknown; never guessed")
+def _(ws):
+    p = Processes(ws)
+    for code in (0, 3):
+        id = f"web-{code}"
+        p.script(id, f"while ! test -e go; do sleep 0.01; done; exit {code}", "--cwd", str(ws.path))
+        p.start(id)
+        p.kill_holder(id)
+        p.status(id)
+    (ws.path / "go").write_text("")
+    for code, state in ((0, "Stopped"), (3, "Failed")):
+        record = ws.until(lambda: (lambda r: r if r["state_name"] != "Running" else None)(p.status(f"web-{code}")), "it ends")
+        if record["exit_code"] == -1:
+            assert record["state_name"] == "Failed" and record["error"].startswith(UNKNOWN), record
+            eq(record["raw_status"], None, "raw_status")
+        else:
+            eq((record["state_name"], record["exit_code"], record["raw_status"]), (state, code, {"code": code}), "the end")
+
+
+@test("the machine was rebooted: what ran is Failed and unknown, and can be started again")
+def _(ws):
+    p = Processes(ws)
+    p.run("web")
+    p.kill_everything()
+    p.after_reboot("web")
+    record = ended(p, "web")
+    eq((record["exit_code"], record["raw_status"]), (-1, None), "exit_code and raw_status")
+    assert record["error"].startswith(UNKNOWN), record["error"]
+    p.one_copy_runs("web", p.start("web"))
+    eq(p.status("web")["run"], 2, "the run")
+
+
+@test("the machine was rebooted: a stranger with the same pid and start time is neither adopted nor ended")
+def _(ws):
+    p = Processes(ws)
+    stranger = ws.spawn_command(["sleep", "1000"])
+    p.run("web")
+    for pid in [p.status("web")["pid"], p.status("web")["holder_pid"]]:
+        send(pid)
+        p.until_gone(pid)
+    p.after_reboot("web", pid=stranger.pid, start_ticks=start_ticks_of(stranger.pid))
+    eq(p.status("web")["state_name"], "Failed", "the state")
+    p.call("stop", "web").expect(4, "ProcessNotRunning")
+    p.start("web")
+    p.stop("web")
+    p.call("remove", "web", "--force").expect(0)
+    assert ws.alive(stranger.pid), "a stranger was killed"
+
+
+@test("in the same boot, a stranger that has got the pid is neither adopted nor ended")
+def _(ws):
+    p = Processes(ws)
+    stranger = ws.spawn_command(["sleep", "1000"])
+    p.run("web")
+    for pid in [p.status("web")["pid"], p.status("web")["holder_pid"]]:
+        send(pid)
+        p.until_gone(pid)
+    path = p.dir("web") / "status.json"
+    record = json.loads(path.read_text())
+    if record["exit"] is not None:  # the holder saw the child's end before its own: make it as if it had not
+        record.update(exit=None, phase="running")
+    record["child"]["pid"] = record["holder"]["pid"] = stranger.pid  # the start ticks are another process's
+    path.write_text(json.dumps(record) + "\n")
+    eq(p.status("web")["state_name"], "Failed", "the state")
+    p.start("web")
+    p.stop("web")
+    assert ws.alive(stranger.pid), "a stranger was killed"
+
+
+@test("a holder that is told to end (SIGTERM) ends its process in order, and it can be started again")
+def _(ws):
+    p = Processes(ws)
+    first = p.run("web", SLEEP, "--restart", "always")
+    send(first["holder_pid"], signal.SIGTERM)
+    p.until_gone(first["pid"], first["holder_pid"])
+    record = p.status("web")
+    assert record["state_name"] in ("Stopped", "Failed"), record["state"]
+    eq((record["raw_status"], record["last_exits"][-1]["by"]), ({"signal": "SIGTERM", "number": 15}, "signal"), "how it ended")
+    eq(record["run"], 1, "the run: it was not restarted")
+    p.nothing_runs()
+    p.one_copy_runs("web", p.start("web"))
+
+
+# -- starts that fail -------------------------------------------------------------------------------------------------------
+
+def make_command(ws, name, content, mode):
+    path = ws.path / name
+    path.write_bytes(content)
+    path.chmod(mode)
+    return str(path)
+
+
+def missing(ws):
+    return (str(ws.path / "nothing"),), (), "No such file or directory"
+
+
+def missing_in_path(ws):
+    return ("no-such-command-anywhere",), (), "No such file or directory"
+
+
+def no_permission(ws):
+    return (make_command(ws, "plain", b"#!/bin/sh\n", 0o644),), (), "Permission denied"
+
+
+def a_directory(ws):
+    (ws.path / "folder").mkdir()
+    return (str(ws.path / "folder"),), (), "Permission denied"
+
+
+def no_program(ws):
+    return (make_command(ws, "elf", b"\x7fELF\x02\x01\x01" + b"\0" * 57, 0o755),), (), "Exec format error"
+
+
+def missing_interpreter(ws):
+    return (make_command(ws, "script", b"#!/nonexistent/interpreter\n", 0o755),), (), "No such file or directory"
+
+
+def bad_cwd(ws):
+    return SLEEP, ("--cwd", str(ws.path / "nowhere")), "No such file or directory"
+
+
+def cwd_is_a_file(ws):
+    return SLEEP, ("--cwd", make_command(ws, "file", b"", 0o644)), "Not a directory"
+
+
+FAILURES = {"a command that is missing": missing, "a command that is not in PATH": missing_in_path,
+            "a file without the permission to execute": no_permission, "a directory": a_directory,
+            "a file that is no program": no_program, "a script whose interpreter is missing": missing_interpreter,
+            "a working directory that is missing": bad_cwd, "a working directory that is a file": cwd_is_a_file}
+
+for _what, _make in FAILURES.items():
+    @test(f"{_what} is ProcessStartFailed with the reason; the state is unchanged")
+    def _(ws, make=_make):
+        p = Processes(ws)
+        command, options, reason = make(ws)
+        p.create("web", command, *options)
+        place = options[1] if options else command[0]
+        for _ in range(2):
+            error = p.call("start", "web").expect(7, "ProcessStartFailed").error
+            assert error["message"].startswith("Failed to start process 'web': "), error["message"]
+            assert reason in error["message"] and place in error["message"], f"{error['message']!r}: {reason!r}, {place!r}"
+            record = p.status("web")
+            eq((record["state"], record["run"], record["pid"]), ("NotStarted", 0, None), "state, run and pid")
+            p.nothing_runs()
+        p.call("update", "web", "--cwd", str(ws.path), "--", *SLEEP).expect(0)
+        p.one_copy_runs("web", p.start("web"))
+
+
+@test("a start that fails leaves a Stopped and a Failed process as they were")
+def _(ws):
+    p = Processes(ws)
+    for id, command in (("good", ("true",)), ("bad", ("false",))):
+        p.run(id, command)
+        before = ended(p, id, "Stopped" if id == "good" else "Failed")
+        p.call("update", id, "--", "/nonexistent/command").expect(0)
+        p.call("start", id).expect(7, "ProcessStartFailed")
+        after = p.status(id)
+        eq((after["state"], after["run"]), (before["state"], before["run"]), "state and run")
+        eq(len(after["last_exits"]), 1, "exits")
+
+
+@test("a script without #! is started as a shell would")
+def _(ws):
+    p = Processes(ws)
+    p.run("web", (make_command(ws, "plain", b"echo it runs; exec sleep 1000\n", 0o755),))
+    log = pathlib.Path(p.dir("web") / "log" / "stdout.log")
+    ws.until(lambda: log.read_text() == "it runs\n", "its output")
+
+
+@test("create --start with a command that fails says so, and the process stays registered")
+def _(ws):
+    p = Processes(ws)
+    p.call("create", "web", "--start", "--", "/nonexistent/command").expect(7, "ProcessStartFailed")
+    eq(p.status("web")["state"], "NotStarted", "the state")
+
+
+@test("a supervised process has no descriptor of tasuki but its output and the run lock, and default signals")
+def _(ws):
+    p = Processes(ws)
+    pid = p.run("web")["pid"]
+    targets = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    eq(targets.pop(0), "/dev/null", "stdin")
+    for fd, name in ((1, "stdout.log"), (2, "stderr.log")):
+        eq(targets.pop(fd), str(p.dir("web") / "log" / name), f"descriptor {fd}")
+    eq([t for t in targets.values() if not t.endswith("/run.1.lock")], [], "other descriptors")
+    status = dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    for mask in ("SigBlk", "SigIgn"):
+        eq(int(status[mask], 16), 0, f"{mask} of the process")
+
+
+main(__name__)

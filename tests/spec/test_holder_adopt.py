@@ -1,0 +1,184 @@
+"""A child whose holder was killed: a new holder takes charge of it (adopt=)."""
+
+import os
+import signal
+
+from harness.harness import eq, main, test
+from holder_common import Holder, kill, python, sh, ticks_of, wait_until
+
+GRACE_MS = 60000
+POLICY = dict(restart="always", max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=0)
+
+
+def kernel_tells():
+    """Whether the kernel tells the exit status of a process that is not a child (PIDFD_GET_INFO, Linux 6.15)."""
+    return tuple(map(int, os.uname().release.split("-")[0].split(".")[:2])) >= (6, 15)
+
+
+@test("an adopted child goes on, is recorded, and is stopped like any other", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"], restarts=3)
+    before = h.status
+    h.kill()
+    report = h.adopt(["sleep", "100"], restarts=3)
+    eq(report, ["ok", *map(str, (*before["child"].values(), before["started_at_ms"]))])
+    status = h.status
+    same = ("n", "start_id", "child", "started_at_ms", "restarts", "stdout_offset", "exit", "phase")
+    eq({k: status[k] for k in same}, {k: before[k] for k in same})
+    eq(status["holder"]["pid"], h.proc.pid)
+    eq(h.words(), ["started", "adopted"])
+    eq(h.facts("adopted")[0]["pid"], h.pid)
+    status = h.stop(GRACE_MS)
+    eq((status["exit"]["by"], ticks_of(h.pid), h.run_locks()), ("stop", None, []))
+
+
+for name, script, raw in (("exit 7", "exit 7", 7 << 8), ("SIGKILL", "kill -KILL $$", signal.SIGKILL)):
+    @test(f"the exit status of an adopted child is known where the kernel tells it, else said to be unknown: {name}", init=False)
+    def _(ws, script=script, raw=raw):
+        h = Holder(ws)
+        os.mkfifo(ws.path / "go")
+        command = sh("read -r x < go; " + script)
+        h.start(command)
+        h.kill()
+        h.adopt(command)
+        (ws.path / "go").write_text("x\n")
+        end = h.wait()["exit"]
+        if kernel_tells():
+            eq((end["status"], end["by"], end["reason"]), (int(raw), "itself", ""))
+        else:
+            eq((end["status"], end["by"]), (-1, "unknown"))
+            assert end["reason"], "no reason"
+
+
+@test("an adopted child that nobody reaps is not waited for in vain", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"])
+    h.kill()
+    h.adopt(["sleep", "100"])
+    kill(h.pid)
+    end = h.wait_exit()
+    eq((end["status"], end["by"]), (-1, "unknown"))
+    assert end["reason"], "no reason"
+    h.wait()
+
+
+@test("a child that ended before it could be adopted is unknown, not guessed; its pid alone does not identify it", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"])
+    h.kill()
+    identity = h.identity()
+    words = f"{identity['pid']}:{identity['start_ticks'] - 1}:{identity['started_at_ms']}"
+    h.start(["sleep", "100"], n=1, adopt=words)
+    end = h.wait()["exit"]
+    eq((end["status"], end["by"], end["reason"]), (-1, "unknown", "it ended while nobody watched"))
+    assert ticks_of(identity["pid"]), "a process that only has the same pid was ended"
+    eq(h.words(), ["started", "exited"])
+    kill(identity["pid"])
+
+
+@test("what holder and child left in the pipes when both were dead is told to be gone", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"], log="pipe")
+    h.kill()
+    identity = h.identity()
+    kill(identity["pid"])
+    os.waitpid(identity["pid"], 0)
+    h.start(["sleep", "100"], n=1, adopt=f"{identity['pid']}:{identity['start_ticks']}:0", log="pipe")
+    h.wait()
+    eq(h.words(), ["started", "gap", "gap", "exited"])
+    eq([f["stream"] for f in h.facts("gap")], ["stdout", "stderr"])
+
+
+@test("the restart policy goes on after an adoption", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"], **POLICY)
+    first = h.pid
+    h.kill()
+    h.adopt(["sleep", "100"], **POLICY)
+    kill(first)
+    os.waitpid(first, 0)  # the test is the subreaper that inherited it
+    h.wait_for("started", 2)
+    eq((h.status["n"], h.status["restarts"], h.status["phase"]), (2, 1, "running"))
+    assert h.pid != first
+    kill(h.pid)
+    fact = h.wait_for("exited", 2)
+    eq((fact["n"], fact["status"]), (2, int(signal.SIGKILL)))
+    h.wait_for("started", 3)
+    h.stop(GRACE_MS)
+
+
+@test("a stop that the dead holder did not finish is finished by the next", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("trap '' TERM; echo ready; while :; do sleep 0.01; done"), **POLICY)
+    wait_until(lambda: h.log(), "the child's trap")
+    h.order_stop(GRACE_MS)
+    wait_until(lambda: h.status["phase"] == "stopping", "stopping")
+    h.kill()
+    h.write_want("down 10")
+    h.adopt(["true"], **POLICY)
+    status = h.wait()
+    eq((status["n"], status["exit"]["by"], ticks_of(h.pid)), (1, "stop", None))
+
+
+@test("descendants that a dead holder left elsewhere are found and ended by a stop", init=False)
+def _(ws):
+    h = Holder(ws)
+    code = f"""
+import os, time
+for name in ('session', 'renamed', 'below'):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        if name == 'below' and os.fork() == 0:
+            open({str(ws.path)!r} + '/below', 'w').write(str(os.getpid()))
+            os.closerange(0, 200)
+            os.execve('/bin/sleep', ['sleep', '1000'], {{}})
+        elif name != 'below':
+            open({str(ws.path)!r} + '/' + name, 'w').write(str(os.getpid()))
+        if name == 'renamed': os.execve('/bin/sleep', ['sleep', '1000'], {{}})
+        time.sleep(1000)
+time.sleep(1000)
+"""
+    h.start(python(code))
+    pids = [wait_until(lambda path=ws.path / name: path.exists() and path.read_text() and int(path.read_text()), name)
+            for name in ("session", "renamed", "below")]
+    h.kill()
+    h.adopt(["true"])
+    h.stop(GRACE_MS)
+    eq([pid for pid in pids if ticks_of(pid)], [], "still alive")
+
+
+@test("a start that the dead holder did not record is recorded by the next", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"])
+    h.kill()
+    (h.dir / "status.json").unlink()
+    (h.dir / "history").unlink()
+    h.adopt(["sleep", "100"])
+    eq(h.words(), ["started", "adopted"])
+    eq((h.facts("started")[0]["pid"], h.status["n"], h.status["exit"]), (h.pid, 1, None))
+    h.stop(GRACE_MS)
+
+
+@test("an adopted child's output goes on being captured, noted and bounded", init=False)
+def _(ws):
+    h = Holder(ws)
+    os.mkfifo(ws.path / "go")
+    command = sh("echo one; read -r x < go; echo two; exec sleep 100")
+    h.start(command)
+    wait_until(lambda: h.index()[-1][1] == 4, "the first line")
+    h.kill()
+    h.adopt(command)
+    (ws.path / "go").write_text("x\n")
+    wait_until(lambda: h.index()[-1][1] == 8, "the second line in the index")
+    h.stop(GRACE_MS)
+
+
+main(__name__)

@@ -1,0 +1,420 @@
+"""The holder program alone, driven as tasuki drives it (src/hold/protocol.h): start, records, exits, restart policy, probe."""
+
+import json
+import os
+import pathlib
+import signal
+import stat
+import time
+
+from harness.harness import eq, main, test
+from holder_common import BOOT_ID, Holder, kill, python, sh, ticks_of, wait_until
+
+IDLE_S = 1.0
+POLICY = dict(max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=60000)
+
+
+def children(pid):
+    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# -- a start --------------------------------------------------------------------------------------------------
+
+@test("the report of a start names the child, and the child is what status.json says", init=False)
+def _(ws):
+    h = Holder(ws)
+    word, pid, ticks, started = h.start(["sleep", "100"])
+    eq(word, "ok")
+    status = h.status
+    eq(status["child"], {"pid": int(pid), "start_ticks": int(ticks)})
+    eq(status["holder"], {"pid": h.proc.pid, "start_ticks": ticks_of(h.proc.pid)})
+    eq(ticks_of(int(pid)), int(ticks), "start ticks")
+    eq((status["version"], status["n"], status["phase"], status["exit"]), (1, 1, "running", None))
+    eq((status["start_id"], status["boot_id"], status["log"]), (h.start_id, BOOT_ID, "direct"))
+    eq((status["started_at_ms"], status["restarts"], status["retries"]), (int(started), 0, 0))
+    assert abs(time.time() * 1000 - int(started)) < 60000, started
+    h.stop()
+
+
+@test("the life lock says who the child is, and the child holds it", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"], n=7)
+    identity, status = h.identity(), h.status
+    eq({k: identity[k] for k in ("n", "pid", "start_ticks", "boot_id", "start_id", "log")},
+       {"n": 7, **dict(zip(("pid", "start_ticks"), status["child"].values())), "boot_id": BOOT_ID,
+        "start_id": h.start_id, "log": "direct"})
+    eq((identity["stdout_offset"], identity["stderr_offset"], identity["pid_ns"]), (0, 0, status["pid_ns"]))
+    h.kill()
+    assert h.is_locked("run.7.lock"), "the child does not hold the life lock"
+    assert not h.is_locked(), "holder.lock is held although the holder is dead"
+    kill(h.pid)
+    wait_until(lambda: not h.is_locked("run.7.lock"), "the end of the life lock")
+
+
+@test("the child leads its own session, has default signals, the starter's umask, its cwd, and no descriptor of ours", init=False)
+def _(ws):
+    h = Holder(ws)
+    out = ws.path / "seen"
+    code = ("import os, signal, json; json.dump(dict(sid=os.getsid(0) == os.getpid(), fds=sorted(map(int, os.listdir('/proc/self/fd'))),"
+            "mask=sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))), umask=os.umask(0), cwd=os.getcwd(),"
+            "ignored=[s for s in range(1, 65) if s not in (9, 19, 32, 33) and signal.getsignal(s) == signal.SIG_IGN],"
+            f"stdin=os.readlink('/proc/self/fd/0'), id=os.environ['TASUKI_PROCESS_ID']), open({str(out)!r}, 'w'))")
+    old = os.umask(0o027)
+    (ws.path / "d=e").mkdir()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    h.start(["/bin/sh", "-c", 'exec "$0" "$@"', *python(code)], cwd=ws.path / "d=e")
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.umask(old)
+    h.wait()
+    seen = json.loads(out.read_text())
+    fds = [fd for fd in seen.pop("fds") if fd != 3]  # 3: the directory that it lists
+    eq(fds, [0, 1, 2, 100])
+    # Python ignores SIGPIPE and SIGXFSZ by itself.
+    eq(seen, {"sid": True, "mask": [], "umask": 0o027, "cwd": str(ws.path / "d=e"), "ignored": [13, 25],
+              "stdin": "/dev/null", "id": "p"})
+
+
+@test("the holder leaves its starter's session and directory, and its files are private", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"])
+    eq(os.getsid(h.proc.pid), h.proc.pid, "session")
+    eq(os.readlink(f"/proc/{h.proc.pid}/cwd"), "/")
+    for path in [h.dir / "status.json", h.dir / "history", h.dir / "log/stdout.log", h.dir / "stdout.idx"]:
+        eq(stat.S_IMODE(path.stat().st_mode), 0o600, str(path))
+    eq(stat.S_IMODE((h.dir / "log").stat().st_mode), 0o700)
+    h.stop()
+
+
+@test("a command is searched along the PATH of its own environment, from its own directory", init=False)
+def _(ws):
+    tool = ws.path / "bin/tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 5\n")
+    tool.chmod(0o755)
+    h = Holder(ws)
+    eq(h.start(["tool"], env={"PATH": "/nowhere:bin"})[0], "ok")
+    eq(h.wait()["exit"]["status"], 5 << 8)
+
+
+@test("a script without a first line for the kernel is run by the shell, with its arguments, at each restart", init=False)
+def _(ws):
+    script = ws.path / "plain"
+    script.write_text('echo "$0 $1 $2"; exit 1\n')
+    script.chmod(0o755)
+    h = Holder(ws)
+    eq(h.start([str(script), "a b", "c"], restart="on-failure", **{**POLICY, "max_retries": 1})[0], "ok")
+    h.wait()
+    eq(h.log(), f"{script} a b c\n".encode() * 2)
+
+
+# -- a start that does not come to be -------------------------------------------------------------------------
+
+def check_nothing_changed(h, n=1):
+    h.wait()
+    eq(h.status, None, "status.json")
+    eq(h.history, [], "history")
+    eq(h.run_locks(), [], "life locks")
+    assert not h.is_locked(), "holder.lock is held"
+    eq(h.proc.returncode, 1, "the holder's exit code")
+
+
+for stage, number, command, options in [
+        ("exec", 2, ["/nowhere/at/all"], {}), ("exec", 2, ["no-such-command"], {}), ("exec", 2, [""], {}),
+        ("exec", 13, ["/etc/passwd"], {}), ("exec", 13, ["/tmp"], {}), ("cwd", 2, ["true"], {"cwd": "/nowhere"}),
+        ("cwd", 20, ["true"], {"cwd": "/etc/passwd"})]:
+    @test(f"a start that fails ({stage}, errno {number}, {command[0] or 'empty'}) says so and changes nothing", init=False)
+    def _(ws, stage=stage, number=number, command=command, options=options):
+        h = Holder(ws)
+        eq(h.start(command, **options), ["error", stage, str(number)])
+        check_nothing_changed(h)
+
+
+@test("a start whose log cannot be opened fails with the stage log", init=False)
+def _(ws):
+    h = Holder(ws)
+    (h.dir / "log/stdout.log").mkdir(parents=True)
+    eq(h.start(["true"])[:2], ["error", "log"])
+    check_nothing_changed(h)
+
+
+@test("a start whose FIFO is something else fails with the stage pipe", init=False)
+def _(ws):
+    h = Holder(ws)
+    (h.dir / "stdout.pipe").write_text("")
+    eq(h.start(["true"], log="pipe")[:2], ["error", "pipe"])
+    check_nothing_changed(h)
+
+
+@test("a holder that is not given the locks does nothing", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"])
+    first, status = h.proc, h.status
+    eq(h.start(["sleep", "200"], n=2, lock=False), ["error", "record", "11"])
+    h.wait()
+    eq(h.status, status, "status.json")
+    eq([f["what"] for f in h.history], ["started"])
+    h.proc = first
+    h.stop()
+
+
+@test("without a proper command line it says whose part it is", init=False)
+def _(ws):
+    result = ws.run([ws.build / "tasuki-hold", "x", "nonsense=1", "--", "true"])
+    eq(result.code, 2)
+    assert "tasuki proc start" in result.err, result.err
+
+
+# -- ends -----------------------------------------------------------------------------------------------------
+
+for name, script, raw in [("exit 0", "exit 0", 0), ("exit 3", "exit 3", 3 << 8), ("SIGSEGV", "kill -SEGV $$", signal.SIGSEGV),
+                          ("SIGKILL by somebody", "kill -KILL $$", signal.SIGKILL)]:
+    @test(f"the end of the child is recorded as it was: {name}", init=False)
+    def _(ws, script=script, raw=raw):
+        h = Holder(ws)
+        h.start(sh("ulimit -c 0; " + script))
+        status = h.wait()
+        eq({k: v for k, v in status["exit"].items() if k != "stopped_at_ms"},
+           {"status": int(raw), "by": "itself", "reason": ""})
+        assert status["exit"]["stopped_at_ms"] >= status["started_at_ms"]
+        eq(status["phase"], "ended")
+        eq(h.words(), ["started", "exited"])
+        eq((h.facts("exited")[0]["status"], h.facts("exited")[0]["by"], h.facts("exited")[0]["n"]), (int(raw), "itself", 1))
+        eq(h.run_locks(), [], "life locks")
+        eq(sorted(p.name for p in h.dir.iterdir()),
+           ["history", "holder.lock", "log", "status.json", "stderr.idx", "stdout.idx", "want"])
+
+
+@test("a leftover of the ended child keeps the life lock, and the holder does not wait for it", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("sleep 100 & echo $! > left"))
+    status = h.wait()
+    left = int((ws.path / "left").read_text())
+    eq(status["exit"]["status"], 0)
+    assert ticks_of(left), "the leftover was ended"
+    assert h.is_locked("run.1.lock"), "the leftover does not hold the life lock"
+    assert not h.is_locked(), "holder.lock is held"
+    kill(left)
+
+
+@test("history says where it begins", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["true"])
+    h.wait()
+    eq(json.loads((h.dir / "history").read_text().splitlines()[0]), {"base": 0})
+
+
+@test("a torn line in history is closed before the next fact", init=False)
+def _(ws):
+    h = Holder(ws)
+    (h.dir / "history").write_text('{"base":0}\n{"time":1,"wh')
+    h.start(["true"])
+    h.wait()
+    lines = (h.dir / "history").read_text().splitlines()
+    eq(lines[1], '{"time":1,"wh')
+    eq([json.loads(line)["what"] for line in lines[2:]], ["started", "exited"])
+
+
+@test("history does not grow without bound, and its lines keep their logical offsets", init=False)
+def _(ws):
+    h = Holder(ws)
+    line = b'{"time":1,"what":"exited","n":1,"status":0,"by":"itself"}\n'
+    first = b'{"base":0}\n'
+    (h.dir / "history").write_bytes(first + line * (1050000 // len(line)))
+    h.start(["true"])
+    h.wait()
+    data = (h.dir / "history").read_bytes()
+    assert len(data) < 100000, len(data)
+    head, _, rest = data.partition(b"\n")
+    base = json.loads(head)["base"]
+    eq((base + len(head) + 1 - len(first)) % len(line), 0, "distance of the first kept line from the beginning")
+    eq(json.loads(rest.splitlines()[0])["what"], "exited")
+    eq([json.loads(x)["what"] for x in rest.splitlines()[-2:]], ["started", "exited"])
+
+
+# -- the restart policy ---------------------------------------------------------------------------------------
+
+@test("on-failure restarts after a failure until it ends with 0; each start has its number, identity and records", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("echo x >> count; [ $(wc -l < count) -ge 3 ]"), restart="on-failure", **POLICY)
+    status = h.wait()
+    eq((status["n"], status["restarts"], status["exit"]["status"]), (3, 2, 0))
+    eq(h.words(), ["started", "exited", "restarting", "started", "exited", "restarting", "started", "exited"])
+    eq([f["n"] for f in h.history], [1, 1, 2, 2, 2, 3, 3, 3])
+    eq([(f["delay_ms"], f["retry"]) for f in h.facts("restarting")], [(0, 1), (1, 2)])
+    eq(h.run_locks(), [], "life locks")
+
+
+@test("always restarts after 0 as well; no never does", init=False)
+def _(ws):
+    h, other = Holder(ws), Holder(ws, "q")
+    h.start(["true"], restart="always", **POLICY)
+    h.wait_for("started", 3)
+    h.stop()
+    other.start(["false"], restart="no", **POLICY)
+    eq(other.wait()["restarts"], 0)
+
+
+@test("the first retry is at once, then the delay doubles up to its cap", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["false"], restart="always", max_retries=6, backoff_ms=2, backoff_max_ms=9, healthy_ms=60000)
+    h.wait()
+    eq([f["delay_ms"] for f in h.facts("restarting")], [0, 2, 4, 8, 9, 9])
+
+
+@test("after max_retries it gives up and says so", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["false"], restart="on-failure", **{**POLICY, "max_retries": 2})
+    status = h.wait()
+    eq((status["phase"], status["n"], status["retries"], status["exit"]["status"]), ("ended", 3, 2, 256))
+    eq(h.facts("gave_up")[0]["retries"], 2)
+
+
+@test("a start that stayed up long enough begins the count anew", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("echo x >> count; [ $(wc -l < count) -lt 6 ]"), restart="always", max_retries=1, backoff_ms=1, backoff_max_ms=1,
+            healthy_ms=0)
+    h.wait_for("started", 6)
+    eq([f["retry"] for f in h.facts("restarting")][:5], [1] * 5)
+    h.stop()
+
+
+@test("while it waits for the next try, status.json says backoff and when", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["false"], restart="always", max_retries=-1, backoff_ms=600000, backoff_max_ms=600000, healthy_ms=60000)
+    status = wait_until(lambda: h.status["phase"] == "backoff" and h.status["n"] == 2 and h.status, "backoff")
+    assert status["next_start_ms"] > time.time() * 1000 + 300000, status
+    eq((status["exit"]["status"], status["retries"]), (256, 2))
+    assert h.is_locked(), "nobody is in charge"
+    status = h.stop()
+    eq((status["phase"], status["exit"]["by"], status["exit"]["status"]), ("ended", "stop", 256))
+
+
+@test("a restart that cannot be executed is a failed retry; n is not used up", init=False)
+def _(ws):
+    tool = ws.path / "tool"
+    tool.write_text('#!/bin/sh\nrm "$0"; exit 1\n')
+    tool.chmod(0o755)
+    h = Holder(ws)
+    h.start([str(tool)], restart="on-failure", **{**POLICY, "max_retries": 3})
+    status = h.wait()
+    eq((status["n"], status["restarts"], status["exit"]["status"]), (1, 0, 256))
+    eq(h.words(), ["started", "exited", "restarting", "start_failed", "restarting", "start_failed", "restarting",
+                   "start_failed", "gave_up"])
+    eq({(f["n"], f["stage"], f["errno"]) for f in h.facts("start_failed")}, {(2, "exec", 2)})
+    eq(h.run_locks(), [], "life locks")
+
+
+@test("no restart is made when want is down", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("echo 'down 100' > p/want; exit 1"), restart="always", **POLICY)
+    status = h.wait()
+    eq((status["n"], status["restarts"], status["exit"]["by"]), (1, 0, "stop"))
+
+
+@test("restarts go on counting from what the holder was given", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["false"], n=5, restarts=4, restart="always", **{**POLICY, "max_retries": 1})
+    status = h.wait()
+    eq((status["n"], status["restarts"]), (6, 5))
+
+
+# -- the probe ------------------------------------------------------------------------------------------------
+
+PROBE = """#!/bin/sh
+echo "$@" >> {path}/probed
+{rest}
+"""
+
+
+def probe(ws, rest, name="probe"):
+    path = ws.path / name
+    path.write_text(PROBE.format(path=ws.path, rest=rest))
+    path.chmod(0o755)
+    return dict(probe=path, root=ws.path)
+
+
+def probed(ws):
+    try:
+        return (ws.path / "probed").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+@test("the probe runs beside each start, in a group of its own, and is killed at the end of it", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("exec sleep 100"), restart="always", **POLICY, **probe(ws, "exec sleep 1000"))
+    wait_until(lambda: probed(ws) == [f"probe --root {ws.path} p"], "the probe's start")
+    mine = [pid for pid in children(h.proc.pid) if pid != h.pid]
+    eq(len(mine), 1, "probes")
+    eq(os.getpgid(mine[0]), mine[0], "the probe's group")
+    kill(h.pid)
+    wait_until(lambda: len(probed(ws)) == 2, "the second probe")
+    wait_until(lambda: not ticks_of(mine[0]), "the first probe's end")
+    h.stop()
+
+
+@test("a probe that fails is started again, a few times; one that has done its work is not", init=False)
+def _(ws):
+    h, other = Holder(ws), Holder(ws, "q")
+    h.start(["sleep", "100"], **probe(ws, "exit 1"))
+    other.start(["sleep", "100"], **probe(ws, "exit 0", "other"))
+    wait_until(lambda: len(probed(ws)) >= 3, "another probe")
+    eq(sum(line.endswith(" q") for line in probed(ws)), 1)
+    h.stop()
+    other.stop()
+
+
+@test("the probe gets the notification socket, on which the child's words carry its credentials", init=False)
+def _(ws):
+    h = Holder(ws)
+    name = "@tasuki-test-" + h.start_id
+    code = ("import socket,struct,sys; s=socket.socket(fileno=3); d,a,_,_=s.recvmsg(100,100);"
+            f"open('{ws.path}/heard','w').write(d.decode()+' '+str(struct.unpack('3i',a[0][2])[0]))")
+    options = probe(ws, f"exec {python('')[0]} -c \"{code}\"")
+    sender = ("import os,socket,time; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM);"
+              "s.sendto(b'READY=1', os.environ['NOTIFY_SOCKET'].replace('@','\\0')); time.sleep(100)")
+    eq(h.start(python(sender), env={"NOTIFY_SOCKET": name}, notify=1, **options)[0], "ok")
+    wait_until(lambda: (ws.path / "heard").exists() and (ws.path / "heard").read_text(), "the notification")
+    eq((ws.path / "heard").read_text(), f"READY=1 {h.pid}")
+    h.stop()
+
+
+# -- cost -----------------------------------------------------------------------------------------------------
+
+def switches(pid):
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return [int(line.split()[1]) for line in lines if "ctxt_switches" in line]
+
+
+for mode in ("direct", "pipe", "stamped"):
+    @test(f"a holder with nothing to do does not wake up, until there is output (mode {mode})", init=False)
+    def _(ws, mode=mode):
+        h = Holder(ws)
+        os.mkfifo(ws.path / "go")
+        name = "output" if mode == "stamped" else "stdout"
+        h.start(sh("echo hello; read -r x < go; echo again; exec sleep 100"), log=mode)
+        first = wait_until(lambda: h.index(name)[-1][1], "the first line in the index")
+        # It looks once more, a second after the last growth. From then on there must be silence.
+        time.sleep(1.2)
+        seen = switches(h.proc.pid)
+        time.sleep(IDLE_S)
+        eq(switches(h.proc.pid), seen, "context switches")
+        (ws.path / "go").write_text("x\n")
+        wait_until(lambda: h.index(name)[-1][1] > first, "the second line in the index")
+        h.stop()
+
+
+main(__name__)
