@@ -60,6 +60,24 @@ static const char *written_verb(const char *noun, char **words, int count, char 
     return text;
 }
 
+/* `proc template`: says which words can follow. */
+static int incomplete_verb(const char *noun, const char *word, struct tsk_error *err)
+{
+    size_t count, len = strlen(word);
+    struct buf want CLEANUP(buf_clear) = BUF_INIT;
+    const struct op *const *rows = op_table(&count);
+    error_set(err, TSK_INVALID_INPUT, "verb_incomplete", "value", word, NULL);
+    for (size_t i = 0; i < count; i++) {
+        bool fits = rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 && strncmp(rows[i]->verb, word, len) == 0 &&
+                    rows[i]->verb[len] == ' ';
+        if (fits)
+            buf_printf(&want, "%s%s", want.len ? ", " : "", rows[i]->verb + len + 1);
+    }
+    error_add(err, "want", buf_str(&want));
+    error_add_next(err, "tasuki %s --help", noun);
+    return -1;
+}
+
 static int unknown_word(const char *noun, const char *word, struct tsk_error *err)
 {
     const char *candidates[128];
@@ -72,6 +90,8 @@ static int unknown_word(const char *noun, const char *word, struct tsk_error *er
         if (fits)
             candidates[found++] = rows[i]->verb;
     }
+    if (noun && is_first_of_two(noun, word))
+        return incomplete_verb(noun, word, err);
     const char *near = nearest_word(word, candidates, found);
     const char *text = near ? "command_unknown_near" : "command_unknown";
     if (noun && strcmp(noun, "sprint") == 0)

@@ -195,6 +195,24 @@ const struct op op_process_stop = {
 
 /* ---- restart ---- */
 
+/* What could not be started again is not stopped. */
+static int dependencies_exist(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct proc p CLEANUP(proc_clear) = {.dir = -1};
+        const char *other;
+        json_t *condition;
+        if (proc_load(reg, ids[i], &p, err) < 0)
+            return -1;
+        json_object_foreach (json_object_get(p.spec, "depends_on"), other, condition) {
+            struct proc needed CLEANUP(proc_clear) = {.dir = -1};
+            if (proc_load(reg, other, &needed, err) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
 static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
@@ -206,7 +224,9 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
     struct tsk_error *stopped = calloc(count + 1, sizeof *stopped), *started = calloc(count + 1, sizeof *started);
     BUG(!stopped || !started);
     int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
-    int result = proc_stop_many(&reg, names, count, grace, stopped, err);
+    int result = dependencies_exist(&reg, names, count, err);
+    if (result == 0)
+        result = proc_stop_many(&reg, names, count, grace, stopped, err);
     if (result == 0)
         result = proc_start_ordered(&reg, names, count, true, started, err);
     for (size_t i = 0; i < count; i++) /* one that did not run is simply started */
@@ -302,7 +322,11 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param list_params[] = {
-    {.name = "state", .type = OP_ENUM, .value = "S", .choices = proc_state_names, .help = "Only those in this state."},
+    {.name = "state",
+     .type = OP_ENUM,
+     .value = "S",
+     .choices = proc_state_names,
+     .help = "Only those in this state: NotStarted, Running, Stopped or Failed."},
     {.name = "limit",
      .type = OP_INT,
      .value = "N",
@@ -456,7 +480,10 @@ const struct op op_process_update = {
     .noun = "proc",
     .verb = "update",
     .summary = "Change a process's command or settings; what runs keeps the old ones until it is restarted.",
-    .detail = "What is not mentioned stays. --env replaces all variables. Without a command, the command stays.",
+    .detail =
+        "What is not mentioned stays. --env replaces all variables, --no-env removes them; so do --no-depends-on, "
+        "--no-auto-start, --ready none and --health none.",
+    .flags = OP_KEEPS_REST,
     .examples = "tasuki proc update web --restart always  # takes effect with the next start\n"
                 "tasuki proc update web -- npm run preview  # another command",
     .params = update_params,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define BACKOFF_MAX_DEFAULT_MS 60000
+
 const char *const proc_action_names[] = {"none", "restart", NULL};
 
 const struct op_field proc_fields[] = {
@@ -33,6 +35,14 @@ static void take(const json_t *from, const char *key, json_t *to)
     json_t *value = json_object_get(from, key);
     if (value)
         json_object_set(to, key, value);
+}
+
+/* On the command line a word stands for "back to the default". */
+static void reset(json_t *input, const char *key, const char *word)
+{
+    const char *given = json_get_string(input, key, NULL);
+    if (given && strcmp(given, word) == 0)
+        json_object_set_new(input, key, json_null());
 }
 
 /* `--ready-timeout` and `--health-interval` are part of the probe. */
@@ -68,6 +78,14 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     json_t *input CLEANUP_JSON = json_object(), *first CLEANUP_JSON = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         take(call->args, keys[i], input);
+    int64_t backoff = json_get_int(input, "backoff_ms", 0);
+    if (!json_object_get(input, "backoff_max_ms") &&
+        backoff > json_get_int(base, "backoff_max_ms", BACKOFF_MAX_DEFAULT_MS))
+        json_object_set_new(input, "backoff_max_ms", json_integer(backoff)); /* it was not asked to be shorter */
+    reset(input, "ready", "none");
+    reset(input, "health", "none");
+    if (json_get_int(input, "max_retries", 0) == -1)
+        json_object_set_new(input, "max_retries", json_null());
     if (json_object_get(input, "command") && !json_object_get(input, "args"))
         json_object_set_new(input, "args", json_array()); /* another command does not inherit arguments */
     const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;

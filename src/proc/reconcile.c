@@ -42,6 +42,10 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
     now.wall_ms = status.stopped_at_ms;
     if (proc_history_put(p->dir, &now, "lost", status.n, rest, err) < 0)
         return -1;
+    /* What was still in its pipes went with the last of the two. */
+    bool had_pipes = strcmp(status.log, "direct") != 0;
+    if (had_pipes && proc_history_put(p->dir, &now, "gap", status.n, ",\"stream\":\"both\"", err) < 0)
+        return -1;
     return proc_status_write(p->dir, &status, err);
 }
 

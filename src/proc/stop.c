@@ -1,6 +1,7 @@
 /* stop.c - stopping and removing. What is wanted is on disk before the holder hears of it, so that a stop survives the holder:
  * whoever adopts the process goes on with it. */
 #include "base/fs.h"
+#include "hold/protocol.h"
 #include "proc/leftover.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
@@ -222,6 +223,18 @@ static int delete_row(struct proc_registry *reg, const char *id, struct tsk_erro
     return proc_event(reg, "process.removed", id, err);
 }
 
+/* Where the disk is full its output goes first, to make room for the transaction. */
+static int forget(struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
+{
+    for (bool has_room = false;; has_room = true) {
+        *err = (struct tsk_error){.code = TSK_OK};
+        if (db_begin(&reg->db, err) == 0 && proc_commit(reg, delete_row(reg, p->id, err), err) == 0)
+            return 0;
+        if (err->code != TSK_STORAGE_FULL || has_room || p->dir < 0 || remove_tree(p->dir, HOLD_LOG_DIR) < 0)
+            return -1;
+    }
+}
+
 /* 1: it runs, and has to be stopped first. */
 static int remove_stopped(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
 {
@@ -229,7 +242,7 @@ static int remove_stopped(struct proc_registry *reg, const char *id, bool is_for
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
     if (proc_guard_take(reg, id, false, &guard, err) < 0 || proc_find(reg, id, &p, err) < 0)
         return -1;
-    if (proc_mend(reg, &p, true, err) < 0 || proc_sync(reg, &p, 1, err) < 0)
+    if (proc_mend(reg, &p, true, err) < 0)
         return -1;
     if (p.view.state == PROC_RUNNING && !is_forced)
         return needs_confirmation(&p, err);
@@ -243,7 +256,7 @@ static int remove_stopped(struct proc_registry *reg, const char *id, bool is_for
         if (leftovers_end(&p, 0, err) < 0)
             return -1;
     }
-    if (db_begin(&reg->db, err) < 0 || proc_commit(reg, delete_row(reg, id, err), err) < 0)
+    if (forget(reg, &p, err) < 0)
         return -1;
     return remove_tree(reg->dir, id) < 0 ? error_errno(err, "remove", id) : 0;
 }

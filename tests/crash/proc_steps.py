@@ -10,6 +10,7 @@
 import json
 import os
 import signal
+import subprocess
 
 from harness.harness import eq
 from harness.processes import Processes
@@ -19,12 +20,19 @@ ID = "web"
 STEPS_MAX = 600  # more file-system calls than this in one operation is a bug of its own
 
 
+class Impatient(Processes):
+    """A command that does not come back in time is one that hangs."""
+
+    def call(self, *words, **options):
+        return super().call(*words, **{"timeout": 15, **options})
+
+
 class Bench:
     """A workspace in which one process is broken again and again."""
 
     def __init__(self, ws):
         self.ws = ws
-        self.p = Processes(ws)
+        self.p = Impatient(ws)
         self.lives = Lives(ws.base, ID)
         ws.at_close(self.lives.close)
         self.command = (str(ws.build / "tests" / "storm" / "storm-proc-child"), str(ws.base), ID, "1000000")
@@ -256,7 +264,7 @@ def for_every_step(bench, operation, mode, judge_code):
     problems = []
     for n in range(1, STEPS_MAX):
         words, judge, repeat = operation(bench)
-        result = bench.ws.fault("--json", "proc", *words, at=n, mode=mode)
+        result = bench.ws.fault("--json", "proc", *words, at=n, mode=mode, timeout=30)
         is_over = result.calls is not None and result.calls < n
         for check in (lambda: check_answer(result, is_over, mode, judge_code, judge), bench.check_truth, repeat,
                       bench.check_truth, bench.check_sweep):
@@ -264,6 +272,9 @@ def for_every_step(bench, operation, mode, judge_code):
                 check()
             except AssertionError as error:
                 problems.append(f"{mode} at call {n}: {error}")
+            except subprocess.TimeoutExpired as error:
+                problems.append(f"{mode} at call {n}: {error}")
+                bench.p.kill_everything()
         if is_over:
             bench.check_trail()
             break

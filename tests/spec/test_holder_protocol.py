@@ -314,12 +314,24 @@ def _(ws):
     eq(h.run_locks(), [], "life locks")
 
 
-@test("no restart is made when want is down", init=False)
+@test("no restart is made when want is down, even if nobody told the holder", init=False)
 def _(ws):
     h = Holder(ws)
-    h.start(sh("echo 'down 100' > p/want; exit 1"), restart="always", **POLICY)
+    os.mkfifo(ws.path / "go")
+    h.start(sh("read -r x < go; echo 'down 100' > p/want; exit 1"), restart="always", **POLICY)
+    (ws.path / "go").write_text("x\n")
     status = h.wait()
     eq((status["n"], status["restarts"], status["exit"]["by"]), (1, 0, "stop"))
+
+
+@test("no restart is made when want went down during the delay", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["false"], restart="always", max_retries=-1, backoff_ms=300, backoff_max_ms=300, healthy_ms=60000)
+    wait_until(lambda: h.status["n"] == 2 and h.status["exit"], "the second end")
+    h.write_want("down 100")
+    status = h.wait()
+    eq((status["n"], status["exit"]["by"]), (2, "stop"))
 
 
 @test("restarts go on counting from what the holder was given", init=False)
