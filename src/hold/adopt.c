@@ -64,8 +64,7 @@ static void adopt_record(struct holder *h)
     if (record_status(h, RECORD_NORMAL) < 0)
         holder_timer(h, TIMER_RECORD, 0);
     if (!history_has_start(h, h->run.n))
-        history_add(h, "started", h->run.n, ",\"pid\":%d,\"stdout_offset\":%" PRId64 ",\"stderr_offset\":%" PRId64,
-                    (int)h->run.pid, h->run.offset[0], h->run.offset[1]);
+        history_add_start(h);
 }
 
 /* Child and holder were dead at the same time: what the pipes held is gone with the last who had them open. */

@@ -176,6 +176,7 @@ int history_open(struct holder *h);
 void history_reserve(struct holder *h); /* so that a full disk can be told */
 void history_add(struct holder *h, const char *what, int64_t n, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+void history_add_start(struct holder *h);
 bool history_has_start(struct holder *h, int64_t n); /* near its end */
 bool want_is_down(struct holder *h, int64_t *ret_grace_ms);
 int run_lock_make(struct holder *h, int64_t n, int *ret_fd); /* a new one, locked */

@@ -99,7 +99,7 @@ enum { HOLD_FD_NOTIFY = 3 }; /* in the probe */
  *
  * history, each line {"time":<wall ms>,"what":WORD,"n":N,…}; its first line is {"base":B}, B being the logical offset of that
  * line (0 unless the file was shortened):
- *   started pid stdout_offset stderr_offset · adopted pid · exited status by · restarting delay_ms retry (n is the new one)
+ *   started pid log stdout_offset stderr_offset · adopted pid · exited status by · restarting delay_ms retry (n is the new one)
  *   gave_up retries · start_failed stage errno · truncated stream lost · gap stream · log_full stream · log_resumed stream
  *   dropped · lost reason (by tasuki) */
 

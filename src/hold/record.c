@@ -279,6 +279,13 @@ void history_add(struct holder *h, const char *what, int64_t n, const char *form
     history_write(h, text, len);
 }
 
+void history_add_start(struct holder *h)
+{
+    char output[160];
+    put_output(h, output, sizeof output);
+    history_add(h, "started", h->run.n, ",\"pid\":%d,%s", (int)h->run.pid, output);
+}
+
 bool history_has_start(struct holder *h, int64_t n)
 {
     char mark[64];

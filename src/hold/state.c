@@ -44,9 +44,7 @@ static void start_record(struct holder *h)
     h->next_start_ms = 0;
     run_lock_remember(h);
     status_write(h);
-    history_add(h, "started", h->run.n,
-                ",\"pid\":%d,\"log\":\"%s\",\"stdout_offset\":%" PRId64 ",\"stderr_offset\":%" PRId64, (int)h->run.pid,
-                h->opt.log, h->run.offset[0], h->run.offset[1]);
+    history_add_start(h);
     output_begin(h);
     probe_start(h);
 }
