@@ -78,6 +78,28 @@ static int incomplete_verb(const char *noun, const char *word, struct tsk_error 
     return -1;
 }
 
+/* What other tools call it. The nearest word would be a dangerous guess: `show` is near `stop`. */
+static const char *known_elsewhere(const char *word)
+{
+    static const char *const names[][2] = {
+        {"show", "status"}, {"info", "status"},   {"describe", "status"}, {"ls", "list"},     {"ps", "list"},
+        {"rm", "remove"},   {"delete", "remove"}, {"up", "start"},        {"down", "stop"},   {"kill", "stop"},
+        {"log", "logs"},    {"tail", "logs"},     {"add", "create"},      {"edit", "update"}, {"reload", "restart"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], word) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+static bool is_one_of(const char *word, const char *const *candidates, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(candidates[i], word) == 0)
+            return true;
+    return false;
+}
+
 static int unknown_word(const char *noun, const char *word, struct tsk_error *err)
 {
     const char *candidates[128];
@@ -92,7 +114,9 @@ static int unknown_word(const char *noun, const char *word, struct tsk_error *er
     }
     if (noun && is_first_of_two(noun, word))
         return incomplete_verb(noun, word, err);
-    const char *near = nearest_word(word, candidates, found);
+    const char *elsewhere = known_elsewhere(word);
+    const char *near =
+        elsewhere && is_one_of(elsewhere, candidates, found) ? elsewhere : nearest_word(word, candidates, found);
     const char *text = near ? "command_unknown_near" : "command_unknown";
     if (noun && strcmp(noun, "sprint") == 0)
         text = "invalid_mode"; /* U2's words */
@@ -156,8 +180,9 @@ static bool emit_text(struct op_call *call, const char *text, size_t len)
 
 static void print_json(const json_t *document)
 {
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct buf b CLEANUP(buf_clear) = {.max = 1u << 30};
     json_write(&b, document, true);
+    BUG(b.failed); /* half a document must not look like a whole one */
     printf("%s\n", buf_str(&b));
 }
 

@@ -242,7 +242,7 @@ static void put_hints(struct buf *b, const struct cli_options *options, const ch
     json_t *next CLEANUP_JSON = json_array();
     bool is_running = strcmp(state, "Running") == 0;
     bool is_new_text = strcmp(verb, "create") == 0 || strcmp(verb, "update") == 0;
-    if (is_new_text && !is_running)
+    if (is_new_text && !is_running && (strcmp(state, "Failed") != 0 || strcmp(verb, "update") == 0))
         json_array_append_new(next, json_sprintf("tasuki proc start %s", id));
     else if (strcmp(verb, "update") == 0 && is_running)
         json_array_append_new(next, json_sprintf("tasuki proc restart %s", id));
@@ -265,6 +265,8 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
         return;
     put_heading(&b, options, result);
     put_error(&b, options, result);
+    if (json_get_bool(result, "needs_restart", false))
+        cli_put_line(&b, options, stdout, "label_changed", text_get("process_needs_restart", options->lang));
     if (strcmp(call->op->verb, "stop") == 0)
         put_exit(&b, options, json_object_get(result, "raw_status"));
     if (strcmp(call->op->verb, "status") == 0)
@@ -303,7 +305,7 @@ static void print_ids(const struct cli_options *options, const char *key, const 
         if (json_is_string(id))
             buf_puts(&ids, json_string_value(id));
         else
-            buf_printf(&ids, "%s (%s)", json_get_string(id, "id", ""), json_get_string(id, "reason", ""));
+            buf_printf(&ids, "%s (%s)", json_get_string(id, "id", ""), text_get("stopped_on_purpose", options->lang));
     }
     if (!ids.len)
         return;

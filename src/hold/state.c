@@ -52,6 +52,7 @@ static void start_record(struct holder *h)
 void holder_started(struct holder *h)
 {
     report_ok(h);
+    run_locks_tidy(h);
     holder_look_at_want(h);
     if (h->policy != RESTART_NO && h->state == RUNNING)
         spares_make(h);

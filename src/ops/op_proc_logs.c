@@ -14,8 +14,8 @@
 
 enum {
     TEXT_CHUNK = 64 << 10,
-    DOCUMENT_MAX = 256 << 10,    /* bytes of text in an answer to a program */
-    DOCUMENT_MAX_CLI = 16 << 20, /* … that can only be on the command line */
+    DOCUMENT_MAX = 256 << 10,   /* bytes of text in an answer to a program */
+    DOCUMENT_MAX_CLI = 4 << 20, /* … that can only be on the command line */
     LINGER_MS = 1000,
 };
 

@@ -45,6 +45,27 @@ static void reset(json_t *input, const char *key, const char *word)
         json_object_set_new(input, key, json_null());
 }
 
+/* Who sends back what we showed means the value that we did not show. */
+static int unmask(json_t *input, const json_t *base, struct tsk_error *err)
+{
+    const json_t *before = json_object_get(base, "env");
+    json_t *env CLEANUP_JSON = json_copy(json_object_get(input, "env")), *value;
+    const char *name;
+    void *next;
+    if (!env)
+        return 0;
+    json_object_foreach_safe(env, next, name, value)
+    {
+        if (!json_is_string(value) || strcmp(json_string_value(value), "***") != 0)
+            continue;
+        if (!json_object_get(before, name))
+            return error_set(err, TSK_INVALID_INPUT, "env_masked", "name", name, NULL);
+        json_object_set(env, name, json_object_get(before, name));
+    }
+    json_object_set(input, "env", env);
+    return 0;
+}
+
 /* `--ready-timeout` and `--health-interval` are part of the probe. */
 static int set_in_probe(json_t *spec, const char *probe, const char *key, const json_t *value, struct tsk_error *err)
 {
@@ -88,6 +109,8 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
         json_object_set_new(input, "max_retries", json_null());
     if (json_object_get(input, "command") && !json_object_get(input, "args"))
         json_object_set_new(input, "args", json_array()); /* another command does not inherit arguments */
+    if (unmask(input, base, err) < 0)
+        return -1;
     const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
     if (proc_spec_make(input, base, cwd_base, &first, err) < 0 ||
         set_in_probe(first, "ready", "timeout_ms", json_object_get(call->args, "ready_timeout_ms"), err) < 0 ||

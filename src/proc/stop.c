@@ -2,6 +2,7 @@
  * whoever adopts the process goes on with it. */
 #include "base/fs.h"
 #include "hold/protocol.h"
+#include "proc/holder.h"
 #include "proc/leftover.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
@@ -67,13 +68,15 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
         return -1;
     if (proc_want_write(p.dir, &(struct proc_want){.is_down = true, .grace_ms = grace_ms}, err) < 0)
         return -1;
-    stop->holder_fd = proc_id_open(&p.view.holder);
+    stop->holder = p.view.holder;
+    stop->holder_fd = proc_id_open(&stop->holder);
+    if (stop->holder_fd < 0 && holder_find(p.dir, &stop->holder) == 1) /* its record is damaged, or not there yet */
+        stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0)
         return 1; /* killed this very moment: the next round adopts */
-    if (proc_id_signal(&p.view.holder, SIGUSR1) < 0 && errno != ESRCH)
+    if (proc_id_signal(&stop->holder, SIGUSR1) < 0 && errno != ESRCH)
         return error_errno(err, "signal", "tasuki-hold");
-    proc_id_signal(&p.view.holder, SIGCONT); /* somebody may have stopped it */
-    stop->holder = p.view.holder;
+    proc_id_signal(&stop->holder, SIGCONT); /* somebody may have stopped it */
     return 1;
 }
 

@@ -200,6 +200,19 @@ def _(ws):
     kill(left)
 
 
+@test("life locks of earlier starts that nobody has any more are removed by the next", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("sleep 100 & echo $! > left"))
+    h.wait()
+    for n in (2, 3, 11):
+        (h.dir / f"run.{n}.lock").write_text("")
+    h.start(["sleep", "100"], n=5)
+    wait_until(lambda: h.run_locks() == [1, 5, 11], "the tidying")
+    kill(int((ws.path / "left").read_text()))
+    h.stop()
+
+
 @test("history says where it begins", init=False)
 def _(ws):
     h = Holder(ws)
