@@ -87,7 +87,7 @@ static const char *known_elsewhere(const char *word)
         {"log", "logs"},    {"tail", "logs"},     {"add", "create"},      {"edit", "update"}, {"reload", "restart"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i][0], word) == 0)
+        if (word && strcmp(names[i][0], word) == 0)
             return names[i][1];
     return NULL;
 }

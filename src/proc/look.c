@@ -72,9 +72,7 @@ static int look_at_child(int dir, struct look *look, struct tsk_error *err)
 static enum look_need need_of(const struct look *look)
 {
     const struct proc_status *status = &look->status;
-    if (look->is_starting)
-        return LOOK_NOTHING;
-    if (status->n == 0)
+    if (look->is_starting || look->is_foreign || status->n == 0)
         return LOOK_NOTHING;
     if (!status->has_ended && look->child_lives)
         return look->has_holder || look->is_stuck ? LOOK_NOTHING : LOOK_ADOPT;
@@ -119,6 +117,8 @@ int look_at(int dir, struct look *ret, struct tsk_error *err)
     /* While n runs there cannot be an n+1 (H5). */
     if (!ret->child_lives && look_at_next(dir, ret, err) < 0)
         return -1;
+    ret->is_foreign = ret->status.n && !ret->status.has_ended && ret->status.child.pid_ns != pid_namespace() &&
+                      strcmp(ret->status.child.boot_id, boot_id()) == 0;
     ret->was_rebooted = ret->status.n && strcmp(ret->status.child.boot_id, boot_id()) != 0;
     ret->need = need_of(ret);
     return 0;
@@ -212,6 +212,7 @@ void look_to_view(const struct look *look, int dir, bool has_ready, bool has_hea
                               .stderr_offset = status->stderr_offset,
                               .raw_status = -1,
                               .is_stuck = look->is_stuck,
+                              .is_foreign = look->is_foreign,
                               .want_down = look->has_want && look->want.is_down};
     memcpy(ret->start_id, status->start_id, sizeof ret->start_id);
     memcpy(ret->log, status->log, sizeof ret->log);
@@ -229,7 +230,7 @@ void look_to_view(const struct look *look, int dir, bool has_ready, bool has_hea
         ret->phase = has_ready || has_health ? probed_phase(dir, status->n, has_ready, ret->detail) : "ready";
         if (look->want.is_down || strcmp(status->phase, "stopping") == 0)
             ret->phase = "stopping";
-        else if (look->need == LOOK_AGAIN || look->need == LOOK_LOST)
+        else if (look->need == LOOK_AGAIN || look->need == LOOK_LOST || (look->is_foreign && !look->child_lives))
             ret->phase = "lost";
     }
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- mending --------------------------------------------------------------------------------------------------- */
 
@@ -122,13 +123,20 @@ int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *er
     return proc_mend(reg, p, true, err);
 }
 
+/* Whoever merely looks, root above all, does not run another user's command. */
+static bool is_ours(int dir)
+{
+    struct stat st;
+    return fs->fstat(dir, &st) == 0 && st.st_uid == geteuid();
+}
+
 int proc_mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err)
 {
     struct look look;
     struct proc_probe ready, health;
     if (look_settled(p->dir, &look, err) < 0)
         return -1;
-    if (look.need >= LOOK_ADOPT) {
+    if (look.need >= LOOK_ADOPT && is_ours(p->dir)) {
         struct tsk_error problem = {0};
         if (mend(reg, p, is_guarded, &look, &problem) < 0)
             log_problem(&problem); /* a workspace that may only be read can still be looked at */
