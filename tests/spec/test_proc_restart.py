@@ -236,7 +236,7 @@ def _(ws):
 @test("a holder killed between recording an end and telling it: whoever restarts the process tells it first")
 def _(ws):
     p = Processes(ws)
-    create(p, "web", f'test $(wc -l < "{ws.base}/born.web") -ge 3 && exec sleep 1000; exit 3', "--restart", "on-failure", *LATER)
+    create(p, "web", f'test $(wc -l < "{ws.base}/born.web") -ge 3 && exec sleep 1000; sleep 0.5; exit 3', "--restart", "on-failure", *LATER)
     p.start("web")
     ws.until(lambda: (lambda s: s["n"] == 2 and s["phase"] == "backoff")(p.status_file("web")), "it waits")  # nobody looks
     p.kill_holder("web")
