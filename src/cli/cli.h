@@ -60,6 +60,13 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
 void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock);
 void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next);
 
+/* ---- print_flow.c ---- */
+
+/* The problems of a flow file after the first, which is the error's own sentence. */
+void cli_put_problems(struct buf *b, const struct cli_options *options, const json_t *context);
+void cli_print_validated(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_graph(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
 /* ---- style.c ---- */
 
 enum style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_GOOD, STYLE_BAD, STYLE_WARN };

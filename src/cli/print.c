@@ -166,6 +166,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
         cli_put(&b, options, stderr, STYLE_PLAIN, excerpt);
         buf_puts(&b, "\n");
     }
+    cli_put_problems(&b, options, context);
     if (!options->quiet) {
         const char *lock = json_get_string(context, "lock", NULL);
         if (lock && err->code != TSK_LOCK_HELD)
@@ -460,6 +461,8 @@ static const struct {
     {"status", print_status},
     {"version", print_version},
     {"events", print_events},
+    {"flow.validate", cli_print_validated},
+    {"graph", cli_print_graph},
     {"lock.acquire", print_acquired},
     {"lock.check", print_check},
     {"lock.release", print_released},

@@ -192,7 +192,7 @@ int graph_add_task(struct graph *graph, uint32_t scope, const char *name, tsk_ta
 int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum policy policy, uint32_t *ret_node,
                     struct tsk_error *err)
 {
-    uint32_t node;
+    uint32_t node = NO_NODE;
     if (add_node(graph, scope, name, &node, err) < 0)
         return -1;
     struct graph_group *group = region_add(&graph->groups, 1);
@@ -440,7 +440,7 @@ int graph_seal(struct graph *graph, struct tsk_error *err)
 {
     if (graph->is_sealed)
         return 0;
-    if (check_groups(graph, err) < 0 || check_cycles(graph, err) < 0)
+    if (check_cycles(graph, err) < 0 || check_groups(graph, err) < 0)
         return -1;
     if (sort_scopes(graph) < 0)
         return no_memory(err);

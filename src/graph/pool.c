@@ -14,7 +14,7 @@
 
 /* ---- waking and sleeping (W3) --------------------------------------------------------------------------- */
 
-static void wake_one(struct tsk_context *context)
+void pool_wake_one(struct tsk_context *context)
 {
     unsigned idle = atomic_load(&context->idle);
     while (idle && !atomic_compare_exchange_weak(&context->idle, &idle, idle - 1))
@@ -67,253 +67,6 @@ static void sleep_until_woken(struct tsk_context *context)
         ;
 }
 
-static void scope_stops(void *engine, uint32_t scope);
-
-/* ---- retries (W5) --------------------------------------------------------------------------------------- */
-
-static void retry_swap(struct retry *a, struct retry *b)
-{
-    struct retry kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-static void retry_put(struct tsk_context *context, struct retry retry)
-{
-    pthread_mutex_lock(&context->mutex);
-    if (context->retry_count == context->retry_room) {
-        context->retry_room = context->retry_room ? context->retry_room * 2 : 16;
-        context->retries = realloc(context->retries, context->retry_room * sizeof *context->retries);
-        BUG(!context->retries);
-    }
-    size_t at = context->retry_count++;
-    context->retries[at] = retry;
-    for (; at && context->retries[at].at_ms < context->retries[(at - 1) / 2].at_ms; at = (at - 1) / 2)
-        retry_swap(&context->retries[at], &context->retries[(at - 1) / 2]);
-    atomic_store(&context->next_retry_ms, context->retries[0].at_ms);
-    pthread_mutex_unlock(&context->mutex);
-    wake_one(context); /* somebody sleeps without knowing of it */
-}
-
-static void retry_sift(struct tsk_context *context, size_t at)
-{
-    for (;;) {
-        size_t least = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < context->retry_count; child++)
-            if (context->retries[child].at_ms < context->retries[least].at_ms)
-                least = child;
-        if (least == at)
-            return;
-        retry_swap(&context->retries[at], &context->retries[least]);
-        at = least;
-    }
-}
-
-static void retries_order(struct tsk_context *context)
-{
-    for (size_t at = context->retry_count / 2; at > 0; at--)
-        retry_sift(context, at - 1);
-}
-
-/* One that is due. */
-static bool retry_take(struct tsk_context *context, struct retry *ret)
-{
-    bool is_due = false;
-    if (atomic_load_explicit(&context->next_retry_ms, memory_order_relaxed) == INT64_MAX)
-        return false;
-    pthread_mutex_lock(&context->mutex);
-    if (context->retry_count && context->retries[0].at_ms <= clock_now().boot_ms) {
-        is_due = true;
-        *ret = context->retries[0];
-        context->retries[0] = context->retries[--context->retry_count];
-        retry_sift(context, 0);
-        atomic_store(&context->next_retry_ms, context->retry_count ? context->retries[0].at_ms : INT64_MAX);
-    }
-    pthread_mutex_unlock(&context->mutex);
-    return is_due;
-}
-
-static const struct task_detail *detail_of(const struct tsk_context *context, uint32_t node)
-{
-    uint32_t detail = node & PLAN_DYNAMIC ? 0 : graph_node(context->graph, node)->detail;
-    return detail ? REGION_AT(&context->graph->details, struct task_detail, detail - 1) : NULL;
-}
-
-static bool retry_later(struct tsk_context *context, uint32_t node, unsigned attempt)
-{
-    const struct task_detail *detail = detail_of(context, node);
-    if (!detail || detail->retries < 0 || attempt > (unsigned)detail->retries ||
-        plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node)))
-        return false;
-    double pause = (double)detail->backoff_initial_ms * pow(detail->backoff_factor, attempt - 1);
-    int64_t ms = pause > (double)detail->backoff_max_ms ? detail->backoff_max_ms : (int64_t)pause;
-    retry_put(context, (struct retry){.at_ms = clock_now().boot_ms + ms, .node = node, .attempt = attempt + 1});
-    if (plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node))) /* meanwhile: nobody else will see it */
-        scope_stops(context, plan_scope_of(&context->plan, node));
-    return true;
-}
-
-/* ---- sessions (hooks of the plan) ----------------------------------------------------------------------- */
-
-int session_init(struct session *session, const char *id, struct channel *parent, struct tsk_error *err)
-{
-    session->id = strdup(id);
-    if (!session->id) {
-        errno = ENOMEM;
-        return error_errno(err, "make", "session");
-    }
-    return parent ? channel_fork(&session->channel, parent, err) : channel_init(&session->channel, err);
-}
-
-void session_clear(struct session *session)
-{
-    free(session->id);
-    session->id = NULL;
-    channel_clear(&session->channel);
-}
-
-static struct session *session_of(const struct tsk_context *context, uint32_t scope)
-{
-    return context->plan.scopes[scope].session;
-}
-
-static void branch_begins(void *engine, uint32_t scope)
-{
-    struct tsk_context *context = engine;
-    struct session *parent = session_of(context, graph_scope(context->graph, scope)->parent);
-    struct session *session = malloc(sizeof *session);
-    struct tsk_error err;
-    char buf[GRAPH_NAME_MAX], *id = NULL;
-    int made = asprintf(&id, "%s_%s", parent->id, graph_scope_name(context->graph, scope, buf));
-    BUG(!session || made < 0 || session_init(session, id, &parent->channel, &err) < 0);
-    free(id);
-    context->plan.scopes[scope].session = session;
-}
-
-static void branch_ended(void *engine, uint32_t scope, bool has_failed)
-{
-    struct tsk_context *context = engine;
-    char buf[GRAPH_NAME_MAX];
-    if (context->options.on_branch)
-        context->options.on_branch(context->options.data, session_of(context, scope)->id,
-                                   graph_scope_name(context->graph, scope, buf), has_failed);
-}
-
-static uint32_t branch_at(const struct graph *graph, uint32_t group, uint32_t number)
-{
-    uint32_t scope = graph_group(graph, group)->first_branch;
-    while (number--)
-        scope = graph_scope(graph, scope)->next_branch;
-    return scope;
-}
-
-struct conflict {
-    struct tsk_context *context;
-    uint32_t group;
-};
-
-static void report_conflict(void *data, const char *key, enum merge_rule rule, uint32_t first, uint32_t second)
-{
-    const struct conflict *conflict = data;
-    const struct tsk_context *context = conflict->context;
-    char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
-    (void)rule;
-    context->options.on_conflict(
-        context->options.data, key,
-        graph_scope_name(context->graph, branch_at(context->graph, conflict->group, first), a),
-        graph_scope_name(context->graph, branch_at(context->graph, conflict->group, second), b));
-}
-
-static void failure_keep(struct tsk_context *context, const struct tsk_error *err, bool is_better)
-{
-    pthread_mutex_lock(&context->mutex);
-    if (!context->failure || is_better) {
-        if (!context->failure)
-            context->failure = malloc(sizeof *context->failure);
-        BUG(!context->failure);
-        *context->failure = *err;
-    }
-    pthread_mutex_unlock(&context->mutex);
-}
-
-static bool group_merges(void *engine, uint32_t index)
-{
-    struct tsk_context *context = engine;
-    const struct graph_group *group = graph_group(context->graph, index);
-    struct channel **channels = calloc(group->branch_count, sizeof *channels);
-    struct conflict conflict = {context, index};
-    struct tsk_error err;
-    BUG(!channels);
-    for (uint32_t s = group->first_branch, i = 0; i < group->branch_count;
-         i++, s = graph_scope(context->graph, s)->next_branch)
-        channels[i] = atomic_load(&context->plan.scopes[s].failures) ? NULL : &session_of(context, s)->channel;
-    struct session *into = session_of(context, graph_node(context->graph, group->node)->scope);
-    int result = channel_merge(&into->channel, channels, group->branch_count, context->graph,
-                               context->options.on_conflict ? report_conflict : NULL, &conflict, &err);
-    free(channels);
-    if (result < 0)
-        failure_keep(context, &err, false);
-    return result == 0;
-}
-
-static void group_failed(struct tsk_context *context, uint32_t index)
-{
-    const struct graph_group *group = graph_group(context->graph, index);
-    char names[512] = "", buf[GRAPH_NAME_MAX];
-    size_t at = 0;
-    struct tsk_error err;
-    for (uint32_t s = group->first_branch, i = 0; i < group->branch_count;
-         i++, s = graph_scope(context->graph, s)->next_branch)
-        if (atomic_load(&context->plan.scopes[s].failures) && at < sizeof names)
-            at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
-                                   graph_scope_name(context->graph, s, buf));
-    if (!at)
-        return; /* the merge failed, and said so */
-    error_set(&err, TSK_GROUP_FAILED, "group_failed", "group", graph_name(context->graph, group->node, buf), "branches",
-              names, NULL);
-    failure_keep(context, &err, true);
-}
-
-static void group_ended(void *engine, uint32_t index, enum outcome outcome)
-{
-    struct tsk_context *context = engine;
-    const struct graph_group *group = graph_group(context->graph, index);
-    if (outcome == OUTCOME_FAILED)
-        group_failed(context, index);
-    for (uint32_t s = group->first_branch, i = 0; i < group->branch_count;
-         i++, s = graph_scope(context->graph, s)->next_branch) {
-        session_clear(session_of(context, s));
-        free(session_of(context, s));
-        context->plan.scopes[s].session = NULL;
-    }
-}
-
-/* Functions look at it themselves (tsk_call_is_stopped); what waits for a retry is due at once, to be ended. */
-static void scope_stops(void *engine, uint32_t scope)
-{
-    struct tsk_context *context = engine;
-    bool has_any = false;
-    pthread_mutex_lock(&context->mutex);
-    for (size_t i = 0; i < context->retry_count; i++)
-        if (plan_scope_of(&context->plan, context->retries[i].node) == scope) {
-            context->retries[i].at_ms = 0;
-            has_any = true;
-        }
-    if (has_any) {
-        retries_order(context);
-        atomic_store(&context->next_retry_ms, context->retries[0].at_ms);
-    }
-    pthread_mutex_unlock(&context->mutex);
-    if (has_any)
-        wake_one(context);
-}
-
-static const struct plan_hooks hooks = {.branch_begins = branch_begins,
-                                        .branch_ended = branch_ended,
-                                        .group_merges = group_merges,
-                                        .group_ended = group_ended,
-                                        .scope_stops = scope_stops};
-
 /* ---- executing ------------------------------------------------------------------------------------------ */
 
 static void stop_run(struct tsk_context *context)
@@ -338,7 +91,7 @@ static void cancelled_by_task(struct tsk_call *call, const char *message)
     char buf[GRAPH_NAME_MAX];
     error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&context->plan, call->node, buf),
               "message", message ? message : "", NULL);
-    failure_keep(context, &err, true);
+    pool_failure_keep(context, &err, true);
     stop_run(context);
 }
 
@@ -382,7 +135,7 @@ static void task_failed(struct tsk_call *call, const struct tsk_error *cause)
     else
         error_set(&err, TSK_TASK_FAILED, call->message ? "task_failed_because" : "task_failed", "task", name, "session",
                   call->session->id, "reason", call->message ? call->message : "", NULL);
-    failure_keep(context, &err, false);
+    pool_failure_keep(context, &err, false);
     if (context->options.on_task)
         context->options.on_task(context->options.data, call->session->id, name, &err);
     plan_end(&context->plan, call->node, OUTCOME_FAILED, &call->worker->out);
@@ -426,7 +179,7 @@ static bool step_is_allowed(struct worker *worker)
     char number[24];
     snprintf(number, sizeof number, "%llu", (unsigned long long)context->options.max_steps);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
-    failure_keep(context, &err, true);
+    pool_failure_keep(context, &err, true);
     stop_run(context);
     return false;
 }
@@ -458,7 +211,7 @@ static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
     call.effects.list = NULL;
     call.requests = NULL;
     call.message = NULL;
-    call.session = session_of(context, plan_scope_of(&context->plan, node));
+    call.session = context->plan.scopes[plan_scope_of(&context->plan, node)].session;
     if (attempt == 1 && !cycle_is_allowed(&call))
         return;
     if (!step_is_allowed(worker)) {
@@ -476,7 +229,7 @@ static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
     }
     if (__builtin_expect(run(&call, arg) == 0, 1))
         task_succeeded(&call);
-    else if (!retry_later(context, node, attempt))
+    else if (!pool_retry_later(context, node, attempt))
         task_failed(&call, NULL);
     if (call.requests)
         requests_clear(&call);
@@ -497,7 +250,7 @@ static void hand_out(struct worker *worker)
         worker->next = out->ready[first++];
     for (size_t i = out->count; i > first; i--) { /* the last one in is the first one out */
         BUG(!deque_push(&worker->deque, out->ready[i - 1]));
-        wake_one(worker->context);
+        pool_wake_one(worker->context);
     }
     out->count = 0;
 }
@@ -615,7 +368,7 @@ static void work(struct worker *worker)
         look_for_cancel(context);
         if (find_own(worker, &node)) {
             execute(worker, node);
-        } else if (retry_take(context, &retry)) {
+        } else if (pool_retry_take(context, &retry)) {
             retry_run(worker, &retry);
         } else {
             flush(worker);
@@ -688,7 +441,7 @@ static int result_of(struct tsk_context *context, struct tsk_error *err)
 
 int pool_run(struct tsk_context *context, struct tsk_error *err)
 {
-    context->plan.hooks = &hooks;
+    context->plan.hooks = &pool_hooks;
     context->plan.engine = context;
     context->plan.scopes[GRAPH_ROOT].session = &context->session;
     if (context->graph->nodes.count == 0)

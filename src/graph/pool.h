@@ -85,6 +85,20 @@ struct tsk_call {
 
 /* Runs the context's plan to its end on its workers. */
 int pool_run(struct tsk_context *context, struct tsk_error *err);
+/* W3: after something became ready. */
+void pool_wake_one(struct tsk_context *context);
+/* The run's error: the first, unless a later one says more. */
+void pool_failure_keep(struct tsk_context *context, const struct tsk_error *err, bool is_better);
+
+/* pool_retry.c: false: it may not be tried again. */
+bool pool_retry_later(struct tsk_context *context, uint32_t node, unsigned attempt);
+/* One that is due. */
+bool pool_retry_take(struct tsk_context *context, struct retry *ret);
+/* What waits in that scope is due at once, to be ended. */
+void pool_retries_stop(struct tsk_context *context, uint32_t scope);
+
+/* pool_session.c */
+extern const struct plan_hooks pool_hooks;
 int session_init(struct session *session, const char *id, struct channel *parent, struct tsk_error *err);
 void session_clear(struct session *session);
 

@@ -18,50 +18,6 @@ const struct op_param *op_param_find(const struct op *op, const char *name)
     return NULL;
 }
 
-static size_t min3(size_t a, size_t b, size_t c)
-{
-    size_t ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* Edits that turn one word into the other, a swap of neighbours counting as one. Words are short. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t la = strlen(a), lb = strlen(b);
-    size_t rows[3][64];
-    if (la >= 64 || lb >= 64)
-        return 64;
-    for (size_t j = 0; j <= lb; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= la; i++) {
-        size_t *row = rows[i % 3], *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= lb; j++) {
-            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && up2[j - 2] + 1 < row[j])
-                row[j] = up2[j - 2] + 1;
-        }
-    }
-    return rows[la % 3][lb];
-}
-
-const char *nearest_word(const char *word, const char *const *candidates, size_t count)
-{
-    const char *best = NULL;
-    size_t best_distance = strlen(word) <= 3 ? 1 : 2;
-    for (size_t i = 0; i < count; i++) {
-        size_t distance = edit_distance(word, candidates[i]);
-        bool is_start = strlen(word) >= 2 && strncmp(candidates[i], word, strlen(word)) == 0;
-        if (is_start && !best)
-            best = candidates[i];
-        if (distance <= best_distance) {
-            best_distance = distance;
-            best = candidates[i];
-        }
-    }
-    return best;
-}
-
 static int bad(struct tsk_error *err, const struct op_param *param, const char *text, const char *value,
                const char *want)
 {

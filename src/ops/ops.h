@@ -9,6 +9,7 @@
 #define OPS_OPS_H
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "store/workspace.h"
 
@@ -118,8 +119,5 @@ const struct op_param *op_param_find(const struct op *op, const char *name);
 
 /* Opens the workspace as the row asks, runs the handler. */
 int op_run(struct op_call *call, json_t **ret, struct tsk_error *err);
-
-/* The name nearest to `word` among `count` candidates, or NULL when none is near. */
-const char *nearest_word(const char *word, const char *const *candidates, size_t count);
 
 #endif
