@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/fs.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,11 @@ static int sys_openat(int dir, const char *path, int flags, mode_t mode)
 static int sys_renameat2(int from, const char *old, int to, const char *new, unsigned flags)
 {
     return renameat2(from, old, to, new, flags);
+}
+
+static int sys_clone(int (*run)(void *), void *stack, int flags, void *arg, int *ret_pidfd)
+{
+    return clone(run, stack, flags, arg, ret_pidfd);
 }
 
 static int sys_ofd_lock(int fd, int cmd, struct flock *range)
@@ -39,6 +45,7 @@ const struct fs_calls fs_system_calls = {
     .linkat = linkat,
     .renameat2 = sys_renameat2,
     .ofd_lock = sys_ofd_lock,
+    .clone = sys_clone,
 };
 
 const struct fs_calls *fs = &fs_system_calls;

@@ -29,6 +29,8 @@ struct fs_calls {
     int (*renameat2)(int from, const char *old, int to, const char *new, unsigned flags);
     /* fcntl with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK. The waiting form is a thread cancellation point. */
     int (*ofd_lock)(int fd, int cmd, struct flock *range);
+    /* clone(2) with a pidfd; not about files, but a step at which a test wants to end us (src/proc/spawn.c). */
+    int (*clone)(int (*run)(void *), void *stack, int flags, void *arg, int *ret_pidfd);
 };
 
 extern const struct fs_calls fs_system_calls;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* What cannot change while the process runs, read once. A pid namespace is fixed for a process at its birth.
@@ -144,6 +145,28 @@ enum liveness proc_id_liveness(const struct proc_id *id)
     if (proc_stat_read(id->pid, &stat) < 0)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
     return stat.start_ticks == id->start_ticks ? LIVE_ALIVE : LIVE_DEAD;
+}
+
+int proc_id_open(const struct proc_id *id)
+{
+    int fd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+    if (fd < 0 || proc_id_liveness(id) == LIVE_ALIVE)
+        return fd;
+    close(fd);
+    errno = ESRCH;
+    return -1;
+}
+
+int proc_id_signal(const struct proc_id *id, int number)
+{
+    int fd = proc_id_open(id);
+    if (fd < 0)
+        return -1;
+    int result = (int)syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return result;
 }
 
 uint64_t ticks_per_second(void)

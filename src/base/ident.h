@@ -25,6 +25,9 @@ const char *host_name(void);  /* cached */
 int proc_id_of(pid_t pid, struct proc_id *ret);
 /* Whether exactly that process still runs. */
 enum liveness proc_id_liveness(const struct proc_id *id);
+/* A pidfd of exactly that process (its identity is compared after opening); -1 with ESRCH when it is gone. */
+int proc_id_open(const struct proc_id *id);
+int proc_id_signal(const struct proc_id *id, int number);
 /* Wall-clock time at which a process started, computed from this boot's clocks; -1 with ESRCH. */
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms);
 /* Clock ticks per second, the unit of start_ticks. */

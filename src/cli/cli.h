@@ -27,7 +27,7 @@ int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, s
 /* Says so, with the nearest one that exists. `op` NULL: before any command. Returns -1. */
 int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err);
 /* An option's name on the command line: `lock_file` is `lock-file`. */
-void cli_option_name(const char *param, char name[64]);
+void cli_option_name(const struct op_param *param, char name[64]);
 
 /* ---- help.c, man.c, complete.c: made from the table ---- */
 
@@ -63,7 +63,7 @@ void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, c
 /* ---- print_flow.c ---- */
 
 /* The problems of a flow file after the first, which is the error's own sentence. */
-void cli_put_problems(struct buf *b, const struct cli_options *options, const json_t *context);
+void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context);
 void cli_print_validated(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_graph(const struct op_call *call, const struct cli_options *options, const json_t *result);
 

@@ -132,7 +132,7 @@ static void offer_options(const struct line *line)
     char name[64], option[80];
     for (const struct op_param *param = line->op ? line->op->params : &none; param->name; param++)
         if (!(param->flags & OP_POSITIONAL)) {
-            cli_option_name(param->name, name);
+            cli_option_name(param, name);
             snprintf(option, sizeof option, "--%s", name);
             offer(line, option);
         }
@@ -171,7 +171,7 @@ static const struct op_param *option_of(const struct op *op, const char *word, c
 {
     char name[64];
     for (const struct op_param *param = op->params; param->name; param++) {
-        cli_option_name(param->name, name);
+        cli_option_name(param, name);
         if (param->flags & OP_POSITIONAL)
             continue;
         *ret_value = NULL;

@@ -7,7 +7,8 @@ static const char *type_name(enum op_type type)
 {
     static const char *const names[] = {
         [OP_STRING] = "string",     [OP_ID] = "id",     [OP_INT] = "integer", [OP_BOOL] = "boolean",
-        [OP_DURATION] = "duration", [OP_ENUM] = "enum", [OP_PATH] = "path",   [OP_ARGV] = "argv"};
+        [OP_DURATION] = "duration", [OP_ENUM] = "enum", [OP_PATH] = "path",   [OP_ARGV] = "argv",
+        [OP_MAP] = "map",           [OP_ANY] = "any"};
     return names[type];
 }
 
@@ -20,7 +21,7 @@ static json_t *describe_param(const struct op_param *param)
 {
     json_t *json =
         json_pack("{s:s, s:s, s:b, s:b, s:s, s:o}", "name", param->name, "type", type_name(param->type), "required",
-                  (param->flags & OP_REQUIRED) != 0, "positional", (param->flags & OP_POSITIONAL) != 0, "help",
+                  (param->flags & OP_REQUIRED) != 0, "positional", (param->flags & OP_NOT_AN_OPTION) != 0, "help",
                   param->help, "default", text_or_null(param->fallback));
     if (!param->choices)
         return json;

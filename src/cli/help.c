@@ -10,7 +10,7 @@ void cli_usage_line(const struct op *op, struct buf *b)
     buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
-        cli_option_name(param->name, name);
+        cli_option_name(param, name);
         if (param->type == OP_ARGV)
             continue;
         if (param->flags & OP_POSITIONAL)
@@ -139,7 +139,7 @@ static size_t width_for_help(void)
 static void put_param(struct buf *b, const struct op_param *param, size_t width)
 {
     char name[64], left[128], help[512];
-    cli_option_name(param->name, name);
+    cli_option_name(param, name);
     if (param->flags & OP_POSITIONAL)
         snprintf(left, sizeof left, "%s", param->value);
     else if (param->letter)

@@ -43,7 +43,7 @@ static void put_op(FILE *out, const struct op *op)
     put(out, op->summary);
     fputs("\n", out);
     for (const struct op_param *param = op->params; param->name; param++) {
-        cli_option_name(param->name, name);
+        cli_option_name(param, name);
         fputs(".TP\n", out);
         if (param->flags & OP_POSITIONAL)
             fprintf(out, "\\fI%s\\fR\n", param->value);

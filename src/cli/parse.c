@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cli_option_name(const char *param, char name[64])
+void cli_option_name(const struct op_param *param, char name[64])
 {
     size_t i = 0;
-    for (; param[i] && i < 63; i++)
-        name[i] = param[i] == '_' ? '-' : param[i];
+    const char *from = param->option ? param->option : param->name;
+    for (; from[i] && i < 63; i++)
+        name[i] = from[i] == '_' ? '-' : from[i];
     name[i] = '\0';
 }
 
@@ -89,8 +90,8 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
     for (const struct cli_global *global = cli_globals; global->name; global++)
         names[count++] = global->name + 2;
     for (const struct op_param *param = op ? op->params : &none; param->name && count < 80; param++)
-        if (!(param->flags & OP_POSITIONAL)) {
-            cli_option_name(param->name, storage[count]);
+        if (!(param->flags & OP_NOT_AN_OPTION)) {
+            cli_option_name(param, storage[count]);
             names[count] = storage[count];
             count++;
         }
@@ -111,11 +112,48 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
     return -1;
 }
 
+/* `--env K=V`, again and again: an object. */
+static int set_pair(const struct op_param *param, const char *word, json_t *args, struct tsk_error *err)
+{
+    const char *equals = strchr(word, '=');
+    json_t *map = json_object_get(args, param->name), *value;
+    if (!equals || equals == word)
+        return error_set(err, TSK_INVALID_INPUT, "param_not_a_pair", "param", param->name, "value", word, NULL);
+    if (!map)
+        json_object_set_new(args, param->name, map = json_object());
+    char *key = strndup(word, (size_t)(equals - word));
+    value = json_string(equals + 1);
+    bool is_known = key && json_object_get(map, key);
+    int result = key && value && !is_known ? json_object_set_new(map, key, value) : -1;
+    free(key);
+    if (is_known)
+        json_decref(value);
+    return result == 0 ? 0
+                       : error_set(err, TSK_INVALID_INPUT, is_known ? "param_twice" : "param_not_utf8", "param",
+                                   param->name, NULL);
+}
+
+/* One more word for a parameter that takes several: "a", then ["a", "b"]. */
+static int set_more(const struct op_param *param, json_t *text, json_t *args)
+{
+    json_t *first = json_object_get(args, param->name);
+    if (json_is_string(first)) {
+        json_t *list = json_array();
+        json_array_append(list, first);
+        json_object_set_new(args, param->name, first = list);
+    }
+    return first ? json_array_append_new(first, text) : json_object_set_new(args, param->name, text);
+}
+
 static int set_arg(const struct op_param *param, const char *value, json_t *args, struct tsk_error *err)
 {
+    if (param->type == OP_MAP)
+        return set_pair(param, value, args, err);
     json_t *text = json_string(value);
     if (!text)
         return error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", param->name, NULL);
+    if (param->flags & OP_MANY)
+        return set_more(param, text, args);
     if (json_object_get(args, param->name)) {
         json_decref(text);
         return error_set(err, TSK_INVALID_INPUT, "param_twice", "param", param->name, NULL);
@@ -124,8 +162,17 @@ static int set_arg(const struct op_param *param, const char *value, json_t *args
     return 0;
 }
 
-static int set_rest(const struct op_param *param, char **words, int count, json_t *args, struct tsk_error *err)
+/* Everything after `--`. Where the row has a parameter for the program, the first word is that one. */
+static int set_rest(const struct op *op, const struct op_param *param, char **words, int count, json_t *args,
+                    struct tsk_error *err)
 {
+    for (const struct op_param *program = op->params; program->name; program++)
+        if ((program->flags & OP_PROGRAM) && count > 0) {
+            if (set_arg(program, words[0], args, err) < 0)
+                return -1;
+            words++;
+            count--;
+        }
     json_t *list = json_array();
     for (int i = 0; i < count; i++)
         if (json_array_append_new(list, json_string(words[i])) < 0) {
@@ -142,14 +189,14 @@ static const struct op_param *option_of(const struct op *op, const char *word, c
     char name[64];
     *ret_value = NULL;
     for (const struct op_param *param = op->params; param->name; param++) {
-        if (param->flags & OP_POSITIONAL)
+        if (param->flags & OP_NOT_AN_OPTION)
             continue;
         if (param->letter && word[1] == param->letter && word[0] == '-') {
             *ret_value = word[2] ? word + 2 : NULL;
             if (param->type != OP_BOOL || !word[2])
                 return param;
         }
-        cli_option_name(param->name, name);
+        cli_option_name(param, name);
         size_t len = strlen(name);
         if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0)
             continue;
@@ -164,7 +211,7 @@ static const struct op_param *option_of(const struct op *op, const char *word, c
 static const struct op_param *next_positional(const struct op *op, const json_t *args)
 {
     for (const struct op_param *param = op->params; param->name; param++)
-        if ((param->flags & OP_POSITIONAL) && !json_object_get(args, param->name))
+        if ((param->flags & OP_POSITIONAL) && ((param->flags & OP_MANY) || !json_object_get(args, param->name)))
             return param;
     return NULL;
 }
@@ -186,7 +233,7 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
         const char *value;
         if (!options_ended && strcmp(words[i], "--") == 0) {
             if (rest)
-                return set_rest(rest, words + i + 1, count - i - 1, args, err);
+                return set_rest(op, rest, words + i + 1, count - i - 1, args, err);
             options_ended = true;
             continue;
         }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void cli_put_problems(struct buf *b, const struct cli_options *options, const json_t *context)
+void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context)
 {
     const json_t *problems = json_object_get(context, "problems");
     const char *source = json_get_string(context, "source", "");

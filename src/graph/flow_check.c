@@ -1,6 +1,6 @@
 /* flow_check.c - what can only be said when the whole file is known; and the small languages inside it. */
 #include "base/json.h"
-#include "base/nearest.h"
+#include "base/word.h"
 #include "graph/flow.h"
 
 #include <math.h>

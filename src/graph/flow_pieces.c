@@ -1,6 +1,6 @@
 #include "graph/flow_pieces.h"
 #include "base/clock.h"
-#include "base/nearest.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -14,14 +14,9 @@
 #include "graph/channel.h"
 #include "graph/deque.h"
 #include "graph/plan.h"
+#include "graph/session.h"
 
 #include <semaphore.h>
-
-/* A session: the root's is the context's, each branch has one from its fork to its join. */
-struct session {
-    char *id;
-    struct channel channel;
-};
 
 /* What a task asked for. */
 struct request {
@@ -99,7 +94,5 @@ void pool_retries_stop(struct tsk_context *context, uint32_t scope);
 
 /* pool_session.c */
 extern const struct plan_hooks pool_hooks;
-int session_init(struct session *session, const char *id, struct channel *parent, struct tsk_error *err);
-void session_clear(struct session *session);
 
 #endif

@@ -75,7 +75,7 @@ static int check_duration(const struct op_param *param, json_t *args, const json
     if ((param->flags & OP_FOREVER) && strcmp(text, "forever") == 0)
         ms = -1;
     else if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
-        ms = json_integer_value(value) * 1000;
+        ms = json_integer_value(value) * (param->flags & OP_MS ? 1 : 1000);
     else if (duration_parse(text, &ms) < 0)
         return bad(err, param, "param_not_a_duration", text,
                    param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
@@ -104,6 +104,18 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     return -1;
 }
 
+static int check_map(const struct op_param *param, const json_t *value, struct tsk_error *err)
+{
+    const char *key;
+    json_t *item;
+    if (!json_is_object(value))
+        return bad(err, param, "param_type", "?", "object");
+    json_object_foreach ((json_t *)value, key, item)
+        if (!json_is_string(item) || !*key)
+            return bad(err, param, "param_type", key, "object of strings");
+    return 0;
+}
+
 static int check_list(const struct op_param *param, const json_t *value, struct tsk_error *err)
 {
     size_t i;
@@ -119,6 +131,14 @@ static int check_list(const struct op_param *param, const json_t *value, struct 
 static int check_value(const struct op *op, const struct op_param *param, json_t *args, json_t *value,
                        struct tsk_error *err)
 {
+    size_t i;
+    json_t *item;
+    if ((param->flags & OP_MANY) && json_is_array(value)) {
+        json_array_foreach (value, i, item)
+            if (check_string(param, item, err) < 0)
+                return -1;
+        return 0;
+    }
     switch (param->type) {
     case OP_STRING:
     case OP_ID:
@@ -134,6 +154,10 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
         return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
         return check_list(param, value, err);
+    case OP_MAP:
+        return check_map(param, value, err);
+    case OP_ANY:
+        return json_is_object(value) ? 0 : check_string(param, value, err);
     }
     BUG(true);
 }

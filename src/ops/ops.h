@@ -9,8 +9,8 @@
 #define OPS_OPS_H
 
 #include "base/json.h"
-#include "base/nearest.h"
 #include "base/text.h"
+#include "base/word.h"
 #include "store/workspace.h"
 
 enum op_type {
@@ -22,6 +22,8 @@ enum op_type {
     OP_ENUM,     /* one of `choices` */
     OP_PATH,     /* a file name or path */
     OP_ARGV,     /* the rest of the command line: a list of strings */
+    OP_MAP,      /* an object of strings; on the command line `--name K=V`, repeated */
+    OP_ANY,      /* a string, or an object that the handler checks */
 };
 
 enum op_param_flags {
@@ -30,6 +32,10 @@ enum op_param_flags {
     OP_FOREVER = 4,
     OP_SHOWN_REQUIRED = 16, /* required, but the handler says so in its own words (U2's) */
     OP_CLI_ONLY = 8,        /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
+    OP_MANY = 32,           /* one string, or a list of them; on the command line several words */
+    OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
+    OP_MS = 128,            /* OP_DURATION: a number is milliseconds, not seconds */
+    OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM,
 };
 
 struct op_param {
@@ -43,6 +49,7 @@ struct op_param {
     const char *fallback;  /* shown in help and schemas; the handler applies it */
     char letter;           /* short option, or 0 */
     const char *completes; /* what shell completion offers: "lock-id", "noun", NULL */
+    const char *option;    /* another name on the command line, or NULL */
 };
 
 /* A top-level key of the result, for schemas and documentation. */
@@ -66,7 +73,7 @@ struct op_call;
 struct op {
     const char *name;     /* "lock.acquire" */
     const char *noun;     /* CLI: "lock", or NULL for a top-level verb */
-    const char *verb;     /* CLI: "acquire" */
+    const char *verb;     /* CLI: "acquire"; may be two words: "template create" */
     const char *summary;  /* one sentence: what it does and when to use it */
     const char *detail;   /* more for the manual; may be NULL */
     const char *examples; /* lines of the form "command  # what it does"; may be NULL */
@@ -99,6 +106,8 @@ struct op_call {
     bool (*confirm)(struct op_call *call, const char *question);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
+    /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */
+    bool (*emit_text)(struct op_call *call, const char *text, size_t len);
     void *skin;
     /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
      * HTTP status. TSK_OK otherwise. */

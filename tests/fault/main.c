@@ -122,7 +122,9 @@ static enum verdict fault_before(const char *name, bool needs_space)
     X(int, linkat, true, (int from, const char *old, int to, const char *new, int flags), (from, old, to, new, flags)) \
     X(int, renameat2, false, (int from, const char *old, int to, const char *new, unsigned flags),                     \
       (from, old, to, new, flags))                                                                                     \
-    X(int, ofd_lock, false, (int fd, int cmd, struct flock *range), (fd, cmd, range))
+    X(int, ofd_lock, false, (int fd, int cmd, struct flock *range), (fd, cmd, range))                                  \
+    X(int, clone, false, (int (*run)(void *), void *stack, int flags, void *arg, int *ret_pidfd),                      \
+      (run, stack, flags, arg, ret_pidfd))
 
 #define DEFINE_WRAPPER(result, name, needs_space, parameters, arguments)                                               \
     static result fault_##name parameters                                                                              \

@@ -251,9 +251,9 @@ TEST(an_unknown_option_is_answered_with_the_nearest_and_a_way_to_help)
 TEST(option_names_have_dashes_for_underscores)
 {
     char name[64];
-    cli_option_name("lock_file_name", name);
+    cli_option_name(&(struct op_param){.name = "lock_file_name"}, name);
     ASSERT_STR(name, "lock-file-name");
-    cli_option_name("", name);
+    cli_option_name(&(struct op_param){.name = ""}, name);
     ASSERT_STR(name, "");
 }
 
@@ -266,9 +266,9 @@ TEST(every_option_of_every_row_is_understood_in_both_forms)
             char name[64], line[128];
             struct tsk_error err;
             json_t *args = NULL;
-            if (param->flags & OP_POSITIONAL || param->type == OP_ARGV)
+            if (param->flags & OP_NOT_AN_OPTION || param->type == OP_ARGV)
                 continue;
-            cli_option_name(param->name, name);
+            cli_option_name(param, name);
             snprintf(line, sizeof line, param->type == OP_BOOL ? "--%s" : "--%s=1", name);
             int result = parse(table[i], line, &args, &err);
             if (result < 0 && err.text && strncmp(err.text, "option_", 7) == 0)

@@ -1,6 +1,6 @@
-/* nearest.h - what somebody may have meant by a word that is not known. */
-#ifndef BASE_NEAREST_H
-#define BASE_NEAREST_H
+/* word.h - guessing which known word an unknown one was meant to be. */
+#ifndef BASE_WORD_H
+#define BASE_WORD_H
 
 #include <stddef.h>
 

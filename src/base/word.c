@@ -1,4 +1,4 @@
-#include "base/nearest.h"
+#include "base/word.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,0 +1,799 @@
+/* backend_memory.c - a run in this process: the plan, a queue per session, leases in slots. */
+#include "graph/backend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum slot_state { SLOT_FREE, SLOT_READY, SLOT_LEASED, SLOT_LATER, SLOT_PARKED };
+
+/* A task between becoming ready and its end. */
+struct slot {
+    enum slot_state state;
+    uint32_t node;
+    uint32_t next; /* in its queue, or among the free ones: index + 1 */
+    unsigned attempt, takeovers;
+    bool is_counted; /* as a step */
+    uint64_t fence;
+    int64_t time_ms; /* LEASED: until when; LATER: not before */
+};
+
+/* The queue of a session. */
+struct queue {
+    uint32_t first, last; /* index + 1 */
+    uint32_t next;        /* among the queues that are not empty: scope + 1 */
+    bool is_listed;
+};
+
+struct memory {
+    struct backend backend;
+    struct plan plan;
+    struct session session;
+    struct backend_limits limits;
+    struct backend_watcher watcher;
+    struct region slots;
+    struct queue *queues;             /* per scope */
+    uint32_t first_queue, last_queue; /* B3: served in turn */
+    uint32_t free_slot;
+    struct region payloads; /* json_t * per dynamic node */
+    struct plan_out out;
+    size_t ready, leased, later, parked;
+    uint64_t fence, steps;
+    bool has_ended, has_finished, is_stopped, has_stops;
+    struct tsk_error *failure;
+};
+
+static struct memory *memory_of(struct backend *backend)
+{
+    return (struct memory *)backend;
+}
+
+static struct slot *slot_at(const struct memory *m, uint32_t index)
+{
+    return REGION_AT(&m->slots, struct slot, index);
+}
+
+static int no_memory(struct tsk_error *err)
+{
+    errno = ENOMEM;
+    return error_errno(err, "keep", "run");
+}
+
+/* ---- queues --------------------------------------------------------------------------------------------- */
+
+static void queue_list(struct memory *m, uint32_t scope)
+{
+    struct queue *queue = &m->queues[scope];
+    if (queue->is_listed)
+        return;
+    queue->is_listed = true;
+    queue->next = 0;
+    if (m->last_queue)
+        m->queues[m->last_queue - 1].next = scope + 1;
+    else
+        m->first_queue = scope + 1;
+    m->last_queue = scope + 1;
+}
+
+static void slot_ready(struct memory *m, uint32_t index)
+{
+    struct slot *slot = slot_at(m, index);
+    uint32_t scope = plan_scope_of(&m->plan, slot->node);
+    struct queue *queue = &m->queues[scope];
+    slot->state = SLOT_READY;
+    slot->next = 0;
+    if (queue->last)
+        slot_at(m, queue->last - 1)->next = index + 1;
+    else
+        queue->first = index + 1;
+    queue->last = index + 1;
+    m->ready++;
+    queue_list(m, scope);
+}
+
+static uint32_t slot_new(struct memory *m, uint32_t node)
+{
+    uint32_t index = m->free_slot;
+    if (index) {
+        m->free_slot = slot_at(m, index - 1)->next;
+    } else {
+        BUG(!region_add(&m->slots, 1));
+        index = (uint32_t)m->slots.count;
+    }
+    *slot_at(m, index - 1) = (struct slot){.node = node, .attempt = 1};
+    return index - 1;
+}
+
+static void slot_free(struct memory *m, uint32_t index)
+{
+    slot_at(m, index)->state = SLOT_FREE;
+    slot_at(m, index)->next = m->free_slot;
+    m->free_slot = index + 1;
+}
+
+/* The first of the first queue, which then goes to the end of the line. */
+static bool queue_take(struct memory *m, uint32_t *ret)
+{
+    if (!m->first_queue)
+        return false;
+    uint32_t scope = m->first_queue - 1;
+    struct queue *queue = &m->queues[scope];
+    *ret = queue->first - 1;
+    queue->first = slot_at(m, *ret)->next;
+    m->first_queue = queue->next;
+    if (!m->first_queue)
+        m->last_queue = 0;
+    queue->is_listed = false;
+    if (queue->first)
+        queue_list(m, scope);
+    else
+        queue->last = 0;
+    m->ready--;
+    return true;
+}
+
+/* Takes a slot out of the middle of its queue. */
+static void queue_remove(struct memory *m, uint32_t index)
+{
+    struct queue *queue = &m->queues[plan_scope_of(&m->plan, slot_at(m, index)->node)];
+    uint32_t before = 0;
+    for (uint32_t at = queue->first; at - 1 != index; at = slot_at(m, at - 1)->next)
+        before = at;
+    uint32_t after = slot_at(m, index)->next;
+    if (before)
+        slot_at(m, before - 1)->next = after;
+    else
+        queue->first = after;
+    if (queue->last == index + 1)
+        queue->last = before;
+    m->ready--;
+    if (queue->first)
+        return;
+    /* An empty queue must not be listed. */
+    uint32_t scope = plan_scope_of(&m->plan, slot_at(m, index)->node);
+    uint32_t *link = &m->first_queue, last = 0;
+    while (*link != scope + 1) {
+        last = *link;
+        link = &m->queues[*link - 1].next;
+    }
+    *link = queue->next;
+    if (m->last_queue == scope + 1)
+        m->last_queue = last;
+    queue->is_listed = false;
+}
+
+/* ---- what the plan says --------------------------------------------------------------------------------- */
+
+static const char *session_id(const struct memory *m, uint32_t scope)
+{
+    return session_of(&m->plan, scope)->id;
+}
+
+static void failure_keep(struct memory *m, const struct tsk_error *err, bool is_better)
+{
+    if (m->failure && !is_better)
+        return;
+    if (!m->failure)
+        m->failure = malloc(sizeof *m->failure);
+    BUG(!m->failure);
+    *m->failure = *err;
+}
+
+static void branch_begins(void *engine, uint32_t scope)
+{
+    session_fork(&((struct memory *)engine)->plan, scope);
+}
+
+static void branch_ended(void *engine, uint32_t scope, bool has_failed)
+{
+    struct memory *m = engine;
+    char buf[GRAPH_NAME_MAX];
+    if (m->watcher.branch_ended)
+        m->watcher.branch_ended(m->watcher.data, session_id(m, scope), graph_scope_name(m->plan.graph, scope, buf),
+                                has_failed);
+}
+
+struct conflict {
+    struct memory *m;
+    uint32_t group;
+};
+
+static void report_conflict(void *data, const char *key, enum merge_rule rule, uint32_t first, uint32_t second)
+{
+    const struct conflict *conflict = data;
+    struct memory *m = conflict->m;
+    const struct graph *graph = m->plan.graph;
+    char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
+    uint32_t scope = graph_node(graph, graph_group(graph, conflict->group)->node)->scope;
+    if (m->watcher.conflict)
+        m->watcher.conflict(m->watcher.data, session_id(m, scope), key, merge_rule_names[rule],
+                            graph_scope_name(graph, session_branch(graph, conflict->group, first), a),
+                            graph_scope_name(graph, session_branch(graph, conflict->group, second), b));
+}
+
+static bool group_merges(void *engine, uint32_t group)
+{
+    struct memory *m = engine;
+    struct conflict conflict = {m, group};
+    struct tsk_error err;
+    if (session_join(&m->plan, group, report_conflict, &conflict, &err) == 0)
+        return true;
+    failure_keep(m, &err, true);
+    return false;
+}
+
+static void group_ended(void *engine, uint32_t group, enum outcome outcome)
+{
+    struct memory *m = engine;
+    const struct graph *graph = m->plan.graph;
+    uint32_t node = graph_group(graph, group)->node;
+    struct tsk_error err;
+    char buf[GRAPH_NAME_MAX];
+    if (outcome == OUTCOME_FAILED && !m->is_stopped) {
+        session_group_failed(&m->plan, group, &err);
+        if (*tsk_error_context(&err, "branches"))
+            failure_keep(m, &err, true);
+    }
+    if (m->watcher.group_ended)
+        m->watcher.group_ended(m->watcher.data, session_id(m, graph_node(graph, node)->scope),
+                               graph_name(graph, node, buf), outcome);
+    session_end(&m->plan, group);
+}
+
+static void scope_stops(void *engine, uint32_t scope)
+{
+    struct memory *m = engine;
+    m->has_stops = true; /* the plan must not be called from here: purge comes later */
+    if (session_of(&m->plan, scope) && m->watcher.session_stops)
+        m->watcher.session_stops(m->watcher.data, session_id(m, scope));
+}
+
+static const struct plan_hooks hooks = {.branch_begins = branch_begins,
+                                        .branch_ended = branch_ended,
+                                        .group_merges = group_merges,
+                                        .group_ended = group_ended,
+                                        .scope_stops = scope_stops};
+
+static void task_dropped(struct memory *m, uint32_t node, enum outcome outcome)
+{
+    char buf[GRAPH_NAME_MAX];
+    bool is_task = (node & PLAN_DYNAMIC) || !graph_node(m->plan.graph, node)->is_group;
+    if (is_task && m->watcher.task_dropped)
+        m->watcher.task_dropped(m->watcher.data, session_id(m, plan_scope_of(&m->plan, node)),
+                                plan_name(&m->plan, node, buf), node, outcome);
+}
+
+/* What became ready: groups are forked and nodes that do not run are ended at once, tasks are queued. */
+static void queue_ready(struct memory *m)
+{
+    for (size_t i = 0; i < m->out.count; i++) {
+        uint32_t node = m->out.ready[i];
+        enum outcome outcome;
+        switch (plan_decide(&m->plan, node, &outcome)) {
+        case DECIDE_RUN:
+            slot_ready(m, slot_new(m, node));
+            break;
+        case DECIDE_FORK:
+            plan_fork(&m->plan, node, &m->out);
+            break;
+        case DECIDE_END:
+            task_dropped(m, node, outcome);
+            plan_end(&m->plan, node, outcome, &m->out);
+            break;
+        }
+    }
+    m->out.count = 0;
+}
+
+/* What waits in a session that was stopped ends without having run. */
+static void purge(struct memory *m)
+{
+    m->has_stops = false;
+    for (uint32_t i = 0; i < m->slots.count; i++) {
+        struct slot *slot = slot_at(m, i);
+        bool waits = slot->state == SLOT_READY || slot->state == SLOT_LATER || slot->state == SLOT_PARKED;
+        if (!waits || !plan_is_stopped(&m->plan, plan_scope_of(&m->plan, slot->node)))
+            continue;
+        if (slot->state == SLOT_READY)
+            queue_remove(m, i);
+        else if (slot->state == SLOT_LATER)
+            m->later--;
+        else
+            m->parked--;
+        uint32_t node = slot->node;
+        slot_free(m, i);
+        task_dropped(m, node, OUTCOME_STOPPED);
+        plan_end(&m->plan, node, OUTCOME_STOPPED, &m->out);
+    }
+}
+
+static void settle(struct memory *m)
+{
+    do {
+        queue_ready(m);
+        if (m->has_stops)
+            purge(m);
+    } while (m->out.count);
+    if (plan_flush(&m->plan, &m->out))
+        m->has_ended = true;
+}
+
+/* ---- claims --------------------------------------------------------------------------------------------- */
+
+static int stop_run(struct memory *m, const struct tsk_error *reason)
+{
+    if (reason)
+        failure_keep(m, reason, true);
+    m->is_stopped = true;
+    plan_stop(&m->plan, GRAPH_ROOT);
+    return 0;
+}
+
+/* A task that is ready and may not run: it ends here. */
+static void drop(struct memory *m, uint32_t index, enum outcome outcome)
+{
+    uint32_t node = slot_at(m, index)->node;
+    slot_free(m, index);
+    task_dropped(m, node, outcome);
+    plan_end(&m->plan, node, outcome, &m->out);
+    settle(m);
+}
+
+static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
+{
+    struct tsk_error err;
+    char number[24], buf[GRAPH_NAME_MAX];
+    if (slot->is_counted)
+        return true;
+    if (plan_is_over_cycles(&m->plan, slot->node)) {
+        snprintf(number, sizeof number, "%u", plan_cycles(&m->plan, slot->node) - 1);
+        error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&m->plan, slot->node, buf),
+                  "max", number, NULL);
+        failure_keep(m, &err, false);
+        *ret = OUTCOME_FAILED;
+        return false;
+    }
+    if (m->limits.max_steps && m->steps >= m->limits.max_steps) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)m->limits.max_steps);
+        error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
+        stop_run(m, &err);
+        *ret = OUTCOME_STOPPED;
+        return false;
+    }
+    slot->is_counted = true;
+    m->steps++;
+    return true;
+}
+
+static void fill(struct memory *m, uint32_t index, struct claim *ret)
+{
+    static _Thread_local char buf[GRAPH_NAME_MAX];
+    const struct slot *slot = slot_at(m, index);
+    *ret = (struct claim){.slot = index,
+                          .fence = slot->fence,
+                          .node = slot->node,
+                          .attempt = slot->attempt,
+                          .cycle = plan_cycles(&m->plan, slot->node),
+                          .task = plan_name(&m->plan, slot->node, buf),
+                          .session = session_id(m, plan_scope_of(&m->plan, slot->node)),
+                          .is_asked = plan_is_asked(&m->plan, slot->node)};
+    if (slot->node & PLAN_DYNAMIC)
+        ret->payload = *REGION_AT(&m->payloads, json_t *, slot->node & ~PLAN_DYNAMIC);
+}
+
+static void wake_later(struct memory *m, int64_t now_ms)
+{
+    for (uint32_t i = 0; m->later && i < m->slots.count; i++) {
+        struct slot *slot = slot_at(m, i);
+        if (slot->state == SLOT_LATER && slot->time_ms <= now_ms) {
+            m->later--;
+            slot_ready(m, i);
+        }
+    }
+}
+
+static void lease(struct memory *m, uint32_t index, int64_t until_ms, struct claim *ret)
+{
+    struct slot *slot = slot_at(m, index);
+    slot->state = SLOT_LEASED;
+    slot->fence = ++m->fence;
+    slot->time_ms = until_ms;
+    m->leased++;
+    fill(m, index, ret);
+}
+
+static int memory_claim(struct backend *backend, int64_t now_ms, int64_t lease_ms, struct claim *ret,
+                        struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    uint32_t index;
+    (void)err;
+    wake_later(m, now_ms);
+    while (queue_take(m, &index)) {
+        enum outcome outcome = OUTCOME_STOPPED;
+        struct slot *slot = slot_at(m, index);
+        if (!is_within_limits(m, slot, &outcome)) {
+            drop(m, index, outcome);
+            continue;
+        }
+        lease(m, index, now_ms + lease_ms, ret);
+        return 1;
+    }
+    return 0;
+}
+
+/* B1. */
+static struct slot *slot_of(struct memory *m, const struct claim *claim, struct tsk_error *err)
+{
+    struct slot *slot = claim->slot < m->slots.count ? slot_at(m, claim->slot) : NULL;
+    if (slot && slot->state == SLOT_LEASED && slot->fence == claim->fence)
+        return slot;
+    error_set(err, TSK_LOCK_LOST, "claim_lost", "task", claim->task, NULL);
+    return NULL;
+}
+
+static int memory_renew(struct backend *backend, const struct claim *claim, int64_t now_ms, int64_t lease_ms,
+                        struct tsk_error *err)
+{
+    struct slot *slot = slot_of(memory_of(backend), claim, err);
+    if (!slot)
+        return -1;
+    slot->time_ms = now_ms + lease_ms;
+    return 0;
+}
+
+static int memory_give_back(struct backend *backend, const struct claim *claim, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    if (!slot_of(m, claim, err))
+        return -1;
+    m->leased--;
+    slot_ready(m, claim->slot);
+    return 0;
+}
+
+/* ---- completing (B2) ------------------------------------------------------------------------------------ */
+
+static int do_spawn(struct memory *m, uint32_t by, json_t *request, struct tsk_error *err)
+{
+    uint32_t node;
+    const char *name = json_get_string(request, "task", NULL);
+    json_t **payload = region_add(&m->payloads, 1);
+    if (!payload)
+        return no_memory(err);
+    *payload = json_incref(json_object_get(request, "payload"));
+    return plan_spawn(&m->plan, by, name, NULL, NULL, &node, &m->out, err);
+}
+
+static int do_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
+{
+    uint32_t target = plan_find(&m->plan, name);
+    if (target == NO_NODE)
+        return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
+    return plan_activate(&m->plan, by, target, &m->out, err);
+}
+
+static void cancelled(struct memory *m, uint32_t by, const char *message)
+{
+    struct tsk_error err;
+    char buf[GRAPH_NAME_MAX];
+    error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&m->plan, by, buf), "message", message,
+              NULL);
+    stop_run(m, &err);
+}
+
+static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_is_goto, struct tsk_error *err)
+{
+    const char *what = json_get_string(request, "do", "");
+    char buf[GRAPH_NAME_MAX];
+    if (strcmp(what, "again") == 0) {
+        *ret_is_goto = true;
+        return plan_activate(&m->plan, by, by, &m->out, err);
+    }
+    if (strcmp(what, "next") == 0 || strcmp(what, "goto") == 0) {
+        *ret_is_goto = *ret_is_goto || what[0] == 'g';
+        return do_next(m, by, json_get_string(request, "task", plan_name(&m->plan, by, buf)), err);
+    }
+    if (strcmp(what, "spawn") == 0)
+        return do_spawn(m, by, request, err);
+    if (strcmp(what, "finish") == 0) {
+        m->has_finished = true;
+        return stop_run(m, NULL);
+    }
+    if (strcmp(what, "cancel") == 0)
+        cancelled(m, by, json_get_string(request, "message", ""));
+    return 0;
+}
+
+/* What a request names is looked at before anything is done: all of them or none. */
+static int check_requests(struct memory *m, uint32_t by, const json_t *requests, struct tsk_error *err)
+{
+    size_t i;
+    json_t *request;
+    char a[GRAPH_NAME_MAX];
+    json_array_foreach (requests, i, request) {
+        const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", "");
+        if (strcmp(what, "next") != 0 && strcmp(what, "goto") != 0)
+            continue;
+        uint32_t target = plan_find(&m->plan, name);
+        if (target == NO_NODE)
+            return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
+        if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
+            return error_set(err, TSK_INVALID_INPUT, "next_other_branch", "task", plan_name(&m->plan, by, a), "target",
+                             name, NULL);
+    }
+    return 0;
+}
+
+static int succeed(struct memory *m, uint32_t node, struct completion *completion, struct tsk_error *err)
+{
+    size_t i;
+    json_t *request;
+    bool is_goto = false;
+    struct session *session = session_of(&m->plan, plan_scope_of(&m->plan, node));
+    if (check_requests(m, node, completion->requests, err) < 0 ||
+        channel_apply(&session->channel, &completion->effects, err) < 0)
+        return -1;
+    json_array_foreach (completion->requests, i, request)
+        if (do_request(m, node, request, &is_goto, err) < 0)
+            return -1;
+    if (is_goto)
+        plan_end_goto(&m->plan, node, &m->out);
+    else
+        plan_end(&m->plan, node, OUTCOME_OK, &m->out);
+    return 0;
+}
+
+static void failed(struct memory *m, uint32_t node, const struct tsk_error *reason)
+{
+    struct tsk_error err;
+    char buf[GRAPH_NAME_MAX];
+    if (reason)
+        err = *reason;
+    else
+        error_set(&err, TSK_TASK_FAILED, "task_failed", "task", plan_name(&m->plan, node, buf), "session",
+                  session_id(m, plan_scope_of(&m->plan, node)), NULL);
+    failure_keep(m, &err, false);
+    plan_end(&m->plan, node, OUTCOME_FAILED, &m->out);
+}
+
+static int memory_complete(struct backend *backend, const struct claim *claim, struct completion *completion,
+                           struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    struct slot *slot = slot_of(m, claim, err);
+    if (!slot)
+        return -1;
+    m->leased--;
+    uint32_t node = slot->node;
+    bool may_retry = !plan_is_stopped(&m->plan, plan_scope_of(&m->plan, node));
+    if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms && may_retry) {
+        slot->state = SLOT_LATER;
+        slot->time_ms = completion->retry_at_ms;
+        slot->attempt++;
+        m->later++;
+        return 0;
+    }
+    slot_free(m, claim->slot);
+    if (completion->outcome == OUTCOME_OK) {
+        struct tsk_error problem;
+        if (succeed(m, node, completion, &problem) < 0) {
+            completion->outcome = OUTCOME_FAILED;
+            if (completion->reason)
+                *completion->reason = problem;
+            failed(m, node, &problem);
+        }
+    } else if (completion->outcome == OUTCOME_FAILED) {
+        failed(m, node, completion->reason);
+    } else {
+        plan_end(&m->plan, node, completion->outcome, &m->out);
+    }
+    settle(m);
+    return 0;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------- */
+
+static int memory_park(struct backend *backend, const struct claim *claim, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    struct slot *slot = slot_of(m, claim, err);
+    if (!slot)
+        return -1;
+    slot->state = SLOT_PARKED;
+    m->leased--;
+    m->parked++;
+    return 0;
+}
+
+static uint32_t slot_find(const struct memory *m, uint32_t node, enum slot_state a, enum slot_state b)
+{
+    for (uint32_t i = 0; i < m->slots.count; i++)
+        if (slot_at(m, i)->node == node && (slot_at(m, i)->state == a || slot_at(m, i)->state == b))
+            return i;
+    return NO_NODE;
+}
+
+static int memory_unpark(struct backend *backend, uint32_t node, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    uint32_t index = slot_find(m, node, SLOT_PARKED, SLOT_PARKED);
+    if (index == NO_NODE)
+        return error_set(err, TSK_NOT_FOUND, "not_parked", NULL);
+    m->parked--;
+    slot_ready(m, index);
+    return 0;
+}
+
+/* B4. */
+static int memory_expire(struct backend *backend, int64_t now_ms, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    (void)err;
+    for (uint32_t i = 0; i < m->slots.count; i++) {
+        struct slot *slot = slot_at(m, i);
+        if (slot->state != SLOT_LEASED || slot->time_ms > now_ms)
+            continue;
+        m->leased--;
+        if (++slot->takeovers <= BACKEND_TAKEOVERS_MAX) {
+            slot_ready(m, i);
+            continue;
+        }
+        struct tsk_error poison;
+        char buf[GRAPH_NAME_MAX];
+        uint32_t node = slot->node;
+        error_set(&poison, TSK_TASK_FAILED, "task_poison", "task", plan_name(&m->plan, node, buf), NULL);
+        slot_free(m, i);
+        failed(m, node, &poison);
+        settle(m);
+    }
+    return 0;
+}
+
+static int memory_values(struct backend *backend, const struct claim *claim, json_t **ret, uint64_t *ret_version,
+                         struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    if (!slot_of(m, claim, err))
+        return -1;
+    struct channel *channel = &session_of(&m->plan, plan_scope_of(&m->plan, claim->node))->channel;
+    *ret_version = channel->version;
+    *ret = channel_values(channel);
+    return 0;
+}
+
+static int memory_stop(struct backend *backend, const struct tsk_error *reason, struct tsk_error *err)
+{
+    (void)err;
+    stop_run(memory_of(backend), reason);
+    settle(memory_of(backend));
+    return 0;
+}
+
+static void memory_status(struct backend *backend, struct backend_status *ret)
+{
+    struct memory *m = memory_of(backend);
+    bool is_waiting = m->parked && !m->ready && !m->leased && !m->later;
+    *ret = (struct backend_status){.state = m->has_ended ? RUN_ENDED
+                                            : is_waiting ? RUN_WAITING
+                                                         : RUN_ACTIVE,
+                                   .ready = m->ready,
+                                   .leased = m->leased,
+                                   .later = m->later,
+                                   .parked = m->parked,
+                                   .next_due_ms = INT64_MAX,
+                                   .steps = m->steps,
+                                   .has_finished = m->has_finished,
+                                   .failure = m->failure};
+    for (uint32_t i = 0; m->later && i < m->slots.count; i++)
+        if (slot_at(m, i)->state == SLOT_LATER && slot_at(m, i)->time_ms < ret->next_due_ms)
+            ret->next_due_ms = slot_at(m, i)->time_ms;
+    bool has_failure = atomic_load(&m->plan.scopes[GRAPH_ROOT].failures) > 0;
+    ret->has_failed = m->has_finished ? m->failure && m->failure->code == TSK_RUN_FAILED : has_failure;
+}
+
+static json_t *memory_result(struct backend *backend)
+{
+    return channel_values(&memory_of(backend)->session.channel);
+}
+
+static void memory_free(struct backend *backend)
+{
+    struct memory *m = memory_of(backend);
+    for (uint32_t s = 1; m->plan.graph && s < m->plan.graph->scopes.count; s++)
+        if (session_of(&m->plan, s)) {
+            session_clear(session_of(&m->plan, s));
+            free(session_of(&m->plan, s));
+        }
+    for (size_t i = 0; i < m->payloads.count; i++)
+        json_decref(*REGION_AT(&m->payloads, json_t *, i));
+    plan_clear(&m->plan);
+    if (m->session.id)
+        session_clear(&m->session);
+    region_clear(&m->slots);
+    region_clear(&m->payloads);
+    plan_out_clear(&m->out);
+    free(m->queues);
+    free(m->failure);
+    free(m);
+}
+
+static const struct backend_ops memory_ops = {.name = "memory",
+                                              .claim = memory_claim,
+                                              .renew = memory_renew,
+                                              .complete = memory_complete,
+                                              .give_back = memory_give_back,
+                                              .park = memory_park,
+                                              .unpark = memory_unpark,
+                                              .expire = memory_expire,
+                                              .values = memory_values,
+                                              .stop = memory_stop,
+                                              .status = memory_status,
+                                              .result = memory_result,
+                                              .free = memory_free};
+
+int backend_memory_new(const struct graph *graph, const char *session_id_given, const json_t *values,
+                       const struct backend_limits *limits, const struct backend_watcher *watcher, struct backend **ret,
+                       struct tsk_error *err)
+{
+    struct memory *m = calloc(1, sizeof *m);
+    if (!m)
+        return no_memory(err);
+    m->backend.ops = &memory_ops;
+    m->slots = (struct region)REGION_OF(struct slot);
+    m->payloads = (struct region)REGION_OF(json_t *);
+    m->queues = calloc(graph->scopes.count, sizeof *m->queues);
+    m->limits = *limits;
+    if (watcher)
+        m->watcher = *watcher;
+    if (!m->queues || session_init(&m->session, session_id_given, NULL, err) < 0 ||
+        plan_init(&m->plan, graph, &hooks, m, err) < 0) {
+        if (!m->queues)
+            no_memory(err);
+        memory_free(&m->backend);
+        return -1;
+    }
+    if (values)
+        json_object_update(m->session.channel.values, (json_t *)values);
+    m->plan.max_cycles = limits->max_cycles;
+    m->plan.scopes[GRAPH_ROOT].session = &m->session;
+    plan_heads(&m->plan, &m->out);
+    m->has_ended = graph->nodes.count == 0;
+    settle(m);
+    *ret = &m->backend;
+    return 0;
+}
+
+int backend_memory_claim_node(struct backend *backend, uint32_t node, struct claim *ret, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    enum outcome outcome;
+    (void)err;
+    uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
+    if (index == NO_NODE)
+        return 0;
+    if (slot_at(m, index)->state == SLOT_READY)
+        queue_remove(m, index);
+    else
+        m->later--;
+    if (!is_within_limits(m, slot_at(m, index), &outcome)) {
+        drop(m, index, outcome);
+        return 0;
+    }
+    lease(m, index, INT64_MAX, ret);
+    return 1;
+}
+
+void backend_memory_set_attempt(struct backend *backend, uint32_t node, unsigned attempt)
+{
+    struct memory *m = memory_of(backend);
+    uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
+    if (index != NO_NODE)
+        slot_at(m, index)->attempt = attempt;
+}
+
+struct plan *backend_memory_plan(struct backend *backend)
+{
+    return &memory_of(backend)->plan;
+}

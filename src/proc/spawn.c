@@ -1,0 +1,151 @@
+#include "proc/spawn.h"
+
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define SAFE_FD    64 /* descriptors are moved above this before they get their final numbers */
+#define STACK_SIZE (160u << 10)
+#define GUARD_SIZE 4096u
+
+struct child {
+    struct spawn *spawn;
+    sigset_t mask; /* to be set before the exec */
+    pid_t parent;
+    int failed; /* errno, written by the child into our memory */
+    const char *stage;
+};
+
+static int fail(struct child *child, const char *stage)
+{
+    child->failed = errno ? errno : EINVAL;
+    child->stage = stage;
+    _exit(127);
+}
+
+/* Handlers of ours must not run in the child, which shares our memory. */
+static void reset_signals(const struct spawn *s)
+{
+    struct sigaction by_default = {.sa_handler = SIG_DFL}, current;
+    for (int number = 1; number < NSIG; number++) {
+        if (sigaction(number, NULL, &current) < 0 || current.sa_handler == SIG_DFL)
+            continue;
+        /* Our own SIGXFSZ is ignored so that a write fails instead of killing us; nobody else wants that. */
+        if (current.sa_handler != SIG_IGN || !s->keeps_signals || number == SIGXFSZ)
+            sigaction(number, &by_default, NULL);
+    }
+}
+
+/* First everything out of the way of the final numbers, then into place. */
+static int place_descriptors(const struct spawn *s)
+{
+    int moved[16];
+    if (s->fd_count > sizeof moved / sizeof moved[0])
+        return errno = E2BIG, -1;
+    for (size_t i = 0; i < s->fd_count; i++) {
+        int from = s->fds[i].from;
+        int opened = from < 0 ? fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0) : from;
+        if (opened < 0 || (moved[i] = fcntl(opened, F_DUPFD_CLOEXEC, SAFE_FD)) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < s->fd_count; i++)
+        if (dup2(moved[i], s->fds[i].to) < 0)
+            return -1;
+    return 0;
+}
+
+static int child_run(void *arg)
+{
+    struct child *child = arg;
+    struct spawn *s = child->spawn;
+    errno = 0;
+    reset_signals(s);
+    if (s->dies_with_parent) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != child->parent)
+            _exit(127);
+    }
+    if (s->new_session)
+        setsid();
+    else if (s->new_group)
+        setpgid(0, 0);
+    if (place_descriptors(s) < 0)
+        return fail(child, "descriptors");
+    if (s->cwd && chdir(s->cwd) < 0)
+        return fail(child, "cwd");
+    sigprocmask(SIG_SETMASK, &child->mask, NULL);
+    char *const *envp = s->envp ? s->envp : environ;
+    if (s->path)
+        execve(s->path, s->argv, envp);
+    else
+        execvpe(s->argv[0], s->argv, envp);
+    return fail(child, "exec");
+}
+
+static size_t argument_count(char *const *argv)
+{
+    size_t count = 0;
+    while (argv[count])
+        count++;
+    return count;
+}
+
+/* execvpe puts the arguments of a script without #! on its stack; the lowest page stays a barrier. */
+static char *stack_new(size_t argc, size_t *ret_size)
+{
+    size_t size = (STACK_SIZE + argc * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
+    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED)
+        return NULL;
+    mprotect(stack, GUARD_SIZE, PROT_NONE);
+    *ret_size = size;
+    return stack;
+}
+
+static int spawn_failed(struct spawn *s, const char *stage, int number)
+{
+    s->stage = stage;
+    errno = number;
+    return -1;
+}
+
+int spawn_run(struct spawn *s)
+{
+    size_t size;
+    sigset_t all, before;
+    struct child child = {.spawn = s, .parent = getpid()};
+    s->pid = -1;
+    s->pidfd = -1;
+    s->stage = "";
+    char *stack = stack_new(argument_count(s->argv), &size);
+    if (!stack)
+        return spawn_failed(s, "clone", ENOMEM);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    child.mask = s->mask ? *s->mask : before;
+    int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+    pid_t pid = fs->clone(child_run, stack + size, flags, &child, &s->pidfd);
+    int number = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    munmap(stack, size);
+    if (pid < 0)
+        return spawn_failed(s, "clone", number);
+    if (!child.failed) {
+        s->pid = pid;
+        return 0;
+    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    close(s->pidfd);
+    s->pidfd = -1;
+    return spawn_failed(s, child.stage, child.failed);
+}

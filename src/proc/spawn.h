@@ -1,0 +1,38 @@
+/* spawn.h - starting a program: clone(CLONE_VM|CLONE_VFORK|CLONE_PIDFD), so that the cost depends neither on our memory nor on
+ * the number of children. The child borrows our memory until its exec, which is also how its errno comes back.
+ *
+ * All signals are blocked across the clone; the child resets the handlers before it unblocks. */
+#ifndef PROC_SPAWN_H
+#define PROC_SPAWN_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct spawn_fd {
+    int from, to; /* dup2 in the child, without CLOEXEC; `from` may equal `to`. -1: /dev/null */
+};
+
+struct spawn {
+    const char *path; /* program; NULL: argv[0] by PATH of `envp` */
+    char *const *argv;
+    char *const *envp; /* NULL: ours */
+    const char *cwd;   /* NULL: ours */
+    const struct spawn_fd *fds;
+    size_t fd_count;
+    const sigset_t *mask;  /* the child's; NULL: as ours was before */
+    bool new_session;      /* setsid */
+    bool new_group;        /* setpgid(0, 0) */
+    bool dies_with_parent; /* PR_SET_PDEATHSIG SIGKILL */
+    bool keeps_signals;    /* leave ignored signals ignored (a command of the user's terminal) */
+    /* out */
+    pid_t pid;
+    int pidfd;         /* CLOEXEC, owned by the caller; -1 where the kernel has none */
+    const char *stage; /* on failure: "clone" "cwd" "descriptors" "exec" */
+};
+
+/* 0 when the exec succeeded; -1 with errno and stage otherwise (the child is already reaped). */
+int spawn_run(struct spawn *s);
+
+#endif
