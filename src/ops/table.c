@@ -3,9 +3,12 @@
 #include <string.h>
 
 static const struct op *const rows[] = {
-    &op_init,          &op_status,     &op_events,         &op_version,        &op_help,         &op_graph,
-    &op_flow_validate, &op_completion, &op_lock_acquire,   &op_lock_release,   &op_lock_renew,   &op_lock_check,
-    &op_lock_list,     &op_lock_run,   &op_sprint_acquire, &op_sprint_release, &op_sprint_check,
+    &op_init,        &op_status,         &op_events,         &op_version,      &op_help,          &op_completion,
+    &op_run_flow,    &op_resume,         &op_answer,         &op_graph,        &op_flow_validate, &op_runs_list,
+    &op_runs_show,   &op_runs_logs,      &op_runs_cancel,    &op_channel_get,  &op_channel_set,   &op_channel_append,
+    &op_channel_add, &op_task_next,      &op_task_spawn,     &op_task_again,   &op_task_finish,   &op_task_cancel,
+    &op_task_ask,    &op_lock_acquire,   &op_lock_release,   &op_lock_renew,   &op_lock_check,    &op_lock_list,
+    &op_lock_run,    &op_sprint_acquire, &op_sprint_release, &op_sprint_check,
 };
 
 const struct op *const *op_table(size_t *ret_count)
