@@ -41,7 +41,8 @@ static void note_running(const json_t *document)
 static void draw_bar(const struct cli_options *options, const json_t *document)
 {
     const json_t *progress = json_object_get(document, "progress");
-    int64_t done = json_get_int(progress, "done", 0), total = json_get_int(progress, "total", 1), now = clock_now().boot_ms;
+    int64_t done = json_get_int(progress, "done", 0), total = json_get_int(progress, "total", 1),
+            now = clock_now().boot_ms;
     char span[TIME_TEXT_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT, names CLEANUP(buf_clear) = BUF_INIT;
     if (now - bar.drawn_ms < BAR_PERIOD_MS && done < total)
@@ -75,10 +76,14 @@ static void print_line(const struct cli_options *options, const json_t *document
     if (!is_end && !is_failure)
         return;
     const char *outcome = is_failure ? "failed" : json_get_string(data, "outcome", "");
-    buf_printf(&b, "[%lld/%lld] ", (long long)json_get_int(progress, "done", 0), (long long)json_get_int(progress, "total", 0));
+    buf_printf(&b, "[%lld/%lld] ", (long long)json_get_int(progress, "done", 0),
+               (long long)json_get_int(progress, "total", 0));
     cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(document, "task_id", ""));
     buf_puts(&b, " ");
-    cli_put(&b, options, stdout, strcmp(outcome, "ok") == 0 ? STYLE_GOOD : is_failure ? STYLE_BAD : STYLE_WARN,
+    cli_put(&b, options, stdout,
+            strcmp(outcome, "ok") == 0 ? STYLE_GOOD
+            : is_failure               ? STYLE_BAD
+                                       : STYLE_WARN,
             text_get(strcmp(outcome, "ok") == 0        ? "view_ok"
                      : is_failure                      ? "view_failed"
                      : strcmp(outcome, "retry") == 0   ? "view_retry"

@@ -12,8 +12,8 @@
 #ifndef GRAPH_JOURNAL_H
 #define GRAPH_JOURNAL_H
 
-#include "base/json.h"
 #include "base/clock.h"
+#include "base/json.h"
 
 #define JOURNAL_MAX      (1u << 30)
 #define JOURNAL_LINE_MAX (32u << 20)

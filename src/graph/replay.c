@@ -39,7 +39,8 @@ static void note_passes(struct replay *r)
     size_t i;
     json_t *record;
     json_array_foreach (r->records, i, record) {
-        if (strcmp(json_get_string(record, "e", ""), "group") != 0 || strcmp(json_get_string(record, "o", ""), "ok") != 0)
+        if (strcmp(json_get_string(record, "e", ""), "group") != 0 ||
+            strcmp(json_get_string(record, "o", ""), "ok") != 0)
             continue;
         uint32_t node = graph_find(graph, json_get_string(record, "k", ""));
         if (node != NO_NODE && graph_node(graph, node)->is_group)
@@ -130,7 +131,8 @@ static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
     if (!list)
         json_object_set_new(runner->answers, number, list = json_array());
     bool is_refused = json_get_bool(json_object_get(question, "question"), "interrupt", false) && json_is_false(answer);
-    json_array_append_new(list, json_pack("{s:O, s:O}", "question", json_at(question, "question.question"), "answer", answer));
+    json_array_append_new(
+        list, json_pack("{s:O, s:O}", "question", json_at(question, "question.question"), "answer", answer));
     json_object_del(runner->questions, number);
     runner->backend->ops->unpark(runner->backend, node, &err);
     view_of(runner, node)->state = VIEW_WAITING;
@@ -159,10 +161,10 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
     }
     char text[200];
     snprintf(text, sizeof text, "%s was interrupted. Run it again?", claim.task);
-    json_t *question CLEANUP_JSON = json_pack("{s:s, s:s, s:s, s:b}", "do", "ask", "question", text, "type", "approval",
-                                              "interrupt", true);
-    json_t *record CLEANUP_JSON = json_pack("{s:i, s:s, s:s, s:I}", "n", (int)node, "k", claim.task, "s", claim.session, "t",
-                                            (json_int_t)json_get_int(start, "t", 0));
+    json_t *question CLEANUP_JSON =
+        json_pack("{s:s, s:s, s:s, s:b}", "do", "ask", "question", text, "type", "approval", "interrupt", true);
+    json_t *record CLEANUP_JSON = json_pack("{s:i, s:s, s:s, s:I}", "n", (int)node, "k", claim.task, "s", claim.session,
+                                            "t", (json_int_t)json_get_int(start, "t", 0));
     json_object_set(record, "q", question);
     runner->backend->ops->give_back(runner->backend, &claim, &err);
     struct buf *line = journal_begin(&runner->journal, "ask");
@@ -190,7 +192,8 @@ static void find_interrupted(struct replay *r)
         else if (strcmp(event, "end") == 0 || strcmp(event, "ask") == 0)
             json_object_del(open, number);
     }
-    json_object_foreach_safe (open, next, key, record) {
+    json_object_foreach_safe(open, next, key, record)
+    {
         uint32_t node = node_of(r, record);
         if (node != NO_NODE)
             settle_interrupted(r, node, record);
@@ -233,8 +236,8 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
         if (!task || strcmp(json_get_string(question, "task", ""), task) == 0)
             found = found ? "" : number;
     if (!found)
-        return error_set(err, json_object_size(runner->questions) ? TSK_NOT_FOUND : TSK_ALREADY_ANSWERED, "no_question", "run",
-                         runner->run.id, NULL);
+        return error_set(err, json_object_size(runner->questions) ? TSK_NOT_FOUND : TSK_ALREADY_ANSWERED, "no_question",
+                         "run", runner->run.id, NULL);
     if (!*found)
         return error_set(err, TSK_INVALID_INPUT, "many_questions", "run", runner->run.id, NULL);
     uint32_t node = (uint32_t)strtoul(found, NULL, 10);

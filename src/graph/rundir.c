@@ -46,13 +46,14 @@ int rundir_create(struct tsk_workspace *ws, struct rundir *ret, struct tsk_error
     random_hex(random, 6);
     size_t at = strftime(id, sizeof id, "RUN-%Y%m%dT%H%M%S-", &utc);
     snprintf(id + at, sizeof id - at, "%s", random);
-    snprintf(name, sizeof name, "runs/%s/io", id);
+    snprintf(name, sizeof name, "runs/%s", id);
     if (fs_make_dirs(ws->state_dir, name) < 0)
         return error_errno(err, "make", name);
     if (open_dir(ws, id, ret, err) < 0)
         return -1;
     if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
-        fs_lock_try(ret->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0 || fs_lock_try(ret->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
+        fs_lock_try(ret->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0 ||
+        fs_lock_try(ret->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
         error_errno(err, "lock", ret->path);
         rundir_clear(ret);
         return -1;
@@ -227,8 +228,8 @@ static bool has_life(int proc_dir, const struct marks *marks)
         close(fd);
     for (struct dirent *entry; listing && !found && (entry = readdir(listing));) {
         struct stat st;
-        found = entry->d_name[0] != '.' && fs->fstatat(fd, entry->d_name, &st, 0) == 0 && st.st_dev == marks->life.st_dev &&
-                st.st_ino == marks->life.st_ino;
+        found = entry->d_name[0] != '.' && fs->fstatat(fd, entry->d_name, &st, 0) == 0 &&
+                st.st_dev == marks->life.st_dev && st.st_ino == marks->life.st_ino;
     }
     if (listing)
         closedir(listing);

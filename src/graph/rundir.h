@@ -7,7 +7,7 @@
  *                  0  by the runner and by every process of its tasks: they inherit one descriptor. Free: nothing of the run lives
  *                  1  by the runner only. Free: nobody executes the run
  *   tasks/<session>/<task>.<attempt>.log
- *   io/          what tasks read and write: channel, output and answer files
+ *   channel.* output.* answer.* slot.*   what tasks read and write while the run is executed
  *
  * A run is interrupted when its stage says RUNNING and byte 1 is free. Whoever wants to execute it takes byte 1 first, then
  * ends what still holds byte 0. */

@@ -1,6 +1,7 @@
 #include "graph/runner.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "proc/spawn.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,8 +12,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define LEASE_MS     (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
-#define SIGNAL_EVENT UINT64_MAX
+#define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
+#define SIGNAL_EVENT   UINT64_MAX
+#define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
 
 extern char **environ;
 
@@ -20,8 +22,8 @@ extern char **environ;
 
 static bool is_set_by_us(const char *pair)
 {
-    static const char *const names[] = {"RUN_ID", "SESSION_ID", "TASK_ID", "ATTEMPT", "FENCE",
-                                        "CHANNEL", "OUTPUT",    "ANSWER",  "ROOT"};
+    static const char *const names[] = {"RUN_ID",  "SESSION_ID", "TASK_ID", "ATTEMPT", "FENCE",
+                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT"};
     if (strncmp(pair, "TASUKI_", 7) != 0)
         return false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -85,7 +87,13 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->parallel = parallel_of(flow, &runner->options);
     runner->running = calloc(runner->parallel, sizeof *runner->running);
     runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
-    BUG(!runner->running || !runner->files || !region_add(&runner->views, flow->graph.nodes.count + 1));
+    runner->logs = calloc(runner->parallel, sizeof *runner->logs);
+    for (size_t i = 0; runner->logs && i < runner->parallel; i++)
+        runner->logs[i].fd = -1;
+    runner->stack = spawn_stack();
+    spawn_look(&runner->changed_signals);
+    BUG(!runner->running || !runner->files || !runner->logs || !runner->stack ||
+        !region_add(&runner->views, flow->graph.nodes.count + 1));
     env_begin(runner);
     return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
 }
@@ -119,7 +127,8 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     BUG(!runner->is_wanted);
     want(runner, node);
     /* What follows the groups around it. */
-    for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT; scope = graph_scope(graph, scope)->parent) {
+    for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT;
+         scope = graph_scope(graph, scope)->parent) {
         uint32_t around = graph_group(graph, graph_scope(graph, scope)->group)->node;
         for (uint32_t e = graph_node(graph, around)->first_edge; e; e = graph_edge(graph, e)->next)
             want(runner, graph_edge(graph, e)->to);
@@ -149,17 +158,19 @@ static void journal_run(struct runner *runner, const json_t *values)
     journal_end(&runner->journal);
 }
 
-int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text, size_t flow_len,
-                 const json_t *values, const struct runner_options *options, struct tsk_error *err)
+int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
+                 size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err)
 {
-    *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    *runner =
+        (struct runner){.ws = ws, .flow = flow, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, &runner->run, err) < 0)
         return -1;
     runner->began_wall_ms = clock_now().wall_ms;
     if (write_flow(runner, flow_text, flow_len, err) < 0 ||
-        journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 || set_up(runner, values, err) < 0)
+        journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
+        set_up(runner, values, err) < 0)
         return -1;
     journal_run(runner, values);
     return journal_flush(&runner->journal, err);
@@ -173,8 +184,8 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
     return flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err);
 }
 
-int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow, struct buf *flow_text,
-                  enum lang lang, const struct runner_options *options, struct tsk_error *err)
+int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
+                  struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
     *runner = (struct runner){.ws = ws, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
@@ -283,6 +294,8 @@ static void check_times(struct runner *runner, int64_t now)
             task_stop(runner, slot, STOP_TIMEOUT);
         else if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms <= now)
             task_stop(runner, slot, slot->stops);
+        if (slot->is_used && slot->pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
+            task_name_log(runner, slot);
     }
     if (runner->next_stage_ms <= now)
         runner_save_stage(runner);
@@ -299,6 +312,8 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
             at = slot->deadline_ms;
         if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms < at)
             at = slot->kill_at_ms;
+        if (slot->is_used && !slot->is_log_named && slot->started_ms + LOG_NAME_MS < at)
+            at = slot->started_ms + LOG_NAME_MS;
     }
     return at <= now ? 0 : at - now > 60000 ? 60000 : (int)(at - now);
 }
@@ -339,15 +354,18 @@ static const char *status_word(struct runner *runner)
     return status.has_failed ? "FAILED" : "DONE";
 }
 
+/* Channel, output and answer files, and the output of places that nobody used. */
 static void remove_io(struct runner *runner)
 {
-    int fd = fs->openat(runner->run.dir, "io", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    static const char *const starts[] = {"channel.", "output.", "answer.", "slot."};
+    int fd = fs->openat(runner->run.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *listing = fd < 0 ? NULL : fdopendir(fd);
     if (!listing && fd >= 0)
         close(fd);
     for (struct dirent *entry; listing && (entry = readdir(listing));)
-        if (entry->d_name[0] != '.')
-            fs->unlinkat(fd, entry->d_name, 0);
+        for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+            if (strncmp(entry->d_name, starts[i], strlen(starts[i])) == 0)
+                fs->unlinkat(runner->run.dir, entry->d_name, 0);
     if (listing)
         closedir(listing);
 }
@@ -365,10 +383,11 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
     remove_io(runner);
     runner_save_stage(runner);
     *ret_stage = runner_stage(runner);
-    runner_fact(runner, "run.ended", runner->run.id, NULL,
-                json_pack("{s:s, s:s?}", "status", runner->status, "reason_code",
-                          status.failure && strcmp(runner->status, "DONE") != 0 ? tsk_code_name(status.failure->code) : NULL),
-                true);
+    runner_fact(
+        runner, "run.ended", runner->run.id, NULL,
+        json_pack("{s:s, s:s?}", "status", runner->status, "reason_code",
+                  status.failure && strcmp(runner->status, "DONE") != 0 ? tsk_code_name(status.failure->code) : NULL),
+        true);
     return 0;
 }
 
@@ -376,7 +395,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
 {
     if (open_descriptors(runner, err) < 0)
         return -1;
-    runner_save_stage(runner);
+    runner->next_stage_ms = clock_now().boot_ms + FIRST_STAGE_MS;
     runner_fact(runner, "run.started", runner->run.id, NULL,
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
                           (json_int_t)runner->total),
@@ -407,6 +426,10 @@ void runner_close(struct runner *runner)
     json_decref(runner->failures);
     json_decref(runner->questions);
     json_decref(runner->answers);
+    for (size_t i = 0; runner->logs && i < runner->parallel; i++)
+        fs_close(&runner->logs[i].fd);
+    free(runner->logs);
+    spawn_stack_free(runner->stack);
     free(runner->running);
     free(runner->files);
     free(runner->is_wanted);

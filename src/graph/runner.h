@@ -22,8 +22,19 @@
 #include <signal.h>
 
 #define RUNNER_GRACE_MS 3000
+#define LOG_NAME_MS     30
 
-enum view_state { VIEW_WAITING, VIEW_RUNNING, VIEW_RETRY, VIEW_OK, VIEW_FAILED, VIEW_SKIPPED, VIEW_BLOCKED, VIEW_STOPPED, VIEW_ASKS };
+enum view_state {
+    VIEW_WAITING,
+    VIEW_RUNNING,
+    VIEW_RETRY,
+    VIEW_OK,
+    VIEW_FAILED,
+    VIEW_SKIPPED,
+    VIEW_BLOCKED,
+    VIEW_STOPPED,
+    VIEW_ASKS
+};
 extern const char *const view_state_names[];
 
 /* What readers see of a task. */
@@ -39,7 +50,7 @@ struct task_view {
 typedef void runner_tell(void *data, const json_t *document);
 
 struct runner_options {
-    int64_t parallel; /* 0: the flow's, or one per processor */
+    int64_t parallel;  /* 0: the flow's, or one per processor */
     const char *start; /* task to begin with, or NULL */
     runner_tell *tell;
     void *tell_data;
@@ -51,8 +62,9 @@ struct running {
     struct claim claim; /* task and session are owned copies */
     uint32_t scope;
     pid_t pid;
-    int pidfd, log_fd;
-    char log[512]; /* path below the run's directory */
+    int pidfd;
+    char log[512];     /* path below the run's directory, once it is there */
+    bool is_log_named; /* the log has that path; before, it is the slot's file */
     int64_t started_ms, started_wall_ms;
     int64_t deadline_ms; /* of the timeout; 0: none */
     int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
@@ -67,6 +79,12 @@ struct channel_file {
     uint32_t number, users;
 };
 
+/* Where the output of a place goes: `slot.<i>`, opened once and used again as long as tasks print nothing. A task that
+ * prints, fails, or runs longer than LOG_NAME_MS gets the file under its own name; a silent one costs no file at all. */
+struct slot_log {
+    int fd; /* -1: none yet */
+};
+
 struct runner {
     struct tsk_workspace *ws;
     struct rundir run;
@@ -76,20 +94,22 @@ struct runner {
     struct runner_options options;
     struct running *running; /* `parallel` of them */
     size_t running_count, parallel;
+    struct slot_log *logs;      /* per place */
     struct channel_file *files; /* per scope */
     uint32_t file_number;
     int poll_fd, signal_fd, null_fd;
-    sigset_t saved_mask;
+    sigset_t saved_mask, changed_signals;
+    char *stack;         /* of spawn.h */
     struct region views; /* per node of the graph, then per dynamic one */
     size_t total, done, failed;
-    json_t *failures;  /* for the end: task, session, reason, log */
-    json_t *questions; /* open ones: node -> {task, session, question} */
-    json_t *answers;   /* node -> array of {question, answer} */
+    json_t *failures;   /* for the end: task, session, reason, log */
+    json_t *questions;  /* open ones: node -> {task, session, question} */
+    json_t *answers;    /* node -> array of {question, answer} */
     uint8_t *is_wanted; /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying;
-    const char *status; /* of the run at its end */
+    const char *status;      /* of the run at its end */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
     char **env;
@@ -98,11 +118,11 @@ struct runner {
 
 /* A new run of a loaded flow (borrowed until runner_close); `flow_text` is kept with it, `values` (may be NULL) go into the
  * channel. */
-int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text, size_t flow_len,
-                 const json_t *values, const struct runner_options *options, struct tsk_error *err);
+int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
+                 size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err);
 /* An existing run that nobody executes: reads the flow that it was begun with into *flow, replays its journal. */
-int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow, struct buf *flow_text,
-                  enum lang lang, const struct runner_options *options, struct tsk_error *err);
+int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
+                  struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err);
 /* Executes it until it has ended or waits for an answer; the stage in *ret_stage. */
 int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err);
 void runner_close(struct runner *runner);
@@ -115,11 +135,13 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
 void task_start(struct runner *runner, struct running *slot);
 /* The process of a slot has exited. */
 void task_exited(struct runner *runner, struct running *slot);
+/* The log of a task that still runs gets its name. */
+void task_name_log(struct runner *runner, struct running *slot);
 void task_stop(struct runner *runner, struct running *slot, int why);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
 struct output;
-void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code, struct output *output,
-                   struct tsk_error *reason);
+void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
+                   struct output *output, struct tsk_error *reason);
 /* Whether a claimed task needs no process: its condition is false, or it lies before --start. */
 bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret);
 void runner_write_late(struct runner *runner);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFE_FD     62 /* in the task: out of the way of what shells use */
+#define LIFE_FD     62  /* in the task: out of the way of what shells use */
 #define SESSION_MAX 200 /* longer ids are cut in directory names */
 #define ENV_OWN     10
 
@@ -31,7 +31,7 @@ struct running *running_take(struct runner *runner, const struct claim *claim)
         struct running *slot = &runner->running[i];
         if (slot->is_used)
             continue;
-        *slot = (struct running){.is_used = true, .claim = *claim, .pidfd = -1, .log_fd = -1};
+        *slot = (struct running){.is_used = true, .claim = *claim, .pidfd = -1};
         slot->claim.task = strdup(claim->task);
         slot->claim.session = strdup(claim->session);
         BUG(!slot->claim.task || !slot->claim.session);
@@ -48,7 +48,6 @@ void running_free(struct runner *runner, struct running *slot)
     if (slot->pidfd >= 0)
         epoll_ctl(runner->poll_fd, EPOLL_CTL_DEL, slot->pidfd, NULL);
     fs_close(&slot->pidfd);
-    fs_close(&slot->log_fd);
     free((char *)slot->claim.task);
     free((char *)slot->claim.session);
     slot->is_used = false;
@@ -59,12 +58,12 @@ void running_free(struct runner *runner, struct running *slot)
 
 static void io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number)
 {
-    snprintf(path, PATH_MAX + 64, "%s/io/%s.%llu", runner->run.path, what, (unsigned long long)number);
+    snprintf(path, PATH_MAX + 64, "%s/%s.%llu", runner->run.path, what, (unsigned long long)number);
 }
 
 static void io_name(char name[64], const char *what, uint64_t number)
 {
-    snprintf(name, 64, "io/%s.%llu", what, (unsigned long long)number);
+    snprintf(name, 64, "%s.%llu", what, (unsigned long long)number);
 }
 
 static int write_file(struct runner *runner, const char *name, const void *data, size_t len, struct tsk_error *err)
@@ -116,21 +115,74 @@ static void channel_file_done(struct runner *runner, struct running *slot)
     }
 }
 
+static struct slot_log *log_of(struct runner *runner, const struct running *slot)
+{
+    return &runner->logs[slot - runner->running];
+}
+
 static int open_log(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
-    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
-    char folder[SESSION_MAX + 16];
+    struct slot_log *log = log_of(runner, slot);
+    char name[64];
+    if (log->fd >= 0)
+        return 0;
+    snprintf(name, sizeof name, "slot.%zu", (size_t)(slot - runner->running));
+    log->fd = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return log->fd < 0 ? error_errno(err, "open", name) : 0;
+}
+
+/* A task that runs again in a later cycle goes on in its log. */
+static int join_logs(struct runner *runner, const struct running *slot, const char *from)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
+    int fd CLEANUP_FD = fs->openat(runner->run.dir, slot->log, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0 || fs_read_file(runner->run.dir, from, (1u << 30) - 1, &text) < 0 ||
+        fs_write_all(fd, buf_str(&text), text.len) < 0)
+        return -1;
+    return fs->unlinkat(runner->run.dir, from, 0);
+}
+
+void task_name_log(struct runner *runner, struct running *slot)
+{
+    char folder[SESSION_MAX + 16], from[64];
+    if (slot->is_log_named || log_of(runner, slot)->fd < 0)
+        return;
+    snprintf(from, sizeof from, "slot.%zu", (size_t)(slot - runner->running));
     snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, slot->claim.session);
     snprintf(slot->log, sizeof slot->log, "%s/%s.%u.log", folder, slot->claim.task, slot->claim.attempt);
-    slot->log_fd = fs->openat(runner->run.dir, slot->log, flags, 0600);
-    if (slot->log_fd < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
-        slot->log_fd = fs->openat(runner->run.dir, slot->log, flags, 0600);
-    return slot->log_fd < 0 ? error_errno(err, "open", slot->log) : 0;
+    int result = fs->renameat2(runner->run.dir, from, runner->run.dir, slot->log, RENAME_NOREPLACE);
+    if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
+        result = fs->renameat2(runner->run.dir, from, runner->run.dir, slot->log, RENAME_NOREPLACE);
+    if (result < 0 && errno == EEXIST)
+        result = join_logs(runner, slot, from);
+    if (result < 0) {
+        struct tsk_error err;
+        error_errno(&err, "name", slot->log);
+        log_problem(&err);
+    }
+    slot->is_log_named = true;
+}
+
+/* At the end: a file that was written to, or that somebody may still write to, belongs to this task. */
+static void close_log(struct runner *runner, struct running *slot, bool must_stay)
+{
+    struct slot_log *log = log_of(runner, slot);
+    struct stat st;
+    if (log->fd < 0)
+        return;
+    bool is_used = must_stay || slot->is_log_named || fs->fstat(log->fd, &st) < 0 || st.st_size > 0 ||
+                   (slot->pid > 0 && kill(-slot->pid, 0) == 0);
+    if (!is_used)
+        return;
+    task_name_log(runner, slot);
+    fs_close(&log->fd);
+    log->fd = -1;
 }
 
 /* ---- environment ---------------------------------------------------------------------------------------- */
 
-static void env_put(struct runner *runner, size_t *count, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void env_put(struct runner *runner, size_t *count, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static void env_put(struct runner *runner, size_t *count, const char *format, ...)
 {
     char text[PATH_MAX + 128];
@@ -202,8 +254,8 @@ static char **argv_make(const struct runner *runner, const struct running *slot)
 static int start_failed(const struct running *slot, const char *command, const char *stage, struct tsk_error *err)
 {
     int number = errno;
-    error_set(err, TSK_TASK_FAILED, "task_not_started", "task", slot->claim.task, "command", command ? command : "", "what",
-              stage, "reason", strerrordesc_np(number), NULL);
+    error_set(err, TSK_TASK_FAILED, "task_not_started", "task", slot->claim.task, "command", command ? command : "",
+              "what", stage, "reason", strerrordesc_np(number), NULL);
     err->sys_errno = number;
     return -1;
 }
@@ -218,8 +270,8 @@ static int answer_file(struct runner *runner, const struct running *slot, bool *
         return 0;
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *last = json_array_get(answers, json_array_size(answers) - 1);
-    json_t *document CLEANUP_JSON = json_pack("{s:O, s:O, s:O}", "question", json_object_get(last, "question"), "answer",
-                                              json_object_get(last, "answer"), "all", answers);
+    json_t *document CLEANUP_JSON = json_pack("{s:O, s:O, s:O}", "question", json_object_get(last, "question"),
+                                              "answer", json_object_get(last, "answer"), "all", answers);
     json_write(&text, document, false);
     io_name(name, "answer", slot->claim.fence);
     return write_file(runner, name, buf_str(&text), text.len, err);
@@ -233,7 +285,10 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
         answer_file(runner, slot, &has_answer, err) < 0)
         return -1;
     char **argv = argv_make(runner, slot);
-    struct spawn_fd fds[] = {{runner->null_fd, 0}, {slot->log_fd, 1}, {slot->log_fd, 2}, {runner->run.life_fd, LIFE_FD}};
+    struct spawn_fd fds[] = {{runner->null_fd, 0},
+                             {log_of(runner, slot)->fd, 1},
+                             {log_of(runner, slot)->fd, 2},
+                             {runner->run.life_fd, LIFE_FD}};
     struct spawn spawn = {.argv = argv,
                           .envp = env_make(runner, slot, has_answer),
                           .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
@@ -241,7 +296,9 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
                           .fd_count = 4,
                           .mask = &runner->saved_mask,
                           .new_group = true,
-                          .dies_with_parent = true};
+                          .dies_with_parent = true,
+                          .changed_signals = &runner->changed_signals,
+                          .stack = runner->stack};
     int result = spawn_run(&spawn);
     if (result < 0)
         start_failed(slot, argv[0], spawn.stage, err);
@@ -329,7 +386,8 @@ static int64_t retry_time(struct runner *runner, const struct running *slot)
     uint32_t node = slot->claim.node, index = node & PLAN_DYNAMIC ? 0 : graph_node(graph, node)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
-    if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN || runner->cancels)
+    if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN ||
+        runner->cancels)
         return 0;
     int64_t delay = retry_delay(detail, slot->claim.attempt);
     return clock_now().boot_ms + (delay > 0 ? delay : 1);
@@ -357,16 +415,18 @@ static void journal_task_end(struct runner *runner, const struct running *slot, 
     journal_end(&runner->journal);
 }
 
-static void note_failure(struct runner *runner, const struct running *slot, int exit_code, const struct tsk_error *reason)
+static void note_failure(struct runner *runner, const struct running *slot, int exit_code,
+                         const struct tsk_error *reason)
 {
     char log[PATH_MAX];
     struct buf message CLEANUP(buf_clear) = BUF_INIT;
     snprintf(log, sizeof log, ".aiflow/runs/%s/%s", runner->run.id, slot->log);
     if (reason)
         text_put_error(&message, runner->flow->lang, reason);
-    json_t *failure = json_pack("{s:s, s:s, s:i, s:s, s:s?, s:s}", "task", slot->claim.task, "session_id", slot->claim.session,
-                                "exit_code", exit_code, "reason", buf_str(&message), "log", slot->log[0] ? log : NULL,
-                                "reason_code", tsk_code_name(reason ? reason->code : TSK_TASK_FAILED));
+    json_t *failure =
+        json_pack("{s:s, s:s, s:i, s:s, s:s?, s:s}", "task", slot->claim.task, "session_id", slot->claim.session,
+                  "exit_code", exit_code, "reason", buf_str(&message), "log", slot->log[0] ? log : NULL, "reason_code",
+                  tsk_code_name(reason ? reason->code : TSK_TASK_FAILED));
     json_array_append(runner->failures, failure);
     runner->failed++;
     runner_fact(runner, "task.failed", slot->claim.session, slot->claim.task, failure, true);
@@ -376,16 +436,20 @@ static const char *outcome_word(const struct completion *completion)
 {
     if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms)
         return "retry";
-    return completion->outcome == OUTCOME_OK ? "ok" : completion->outcome == OUTCOME_FAILED ? "failed"
-           : completion->outcome == OUTCOME_SKIPPED ? "skipped" : "stopped";
+    return completion->outcome == OUTCOME_OK        ? "ok"
+           : completion->outcome == OUTCOME_FAILED  ? "failed"
+           : completion->outcome == OUTCOME_SKIPPED ? "skipped"
+                                                    : "stopped";
 }
 
 static uint8_t view_after(const struct completion *completion)
 {
     if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms)
         return VIEW_RETRY;
-    return completion->outcome == OUTCOME_OK ? VIEW_OK : completion->outcome == OUTCOME_FAILED ? VIEW_FAILED
-           : completion->outcome == OUTCOME_SKIPPED ? VIEW_SKIPPED : VIEW_STOPPED;
+    return completion->outcome == OUTCOME_OK        ? VIEW_OK
+           : completion->outcome == OUTCOME_FAILED  ? VIEW_FAILED
+           : completion->outcome == OUTCOME_SKIPPED ? VIEW_SKIPPED
+                                                    : VIEW_STOPPED;
 }
 
 /* An answer that the task got is in the channel, too. */
@@ -403,15 +467,8 @@ static void add_answer(struct runner *runner, const struct running *slot, struct
     json_object_del(runner->answers, node);
 }
 
-static void remove_empty_log(struct runner *runner, struct running *slot, const struct completion *completion)
-{
-    struct stat st;
-    if (slot->log_fd >= 0 && completion->outcome == OUTCOME_OK && fs->fstat(slot->log_fd, &st) == 0 && st.st_size == 0)
-        fs->unlinkat(runner->run.dir, slot->log, 0);
-}
-
-void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code, struct output *output,
-                   struct tsk_error *reason)
+void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
+                   struct output *output, struct tsk_error *reason)
 {
     struct tsk_error err, own_reason;
     struct completion completion = {.outcome = outcome, .reason = reason ? reason : &own_reason};
@@ -426,7 +483,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     struct task_view *view = view_of(runner, slot->claim.node);
     bool ends = !completion.retry_at_ms;
     channel_file_done(runner, slot);
-    remove_empty_log(runner, slot, &completion);
+    close_log(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
@@ -439,9 +496,9 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
         note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
     else if (runner->options.tell)
         runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
-                    json_pack("{s:s, s:i, s:I, s:i}", "outcome", outcome_word(&completion), "exit_code", exit_code, "ms",
-                              (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
-                              (int)slot->claim.attempt),
+                    json_pack("{s:s, s:i, s:I, s:i}", "outcome", outcome_word(&completion), "exit_code", exit_code,
+                              "ms", (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0),
+                              "attempt", (int)slot->claim.attempt),
                     false);
     effects_clear(&completion.effects);
     running_free(runner, slot);
@@ -465,7 +522,8 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     struct tsk_error err;
     char node[16];
     snprintf(node, sizeof node, "%u", slot->claim.node);
-    json_t *open = json_pack("{s:s, s:s, s:O}", "task", slot->claim.task, "session_id", slot->claim.session, "question", question);
+    json_t *open =
+        json_pack("{s:s, s:s, s:O}", "task", slot->claim.task, "session_id", slot->claim.session, "question", question);
     json_object_set_new(runner->questions, node, open);
     struct buf *record = journal_begin(&runner->journal, "ask");
     buf_json_pair_int(record, "n", slot->claim.node);
@@ -476,12 +534,14 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     journal_end(&runner->journal);
     view_of(runner, slot->claim.node)->state = VIEW_ASKS;
     channel_file_done(runner, slot);
+    close_log(runner, slot, false);
     BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
     runner_fact(runner, "task.asked", slot->claim.session, slot->claim.task, json_incref(question), true);
     running_free(runner, slot);
 }
 
-static void failure_of(const struct running *slot, int exit_code, int signal_number, int64_t timeout_ms, struct tsk_error *err)
+static void failure_of(const struct running *slot, int exit_code, int signal_number, int64_t timeout_ms,
+                       struct tsk_error *err)
 {
     char number[24], span[TIME_TEXT_MAX];
     if (slot->stops == STOP_TIMEOUT) {
@@ -490,8 +550,8 @@ static void failure_of(const struct running *slot, int exit_code, int signal_num
         return;
     }
     snprintf(number, sizeof number, "%d", signal_number ? signal_number : exit_code);
-    error_set(err, TSK_TASK_FAILED, signal_number ? "task_killed" : "task_exited", "task", slot->claim.task, "number", number,
-              "session", slot->claim.session, NULL);
+    error_set(err, TSK_TASK_FAILED, signal_number ? "task_killed" : "task_exited", "task", slot->claim.task, "number",
+              number, "session", slot->claim.session, NULL);
 }
 
 void task_exited(struct runner *runner, struct running *slot)

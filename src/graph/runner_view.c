@@ -11,9 +11,10 @@
 #define STAGE_TASKS_MAX 1000 /* beyond that only those that are not finished well */
 #define STAGE_PERIOD_MS 1000
 
-const char *const view_state_names[] = {[VIEW_WAITING] = "waiting", [VIEW_RUNNING] = "running", [VIEW_RETRY] = "retry",
-                                        [VIEW_OK] = "ok",           [VIEW_FAILED] = "failed",   [VIEW_SKIPPED] = "skipped",
-                                        [VIEW_BLOCKED] = "blocked", [VIEW_STOPPED] = "stopped", [VIEW_ASKS] = "asks"};
+const char *const view_state_names[] = {
+    [VIEW_WAITING] = "waiting", [VIEW_RUNNING] = "running", [VIEW_RETRY] = "retry",
+    [VIEW_OK] = "ok",           [VIEW_FAILED] = "failed",   [VIEW_SKIPPED] = "skipped",
+    [VIEW_BLOCKED] = "blocked", [VIEW_STOPPED] = "stopped", [VIEW_ASKS] = "asks"};
 
 struct task_view *view_of(struct runner *runner, uint32_t node)
 {
@@ -39,8 +40,8 @@ static json_t *task_json(struct runner *runner, uint32_t node)
     struct plan *plan = backend_memory_plan(runner->backend);
     const struct task_view *view = view_of(runner, node);
     char buf[GRAPH_NAME_MAX];
-    json_t *json = json_pack("{s:s, s:s, s:i}", "task", plan_name(plan, node, buf), "state", view_state_names[view->state],
-                             "attempt", (int)view->attempt);
+    json_t *json = json_pack("{s:s, s:s, s:i}", "task", plan_name(plan, node, buf), "state",
+                             view_state_names[view->state], "attempt", (int)view->attempt);
     if (view->started_ms)
         json_object_set_new(json, "started_at", time_or_null(view->started_ms));
     if (view->ended_ms) {
@@ -88,14 +89,15 @@ json_t *runner_stage(struct runner *runner)
     if (!runner->status && proc_id_of(getpid(), &self) == 0)
         who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
                         self.boot_id);
-    json_t *stage = json_pack(
-        "{s:s, s:s?, s:s, s:s, s:n, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}", "run_id", runner->run.id,
-        "flow", runner->flow->name, "source", runner->flow->source, "session_id", runner->run.id, "request_id", "status",
-        runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms), "ended_at",
-        runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts", "total",
-        (json_int_t)runner->total, "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed, "steps",
-        (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner), "channel",
-        runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
+    json_t *stage =
+        json_pack("{s:s, s:s?, s:s, s:s, s:n, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}",
+                  "run_id", runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id",
+                  runner->run.id, "request_id", "status", runner->status ? runner->status : "RUNNING", "started_at",
+                  time_or_null(runner->began_wall_ms), "ended_at",
+                  runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts", "total",
+                  (json_int_t)runner->total, "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
+                  "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
+                  "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)
         json_object_set_new(stage, "reason_code", json_string(tsk_code_name(status.failure->code)));
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0) {
@@ -136,10 +138,10 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     if (!runner->options.tell)
         return;
     json_t *document CLEANUP_JSON =
-        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type", type,
-                  "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress", "done",
-                  (json_int_t)runner->done, "total", (json_int_t)runner->total, "failed", (json_int_t)runner->failed, "running",
-                  (json_int_t)runner->running_count);
+        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
+                  type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
+                  "done", (json_int_t)runner->done, "total", (json_int_t)runner->total, "failed",
+                  (json_int_t)runner->failed, "running", (json_int_t)runner->running_count);
     runner->options.tell(runner->options.tell_data, document);
 }
 
@@ -171,7 +173,8 @@ void runner_write_late(struct runner *runner)
     buf_reset(&runner->late_records);
 }
 
-static void conflict(void *data, const char *session, const char *key, const char *rule, const char *first, const char *second)
+static void conflict(void *data, const char *session, const char *key, const char *rule, const char *first,
+                     const char *second)
 {
     runner_fact(data, "channel.conflict", session, NULL,
                 json_pack("{s:s, s:s, s:[s, s]}", "key", key, "rule", rule, "branches", first, second), true);

@@ -100,36 +100,50 @@ static const struct op_param run_params[] = {
     FLOW_PARAM,
     RUN_PARALLEL_PARAM,
     {.name = "set", .type = OP_MAP, .value = "K=V", .help = "A value for the channel to begin with; repeat for more."},
-    {.name = "start", .type = OP_ID, .value = "TASK", .help = "Begin with this task; what lies before it counts as done."},
+    {.name = "start",
+     .type = OP_ID,
+     .value = "TASK",
+     .help = "Begin with this task; what lies before it counts as done."},
     {.name = "dry_run", .type = OP_BOOL, .help = "Only say in which order tasks could run."},
     {0},
 };
-static const struct op_field stage_fields[] = {{"run_id", "string", ""},
-                                               {"flow", "string?", "the flow's name"},
-                                               {"source", "string", "its file"},
-                                               {"session_id", "string", ""},
-                                               {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
-                                               {"started_at", "string", ""},
-                                               {"ended_at", "string?", ""},
-                                               {"counts", "object", "total done failed steps"},
-                                               {"failures", "array", "task session_id exit_code reason log"},
-                                               {"questions", "array", "open ones"},
-                                               {"channel", "object", "the values at the end"},
-                                               {"tasks", "array", "task state attempt started_at ended_at exit_code"},
-                                               {"reason_code", "string?", "why it is not DONE"},
-                                               {0}};
-static const enum tsk_code run_errors[] = {TSK_FLOW_INVALID,         TSK_NOT_FOUND,    TSK_TASK_FAILED,
-                                           TSK_GROUP_FAILED,         TSK_TASK_TIMEOUT, TSK_MAX_STEPS_EXCEEDED,
-                                           TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,   TSK_NEEDS_INPUT,
-                                           TSK_STORAGE_FULL,         TSK_ENVIRONMENT,  TSK_INVALID_INPUT,
+static const struct op_field stage_fields[] = {
+    {"run_id", "string", ""},
+    {"flow", "string?", "the flow's name"},
+    {"source", "string", "its file"},
+    {"session_id", "string", ""},
+    {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
+    {"started_at", "string", ""},
+    {"ended_at", "string?", ""},
+    {"counts", "object", "total done failed steps"},
+    {"failures", "array", "task session_id exit_code reason log"},
+    {"questions", "array", "open ones"},
+    {"channel", "object", "the values at the end"},
+    {"tasks", "array", "task state attempt started_at ended_at exit_code"},
+    {"reason_code", "string?", "why it is not DONE"},
+    {0}};
+static const enum tsk_code run_errors[] = {TSK_FLOW_INVALID,
+                                           TSK_NOT_FOUND,
+                                           TSK_TASK_FAILED,
+                                           TSK_GROUP_FAILED,
+                                           TSK_TASK_TIMEOUT,
+                                           TSK_MAX_STEPS_EXCEEDED,
+                                           TSK_CYCLE_LIMIT_EXCEEDED,
+                                           TSK_RUN_FAILED,
+                                           TSK_NEEDS_INPUT,
+                                           TSK_STORAGE_FULL,
+                                           TSK_ENVIRONMENT,
+                                           TSK_INVALID_INPUT,
                                            TSK_OK};
 
 const struct op op_run_flow = {
     .name = "run",
     .verb = "run",
     .summary = "Run a flow: tasks in parallel where the flow allows it, each branch in a session of its own.",
-    .detail = "Everything that happens is in .aiflow/runs/RUN-…/: the journal, stage.json, a log per task. Ctrl-C ends the run in "
-              "good order, a second one at once. A run that was interrupted or has failed goes on with resume. Exit codes: 0 done, "
+    .detail = "Everything that happens is in .aiflow/runs/RUN-…/: the journal, stage.json, a log per task. Ctrl-C ends "
+              "the run in "
+              "good order, a second one at once. A run that was interrupted or has failed goes on with resume. Exit "
+              "codes: 0 done, "
               "7 failed, 8 a task asks something (answer).",
     .examples = "tasuki run build.yaml -j 4  # at most four tasks at a time\n"
                 "tasuki run deploy --set env=staging  # .aiflow/flows/deploy.yaml\n"
@@ -151,7 +165,8 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct flow flow;
     struct buf text;
     struct runner_options options = run_options(call);
-    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang, &options, err);
+    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
+                               &options, err);
     if (result == 0)
         result = run_execute(call, &runner, ret, err);
     runner_close(&runner);
@@ -162,17 +177,20 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, {0}};
-static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,    TSK_TASK_FAILED,
-                                              TSK_GROUP_FAILED,         TSK_TASK_TIMEOUT,       TSK_MAX_STEPS_EXCEEDED,
-                                              TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,         TSK_NEEDS_INPUT,
-                                              TSK_PROCESS_STOP_FAILED,  TSK_STORAGE_FULL,       TSK_ENVIRONMENT,
+static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,
+                                              TSK_TASK_FAILED,          TSK_GROUP_FAILED,
+                                              TSK_TASK_TIMEOUT,         TSK_MAX_STEPS_EXCEEDED,
+                                              TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,
+                                              TSK_NEEDS_INPUT,          TSK_PROCESS_STOP_FAILED,
+                                              TSK_STORAGE_FULL,         TSK_ENVIRONMENT,
                                               TSK_INVALID_INPUT,        TSK_OK};
 
 const struct op op_resume = {
     .name = "resume",
     .verb = "resume",
     .summary = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run again.",
-    .detail = "The flow is the one that the run began with, even if the file was changed since. Processes that the run left behind "
+    .detail = "The flow is the one that the run began with, even if the file was changed since. Processes that the run "
+              "left behind "
               "are ended first.",
     .examples = "tasuki resume RUN-20260207T223000-1a2b3c",
     .flags = OP_STREAMS,

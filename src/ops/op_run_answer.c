@@ -89,7 +89,8 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct rundir place = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     if (!waits)
         options.tell = NULL;
-    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang, &options, err);
+    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
+                               &options, err);
     if (result == 0)
         result = answer_and_go_on(call, &runner, ret, err);
     if (result == 0 && !waits)
@@ -106,10 +107,20 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const struct op_param params[] = {
     RUN_ID_PARAM,
-    {.name = "text", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "TEXT", .help = "The answer, for a question that wants a text.", .max = 1 << 20},
+    {.name = "text",
+     .type = OP_STRING,
+     .flags = OP_POSITIONAL,
+     .value = "TEXT",
+     .help = "The answer, for a question that wants a text.",
+     .max = 1 << 20},
     {.name = "yes", .type = OP_BOOL, .help = "Yes, for an approval."},
     {.name = "no", .type = OP_BOOL, .help = "No, for an approval."},
-    {.name = "choose", .type = OP_INT, .value = "N", .help = "The N-th option, for a selection.", .min = 1, .max = 10000},
+    {.name = "choose",
+     .type = OP_INT,
+     .value = "N",
+     .help = "The N-th option, for a selection.",
+     .min = 1,
+     .max = 10000},
     {.name = "task", .type = OP_ID, .value = "TASK", .help = "Whose question, if several are open."},
     {.name = "wait", .type = OP_BOOL, .help = "Follow the run until it has ended or asks again."},
     {0},
@@ -118,15 +129,16 @@ static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"answer", "string?", "as it was recorded"},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
-static const enum tsk_code errors[] = {TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,
-                                       TSK_INVALID_INPUT, TSK_NEEDS_INPUT,     TSK_RUN_FAILED,       TSK_ENVIRONMENT,
-                                       TSK_OK};
+static const enum tsk_code errors[] = {TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED,
+                                       TSK_NOT_FOUND,     TSK_INVALID_INPUT,   TSK_NEEDS_INPUT,
+                                       TSK_RUN_FAILED,    TSK_ENVIRONMENT,     TSK_OK};
 
 const struct op op_answer = {
     .name = "answer",
     .verb = "answer",
     .summary = "Answer what a run asks; it goes on where it was.",
-    .detail = "The answer is recorded first; a second one is refused. Then the run goes on in the background, or here with --wait.",
+    .detail = "The answer is recorded first; a second one is refused. Then the run goes on in the background, or here "
+              "with --wait.",
     .examples = "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
     .flags = OP_STREAMS,
     .params = params,

@@ -23,7 +23,8 @@ static void rundir_cleanup(struct rundir *run)
 
 static json_t *summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id", "flow", "source", "status", "started_at", "ended_at", "counts", "reason_code"};
+    static const char *const keys[] = {"run_id",     "flow",     "source", "status",
+                                       "started_at", "ended_at", "counts", "reason_code"};
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(stage, keys[i]))
@@ -56,12 +57,21 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const char *const statuses[] = {"RUNNING", "DONE", "NEEDS_INPUT", "FAILED", "CANCELLED", "INTERRUPTED", NULL};
 static const struct op_param list_params[] = {
-    {.name = "limit", .type = OP_INT, .letter = 'n', .value = "N", .help = "How many of the newest.", .min = 1, .max = 100000, .fallback = "20"},
+    {.name = "limit",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help = "How many of the newest.",
+     .min = 1,
+     .max = 100000,
+     .fallback = "20"},
     {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only runs with this status.", .choices = statuses},
     {0},
 };
-static const struct op_field list_result[] = {{"runs", "array", "run_id flow source status started_at ended_at counts"}, {0}};
-static const enum tsk_code look_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND, TSK_OK};
+static const struct op_field list_result[] = {{"runs", "array", "run_id flow source status started_at ended_at counts"},
+                                              {0}};
+static const enum tsk_code look_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
+                                            TSK_OK};
 
 const struct op op_runs_list = {
     .name = "runs.list",
@@ -89,13 +99,14 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param show_params[] = {RUN_ID_PARAM, {0}};
-static const struct op_field show_result[] = {{"run_id", "string", ""},
-                                              {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
-                                              {"counts", "object", "total done failed steps"},
-                                              {"failures", "array", "task session_id exit_code reason log"},
-                                              {"questions", "array", "open ones"},
-                                              {"tasks", "array", "task state attempt started_at ended_at exit_code"},
-                                              {0}};
+static const struct op_field show_result[] = {
+    {"run_id", "string", ""},
+    {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
+    {"counts", "object", "total done failed steps"},
+    {"failures", "array", "task session_id exit_code reason log"},
+    {"questions", "array", "open ones"},
+    {"tasks", "array", "task state attempt started_at ended_at exit_code"},
+    {0}};
 
 const struct op op_runs_show = {
     .name = "runs.show",
@@ -132,17 +143,18 @@ static void add_log(struct op_call *call, const struct rundir *run, const json_t
 {
     char path[512];
     struct buf text CLEANUP(buf_clear) = {.max = LOG_MAX};
-    snprintf(path, sizeof path, "tasks/%.200s/%s.%lld.log", json_get_string(record, "s", ""), json_get_string(record, "k", ""),
-             (long long)json_get_int(record, "a", 1));
+    snprintf(path, sizeof path, "tasks/%.200s/%s.%lld.log", json_get_string(record, "s", ""),
+             json_get_string(record, "k", ""), (long long)json_get_int(record, "a", 1));
     if (fs_read_file(run->dir, path, LOG_MAX - 1, &text) < 0)
         return; /* it printed nothing */
     const char *tail = tail_of(buf_str(&text), text.len, json_get_int(call->args, "lines", TAIL_DEFAULT));
     struct buf clean CLEANUP(buf_clear) = {.max = LOG_MAX * 2};
     buf_json_string(&clean, tail); /* whatever bytes a program prints */
     json_t *value = json_loads(buf_str(&clean), JSON_DECODE_ANY, NULL);
-    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s, s:o}", "task", json_get_string(record, "k", ""), "session_id",
-                                          json_get_string(record, "s", ""), "attempt", (json_int_t)json_get_int(record, "a", 1),
-                                          "path", path, "text", value ? value : json_string("")));
+    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s, s:o}", "task", json_get_string(record, "k", ""),
+                                          "session_id", json_get_string(record, "s", ""), "attempt",
+                                          (json_int_t)json_get_int(record, "a", 1), "path", path, "text",
+                                          value ? value : json_string("")));
 }
 
 static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -175,12 +187,18 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
 static const struct op_param logs_params[] = {
     RUN_ID_PARAM,
     {.name = "task", .type = OP_ID, .flags = OP_POSITIONAL, .value = "TASK", .help = "Only of this task."},
-    {.name = "lines", .type = OP_INT, .letter = 'n', .value = "N", .help = "The last lines of each log.", .min = 1, .max = 1000000, .fallback = "40"},
+    {.name = "lines",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help = "The last lines of each log.",
+     .min = 1,
+     .max = 1000000,
+     .fallback = "40"},
     {0},
 };
-static const struct op_field logs_result[] = {{"run_id", "string", ""},
-                                              {"logs", "array", "task session_id attempt path text"},
-                                              {0}};
+static const struct op_field logs_result[] = {
+    {"run_id", "string", ""}, {"logs", "array", "task session_id attempt path text"}, {0}};
 
 const struct op op_runs_logs = {
     .name = "runs.logs",
@@ -232,7 +250,8 @@ static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     json_t *stage CLEANUP_JSON = NULL;
-    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 || rundir_look(&run, &stage, err) < 0)
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||
+        rundir_look(&run, &stage, err) < 0)
         return -1;
     const char *status = json_get_string(stage, "status", "");
     bool is_over = strcmp(status, "DONE") == 0 || strcmp(status, "FAILED") == 0 || strcmp(status, "CANCELLED") == 0;
@@ -242,7 +261,10 @@ static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
     else if (!is_over)
         result = cancel_idle(&run, stage, err);
     if (result == 0)
-        *ret = json_pack("{s:s, s:s}", "run_id", run.id, "status", is_over ? status : strcmp(status, "RUNNING") == 0 ? "CANCELLING" : "CANCELLED");
+        *ret = json_pack("{s:s, s:s}", "run_id", run.id, "status",
+                         is_over                          ? status
+                         : strcmp(status, "RUNNING") == 0 ? "CANCELLING"
+                                                          : "CANCELLED");
     return result;
 }
 
@@ -251,11 +273,10 @@ static const struct op_param cancel_params[] = {
     {.name = "now", .type = OP_BOOL, .help = "Do not give the tasks time to end by themselves."},
     {0},
 };
-static const struct op_field cancel_result[] = {{"run_id", "string", ""},
-                                                {"status", "string", "CANCELLING, CANCELLED, or what it was already"},
-                                                {0}};
-static const enum tsk_code cancel_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_RUN_IN_PROGRESS,
-                                              TSK_PROCESS_STOP_FAILED, TSK_OK};
+static const struct op_field cancel_result[] = {
+    {"run_id", "string", ""}, {"status", "string", "CANCELLING, CANCELLED, or what it was already"}, {0}};
+static const enum tsk_code cancel_errors[] = {TSK_RUN_NOT_FOUND,   TSK_INVALID_INPUT,       TSK_ENVIRONMENT,
+                                              TSK_RUN_IN_PROGRESS, TSK_PROCESS_STOP_FAILED, TSK_OK};
 
 const struct op op_runs_cancel = {
     .name = "runs.cancel",

@@ -58,14 +58,18 @@ static int run_spawn(struct op_call *call, json_t **ret, struct tsk_error *err)
     *ret = NULL;
     if (json_array_size(command) == 0)
         return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    return task_args_tell_take(json_pack("{s:s, s:s, s:{s:O}}", "do", "spawn", "task", json_get_string(call->args, "name", ""),
-                                         "payload", "run", command),
+    return task_args_tell_take(json_pack("{s:s, s:s, s:{s:O}}", "do", "spawn", "task",
+                                         json_get_string(call->args, "name", ""), "payload", "run", command),
                                err);
 }
 
 static const struct op_param spawn_params[] = {
     NAME_PARAM,
-    {.name = "command", .type = OP_ARGV, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "CMD…", .help = "The command and its arguments."},
+    {.name = "command",
+     .type = OP_ARGV,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "CMD…",
+     .help = "The command and its arguments."},
     {0},
 };
 
@@ -189,7 +193,8 @@ static json_t *answer_to(const char *question)
 
 static int run_ask(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    const char *question = json_get_string(call->args, "question", ""), *type = json_get_string(call->args, "type", NULL);
+    const char *question = json_get_string(call->args, "question", ""),
+               *type = json_get_string(call->args, "type", NULL);
     json_t *options = json_object_get(call->args, "option"), *answer = answer_to(question);
     if (answer) {
         *ret = json_pack("{s:s, s:o}", "question", question, "answer", answer);
@@ -205,20 +210,39 @@ static int run_ask(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const char *const types[] = {"approval", "text", "selection", "multi_selection", NULL};
 static const struct op_param ask_params[] = {
-    {.name = "question", .type = OP_STRING, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "QUESTION", .help = "What is asked.", .max = 4096},
-    {.name = "type", .type = OP_ENUM, .value = "T", .help = "approval, text, selection or multi_selection.", .choices = types, .fallback = "selection with options, else text"},
-    {.name = "option", .type = OP_STRING, .flags = OP_MANY, .value = "O", .help = "One that can be chosen; repeat for more.", .max = 1024},
+    {.name = "question",
+     .type = OP_STRING,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "QUESTION",
+     .help = "What is asked.",
+     .max = 4096},
+    {.name = "type",
+     .type = OP_ENUM,
+     .value = "T",
+     .help = "approval, text, selection or multi_selection.",
+     .choices = types,
+     .fallback = "selection with options, else text"},
+    {.name = "option",
+     .type = OP_STRING,
+     .flags = OP_MANY,
+     .value = "O",
+     .help = "One that can be chosen; repeat for more.",
+     .max = 1024},
     {0},
 };
-static const struct op_field ask_result[] = {{"question", "string?", ""}, {"answer", "string?", "as soon as there is one"}, {0}};
+static const struct op_field ask_result[] = {
+    {"question", "string?", ""}, {"answer", "string?", "as soon as there is one"}, {0}};
 
 const struct op op_task_ask = {
     .name = "task.ask",
     .noun = "task",
     .verb = "ask",
-    .summary = "Inside a task: ask a person. Prints the answer if there is one; otherwise end the task, it is started again with it.",
-    .detail = "Without an answer nothing is printed and the question is recorded: the task should end now, with whatever exit code. The "
-              "run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, and this command prints the answer.",
+    .summary = "Inside a task: ask a person. Prints the answer if there is one; otherwise end the task, it is started "
+               "again with it.",
+    .detail = "Without an answer nothing is printed and the question is recorded: the task should end now, with "
+              "whatever exit code. The "
+              "run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, and this command prints "
+              "the answer.",
     .examples = "answer=$(tasuki task ask 'Deploy?' --type approval)",
     .flags = OP_NO_WORKSPACE,
     .params = ask_params,
