@@ -112,8 +112,9 @@ struct backend {
 };
 
 struct backend_limits {
-    uint64_t max_steps;  /* 0: none */
-    uint32_t max_cycles; /* 0: none */
+    uint64_t max_steps;   /* 0: none */
+    uint32_t max_cycles;  /* 0: none */
+    uint64_t first_fence; /* fences are greater: a run that is resumed goes on where nobody else was */
 };
 
 /* A run in this process. `graph` is sealed and borrowed; `values` (may be NULL) is what the channel begins with. */

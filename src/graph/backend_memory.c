@@ -745,6 +745,7 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     m->payloads = (struct region)REGION_OF(json_t *);
     m->queues = calloc(graph->scopes.count, sizeof *m->queues);
     m->limits = *limits;
+    m->fence = limits->first_fence;
     if (watcher)
         m->watcher = *watcher;
     if (!m->queues || session_init(&m->session, session_id_given, NULL, err) < 0 ||

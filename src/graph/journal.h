@@ -8,7 +8,7 @@
  *
  * Records: {"e":"run",…} begins it; "start" and "end" of a task's attempt; "group" the end of a group; "drop" a task that ended
  * without running; "ask" and "answer"; "resume"; "done" the run's status. Keys: t time (ms), n node, k name, s session,
- * a attempt, o outcome, x exit status, ms duration, w writes, r requests. */
+ * a attempt, p place, o outcome, x exit status, ms duration, w writes, r requests. */
 #ifndef GRAPH_JOURNAL_H
 #define GRAPH_JOURNAL_H
 

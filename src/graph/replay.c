@@ -195,9 +195,13 @@ static void find_interrupted(struct replay *r)
     json_object_foreach_safe(open, next, key, record)
     {
         uint32_t node = node_of(r, record);
+        char path[512];
+        runner_keep_output(r->runner, (size_t)json_get_int(record, "p", 0), json_get_string(record, "s", ""),
+                           json_get_string(record, "k", ""), (unsigned)json_get_int(record, "a", 1), path);
         if (node != NO_NODE)
             settle_interrupted(r, node, record);
     }
+    runner_remove_io(r->runner); /* what they wrote was never applied */
 }
 
 static void replay_one(struct replay *r, size_t index, const json_t *record)

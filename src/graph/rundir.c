@@ -1,6 +1,7 @@
 #include "graph/rundir.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "graph/journal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENVIRON_MAX  (1u << 20)
-#define KILL_WAIT_MS 5000
-#define STAGE_MAX    (64u << 20)
+#define ENVIRON_MAX    (1u << 20)
+#define KILL_WAIT_MS   5000
+#define DYING_CHILD_MS 1000
+#define STAGE_MAX      (64u << 20)
 
 enum { BYTE_LIFE = 0, BYTE_RUNNER = 1 };
 
@@ -98,12 +100,46 @@ static int in_progress(const struct rundir *run, struct tsk_error *err)
     return -1;
 }
 
+bool rundir_runner(const json_t *stage, struct proc_id *ret)
+{
+    const json_t *who = json_object_get(stage, "runner");
+    *ret = (struct proc_id){.pid = (pid_t)json_get_int(who, "pid", 0),
+                            .start_ticks = (uint64_t)json_get_int(who, "start_ticks", 0),
+                            .pid_ns = pid_namespace()};
+    snprintf(ret->boot_id, sizeof ret->boot_id, "%s", json_get_string(who, "boot_id", ""));
+    return ret->pid > 0;
+}
+
+static bool has_living_runner(const struct rundir *run)
+{
+    struct tsk_error err;
+    struct proc_id id;
+    json_t *stage CLEANUP_JSON = NULL;
+    return rundir_read_stage(run, &stage, &err) == 0 && rundir_runner(stage, &id) &&
+           proc_id_liveness(&id) == LIVE_ALIVE;
+}
+
+/* A runner that was killed while it started a task leaves a child that has not come to its exec: it has a copy of the runner's
+ * descriptor, sees that its parent is gone, and ends. So a byte that is held is looked at again, unless its runner lives. */
+static int take_runner_byte(struct rundir *run, struct tsk_error *err)
+{
+    int64_t until = clock_now().boot_ms + DYING_CHILD_MS;
+    while (fs_lock_try(run->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
+        if (errno != EAGAIN)
+            return error_errno(err, "lock", run->path);
+        if (has_living_runner(run) || clock_now().boot_ms > until)
+            return in_progress(run, err);
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+    }
+    return 0;
+}
+
 int rundir_take(struct rundir *run, struct tsk_error *err)
 {
     if (open_life(run, O_CREAT, &run->life_fd) < 0 || open_life(run, 0, &run->runner_fd) < 0)
         return error_errno(err, "open", run->path);
-    if (fs_lock_try(run->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0)
-        return errno == EAGAIN ? in_progress(run, err) : error_errno(err, "lock", run->path);
+    if (take_runner_byte(run, err) < 0)
+        return -1;
     if (rundir_end_processes(run, NULL, NULL, err) < 0)
         return -1;
     if (fs_lock_try(run->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0)
@@ -149,9 +185,28 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     return 0;
 }
 
+/* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
+static json_t *stage_from_journal(const struct rundir *run)
+{
+    struct tsk_error err;
+    json_t *records CLEANUP_JSON = NULL;
+    char began[TIME_TEXT_MAX] = "";
+    if (journal_read(run->dir, &records, &err) < 0)
+        records = json_array();
+    const json_t *first = json_array_get(records, 0);
+    if (first)
+        time_format_utc(json_get_int(first, "t", 0), began);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
+                     json_get_string(first, "flow", ""), "session_id", run->id, "status", "RUNNING", "started_at",
+                     began, "counts", "failures", "questions", "tasks");
+}
+
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
-    if (rundir_read_stage(run, ret, err) < 0)
+    struct stat st;
+    if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        *ret = stage_from_journal(run);
+    else if (rundir_read_stage(run, ret, err) < 0)
         return -1;
     if (strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0 && !rundir_has_runner(run))
         json_object_set_new(*ret, "status", json_string("INTERRUPTED"));

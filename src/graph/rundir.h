@@ -14,6 +14,7 @@
 #ifndef GRAPH_RUNDIR_H
 #define GRAPH_RUNDIR_H
 
+#include "base/ident.h"
 #include "base/json.h"
 #include "store/workspace.h"
 
@@ -34,8 +35,10 @@ int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, st
 /* Takes both bytes: RUN_IN_PROGRESS while a runner lives; leftovers of a dead one are ended first. */
 int rundir_take(struct rundir *run, struct tsk_error *err);
 void rundir_clear(struct rundir *run);
-/* Whether a runner lives, and its pid if that is known (0 otherwise). */
+/* Whether somebody executes it. */
 bool rundir_has_runner(const struct rundir *run);
+/* The runner that a stage names; false: none. */
+bool rundir_runner(const json_t *stage, struct proc_id *ret);
 
 int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *err);
 int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk_error *err);

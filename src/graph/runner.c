@@ -73,7 +73,8 @@ static size_t parallel_of(const struct flow *flow, const struct runner_options *
 static int set_up(struct runner *runner, const json_t *values, struct tsk_error *err)
 {
     struct flow *flow = runner->flow;
-    struct backend_limits limits = {.max_steps = flow->max_steps, .max_cycles = flow->max_cycles};
+    struct backend_limits limits = {
+        .max_steps = flow->max_steps, .max_cycles = flow->max_cycles, .first_fence = runner->epoch << 32};
     struct backend_watcher watcher = runner_watcher;
     watcher.data = runner;
     runner->failures = json_array();
@@ -204,6 +205,11 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         runner->flow = NULL;
         return -1;
     }
+    runner->epoch = 1;
+    size_t i;
+    json_t *record;
+    json_array_foreach (records, i, record)
+        runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
     runner->options.start = json_get_string(first, "start", NULL);
     if (!runner->options.parallel)
@@ -230,13 +236,14 @@ static void pass_over(struct runner *runner, const struct claim *claim, enum out
     task_complete(runner, running_take(runner, claim), outcome, 0, NULL, NULL);
 }
 
-static void journal_start(struct runner *runner, const struct claim *claim)
+static void journal_start(struct runner *runner, const struct claim *claim, size_t place)
 {
     struct buf *record = journal_begin(&runner->journal, "start");
     buf_json_pair_int(record, "n", claim->node);
     buf_json_pair(record, "k", claim->task);
     buf_json_pair(record, "s", claim->session);
     buf_json_pair_int(record, "a", claim->attempt);
+    buf_json_pair_int(record, "p", (int64_t)place);
     journal_end(&runner->journal);
 }
 
@@ -252,8 +259,7 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
             pass_over(runner, &claim, outcome);
             continue;
         }
-        journal_start(runner, &claim);
-        running_take(runner, &claim);
+        journal_start(runner, &claim, (size_t)(running_take(runner, &claim) - runner->running));
     }
     runner_write_late(runner);
     if (journal_flush(&runner->journal, err) < 0)
@@ -355,7 +361,7 @@ static const char *status_word(struct runner *runner)
 }
 
 /* Channel, output and answer files, and the output of places that nobody used. */
-static void remove_io(struct runner *runner)
+void runner_remove_io(struct runner *runner)
 {
     static const char *const starts[] = {"channel.", "output.", "answer.", "slot."};
     int fd = fs->openat(runner->run.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -380,7 +386,7 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
     journal_end(&runner->journal);
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
-    remove_io(runner);
+    runner_remove_io(runner);
     runner_save_stage(runner);
     *ret_stage = runner_stage(runner);
     runner_fact(

@@ -109,6 +109,7 @@ struct runner {
     unsigned cancels;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying;
+    uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
@@ -137,6 +138,10 @@ void task_start(struct runner *runner, struct running *slot);
 void task_exited(struct runner *runner, struct running *slot);
 /* The log of a task that still runs gets its name. */
 void task_name_log(struct runner *runner, struct running *slot);
+/* The output of a place becomes the log of that attempt, or goes on in it. */
+int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
+                       char path[512]);
+void runner_remove_io(struct runner *runner);
 void task_stop(struct runner *runner, struct running *slot, int why);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
 struct output;

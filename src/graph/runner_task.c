@@ -131,32 +131,39 @@ static int open_log(struct runner *runner, struct running *slot, struct tsk_erro
     return log->fd < 0 ? error_errno(err, "open", name) : 0;
 }
 
-/* A task that runs again in a later cycle goes on in its log. */
-static int join_logs(struct runner *runner, const struct running *slot, const char *from)
+/* A task that runs again in a later cycle, or after a resume, goes on in its log. */
+static int join_logs(struct runner *runner, const char *from, const char *to)
 {
     struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
-    int fd CLEANUP_FD = fs->openat(runner->run.dir, slot->log, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(runner->run.dir, to, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0 || fs_read_file(runner->run.dir, from, (1u << 30) - 1, &text) < 0 ||
         fs_write_all(fd, buf_str(&text), text.len) < 0)
         return -1;
     return fs->unlinkat(runner->run.dir, from, 0);
 }
 
-void task_name_log(struct runner *runner, struct running *slot)
+int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
+                       char path[512])
 {
     char folder[SESSION_MAX + 16], from[64];
+    snprintf(from, sizeof from, "slot.%zu", place);
+    snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, session);
+    snprintf(path, 512, "%s/%s.%u.log", folder, task, attempt);
+    int result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
+    if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
+        result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
+    if (result < 0 && errno == EEXIST)
+        result = join_logs(runner, from, path);
+    return result;
+}
+
+void task_name_log(struct runner *runner, struct running *slot)
+{
+    struct tsk_error err;
     if (slot->is_log_named || log_of(runner, slot)->fd < 0)
         return;
-    snprintf(from, sizeof from, "slot.%zu", (size_t)(slot - runner->running));
-    snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, slot->claim.session);
-    snprintf(slot->log, sizeof slot->log, "%s/%s.%u.log", folder, slot->claim.task, slot->claim.attempt);
-    int result = fs->renameat2(runner->run.dir, from, runner->run.dir, slot->log, RENAME_NOREPLACE);
-    if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
-        result = fs->renameat2(runner->run.dir, from, runner->run.dir, slot->log, RENAME_NOREPLACE);
-    if (result < 0 && errno == EEXIST)
-        result = join_logs(runner, slot, from);
-    if (result < 0) {
-        struct tsk_error err;
+    if (runner_keep_output(runner, (size_t)(slot - runner->running), slot->claim.session, slot->claim.task,
+                           slot->claim.attempt, slot->log) < 0) {
         error_errno(&err, "name", slot->log);
         log_problem(&err);
     }

@@ -219,12 +219,8 @@ const struct op op_runs_logs = {
 
 static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err)
 {
-    const json_t *who = json_object_get(stage, "runner");
-    struct proc_id id = {.pid = (pid_t)json_get_int(who, "pid", 0),
-                         .start_ticks = (uint64_t)json_get_int(who, "start_ticks", 0),
-                         .pid_ns = pid_namespace()};
-    snprintf(id.boot_id, sizeof id.boot_id, "%s", json_get_string(who, "boot_id", ""));
-    if (id.pid <= 0 || proc_id_signal(&id, SIGTERM) < 0)
+    struct proc_id id;
+    if (!rundir_runner(stage, &id) || proc_id_signal(&id, SIGTERM) < 0)
         return error_errno(err, "signal", "runner");
     if (is_now)
         proc_id_signal(&id, SIGHUP); /* a second signal: two equal ones would be one */
