@@ -66,6 +66,20 @@ static void draw_bar(const struct cli_options *options, const json_t *document)
     bar.is_drawn = true;
 }
 
+/* The word for a task's state. */
+static const char *state_text(const struct cli_options *options, const char *state)
+{
+    static const struct {
+        const char *state, *text;
+    } words[] = {{"waiting", "view_waiting"}, {"running", "view_running"}, {"retry", "view_retry"},
+                 {"ok", "view_ok"},           {"failed", "view_failed"},   {"skipped", "view_skipped"},
+                 {"blocked", "view_blocked"}, {"stopped", "view_stopped"}, {"asks", "view_asks"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].state, state) == 0)
+            return text_get(words[i].text, options->lang);
+    return state;
+}
+
 static void print_line(const struct cli_options *options, const json_t *document)
 {
     const char *type = json_get_string(document, "type", "");
@@ -84,12 +98,7 @@ static void print_line(const struct cli_options *options, const json_t *document
             strcmp(outcome, "ok") == 0 ? STYLE_GOOD
             : is_failure               ? STYLE_BAD
                                        : STYLE_WARN,
-            text_get(strcmp(outcome, "ok") == 0        ? "view_ok"
-                     : is_failure                      ? "view_failed"
-                     : strcmp(outcome, "retry") == 0   ? "view_retry"
-                     : strcmp(outcome, "skipped") == 0 ? "view_skipped"
-                                                       : "view_stopped",
-                     options->lang));
+            state_text(options, outcome));
     if (is_end) {
         duration_format(json_get_int(data, "ms", 0), span);
         buf_printf(&b, "  %s", span);
@@ -256,12 +265,11 @@ void cli_print_stage(const struct op_call *call, const struct cli_options *optio
     for (i = 0; i < 4; i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
-        char attempt[24], key[32];
+        char attempt[24];
         const char *state = json_get_string(task, "state", "");
-        snprintf(key, sizeof key, "view_%s", state);
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
-        cli_table_add(&table, style_of(state), text_get(key, options->lang));
+        cli_table_add(&table, style_of(state), state_text(options, state));
         cli_table_add(&table, STYLE_PLAIN, strcmp(attempt, "0") == 0 ? "" : attempt);
         cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));
     }

@@ -1,57 +1,14 @@
 /* backend_memory.c - a run in this process: the plan, a queue per session, leases in slots. */
-#include "graph/backend.h"
+#include "graph/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum slot_state { SLOT_FREE, SLOT_READY, SLOT_LEASED, SLOT_LATER, SLOT_PARKED };
-
-/* A task between becoming ready and its end. */
-struct slot {
-    enum slot_state state;
-    uint32_t node;
-    uint32_t next; /* in its queue, or among the free ones: index + 1 */
-    unsigned attempt, takeovers;
-    bool is_counted; /* as a step */
-    uint64_t fence;
-    int64_t time_ms; /* LEASED: until when; LATER: not before */
-};
-
-/* The queue of a session. */
-struct queue {
-    uint32_t first, last; /* index + 1 */
-    uint32_t next;        /* among the queues that are not empty: scope + 1 */
-    bool is_listed;
-};
-
-struct memory {
-    struct backend backend;
-    struct plan plan;
-    struct session session;
-    struct backend_limits limits;
-    struct backend_watcher watcher;
-    struct region slots;
-    struct queue *queues;             /* per scope */
-    uint32_t first_queue, last_queue; /* B3: served in turn */
-    uint32_t free_slot;
-    struct region payloads; /* json_t * per dynamic node */
-    struct plan_out out;
-    size_t ready, leased, later, parked;
-    uint64_t fence, steps;
-    bool has_ended, has_finished, is_stopped, has_stops;
-    struct tsk_error *failure;
-};
-
 static struct memory *memory_of(struct backend *backend)
 {
     return (struct memory *)backend;
-}
-
-static struct slot *slot_at(const struct memory *m, uint32_t index)
-{
-    return REGION_AT(&m->slots, struct slot, index);
 }
 
 static int no_memory(struct tsk_error *err)
@@ -60,271 +17,12 @@ static int no_memory(struct tsk_error *err)
     return error_errno(err, "keep", "run");
 }
 
-/* ---- queues --------------------------------------------------------------------------------------------- */
-
-static void queue_list(struct memory *m, uint32_t scope)
-{
-    struct queue *queue = &m->queues[scope];
-    if (queue->is_listed)
-        return;
-    queue->is_listed = true;
-    queue->next = 0;
-    if (m->last_queue)
-        m->queues[m->last_queue - 1].next = scope + 1;
-    else
-        m->first_queue = scope + 1;
-    m->last_queue = scope + 1;
-}
-
-static void slot_ready(struct memory *m, uint32_t index)
-{
-    struct slot *slot = slot_at(m, index);
-    uint32_t scope = plan_scope_of(&m->plan, slot->node);
-    struct queue *queue = &m->queues[scope];
-    slot->state = SLOT_READY;
-    slot->next = 0;
-    if (queue->last)
-        slot_at(m, queue->last - 1)->next = index + 1;
-    else
-        queue->first = index + 1;
-    queue->last = index + 1;
-    m->ready++;
-    queue_list(m, scope);
-}
-
-static uint32_t slot_new(struct memory *m, uint32_t node)
-{
-    uint32_t index = m->free_slot;
-    if (index) {
-        m->free_slot = slot_at(m, index - 1)->next;
-    } else {
-        BUG(!region_add(&m->slots, 1));
-        index = (uint32_t)m->slots.count;
-    }
-    *slot_at(m, index - 1) = (struct slot){.node = node, .attempt = 1};
-    return index - 1;
-}
-
-static void slot_free(struct memory *m, uint32_t index)
-{
-    slot_at(m, index)->state = SLOT_FREE;
-    slot_at(m, index)->next = m->free_slot;
-    m->free_slot = index + 1;
-}
-
-/* The first of the first queue, which then goes to the end of the line. */
-static bool queue_take(struct memory *m, uint32_t *ret)
-{
-    if (!m->first_queue)
-        return false;
-    uint32_t scope = m->first_queue - 1;
-    struct queue *queue = &m->queues[scope];
-    *ret = queue->first - 1;
-    queue->first = slot_at(m, *ret)->next;
-    m->first_queue = queue->next;
-    if (!m->first_queue)
-        m->last_queue = 0;
-    queue->is_listed = false;
-    if (queue->first)
-        queue_list(m, scope);
-    else
-        queue->last = 0;
-    m->ready--;
-    return true;
-}
-
-/* Takes a slot out of the middle of its queue. */
-static void queue_remove(struct memory *m, uint32_t index)
-{
-    struct queue *queue = &m->queues[plan_scope_of(&m->plan, slot_at(m, index)->node)];
-    uint32_t before = 0;
-    for (uint32_t at = queue->first; at - 1 != index; at = slot_at(m, at - 1)->next)
-        before = at;
-    uint32_t after = slot_at(m, index)->next;
-    if (before)
-        slot_at(m, before - 1)->next = after;
-    else
-        queue->first = after;
-    if (queue->last == index + 1)
-        queue->last = before;
-    m->ready--;
-    if (queue->first)
-        return;
-    /* An empty queue must not be listed. */
-    uint32_t scope = plan_scope_of(&m->plan, slot_at(m, index)->node);
-    uint32_t *link = &m->first_queue, last = 0;
-    while (*link != scope + 1) {
-        last = *link;
-        link = &m->queues[*link - 1].next;
-    }
-    *link = queue->next;
-    if (m->last_queue == scope + 1)
-        m->last_queue = last;
-    queue->is_listed = false;
-}
-
-/* ---- what the plan says --------------------------------------------------------------------------------- */
-
-static const char *session_id(const struct memory *m, uint32_t scope)
-{
-    return session_of(&m->plan, scope)->id;
-}
-
-static void failure_keep(struct memory *m, const struct tsk_error *err, bool is_better)
-{
-    if (m->failure && !is_better)
-        return;
-    if (!m->failure)
-        m->failure = malloc(sizeof *m->failure);
-    BUG(!m->failure);
-    *m->failure = *err;
-}
-
-static void branch_begins(void *engine, uint32_t scope)
-{
-    session_fork(&((struct memory *)engine)->plan, scope);
-}
-
-static void branch_ended(void *engine, uint32_t scope, bool has_failed)
-{
-    struct memory *m = engine;
-    char buf[GRAPH_NAME_MAX];
-    if (m->watcher.branch_ended)
-        m->watcher.branch_ended(m->watcher.data, session_id(m, scope), graph_scope_name(m->plan.graph, scope, buf),
-                                has_failed);
-}
-
-struct conflict {
-    struct memory *m;
-    uint32_t group;
-};
-
-static void report_conflict(void *data, const char *key, enum merge_rule rule, uint32_t first, uint32_t second)
-{
-    const struct conflict *conflict = data;
-    struct memory *m = conflict->m;
-    const struct graph *graph = m->plan.graph;
-    char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
-    uint32_t scope = graph_node(graph, graph_group(graph, conflict->group)->node)->scope;
-    if (m->watcher.conflict)
-        m->watcher.conflict(m->watcher.data, session_id(m, scope), key, merge_rule_names[rule],
-                            graph_scope_name(graph, session_branch(graph, conflict->group, first), a),
-                            graph_scope_name(graph, session_branch(graph, conflict->group, second), b));
-}
-
-static bool group_merges(void *engine, uint32_t group)
-{
-    struct memory *m = engine;
-    struct conflict conflict = {m, group};
-    struct tsk_error err;
-    if (session_join(&m->plan, group, report_conflict, &conflict, &err) == 0)
-        return true;
-    failure_keep(m, &err, true);
-    return false;
-}
-
-static void group_ended(void *engine, uint32_t group, enum outcome outcome)
-{
-    struct memory *m = engine;
-    const struct graph *graph = m->plan.graph;
-    uint32_t node = graph_group(graph, group)->node;
-    struct tsk_error err;
-    char buf[GRAPH_NAME_MAX];
-    if (outcome == OUTCOME_FAILED && !m->is_stopped) {
-        session_group_failed(&m->plan, group, &err);
-        if (*tsk_error_context(&err, "branches"))
-            failure_keep(m, &err, true);
-    }
-    if (m->watcher.group_ended)
-        m->watcher.group_ended(m->watcher.data, session_id(m, graph_node(graph, node)->scope),
-                               graph_name(graph, node, buf), outcome);
-    session_end(&m->plan, group);
-}
-
-static void scope_stops(void *engine, uint32_t scope)
-{
-    struct memory *m = engine;
-    m->has_stops = true; /* the plan must not be called from here: purge comes later */
-    if (session_of(&m->plan, scope) && m->watcher.session_stops)
-        m->watcher.session_stops(m->watcher.data, session_id(m, scope));
-}
-
-static const struct plan_hooks hooks = {.branch_begins = branch_begins,
-                                        .branch_ended = branch_ended,
-                                        .group_merges = group_merges,
-                                        .group_ended = group_ended,
-                                        .scope_stops = scope_stops};
-
-static void task_dropped(struct memory *m, uint32_t node, enum outcome outcome)
-{
-    char buf[GRAPH_NAME_MAX];
-    bool is_task = (node & PLAN_DYNAMIC) || !graph_node(m->plan.graph, node)->is_group;
-    if (is_task && m->watcher.task_dropped)
-        m->watcher.task_dropped(m->watcher.data, session_id(m, plan_scope_of(&m->plan, node)),
-                                plan_name(&m->plan, node, buf), node, outcome);
-}
-
-/* What became ready: groups are forked and nodes that do not run are ended at once, tasks are queued. */
-static void queue_ready(struct memory *m)
-{
-    for (size_t i = 0; i < m->out.count; i++) {
-        uint32_t node = m->out.ready[i];
-        enum outcome outcome;
-        switch (plan_decide(&m->plan, node, &outcome)) {
-        case DECIDE_RUN:
-            slot_ready(m, slot_new(m, node));
-            break;
-        case DECIDE_FORK:
-            plan_fork(&m->plan, node, &m->out);
-            break;
-        case DECIDE_END:
-            task_dropped(m, node, outcome);
-            plan_end(&m->plan, node, outcome, &m->out);
-            break;
-        }
-    }
-    m->out.count = 0;
-}
-
-/* What waits in a session that was stopped ends without having run. */
-static void purge(struct memory *m)
-{
-    m->has_stops = false;
-    for (uint32_t i = 0; i < m->slots.count; i++) {
-        struct slot *slot = slot_at(m, i);
-        bool waits = slot->state == SLOT_READY || slot->state == SLOT_LATER || slot->state == SLOT_PARKED;
-        if (!waits || !plan_is_stopped(&m->plan, plan_scope_of(&m->plan, slot->node)))
-            continue;
-        if (slot->state == SLOT_READY)
-            queue_remove(m, i);
-        else if (slot->state == SLOT_LATER)
-            m->later--;
-        else
-            m->parked--;
-        uint32_t node = slot->node;
-        slot_free(m, i);
-        task_dropped(m, node, OUTCOME_STOPPED);
-        plan_end(&m->plan, node, OUTCOME_STOPPED, &m->out);
-    }
-}
-
-static void settle(struct memory *m)
-{
-    do {
-        queue_ready(m);
-        if (m->has_stops)
-            purge(m);
-    } while (m->out.count);
-    if (plan_flush(&m->plan, &m->out))
-        m->has_ended = true;
-}
-
 /* ---- claims --------------------------------------------------------------------------------------------- */
 
 static int stop_run(struct memory *m, const struct tsk_error *reason)
 {
     if (reason)
-        failure_keep(m, reason, true);
+        memory_failure_keep(m, reason, true);
     m->is_stopped = true;
     plan_stop(&m->plan, GRAPH_ROOT);
     return 0;
@@ -334,10 +32,10 @@ static int stop_run(struct memory *m, const struct tsk_error *reason)
 static void drop(struct memory *m, uint32_t index, enum outcome outcome)
 {
     uint32_t node = slot_at(m, index)->node;
-    slot_free(m, index);
-    task_dropped(m, node, outcome);
+    memory_slot_free(m, index);
+    memory_task_dropped(m, node, outcome);
     plan_end(&m->plan, node, outcome, &m->out);
-    settle(m);
+    memory_settle(m);
 }
 
 static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
@@ -350,7 +48,7 @@ static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *
         snprintf(number, sizeof number, "%u", plan_cycles(&m->plan, slot->node) - 1);
         error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&m->plan, slot->node, buf),
                   "max", number, NULL);
-        failure_keep(m, &err, false);
+        memory_failure_keep(m, &err, false);
         *ret = OUTCOME_FAILED;
         return false;
     }
@@ -376,7 +74,7 @@ static void fill(struct memory *m, uint32_t index, struct claim *ret)
                           .attempt = slot->attempt,
                           .cycle = plan_cycles(&m->plan, slot->node),
                           .task = plan_name(&m->plan, slot->node, buf),
-                          .session = session_id(m, plan_scope_of(&m->plan, slot->node)),
+                          .session = memory_session_id(m, plan_scope_of(&m->plan, slot->node)),
                           .is_asked = plan_is_asked(&m->plan, slot->node)};
     if (slot->node & PLAN_DYNAMIC)
         ret->payload = *REGION_AT(&m->payloads, json_t *, slot->node & ~PLAN_DYNAMIC);
@@ -388,7 +86,7 @@ static void wake_later(struct memory *m, int64_t now_ms)
         struct slot *slot = slot_at(m, i);
         if (slot->state == SLOT_LATER && slot->time_ms <= now_ms) {
             m->later--;
-            slot_ready(m, i);
+            memory_slot_ready(m, i);
         }
     }
 }
@@ -410,7 +108,7 @@ static int memory_claim(struct backend *backend, int64_t now_ms, int64_t lease_m
     uint32_t index;
     (void)err;
     wake_later(m, now_ms);
-    while (queue_take(m, &index)) {
+    while (memory_queue_take(m, &index)) {
         enum outcome outcome = OUTCOME_STOPPED;
         struct slot *slot = slot_at(m, index);
         if (!is_within_limits(m, slot, &outcome)) {
@@ -449,7 +147,7 @@ static int memory_give_back(struct backend *backend, const struct claim *claim, 
     if (!slot_of(m, claim, err))
         return -1;
     m->leased--;
-    slot_ready(m, claim->slot);
+    memory_slot_ready(m, claim->slot);
     return 0;
 }
 
@@ -553,8 +251,8 @@ static void failed(struct memory *m, uint32_t node, const struct tsk_error *reas
         err = *reason;
     else
         error_set(&err, TSK_TASK_FAILED, "task_failed", "task", plan_name(&m->plan, node, buf), "session",
-                  session_id(m, plan_scope_of(&m->plan, node)), NULL);
-    failure_keep(m, &err, false);
+                  memory_session_id(m, plan_scope_of(&m->plan, node)), NULL);
+    memory_failure_keep(m, &err, false);
     plan_end(&m->plan, node, OUTCOME_FAILED, &m->out);
 }
 
@@ -575,7 +273,7 @@ static int memory_complete(struct backend *backend, const struct claim *claim, s
         m->later++;
         return 0;
     }
-    slot_free(m, claim->slot);
+    memory_slot_free(m, claim->slot);
     if (completion->outcome == OUTCOME_OK) {
         struct tsk_error problem;
         if (succeed(m, node, completion, &problem) < 0) {
@@ -589,7 +287,7 @@ static int memory_complete(struct backend *backend, const struct claim *claim, s
     } else {
         plan_end(&m->plan, node, completion->outcome, &m->out);
     }
-    settle(m);
+    memory_settle(m);
     return 0;
 }
 
@@ -622,7 +320,7 @@ static int memory_unpark(struct backend *backend, uint32_t node, struct tsk_erro
     if (index == NO_NODE)
         return error_set(err, TSK_NOT_FOUND, "not_parked", NULL);
     m->parked--;
-    slot_ready(m, index);
+    memory_slot_ready(m, index);
     return 0;
 }
 
@@ -637,16 +335,16 @@ static int memory_expire(struct backend *backend, int64_t now_ms, struct tsk_err
             continue;
         m->leased--;
         if (++slot->takeovers <= BACKEND_TAKEOVERS_MAX) {
-            slot_ready(m, i);
+            memory_slot_ready(m, i);
             continue;
         }
         struct tsk_error poison;
         char buf[GRAPH_NAME_MAX];
         uint32_t node = slot->node;
         error_set(&poison, TSK_TASK_FAILED, "task_poison", "task", plan_name(&m->plan, node, buf), NULL);
-        slot_free(m, i);
+        memory_slot_free(m, i);
         failed(m, node, &poison);
-        settle(m);
+        memory_settle(m);
     }
     return 0;
 }
@@ -667,7 +365,7 @@ static int memory_stop(struct backend *backend, const struct tsk_error *reason, 
 {
     (void)err;
     stop_run(memory_of(backend), reason);
-    settle(memory_of(backend));
+    memory_settle(memory_of(backend));
     return 0;
 }
 
@@ -749,7 +447,7 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     if (watcher)
         m->watcher = *watcher;
     if (!m->queues || session_init(&m->session, session_id_given, NULL, err) < 0 ||
-        plan_init(&m->plan, graph, &hooks, m, err) < 0) {
+        plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
         if (!m->queues)
             no_memory(err);
         memory_free(&m->backend);
@@ -761,7 +459,7 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     m->plan.scopes[GRAPH_ROOT].session = &m->session;
     plan_heads(&m->plan, &m->out);
     m->has_ended = graph->nodes.count == 0;
-    settle(m);
+    memory_settle(m);
     *ret = &m->backend;
     return 0;
 }
@@ -775,7 +473,7 @@ int backend_memory_claim_node(struct backend *backend, uint32_t node, struct cla
     if (index == NO_NODE)
         return 0;
     if (slot_at(m, index)->state == SLOT_READY)
-        queue_remove(m, index);
+        memory_queue_remove(m, index);
     else
         m->later--;
     if (!is_within_limits(m, slot_at(m, index), &outcome)) {
