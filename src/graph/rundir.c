@@ -175,11 +175,25 @@ int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *
     return *ret ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
 }
 
+static bool publish_stage(const struct rundir *run, const struct buf *text)
+{
+    char private_name[FS_PRIVATE_NAME_MAX];
+    struct stat st;
+    if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return false;
+    int fd CLEANUP_FD = fs_temp_open(run->dir, 0600, private_name);
+    return fd >= 0 && fs_write_all(fd, text->data, text->len) == 0 &&
+           fs_publish(fd, private_name, run->dir, "stage.json") == 0;
+}
+
 int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = STAGE_MAX};
     json_write(&text, stage, true);
     buf_puts(&text, "\n");
+    /* The first one needs nothing replaced; most short runs write only that. */
+    if (!text.failed && publish_stage(run, &text))
+        return 0;
     if (text.failed || fs_replace_file(run->dir, "stage.json", 0600, text.data, text.len) < 0)
         return error_errno(err, "write", "stage.json");
     return 0;

@@ -108,7 +108,7 @@ struct runner {
     uint8_t *is_wanted; /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
-    bool is_replaying;
+    bool is_replaying, has_empty_channel;
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */

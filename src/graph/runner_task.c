@@ -14,9 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFE_FD     62  /* in the task: out of the way of what shells use */
-#define SESSION_MAX 200 /* longer ids are cut in directory names */
-#define ENV_OWN     10
+#define LIFE_FD       62  /* in the task: out of the way of what shells use */
+#define SESSION_MAX   200 /* longer ids are cut in directory names */
+#define ENV_OWN       10
+#define EMPTY_CHANNEL "runs/.empty.json"
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
@@ -72,6 +73,20 @@ static int write_file(struct runner *runner, const char *name, const void *data,
     return fd < 0 || fs_write_all(fd, data, len) < 0 ? error_errno(err, "write", name) : 0;
 }
 
+/* What there is to read as long as nobody has written: one file for all runs. */
+static int empty_channel(struct runner *runner, struct tsk_error *err)
+{
+    struct stat st;
+    if (runner->has_empty_channel || fs->fstatat(runner->ws->state_dir, EMPTY_CHANNEL, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        runner->has_empty_channel = true;
+        return 0;
+    }
+    if (fs_replace_file(runner->ws->state_dir, EMPTY_CHANNEL, 0600, "{}", 2) < 0)
+        return error_errno(err, "write", EMPTY_CHANNEL);
+    runner->has_empty_channel = true;
+    return 0;
+}
+
 /* The values that the task may read: a file that all tasks of a session share as long as nothing changes. */
 static int channel_file(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
@@ -82,6 +97,8 @@ static int channel_file(struct runner *runner, struct running *slot, struct tsk_
     char name[64];
     if (runner->backend->ops->values(runner->backend, &slot->claim, &values, &version, err) < 0)
         return -1;
+    if (json_object_size(values) == 0)
+        return empty_channel(runner, err);
     if (!file->number || file->session != session || file->version != version) {
         struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
         if (file->number && !file->users) {
@@ -216,7 +233,10 @@ static char **env_make(struct runner *runner, const struct running *slot, bool h
     env_put(runner, &count, "TASUKI_TASK_ID=%s", slot->claim.task);
     env_put(runner, &count, "TASUKI_ATTEMPT=%u", slot->claim.attempt);
     env_put(runner, &count, "TASUKI_FENCE=%llu", (unsigned long long)slot->claim.fence);
-    io_path(runner, path, "channel", slot->channel_file);
+    if (slot->channel_file)
+        io_path(runner, path, "channel", slot->channel_file);
+    else
+        snprintf(path, sizeof path, "%s/" EMPTY_CHANNEL, runner->ws->state_path);
     env_put(runner, &count, "TASUKI_CHANNEL=%s", path);
     io_path(runner, path, "output", slot->claim.fence);
     env_put(runner, &count, "TASUKI_OUTPUT=%s", path);

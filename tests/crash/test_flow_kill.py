@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
-from flows import journal, last_document, only_run, processes_of, resume, run_flow, spawn_flow, with_tool, write_flow  # noqa: E402
+from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, with_tool  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 
 FLOWS = 500
@@ -71,10 +71,9 @@ def check_journal(records):
 def one_flow(ws, rng):
     for name in ("trace", *(f"lock.{n}" for n in "abcdefghi")):
         (ws.path / name).unlink(missing_ok=True)
-    runs = ws.path / ".aiflow/runs"
-    known = set(os.listdir(runs)) if runs.exists() else set()
+    known = run_ids(ws)
     kill_at_random(ws, spawn_flow(ws, random_flow(rng), "-j", "3"), rng)
-    made = set(os.listdir(runs)) - known if runs.exists() else set()
+    made = run_ids(ws) - known
     if not made:
         return  # it was killed before it began
     run, = made

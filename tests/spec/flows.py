@@ -49,8 +49,13 @@ def journal(ws, run):
     return [json.loads(line) for line in lines]
 
 
+def run_ids(ws):
+    folder = ws.path / ".aiflow/runs"
+    return {name for name in os.listdir(folder) if name.startswith("RUN-")} if folder.exists() else set()
+
+
 def only_run(ws):
-    runs = sorted(p.name for p in (ws.path / ".aiflow/runs").iterdir())
+    runs = sorted(run_ids(ws))
     eq(len(runs), 1, "number of runs")
     return runs[0]
 

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-from flows import journal, last_document, only_run, processes_of, resume, run_flow, spawn_flow, trace, with_tool, write_flow
+from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, trace, with_tool, write_flow
 from harness.harness import eq, main, test
 
 NOTE = "echo $TASUKI_TASK_ID >> trace"
@@ -206,12 +206,12 @@ def _(ws):
 @test("rule 8: on_interrupt: fail and ask are obeyed at resume")
 def _(ws):
     for kind, code, status in (("fail", 7, "FAILED"), ("ask", 8, "NEEDS_INPUT")):
-        known = set(os.listdir(ws.path / ".aiflow/runs")) if (ws.path / ".aiflow/runs").exists() else set()
+        known = run_ids(ws)
         proc = spawn_flow(ws, flow("a", a={"run": f"{NOTE}; touch up; sleep 300", "on_interrupt": kind}))
         ws.until(lambda: (ws.path / "up").exists(), "the task runs")
         proc.kill()
         proc.wait()
-        run, = set(os.listdir(ws.path / ".aiflow/runs")) - known
+        run, = run_ids(ws) - known
         stage = last_document(ws.tasuki("resume", run, "--json", env=with_tool(ws)).expect(code))
         eq(stage["status"], status, f"status with {kind}")
         (ws.path / "up").unlink()
