@@ -289,7 +289,9 @@ int channel_merge(struct channel *into, struct channel *const *branches, uint32_
     for (uint32_t i = 0; i < count && result == 0; i++) {
         const char *key;
         json_t *is_written;
-        json_object_foreach (branches[i] ? branches[i]->written : NULL, key, is_written)
+        if (!branches[i])
+            continue;
+        json_object_foreach (branches[i]->written, key, is_written)
             if ((result = merge_key(&m, branches[i], i, key, err)) < 0)
                 break;
     }

@@ -12,8 +12,7 @@
  *  F2  A problem has the place where it stands, `file:line:column`, columns counted in characters. Problems are told in the
  *      order of the file; a file that is no YAML is told up to where it is.
  *  F3  A task that stands in the expression is in the scope it stands in; all others are in the root.
- *
- * The node of a task has the task's index as its `arg`. */
+ */
 #ifndef GRAPH_FLOW_H
 #define GRAPH_FLOW_H
 
@@ -69,6 +68,7 @@ struct flow {
     struct graph graph;
     struct region tasks, needs, groups, details, strings;
     struct region slots; /* hash of task names: index + 1 */
+    struct region task_of_node;
     struct region problems;
     size_t problem_count; /* also those that were not kept */
     int64_t parallel;     /* 0: as many as there are processors */
@@ -94,7 +94,7 @@ static inline const char *flow_string(const struct flow *flow, uint32_t offset)
 /* The task of a node that is no group. */
 static inline struct flow_task *flow_task_of(const struct flow *flow, uint32_t node)
 {
-    return flow_task(flow, (uint32_t)(uintptr_t)graph_node(&flow->graph, node)->arg);
+    return flow_task(flow, *REGION_AT(&flow->task_of_node, uint32_t, node));
 }
 uint32_t flow_find(const struct flow *flow, const char *name); /* index of a task; NO_NODE */
 
@@ -122,6 +122,8 @@ bool flow_read_expression(struct flow *flow, const struct flow_place *place);
 bool flow_read_file(struct flow *flow, const char *text, size_t len, struct flow_place *ret_expression,
                     struct tsk_error *err);
 struct flow_task *flow_task_add(struct flow *flow, const char *text, size_t len, uint32_t line, uint32_t column);
+/* The node of a task, in a scope. */
+int flow_add_node(struct flow *flow, uint32_t scope, uint32_t index, struct tsk_error *err);
 /* flow_check.c: names, needs, policies, reachability; then the graph is sealed. */
 void flow_check(struct flow *flow, bool has_expression); /* one that was understood */
 /* "; did you mean …": the task whose name is nearest, or NULL. */

@@ -29,8 +29,7 @@ static void add_the_rest(struct flow *flow)
     for (uint32_t i = 0; i < flow->tasks.count; i++) {
         struct flow_task *task = flow_task(flow, i);
         if (!task->is_in_expression)
-            BUG(graph_add_task(&flow->graph, GRAPH_ROOT, flow_string(flow, task->name), NULL, (void *)(uintptr_t)i,
-                               &task->node, &err) < 0);
+            BUG(flow_add_node(flow, GRAPH_ROOT, i, &err) < 0);
         if (!task->detail)
             continue;
         struct task_detail *detail = graph_detail(&flow->graph, task->node);

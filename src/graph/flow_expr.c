@@ -210,7 +210,7 @@ static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr 
 {
     struct flow *flow = p->flow;
     const char *name = flow_string(flow, e->name);
-    uint32_t index = flow_find(flow, name), node;
+    uint32_t index = flow_find(flow, name);
     struct tsk_error err;
     if (index == NO_NODE) {
         const char *near = flow_nearest_task(flow, name);
@@ -222,10 +222,9 @@ static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr 
         flow_problem(flow, e->line, e->column, "expr_twice", "name", name, NULL);
         return NO_NODE;
     }
-    BUG(graph_add_task(&flow->graph, scope, name, NULL, (void *)(uintptr_t)index, &node, &err) < 0);
+    BUG(flow_add_node(flow, scope, index, &err) < 0);
     flow_task(flow, index)->is_in_expression = true;
-    flow_task(flow, index)->node = node;
-    return node;
+    return flow_task(flow, index)->node;
 }
 
 /* `group-1`, `group-2`, …: the first that nobody else has. */

@@ -48,6 +48,17 @@ struct flow_task *flow_task_add(struct flow *flow, const char *text, size_t len,
     return task;
 }
 
+int flow_add_node(struct flow *flow, uint32_t scope, uint32_t index, struct tsk_error *err)
+{
+    struct flow_task *task = flow_task(flow, index);
+    if (graph_add_task(&flow->graph, scope, flow_string(flow, task->name), NULL, NULL, &task->node, err) < 0)
+        return -1;
+    size_t missing = task->node + 1 - flow->task_of_node.count;
+    BUG(!region_add(&flow->task_of_node, missing));
+    *REGION_AT(&flow->task_of_node, uint32_t, task->node) = index;
+    return 0;
+}
+
 uint32_t flow_string_add(struct flow *flow, const char *text, size_t len)
 {
     size_t offset = flow->strings.count;
@@ -143,6 +154,7 @@ int flow_load(struct flow *flow, const char *source, const char *text, size_t le
                           .details = REGION_OF(struct task_detail),
                           .strings = REGION_OF(char),
                           .slots = REGION_OF(uint32_t),
+                          .task_of_node = REGION_OF(uint32_t),
                           .problems = REGION_OF(struct flow_problem)};
     struct flow_place expression = {0};
     if (graph_init(&flow->graph, err) < 0)
@@ -170,8 +182,8 @@ void flow_clear(struct flow *flow)
     free(flow->name);
     flow->name = NULL;
     graph_clear(&flow->graph);
-    struct region *const all[] = {&flow->tasks,   &flow->needs, &flow->groups,  &flow->details,
-                                  &flow->strings, &flow->slots, &flow->problems};
+    struct region *const all[] = {&flow->tasks,   &flow->needs, &flow->groups,   &flow->details,
+                                  &flow->strings, &flow->slots, &flow->problems, &flow->task_of_node};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         region_clear(all[i]);
 }

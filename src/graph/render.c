@@ -33,7 +33,7 @@ static void put_policy(const struct graph_group *group, struct buf *out)
 static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t *left)
 {
     uint32_t count = graph_scope(graph, scope)->node_count, done = 0;
-    uint32_t *order = malloc((count + 1) * sizeof *order);
+    uint32_t *order = calloc(count + 1, sizeof *order);
     BUG(!order);
     for (uint32_t i = 0; i < count; i++)
         left[graph_scope_node(graph, scope, i)] = graph_indegree(graph, graph_scope_node(graph, scope, i));

@@ -132,10 +132,22 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
 
 /* ---- between the files of the runner ---- */
 
+struct output;
 /* runner_task.c: starts what was claimed; the result of a start that failed is a failed task. */
 void task_start(struct runner *runner, struct running *slot);
 /* The process of a slot has exited. */
 void task_exited(struct runner *runner, struct running *slot);
+/* runner_files.c: the file with the values that a task may read (slot->channel_file; 0: RUNNER_EMPTY_CHANNEL, for all runs). */
+#define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
+int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err);
+void task_channel_done(struct runner *runner, struct running *slot);
+/* `<run>/<what>.<number>`. */
+void task_io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number);
+int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err);
+/* What it wrote; an absent file is an empty one. */
+int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err);
+int task_log_open(struct runner *runner, struct running *slot, struct tsk_error *err);
+void task_log_close(struct runner *runner, struct running *slot, bool must_stay);
 /* The log of a task that still runs gets its name. */
 void task_name_log(struct runner *runner, struct running *slot);
 /* The output of a place becomes the log of that attempt, or goes on in it. */
@@ -144,7 +156,6 @@ int runner_keep_output(struct runner *runner, size_t place, const char *session,
 void runner_remove_io(struct runner *runner);
 void task_stop(struct runner *runner, struct running *slot, int why);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
-struct output;
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
 /* Whether a claimed task needs no process: its condition is false, or it lies before --start. */

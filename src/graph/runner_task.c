@@ -14,10 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFE_FD       62  /* in the task: out of the way of what shells use */
-#define SESSION_MAX   200 /* longer ids are cut in directory names */
-#define ENV_OWN       10
-#define EMPTY_CHANNEL "runs/.empty.json"
+#define LIFE_FD 62 /* in the task: out of the way of what shells use */
+#define ENV_OWN 10
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
@@ -55,154 +53,6 @@ void running_free(struct runner *runner, struct running *slot)
     runner->running_count--;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------- */
-
-static void io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number)
-{
-    snprintf(path, PATH_MAX + 64, "%s/%s.%llu", runner->run.path, what, (unsigned long long)number);
-}
-
-static void io_name(char name[64], const char *what, uint64_t number)
-{
-    snprintf(name, 64, "%s.%llu", what, (unsigned long long)number);
-}
-
-static int write_file(struct runner *runner, const char *name, const void *data, size_t len, struct tsk_error *err)
-{
-    int fd CLEANUP_FD = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return fd < 0 || fs_write_all(fd, data, len) < 0 ? error_errno(err, "write", name) : 0;
-}
-
-/* What there is to read as long as nobody has written: one file for all runs. */
-static int empty_channel(struct runner *runner, struct tsk_error *err)
-{
-    struct stat st;
-    if (runner->has_empty_channel || fs->fstatat(runner->ws->state_dir, EMPTY_CHANNEL, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-        runner->has_empty_channel = true;
-        return 0;
-    }
-    if (fs_replace_file(runner->ws->state_dir, EMPTY_CHANNEL, 0600, "{}", 2) < 0)
-        return error_errno(err, "write", EMPTY_CHANNEL);
-    runner->has_empty_channel = true;
-    return 0;
-}
-
-/* The values that the task may read: a file that all tasks of a session share as long as nothing changes. */
-static int channel_file(struct runner *runner, struct running *slot, struct tsk_error *err)
-{
-    struct channel_file *file = &runner->files[slot->scope];
-    const void *session = session_of(backend_memory_plan(runner->backend), slot->scope);
-    json_t *values CLEANUP_JSON = NULL;
-    uint64_t version;
-    char name[64];
-    if (runner->backend->ops->values(runner->backend, &slot->claim, &values, &version, err) < 0)
-        return -1;
-    if (json_object_size(values) == 0)
-        return empty_channel(runner, err);
-    if (!file->number || file->session != session || file->version != version) {
-        struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
-        if (file->number && !file->users) {
-            io_name(name, "channel", file->number);
-            fs->unlinkat(runner->run.dir, name, 0);
-        }
-        *file = (struct channel_file){.session = session, .version = version, .number = ++runner->file_number};
-        io_name(name, "channel", file->number);
-        json_write(&text, values, false);
-        if (text.failed || write_file(runner, name, text.data, text.len, err) < 0)
-            return -1;
-    }
-    file->users++;
-    slot->channel_file = file->number;
-    return 0;
-}
-
-static void channel_file_done(struct runner *runner, struct running *slot)
-{
-    struct channel_file *file = &runner->files[slot->scope];
-    char name[64];
-    if (slot->channel_file && slot->channel_file == file->number) {
-        file->users--;
-    } else if (slot->channel_file) { /* there is a newer one; who else reads this one is not counted, so see */
-        for (size_t i = 0; i < runner->parallel; i++)
-            if (&runner->running[i] != slot && runner->running[i].is_used &&
-                runner->running[i].channel_file == slot->channel_file)
-                return;
-        io_name(name, "channel", slot->channel_file);
-        fs->unlinkat(runner->run.dir, name, 0);
-    }
-}
-
-static struct slot_log *log_of(struct runner *runner, const struct running *slot)
-{
-    return &runner->logs[slot - runner->running];
-}
-
-static int open_log(struct runner *runner, struct running *slot, struct tsk_error *err)
-{
-    struct slot_log *log = log_of(runner, slot);
-    char name[64];
-    if (log->fd >= 0)
-        return 0;
-    snprintf(name, sizeof name, "slot.%zu", (size_t)(slot - runner->running));
-    log->fd = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return log->fd < 0 ? error_errno(err, "open", name) : 0;
-}
-
-/* A task that runs again in a later cycle, or after a resume, goes on in its log. */
-static int join_logs(struct runner *runner, const char *from, const char *to)
-{
-    struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
-    int fd CLEANUP_FD = fs->openat(runner->run.dir, to, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (fd < 0 || fs_read_file(runner->run.dir, from, (1u << 30) - 1, &text) < 0 ||
-        fs_write_all(fd, buf_str(&text), text.len) < 0)
-        return -1;
-    return fs->unlinkat(runner->run.dir, from, 0);
-}
-
-int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
-                       char path[512])
-{
-    char folder[SESSION_MAX + 16], from[64];
-    snprintf(from, sizeof from, "slot.%zu", place);
-    snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, session);
-    snprintf(path, 512, "%s/%s.%u.log", folder, task, attempt);
-    int result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
-    if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
-        result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
-    if (result < 0 && errno == EEXIST)
-        result = join_logs(runner, from, path);
-    return result;
-}
-
-void task_name_log(struct runner *runner, struct running *slot)
-{
-    struct tsk_error err;
-    if (slot->is_log_named || log_of(runner, slot)->fd < 0)
-        return;
-    if (runner_keep_output(runner, (size_t)(slot - runner->running), slot->claim.session, slot->claim.task,
-                           slot->claim.attempt, slot->log) < 0) {
-        error_errno(&err, "name", slot->log);
-        log_problem(&err);
-    }
-    slot->is_log_named = true;
-}
-
-/* At the end: a file that was written to, or that somebody may still write to, belongs to this task. */
-static void close_log(struct runner *runner, struct running *slot, bool must_stay)
-{
-    struct slot_log *log = log_of(runner, slot);
-    struct stat st;
-    if (log->fd < 0)
-        return;
-    bool is_used = must_stay || slot->is_log_named || fs->fstat(log->fd, &st) < 0 || st.st_size > 0 ||
-                   (slot->pid > 0 && kill(-slot->pid, 0) == 0);
-    if (!is_used)
-        return;
-    task_name_log(runner, slot);
-    fs_close(&log->fd);
-    log->fd = -1;
-}
-
 /* ---- environment ---------------------------------------------------------------------------------------- */
 
 static void env_put(struct runner *runner, size_t *count, const char *format, ...)
@@ -214,8 +64,7 @@ static void env_put(struct runner *runner, size_t *count, const char *format, ..
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    /* An offset for now: the text may move while it grows. */
-    runner->env[runner->env_base + (*count)++] = (char *)(uintptr_t)runner->env_text.len;
+    own->offsets[own->count++] = runner->env_text.len;
     buf_put(&runner->env_text, text, strlen(text) + 1);
 }
 
@@ -223,34 +72,36 @@ static void env_put(struct runner *runner, size_t *count, const char *format, ..
 static char **env_make(struct runner *runner, const struct running *slot, bool has_answer)
 {
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    size_t own = task ? task->env_count : 0, count = 0;
+    size_t of_task = task ? task->env_count : 0;
+    struct env_own own = {0};
     char path[PATH_MAX + 64];
-    runner->env = realloc(runner->env, (runner->env_base + ENV_OWN + own + 1) * sizeof *runner->env);
+    runner->env = realloc(runner->env, (runner->env_base + ENV_OWN + of_task + 1) * sizeof *runner->env);
     BUG(!runner->env);
     buf_reset(&runner->env_text);
-    env_put(runner, &count, "TASUKI_RUN_ID=%s", runner->run.id);
-    env_put(runner, &count, "TASUKI_SESSION_ID=%s", slot->claim.session);
-    env_put(runner, &count, "TASUKI_TASK_ID=%s", slot->claim.task);
-    env_put(runner, &count, "TASUKI_ATTEMPT=%u", slot->claim.attempt);
-    env_put(runner, &count, "TASUKI_FENCE=%llu", (unsigned long long)slot->claim.fence);
+    env_put(runner, &own, "TASUKI_RUN_ID=%s", runner->run.id);
+    env_put(runner, &own, "TASUKI_SESSION_ID=%s", slot->claim.session);
+    env_put(runner, &own, "TASUKI_TASK_ID=%s", slot->claim.task);
+    env_put(runner, &own, "TASUKI_ATTEMPT=%u", slot->claim.attempt);
+    env_put(runner, &own, "TASUKI_FENCE=%llu", (unsigned long long)slot->claim.fence);
     if (slot->channel_file)
-        io_path(runner, path, "channel", slot->channel_file);
+        task_io_path(runner, path, "channel", slot->channel_file);
     else
-        snprintf(path, sizeof path, "%s/" EMPTY_CHANNEL, runner->ws->state_path);
-    env_put(runner, &count, "TASUKI_CHANNEL=%s", path);
-    io_path(runner, path, "output", slot->claim.fence);
-    env_put(runner, &count, "TASUKI_OUTPUT=%s", path);
-    env_put(runner, &count, "TASUKI_ROOT=%s", runner->ws->root);
-    io_path(runner, path, "answer", slot->claim.fence);
+        snprintf(path, sizeof path, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
+    env_put(runner, &own, "TASUKI_CHANNEL=%s", path);
+    task_io_path(runner, path, "output", slot->claim.fence);
+    env_put(runner, &own, "TASUKI_OUTPUT=%s", path);
+    env_put(runner, &own, "TASUKI_ROOT=%s", runner->ws->root);
+    task_io_path(runner, path, "answer", slot->claim.fence);
     if (has_answer)
-        env_put(runner, &count, "TASUKI_ANSWER=%s", path);
+        env_put(runner, &own, "TASUKI_ANSWER=%s", path);
     BUG(runner->env_text.failed);
-    for (size_t i = 0; i < count; i++)
-        runner->env[runner->env_base + i] = runner->env_text.data + (uintptr_t)runner->env[runner->env_base + i];
+    char **next = runner->env + runner->env_base;
+    for (size_t i = 0; i < own.count; i++)
+        *next++ = runner->env_text.data + own.offsets[i];
     const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
-    for (size_t i = 0; i < own; i++, pair += strlen(pair) + 1)
-        runner->env[runner->env_base + count++] = (char *)pair;
-    runner->env[runner->env_base + count] = NULL;
+    for (size_t i = 0; i < of_task; i++, pair += strlen(pair) + 1)
+        *next++ = (char *)pair;
+    *next = NULL;
     return runner->env;
 }
 
@@ -287,35 +138,16 @@ static int start_failed(const struct running *slot, const char *command, const c
     return -1;
 }
 
-static int answer_file(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err)
-{
-    char node[16], name[64];
-    snprintf(node, sizeof node, "%u", slot->claim.node);
-    const json_t *answers = json_object_get(runner->answers, node);
-    *ret_has_answer = json_array_size(answers) > 0;
-    if (!*ret_has_answer)
-        return 0;
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    json_t *last = json_array_get(answers, json_array_size(answers) - 1);
-    json_t *document CLEANUP_JSON = json_pack("{s:O, s:O, s:O}", "question", json_object_get(last, "question"),
-                                              "answer", json_object_get(last, "answer"), "all", answers);
-    json_write(&text, document, false);
-    io_name(name, "answer", slot->claim.fence);
-    return write_file(runner, name, buf_str(&text), text.len, err);
-}
-
 static int spawn_task(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
     bool has_answer;
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    if (channel_file(runner, slot, err) < 0 || open_log(runner, slot, err) < 0 ||
-        answer_file(runner, slot, &has_answer, err) < 0)
+    if (task_channel(runner, slot, err) < 0 || task_log_open(runner, slot, err) < 0 ||
+        task_answer(runner, slot, &has_answer, err) < 0)
         return -1;
     char **argv = argv_make(runner, slot);
-    struct spawn_fd fds[] = {{runner->null_fd, 0},
-                             {log_of(runner, slot)->fd, 1},
-                             {log_of(runner, slot)->fd, 2},
-                             {runner->run.life_fd, LIFE_FD}};
+    int log = runner->logs[slot - runner->running].fd;
+    struct spawn_fd fds[] = {{runner->null_fd, 0}, {log, 1}, {log, 2}, {runner->run.life_fd, LIFE_FD}};
     struct spawn spawn = {.argv = argv,
                           .envp = env_make(runner, slot, has_answer),
                           .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
@@ -509,8 +341,8 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     add_answer(runner, slot, &completion);
     struct task_view *view = view_of(runner, slot->claim.node);
     bool ends = !completion.retry_at_ms;
-    channel_file_done(runner, slot);
-    close_log(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
+    task_channel_done(runner, slot);
+    task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
@@ -531,19 +363,6 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     running_free(runner, slot);
 }
 
-/* What it wrote; an absent file is an empty one. */
-static int read_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err)
-{
-    char name[64];
-    struct buf text CLEANUP(buf_clear) = {.max = OUTPUT_MAX};
-    *ret = (struct output){0};
-    io_name(name, "output", slot->claim.fence);
-    if (fs_read_file(runner->run.dir, name, OUTPUT_MAX - 1, &text) < 0)
-        return errno == ENOENT ? 0 : error_errno(err, "read", name);
-    fs->unlinkat(runner->run.dir, name, 0);
-    return output_parse(ret, buf_str(&text), text.len, err);
-}
-
 static void task_asks(struct runner *runner, struct running *slot, json_t *question)
 {
     struct tsk_error err;
@@ -560,8 +379,8 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     json_write(record, question, false);
     journal_end(&runner->journal);
     view_of(runner, slot->claim.node)->state = VIEW_ASKS;
-    channel_file_done(runner, slot);
-    close_log(runner, slot, false);
+    task_channel_done(runner, slot);
+    task_log_close(runner, slot, false);
     BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
     runner_fact(runner, "task.asked", slot->claim.session, slot->claim.task, json_incref(question), true);
     running_free(runner, slot);
@@ -597,7 +416,7 @@ void task_exited(struct runner *runner, struct running *slot)
     bool by_signal = info.si_code != CLD_EXITED;
     int exit_code = by_signal ? 128 + info.si_status : info.si_status;
     bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
-    int result = read_output(runner, slot, &output, &err);
+    int result = task_output(runner, slot, &output, &err);
     if (result == 0 && output.question && slot->stops == STOP_NONE)
         task_asks(runner, slot, output.question);
     else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)
