@@ -55,9 +55,14 @@ void running_free(struct runner *runner, struct running *slot)
 
 /* ---- environment ---------------------------------------------------------------------------------------- */
 
-static void env_put(struct runner *runner, size_t *count, const char *format, ...)
+/* Where the variables begin in the text, which may move while it grows. */
+struct env_own {
+    size_t count, offsets[ENV_OWN];
+};
+
+static void env_put(struct runner *runner, struct env_own *own, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void env_put(struct runner *runner, size_t *count, const char *format, ...)
+static void env_put(struct runner *runner, struct env_own *own, const char *format, ...)
 {
     char text[PATH_MAX + 128];
     va_list args;
