@@ -169,6 +169,8 @@ static void group_ended(void *data, const char *session, const char *group, enum
 
 void runner_write_late(struct runner *runner)
 {
+    if (!runner->late_records.len)
+        return;
     buf_put(&runner->journal.pending, runner->late_records.data, runner->late_records.len);
     buf_reset(&runner->late_records);
 }

@@ -250,17 +250,16 @@ static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
         rundir_look(&run, &stage, err) < 0)
         return -1;
     const char *status = json_get_string(stage, "status", "");
+    bool is_running = strcmp(status, "RUNNING") == 0;
     bool is_over = strcmp(status, "DONE") == 0 || strcmp(status, "FAILED") == 0 || strcmp(status, "CANCELLED") == 0;
     int result = 0;
-    if (strcmp(status, "RUNNING") == 0)
+    if (is_running)
         result = signal_runner(stage, json_get_bool(call->args, "now", false), err);
     else if (!is_over)
-        result = cancel_idle(&run, stage, err);
+        result = cancel_idle(&run, stage, err); /* changes the stage's status */
     if (result == 0)
         *ret = json_pack("{s:s, s:s}", "run_id", run.id, "status",
-                         is_over                          ? status
-                         : strcmp(status, "RUNNING") == 0 ? "CANCELLING"
-                                                          : "CANCELLED");
+                         is_running ? "CANCELLING" : json_get_string(stage, "status", ""));
     return result;
 }
 

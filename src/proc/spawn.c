@@ -11,6 +11,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A child leaves its stack by exec, so its frames stay marked in AddressSanitizer's shadow, also when the next stack is mapped
+ * at the same place. */
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define STACK_FORGET(top, size) __asan_unpoison_memory_region((top) - (size), (size))
+#else
+#define STACK_FORGET(top, size) ((void)0)
+#endif
+
 extern char **environ;
 
 #define SAFE_FD    64 /* descriptors are moved above this before they get their final numbers */
@@ -160,7 +172,9 @@ int spawn_run(struct spawn *s)
     sigprocmask(SIG_BLOCK, &all, &before);
     child.mask = s->mask ? *s->mask : before;
     int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
-    pid_t pid = fs->clone(child_run, is_borrowed ? s->stack : stack + size, flags, &child, &s->pidfd);
+    char *top = is_borrowed ? s->stack : stack + size;
+    STACK_FORGET(top, STACK_SIZE);
+    pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (!is_borrowed)
