@@ -446,7 +446,7 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     m->fence = limits->first_fence;
     if (watcher)
         m->watcher = *watcher;
-    if (!m->queues || session_init(&m->session, session_id_given, NULL, err) < 0 ||
+    if (!m->queues || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
         plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
         if (!m->queues)
             no_memory(err);

@@ -13,21 +13,27 @@ static int no_memory(struct tsk_error *err)
     return error_errno(err, "keep", "channel");
 }
 
-int channel_init(struct channel *channel, struct tsk_error *err)
+/* C5. */
+static json_t *value_out(const struct channel *channel, const json_t *value)
 {
-    *channel = (struct channel){.values = json_object(), .written = json_object()};
+    return channel->is_copying ? json_deep_copy(value) : json_incref((json_t *)value);
+}
+
+int channel_init(struct channel *channel, bool is_copying, struct tsk_error *err)
+{
+    *channel = (struct channel){.values = json_object(), .written = json_object(), .is_copying = is_copying};
     pthread_mutex_init(&channel->mutex, NULL);
     return channel->values && channel->written ? 0 : no_memory(err);
 }
 
 int channel_fork(struct channel *channel, struct channel *parent, struct tsk_error *err)
 {
-    *channel = (struct channel){.written = json_object()};
+    *channel = (struct channel){.written = json_object(), .is_copying = parent->is_copying};
     pthread_mutex_init(&channel->mutex, NULL);
     pthread_mutex_lock(&parent->mutex);
-    channel->base = json_copy(parent->values); /* shallow: C5 */
-    channel->values = json_copy(parent->values);
+    channel->base = parent->is_copying ? json_deep_copy(parent->values) : json_copy(parent->values);
     pthread_mutex_unlock(&parent->mutex);
+    channel->values = json_copy(channel->base);
     return channel->values && channel->base && channel->written ? 0 : no_memory(err);
 }
 
@@ -112,6 +118,21 @@ static json_t *effect_result(const json_t *entry, const json_t *old)
     return json_incref(value);
 }
 
+/* Applies the writes to `values`, a copy; all or none. */
+static int apply_list(json_t *values, const json_t *list, struct tsk_error *err)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (list, i, entry) {
+        const char *key = json_string_value(json_array_get(entry, 1));
+        json_t *value = effect_result(entry, json_object_get(values, key));
+        if (!value)
+            return error_set(err, TSK_INVALID_INPUT, "channel_not_a_number", "key", key, NULL);
+        json_object_set_new(values, key, value);
+    }
+    return 0;
+}
+
 int channel_apply(struct channel *channel, const struct effects *effects, struct tsk_error *err)
 {
     size_t i;
@@ -119,23 +140,17 @@ int channel_apply(struct channel *channel, const struct effects *effects, struct
     if (!json_array_size(effects->list))
         return 0;
     pthread_mutex_lock(&channel->mutex);
-    json_t *values CLEANUP_JSON = json_copy(channel->values);
-    int result = values ? 0 : no_memory(err);
-    json_array_foreach (effects->list, i, entry) {
-        const char *key = json_string_value(json_array_get(entry, 1));
-        json_t *value = result == 0 ? effect_result(entry, json_object_get(values, key)) : NULL;
-        if (result == 0 && !value)
-            result = error_set(err, TSK_INVALID_INPUT, "channel_not_a_number", "key", key, NULL);
-        else if (result == 0)
-            json_object_set_new(values, key, value);
-    }
+    json_t *values = json_copy(channel->values), *list = value_out(channel, effects->list);
+    int result = values && list ? apply_list(values, list, err) : no_memory(err);
     if (result == 0) {
-        json_array_foreach (effects->list, i, entry)
+        json_array_foreach (list, i, entry)
             json_object_set_new(channel->written, json_string_value(json_array_get(entry, 1)), json_true());
         json_decref(channel->values);
         channel->values = json_incref(values);
         channel->version++;
     }
+    json_decref(values); /* still with the lock: nobody else counts */
+    json_decref(list);
     pthread_mutex_unlock(&channel->mutex);
     return result;
 }
@@ -145,7 +160,7 @@ json_t *channel_get(struct channel *channel, const struct effects *effects, cons
     size_t i;
     json_t *entry;
     pthread_mutex_lock(&channel->mutex);
-    json_t *value = json_incref(json_object_get(channel->values, key));
+    json_t *found = json_object_get(channel->values, key), *value = found ? value_out(channel, found) : NULL;
     pthread_mutex_unlock(&channel->mutex);
     json_array_foreach (effects ? effects->list : NULL, i, entry) {
         if (strcmp(json_string_value(json_array_get(entry, 1)), key) != 0)
@@ -160,7 +175,7 @@ json_t *channel_get(struct channel *channel, const struct effects *effects, cons
 json_t *channel_values(struct channel *channel)
 {
     pthread_mutex_lock(&channel->mutex);
-    json_t *values = json_incref(channel->values); /* replaced as a whole, never changed: C5 */
+    json_t *values = value_out(channel, channel->values);
     pthread_mutex_unlock(&channel->mutex);
     return values;
 }
@@ -264,8 +279,10 @@ static int merge_key(struct merging *m, const struct channel *branch, uint32_t n
         return error_set(err, TSK_GROUP_FAILED, "channel_conflict", "key", key, NULL);
     if (before && !is_explicit && m->report)
         m->report(m->data, key, rule, (uint32_t)before - 1, number);
-    json_t *value = merge_value(rule, json_object_get(m->values, key), json_object_get(branch->values, key),
-                                json_object_get(branch->base, key), before != 0);
+    json_t *merged CLEANUP_JSON =
+        merge_value(rule, json_object_get(m->values, key), json_object_get(branch->values, key),
+                    json_object_get(branch->base, key), before != 0);
+    json_t *value = merged ? value_out(branch, merged) : NULL;
     if (!value || json_object_set_new(m->values, key, value) < 0)
         return no_memory(err);
     json_object_set_new(m->writers, key, json_integer(number + 1));
@@ -283,8 +300,7 @@ int channel_merge(struct channel *into, struct channel *const *branches, uint32_
     if (!has_writes)
         return 0;
     pthread_mutex_lock(&into->mutex);
-    json_t *values CLEANUP_JSON = json_copy(into->values), *written CLEANUP_JSON = json_copy(into->written);
-    json_t *writers CLEANUP_JSON = json_object();
+    json_t *values = json_copy(into->values), *written = json_copy(into->written), *writers = json_object();
     struct merging m = {rules, report, data, values, written, writers};
     for (uint32_t i = 0; i < count && result == 0; i++) {
         const char *key;
@@ -302,6 +318,9 @@ int channel_merge(struct channel *into, struct channel *const *branches, uint32_
         into->written = json_incref(written);
         into->version++;
     }
+    json_decref(values); /* still with the lock, see channel_apply */
+    json_decref(written);
+    json_decref(writers);
     pthread_mutex_unlock(&into->mutex);
     return result;
 }

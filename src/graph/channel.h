@@ -7,7 +7,9 @@
  *      that failed merges nothing.
  *  C3  `sum` and `append` merge what each branch added since the fork: two branches that count from 5 to 6 make 7.
  *  C4  What a task writes (struct effects) is applied at its end, and only if it succeeded.
- *  C5  Values are never changed in place: a session shares them with its parent, other threads may read them.
+ *  C5  Values are never changed in place, so sessions of one thread share them. Sessions that several threads use (is_copying)
+ *      share nothing: a value that leaves a channel, or enters one, is a copy, because jansson's reference counts may be touched
+ *      by one thread at a time only.
  *
  * Threads: one mutex per channel; effects belong to one task. */
 #ifndef GRAPH_CHANNEL_H
@@ -27,6 +29,7 @@ struct channel {
     json_t *base;     /* as they were at the fork; NULL for a root */
     json_t *written;  /* object: key -> true */
     uint64_t version; /* grows with every change */
+    bool is_copying;  /* C5; inherited by forks */
 };
 
 enum effect_kind { EFFECT_SET, EFFECT_ADD, EFFECT_APPEND };
@@ -36,7 +39,7 @@ struct effects {
     json_t *list; /* NULL: none */
 };
 
-int channel_init(struct channel *channel, struct tsk_error *err);
+int channel_init(struct channel *channel, bool is_copying, struct tsk_error *err);
 int channel_fork(struct channel *channel, struct channel *parent, struct tsk_error *err); /* C1 */
 void channel_clear(struct channel *channel);
 

@@ -188,7 +188,7 @@ static int context_new(const struct graph *graph, const char *session_id, struct
     atomic_init(&context->next_retry_ms, INT64_MAX);
     pthread_mutex_init(&context->mutex, NULL);
     sem_init(&context->wake, 0, 0);
-    if (session_init(&context->session, session_id ? session_id : random, parent, err) < 0 ||
+    if (session_init(&context->session, session_id ? session_id : random, parent, true, err) < 0 ||
         plan_init(&context->plan, graph, NULL, context, err) < 0) {
         tsk_context_free(context);
         return -1;

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-int session_init(struct session *session, const char *id, struct channel *parent, struct tsk_error *err)
+int session_init(struct session *session, const char *id, struct channel *parent, bool is_shared, struct tsk_error *err)
 {
     session->id = strdup(id);
     if (!session->id) {
         errno = ENOMEM;
         return error_errno(err, "make", "session");
     }
-    return parent ? channel_fork(&session->channel, parent, err) : channel_init(&session->channel, err);
+    return parent ? channel_fork(&session->channel, parent, err) : channel_init(&session->channel, is_shared, err);
 }
 
 void session_clear(struct session *session)
@@ -29,7 +29,7 @@ void session_fork(struct plan *plan, uint32_t scope)
     struct tsk_error err;
     char buf[GRAPH_NAME_MAX], *id = NULL;
     int made = asprintf(&id, "%s_%s", parent->id, graph_scope_name(plan->graph, scope, buf));
-    BUG(!session || made < 0 || session_init(session, id, &parent->channel, &err) < 0);
+    BUG(!session || made < 0 || session_init(session, id, &parent->channel, false, &err) < 0);
     free(id);
     plan->scopes[scope].session = session;
 }

@@ -10,8 +10,9 @@ struct session {
     struct channel channel;
 };
 
-/* `parent` NULL: an empty channel, else a copy of it. */
-int session_init(struct session *session, const char *id, struct channel *parent, struct tsk_error *err);
+/* `parent` NULL: an empty channel (for several threads: `is_shared`), else a copy of it. */
+int session_init(struct session *session, const char *id, struct channel *parent, bool is_shared,
+                 struct tsk_error *err);
 void session_clear(struct session *session);
 
 /* Of a plan whose scopes have sessions: one for a branch that begins, `<parent>_<branch>`. Aborts without memory: half a

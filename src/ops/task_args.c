@@ -53,7 +53,7 @@ int task_args_values(json_t **ret, struct tsk_error *err)
         return -1;
     if (fs_read_file(AT_FDCWD, getenv("TASUKI_CHANNEL"), (1u << 30) - 1, &text) < 0)
         return error_errno(err, "read", getenv("TASUKI_CHANNEL"));
-    if (channel_init(&channel, err) < 0)
+    if (channel_init(&channel, false, err) < 0)
         return -1;
     json_t *values CLEANUP_JSON = json_loadb(buf_str(&text), text.len, 0, NULL);
     json_object_update(channel.values, values);
