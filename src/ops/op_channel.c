@@ -62,7 +62,7 @@ static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const struct op_param get_params[] = {KEY_PARAM, {0}};
 static const struct op_param write_params[] = {KEY_PARAM, VALUE_PARAM, {0}};
-static const struct op_field get_result[] = {{"key", "string", ""}, {"value", "string", "any JSON value"}, {0}};
+static const struct op_field get_result[] = {{"key", "string", ""}, {"value", "any", "any JSON value"}, {0}};
 
 #define IN_TASK "it works only inside a task of a run"
 

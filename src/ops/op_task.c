@@ -15,7 +15,8 @@
     }
 #define MESSAGE_PARAM                                                                                                  \
     {                                                                                                                  \
-        .name = "message", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "MSG", .help = "Why.", .max = 4096      \
+        .name = "message", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "MSG",                                  \
+        .help = "Why, for whoever looks at the run.", .max = 4096                                                      \
     }
 
 /* ---- next ----------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
-from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, with_tool  # noqa: E402
+from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, with_tool, write_flow  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 
 FLOWS = 500
@@ -152,6 +152,53 @@ def _(ws):
         eq(ran, set("abcd") - done, f"what ran after a cut at {cut}")
     path.write_bytes(whole[:first - 5])
     ws.tasuki("resume", run, "--json").expect(3)
+
+
+STEPS = "flow: a >> (b | c) >> d\ntasks:\n" + "".join(
+    f"  {n}: 'echo {n} >> trace; echo {n}=1 >> $TASUKI_OUTPUT; echo printed'\n" for n in "abcd")
+
+
+def after_fault(ws, known):
+    """A run that a fault has hit goes on to the same end, or had not begun."""
+    made = run_ids(ws) - known
+    if not made:
+        return
+    run, = made
+    path = ws.path / ".aiflow/runs" / run / "journal"
+    result = ws.tasuki("resume", run, "--json", env=with_tool(ws))
+    if not path.exists() or b"\n" not in path.read_bytes():
+        result.expect(3)
+        return
+    stage = last_document(result.expect(0))
+    eq((stage["status"], sorted(stage["channel"])), ("DONE", list("abcd")), f"the end of {run}")
+    check_journal(journal(ws, run))
+
+
+@test("a runner that is killed at any of its file-system calls leaves a run that goes on", quick=False, deadline=400)
+def _(ws):
+    write_flow(ws, STEPS)
+    for at in range(1, 1000):
+        (ws.path / "trace").unlink(missing_ok=True)
+        known = run_ids(ws)
+        result = ws.fault("run", "flow.yaml", "--quiet", "-j", "2", at=at, mode="kill", env=with_tool(ws))
+        if result.code == 0 and result.calls is not None and result.calls < at:
+            break
+        after_fault(ws, known)
+    assert 50 < at < 999, f"{at} steps"
+
+
+@test("a disk that is full at any call is said, and the run goes on later", quick=False, deadline=400)
+def _(ws):
+    write_flow(ws, STEPS)
+    for at in range(1, 1000):
+        (ws.path / "trace").unlink(missing_ok=True)
+        known = run_ids(ws)
+        result = ws.fault("run", "flow.yaml", "--json", "-j", "2", at=at, mode="ENOSPC", env=with_tool(ws))
+        if result.code == 0 and result.calls is not None and result.calls < at:
+            break
+        assert result.code in (0, 3, 7), f"call {at}\n{result}"
+        after_fault(ws, known)
+    assert 50 < at < 999, f"{at} steps"
 
 
 @test("with journal: sync a run writes the same journal")
