@@ -80,17 +80,6 @@ static void fill(struct memory *m, uint32_t index, struct claim *ret)
         ret->payload = *REGION_AT(&m->payloads, json_t *, slot->node & ~PLAN_DYNAMIC);
 }
 
-static void wake_later(struct memory *m, int64_t now_ms)
-{
-    for (uint32_t i = 0; m->later && i < m->slots.count; i++) {
-        struct slot *slot = slot_at(m, i);
-        if (slot->state == SLOT_LATER && slot->time_ms <= now_ms) {
-            m->later--;
-            memory_slot_ready(m, i);
-        }
-    }
-}
-
 static void lease(struct memory *m, uint32_t index, int64_t until_ms, struct claim *ret)
 {
     struct slot *slot = slot_at(m, index);
@@ -107,7 +96,7 @@ static int memory_claim(struct backend *backend, int64_t now_ms, int64_t lease_m
     struct memory *m = memory_of(backend);
     uint32_t index;
     (void)err;
-    wake_later(m, now_ms);
+    memory_wake(m, now_ms);
     while (memory_queue_take(m, &index)) {
         enum outcome outcome = OUTCOME_STOPPED;
         struct slot *slot = slot_at(m, index);
@@ -267,10 +256,8 @@ static int memory_complete(struct backend *backend, const struct claim *claim, s
     uint32_t node = slot->node;
     bool may_retry = !plan_is_stopped(&m->plan, plan_scope_of(&m->plan, node));
     if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms && may_retry) {
-        slot->state = SLOT_LATER;
-        slot->time_ms = completion->retry_at_ms;
         slot->attempt++;
-        m->later++;
+        memory_slot_later(m, claim->slot, completion->retry_at_ms);
         return 0;
     }
     memory_slot_free(m, claim->slot);
@@ -305,12 +292,12 @@ static int memory_park(struct backend *backend, const struct claim *claim, struc
     return 0;
 }
 
+/* Its slot, if it is in one of the two states. */
 static uint32_t slot_find(const struct memory *m, uint32_t node, enum slot_state a, enum slot_state b)
 {
-    for (uint32_t i = 0; i < m->slots.count; i++)
-        if (slot_at(m, i)->node == node && (slot_at(m, i)->state == a || slot_at(m, i)->state == b))
-            return i;
-    return NO_NODE;
+    uint32_t index = memory_slot_of(m, node);
+    bool is_found = index != NO_NODE && (slot_at(m, index)->state == a || slot_at(m, index)->state == b);
+    return is_found ? index : NO_NODE;
 }
 
 static int memory_unpark(struct backend *backend, uint32_t node, struct tsk_error *err)
@@ -380,13 +367,10 @@ static void memory_status(struct backend *backend, struct backend_status *ret)
                                    .leased = m->leased,
                                    .later = m->later,
                                    .parked = m->parked,
-                                   .next_due_ms = INT64_MAX,
+                                   .next_due_ms = m->later ? m->next_due_ms : INT64_MAX,
                                    .steps = m->steps,
                                    .has_finished = m->has_finished,
                                    .failure = m->failure};
-    for (uint32_t i = 0; m->later && i < m->slots.count; i++)
-        if (slot_at(m, i)->state == SLOT_LATER && slot_at(m, i)->time_ms < ret->next_due_ms)
-            ret->next_due_ms = slot_at(m, i)->time_ms;
     bool has_failure = atomic_load(&m->plan.scopes[GRAPH_ROOT].failures) > 0;
     ret->has_failed = m->has_finished ? m->failure && m->failure->code == TSK_RUN_FAILED : has_failure;
 }
@@ -410,6 +394,7 @@ static void memory_free(struct backend *backend)
     if (m->session.id)
         session_clear(&m->session);
     region_clear(&m->slots);
+    region_clear(&m->places);
     region_clear(&m->payloads);
     plan_out_clear(&m->out);
     free(m->queues);
@@ -440,6 +425,7 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
         return no_memory(err);
     m->backend.ops = &memory_ops;
     m->slots = (struct region)REGION_OF(struct slot);
+    m->places = (struct region)REGION_OF(uint32_t);
     m->payloads = (struct region)REGION_OF(json_t *);
     m->queues = calloc(graph->scopes.count, sizeof *m->queues);
     m->limits = *limits;

@@ -32,6 +32,8 @@ struct memory {
     struct backend_limits limits;
     struct backend_watcher watcher;
     struct region slots;
+    struct region places;             /* per node of the graph, then per dynamic one: its slot + 1 */
+    int64_t next_due_ms;              /* of the slots that wait for their time */
     struct queue *queues;             /* per scope */
     uint32_t first_queue, last_queue; /* B3: served in turn */
     uint32_t free_slot;
@@ -51,6 +53,11 @@ static inline struct slot *slot_at(const struct memory *m, uint32_t index)
 /* memory_queue.c */
 uint32_t memory_slot_new(struct memory *m, uint32_t node);
 void memory_slot_free(struct memory *m, uint32_t index);
+/* The slot of a node, NO_NODE: none. */
+uint32_t memory_slot_of(const struct memory *m, uint32_t node);
+/* Waits until that time; then memory_wake puts it into its queue. */
+void memory_slot_later(struct memory *m, uint32_t index, int64_t at_ms);
+void memory_wake(struct memory *m, int64_t now_ms);
 /* Into the queue of its session. */
 void memory_slot_ready(struct memory *m, uint32_t index);
 /* The first of the first queue, which then goes to the end of the line. false: nothing is ready. */

@@ -30,6 +30,53 @@ void memory_slot_ready(struct memory *m, uint32_t index)
     queue_list(m, scope);
 }
 
+static size_t place_of(const struct memory *m, uint32_t node)
+{
+    return node & PLAN_DYNAMIC ? m->plan.graph->nodes.count + (node & ~PLAN_DYNAMIC) : node;
+}
+
+uint32_t memory_slot_of(const struct memory *m, uint32_t node)
+{
+    size_t place = place_of(m, node);
+    uint32_t slot = place < m->places.count ? *REGION_AT(&m->places, uint32_t, place) : 0;
+    return slot ? slot - 1 : NO_NODE;
+}
+
+static void place_set(struct memory *m, uint32_t node, uint32_t slot)
+{
+    size_t place = place_of(m, node);
+    if (place >= m->places.count)
+        BUG(!region_add(&m->places, place + 1 - m->places.count));
+    *REGION_AT(&m->places, uint32_t, place) = slot;
+}
+
+void memory_slot_later(struct memory *m, uint32_t index, int64_t at_ms)
+{
+    slot_at(m, index)->state = SLOT_LATER;
+    slot_at(m, index)->time_ms = at_ms;
+    m->later++;
+    if (m->later == 1 || at_ms < m->next_due_ms)
+        m->next_due_ms = at_ms;
+}
+
+void memory_wake(struct memory *m, int64_t now_ms)
+{
+    if (!m->later || m->next_due_ms > now_ms)
+        return;
+    m->next_due_ms = INT64_MAX;
+    for (uint32_t i = 0; i < m->slots.count; i++) {
+        const struct slot *slot = slot_at(m, i);
+        if (slot->state != SLOT_LATER)
+            continue;
+        if (slot->time_ms > now_ms) {
+            m->next_due_ms = slot->time_ms < m->next_due_ms ? slot->time_ms : m->next_due_ms;
+            continue;
+        }
+        m->later--;
+        memory_slot_ready(m, i);
+    }
+}
+
 uint32_t memory_slot_new(struct memory *m, uint32_t node)
 {
     uint32_t index = m->free_slot;
@@ -40,11 +87,13 @@ uint32_t memory_slot_new(struct memory *m, uint32_t node)
         index = (uint32_t)m->slots.count;
     }
     *slot_at(m, index - 1) = (struct slot){.node = node, .attempt = 1};
+    place_set(m, node, index);
     return index - 1;
 }
 
 void memory_slot_free(struct memory *m, uint32_t index)
 {
+    place_set(m, slot_at(m, index)->node, 0);
     slot_at(m, index)->state = SLOT_FREE;
     slot_at(m, index)->next = m->free_slot;
     m->free_slot = index + 1;

@@ -99,21 +99,34 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
 }
 
-/* --start: the task, what follows it, and whatever is inside groups that follow it. */
-static void want(struct runner *runner, uint32_t node)
+/* Everything inside a group. */
+static void want_inside(struct runner *runner, uint32_t group)
 {
     const struct graph *graph = &runner->flow->graph;
-    if (runner->is_wanted[node])
-        return;
-    runner->is_wanted[node] = 1;
-    for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
-        want(runner, graph_edge(graph, e)->to);
-    for (uint32_t n = 0; graph_node(graph, node)->is_group && n < graph->nodes.count; n++) {
-        uint32_t scope = graph_node(graph, n)->scope;
-        for (; scope != GRAPH_ROOT; scope = graph_scope(graph, scope)->parent)
-            if (graph_scope(graph, scope)->group == graph_node(graph, node)->detail)
+    for (uint32_t n = 0; n < graph->nodes.count; n++)
+        for (uint32_t scope = graph_node(graph, n)->scope; scope != GRAPH_ROOT;
+             scope = graph_scope(graph, scope)->parent)
+            if (graph_scope(graph, scope)->group == graph_node(graph, group)->detail)
                 runner->is_wanted[n] = 1;
+}
+
+/* --start: the task, what follows it, and whatever is inside groups that follow it. */
+static void want(struct runner *runner, uint32_t first)
+{
+    const struct graph *graph = &runner->flow->graph;
+    struct plan_out todo = {0};
+    plan_out_add(&todo, first);
+    while (todo.count) {
+        uint32_t node = todo.ready[--todo.count];
+        if (runner->is_wanted[node])
+            continue;
+        runner->is_wanted[node] = 1;
+        if (graph_node(graph, node)->is_group)
+            want_inside(runner, node);
+        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
+            plan_out_add(&todo, graph_edge(graph, e)->to);
     }
+    plan_out_clear(&todo);
 }
 
 static int begin_at(struct runner *runner, struct tsk_error *err)
