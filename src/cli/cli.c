@@ -160,7 +160,7 @@ static bool emit_document(struct op_call *call, const json_t *document)
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         json_write(&b, document, false);
         printf("%s\n", buf_str(&b));
-    } else {
+    } else if (!cli_print_progress(call, options, document)) {
         cli_print_event(options, document);
     }
     return fflush(stdout) == 0;
