@@ -259,7 +259,7 @@ class Target:
                 self.facts.setdefault(fact["n"], {}).setdefault("started", fact)
             elif fact["what"] in ("exited", "lost"):
                 earlier = self.facts.setdefault(fact["n"], {}).setdefault("ended", fact)
-                assert fact == earlier, f"the end of run {fact['n']} of {self.id} is told twice: {earlier}, {fact}"
+                assert fact == earlier, f"the end of run {fact['n']} of {self.id} is told twice: {self.p.history(self.id)[-8:]}"
 
     def check_exits(self):
         """Every end on record is one that happened."""
