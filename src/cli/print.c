@@ -165,8 +165,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
         cli_put(&b, options, stderr, STYLE_PLAIN, excerpt);
         buf_puts(&b, "\n");
     }
-    cli_put_problems(&b, options, context);
-    cli_put_flow_problems(&b, options, context);
+    (err->code == TSK_FLOW_INVALID ? cli_put_flow_problems : cli_put_problems)(&b, options, context);
     if (!options->quiet) {
         const char *lock = json_get_string(context, "lock", NULL);
         if (lock && err->code != TSK_LOCK_HELD)
