@@ -342,6 +342,26 @@ def _(ws):
         p.nothing_runs()
 
 
+@test("a stop whose command was killed before the holder heard of it: the policy reads it and restarts nothing")
+def _(ws):
+    p = Processes(ws)
+    create(p, "web", "exec sleep 1000", "--restart", "always", *SOON)
+    create(p, "late", "exit 1", "--restart", "always", "--backoff", "300ms", "--backoff-max", "300ms")
+    p.start("web")
+    p.start("late")
+    pid = until_births(p, "web", 1)
+    ws.until(lambda: p.status_file("late")["phase"] == "backoff", "the other one waits for its second restart")
+    for id in ("web", "late"):
+        (p.dir(id) / "want").write_text("down 100\n")
+    send(pid)
+    p.nothing_runs()
+    eq((len(births(p, "web")), len(births(p, "late"))), (1, 2), "births")
+    for id in ("web", "late"):
+        assert p.status(id)["state_name"] in ("Stopped", "Failed"), p.status(id)["state"]
+    ws.tasuki("restore", "--all-auto").expect(0)
+    p.nothing_runs()
+
+
 @test("after the holder's death the policy goes on: an adopted process that dies is restarted")
 def _(ws):
     p = Processes(ws)
