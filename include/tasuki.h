@@ -261,7 +261,8 @@ TSK_API void tsk_context_cancel(struct tsk_context *context);
 TSK_API void tsk_context_free(struct tsk_context *context);
 
 /* A session by hand, as the seed's create_branch_context: a copy of the channel under the id `<session>_<branch>`; and its end:
- * what it wrote is merged, steps add up, cycle counts become the greater ones. The branch stays yours to free. */
+ * what it wrote is merged, steps add up, cycle counts become the greater ones. The branch stays yours to free.
+ * Merged once, and only into the context it was made from; otherwise TSK_INVALID_INPUT. */
 TSK_API int tsk_context_branch(struct tsk_context *context, const char *branch, struct tsk_context **ret,
                                struct tsk_error *err);
 TSK_API int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err);

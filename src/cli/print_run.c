@@ -216,6 +216,8 @@ void cli_print_run(const struct op_call *call, const struct cli_options *options
         cli_put(&b, options, stdout, STYLE_BAD, reason);
         buf_puts(&b, "\n");
     }
+    if (json_get_bool(result, "nothing_to_do", false))
+        buf_printf(&b, "  %s\n", text_get("run_nothing_to_do", options->lang));
     put_failures(&b, options, result);
     put_questions(&b, options, result);
     put_next_of(&b, options, result);

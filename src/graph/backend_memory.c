@@ -1,4 +1,5 @@
 /* backend_memory.c - a run in this process: the plan, a queue per session, leases in slots. */
+#include "base/ident.h"
 #include "graph/memory.h"
 
 #include <errno.h>
@@ -193,22 +194,56 @@ static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_
     return 0;
 }
 
+static int check_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
+{
+    char a[GRAPH_NAME_MAX];
+    uint32_t target = plan_find(&m->plan, name);
+    if (target == NO_NODE)
+        return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
+    if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
+        return error_set(err, TSK_INVALID_INPUT, "next_other_branch", "task", plan_name(&m->plan, by, a), "target",
+                         name, NULL);
+    return 0;
+}
+
+/* A spawned task that has ended leaves its name to the next one: a loop may spawn in every iteration. */
+static bool name_is_taken(struct memory *m, const json_t *requests, size_t before, const char *name)
+{
+    uint32_t found = plan_find(&m->plan, name);
+    if (found != NO_NODE && (!(found & PLAN_DYNAMIC) || memory_slot_of(m, found) != NO_NODE))
+        return true;
+    for (size_t i = 0; i < before; i++) {
+        const json_t *request = json_array_get(requests, i);
+        if (strcmp(json_get_string(request, "do", ""), "spawn") == 0 &&
+            strcmp(json_get_string(request, "task", ""), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int check_spawn(struct memory *m, const json_t *requests, size_t index, const char *name, struct tsk_error *err)
+{
+    if (!id_is_valid(name))
+        return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "task", "value", name, NULL);
+    if (name_is_taken(m, requests, index, name))
+        return error_set(err, TSK_INVALID_INPUT, "spawn_name_taken", "name", name, NULL);
+    return 0;
+}
+
 /* What a request names is looked at before anything is done: all of them or none. */
 static int check_requests(struct memory *m, uint32_t by, const json_t *requests, struct tsk_error *err)
 {
     size_t i;
     json_t *request;
-    char a[GRAPH_NAME_MAX];
     json_array_foreach (requests, i, request) {
-        const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", "");
-        if (strcmp(what, "next") != 0 && strcmp(what, "goto") != 0)
-            continue;
-        uint32_t target = plan_find(&m->plan, name);
-        if (target == NO_NODE)
-            return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
-        if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
-            return error_set(err, TSK_INVALID_INPUT, "next_other_branch", "task", plan_name(&m->plan, by, a), "target",
-                             name, NULL);
+        const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", NULL);
+        bool is_next = strcmp(what, "next") == 0 || strcmp(what, "goto") == 0, is_spawn = strcmp(what, "spawn") == 0;
+        if (is_next && !name)
+            return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", what, "key", "task", NULL);
+        if (is_next && check_next(m, by, name, err) < 0)
+            return -1;
+        if (is_spawn && name && check_spawn(m, requests, i, name, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -372,7 +407,10 @@ static void memory_status(struct backend *backend, struct backend_status *ret)
                                    .has_finished = m->has_finished,
                                    .failure = m->failure};
     bool has_failure = atomic_load(&m->plan.scopes[GRAPH_ROOT].failures) > 0;
-    ret->has_failed = m->has_finished ? m->failure && m->failure->code == TSK_RUN_FAILED : has_failure;
+    /* Who cancels ends well itself, and its group may tolerate what was stopped: the run has failed all the same. */
+    bool was_cancelled = m->failure && m->failure->code == TSK_RUN_FAILED;
+    bool was_cut = m->failure && m->failure->code == TSK_MAX_STEPS_EXCEEDED;
+    ret->has_failed = was_cancelled || (!m->has_finished && (has_failure || was_cut));
 }
 
 static json_t *memory_result(struct backend *backend)

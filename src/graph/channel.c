@@ -187,8 +187,10 @@ static json_t *difference(const json_t *now, const json_t *base)
 {
     if (!base || !json_is_number(base))
         return json_incref((json_t *)now);
-    if (json_is_integer(now) && json_is_integer(base))
-        return json_integer(json_integer_value(now) - json_integer_value(base));
+    json_int_t more;
+    if (json_is_integer(now) && json_is_integer(base) &&
+        !__builtin_sub_overflow(json_integer_value(now), json_integer_value(base), &more))
+        return json_integer(more);
     return json_real(json_number_value(now) - json_number_value(base));
 }
 
@@ -269,6 +271,15 @@ struct merging {
     json_t *writers; /* key -> number of the branch that wrote it last, + 1 */
 };
 
+/* Branches are numbered from 1, in the order of the file. */
+static int clash(struct tsk_error *err, const char *text, const char *key, json_int_t first, uint32_t second)
+{
+    error_set(err, TSK_GROUP_FAILED, text, "key", key, NULL);
+    error_add_int(err, "first", first);
+    error_add_int(err, "second", second + 1);
+    return -1;
+}
+
 static int merge_key(struct merging *m, const struct channel *branch, uint32_t number, const char *key,
                      struct tsk_error *err)
 {
@@ -276,7 +287,10 @@ static int merge_key(struct merging *m, const struct channel *branch, uint32_t n
     enum merge_rule rule = graph_rule(m->rules, key, &is_explicit);
     json_int_t before = json_integer_value(json_object_get(m->writers, key));
     if (before && rule == MERGE_ERROR)
-        return error_set(err, TSK_GROUP_FAILED, "channel_conflict", "key", key, NULL);
+        return clash(err, "channel_conflict", key, before, number);
+    if (before && rule == MERGE_SUM &&
+        (!json_is_number(json_object_get(m->values, key)) || !json_is_number(json_object_get(branch->values, key))))
+        return clash(err, "channel_no_sum", key, before, number);
     if (before && !is_explicit && m->report)
         m->report(m->data, key, rule, (uint32_t)before - 1, number);
     json_t *merged CLEANUP_JSON =

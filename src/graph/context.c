@@ -67,6 +67,8 @@ int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *name, ts
         return -1;
     if (scope >= graph->graph.scopes.count)
         return unknown(err, "scope", scope);
+    if (!function)
+        return error_set(err, TSK_INVALID_INPUT, "graph_no_function", "task", name ? name : "", NULL);
     return graph_add_task(&graph->graph, scope, name, function, arg, ret_task, err);
 }
 
@@ -267,6 +269,7 @@ int tsk_context_branch(struct tsk_context *context, const char *branch, struct t
     if (context_new(context->graph, buf_str(&id), &context->session.channel, &made, err) < 0)
         return -1;
     options_take(made, &context->options);
+    made->parent = context;
     *ret = made;
     return 0;
 }
@@ -276,11 +279,15 @@ int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, s
     struct channel *channels[] = {&branch->session.channel};
     const char *task;
     json_t *count;
+    if (branch->parent != context || branch->is_merged)
+        return error_set(err, TSK_INVALID_INPUT, "context_not_mergeable", "branch", branch->session.id, "session",
+                         context->session.id, NULL);
     if (channel_merge(&context->session.channel, channels, 1, context->graph, NULL, NULL, err) < 0)
         return -1;
     atomic_fetch_add(&context->steps, atomic_load(&branch->steps));
     json_object_foreach (branch->cycles, task, count)
         cycles_keep(context, task, (unsigned)json_integer_value(count));
+    branch->is_merged = true;
     return 0;
 }
 
@@ -405,6 +412,8 @@ int tsk_call_again(struct tsk_call *call)
 
 int tsk_call_spawn(struct tsk_call *call, const char *name, tsk_task_function *function, void *arg)
 {
+    if (!function)
+        return tsk_call_fail(call, "a task needs a function");
     if (name && !id_is_valid(name))
         return tsk_call_fail(call, "the name of a task has letters, digits, dots, dashes and underscores only");
     return call_request(

@@ -43,6 +43,7 @@ struct memory {
     uint64_t fence, steps;
     bool has_ended, has_finished, is_stopped, has_stops;
     struct tsk_error *failure;
+    uint32_t unmerged; /* the group whose merge failed last, + 1 */
 };
 
 static inline struct slot *slot_at(const struct memory *m, uint32_t index)

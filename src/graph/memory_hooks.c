@@ -58,6 +58,7 @@ static bool group_merges(void *engine, uint32_t group)
     if (session_join(&m->plan, group, report_conflict, &conflict, &err) == 0)
         return true;
     memory_failure_keep(m, &err, true);
+    m->unmerged = group + 1;
     return false;
 }
 
@@ -70,7 +71,8 @@ static void group_ended(void *engine, uint32_t group, enum outcome outcome)
     char buf[GRAPH_NAME_MAX];
     if (outcome == OUTCOME_FAILED && !m->is_stopped) {
         session_group_failed(&m->plan, group, &err);
-        if (*tsk_error_context(&err, "branches"))
+        /* What could not be merged, here or in a group within, says more than the branches that failed by it. */
+        if (*tsk_error_context(&err, "branches") && !session_group_contains(graph, group, m->unmerged))
             memory_failure_keep(m, &err, true);
     }
     if (m->watcher.group_ended)

@@ -56,6 +56,7 @@ struct tsk_context {
     unsigned worker_count;
     _Atomic uint32_t head; /* heads that no worker has taken yet begin here */
     _Atomic unsigned idle;
+    _Atomic uint32_t unmerged; /* the group whose merge failed last, + 1 */
     _Atomic bool has_ended, is_cancelled, cancel_is_seen, has_finished;
     sem_t wake;
     _Atomic uint64_t steps;
@@ -63,9 +64,10 @@ struct tsk_context {
     pthread_mutex_t mutex;         /* of what follows */
     struct retry *retries;         /* a heap */
     size_t retry_count, retry_room;
-    struct tsk_error *failure; /* the first, or the outermost group's */
-    json_t *cycles;            /* of merged branches and of the ended run: task -> count */
-    bool has_run;
+    struct tsk_error *failure;        /* the first, or the outermost group's */
+    json_t *cycles;                   /* of merged branches and of the ended run: task -> count */
+    const struct tsk_context *parent; /* of which it is a branch; only compared */
+    bool has_run, is_merged;
 };
 
 struct tsk_call {

@@ -38,7 +38,9 @@ static void report_conflict(void *data, const char *key, enum merge_rule rule, u
 void pool_failure_keep(struct tsk_context *context, const struct tsk_error *err, bool is_better)
 {
     pthread_mutex_lock(&context->mutex);
-    if (!context->failure || is_better) {
+    bool is_final = context->failure &&
+                    (context->failure->code == TSK_RUN_FAILED || context->failure->code == TSK_MAX_STEPS_EXCEEDED);
+    if (!context->failure || (is_better && !is_final)) {
         if (!context->failure)
             context->failure = malloc(sizeof *context->failure);
         BUG(!context->failure);
@@ -56,6 +58,7 @@ static bool group_merges(void *engine, uint32_t index)
         0)
         return true;
     pool_failure_keep(context, &err, true);
+    atomic_store(&context->unmerged, index + 1);
     return false;
 }
 
@@ -73,8 +76,9 @@ static void group_ended(void *engine, uint32_t index, enum outcome outcome)
 {
     struct tsk_context *context = engine;
     struct tsk_error err;
-    /* Without a failed branch it was the merge that failed, and that was said. */
-    if (outcome == OUTCOME_FAILED && has_failed_branch(&context->plan, index)) {
+    /* Without a failed branch it was the merge that failed, of this group or of one in it, and that was said. */
+    if (outcome == OUTCOME_FAILED && has_failed_branch(&context->plan, index) &&
+        !session_group_contains(context->graph, index, atomic_load(&context->unmerged))) {
         session_group_failed(&context->plan, index, &err);
         pool_failure_keep(context, &err, true);
     }

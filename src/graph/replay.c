@@ -10,7 +10,7 @@
 struct replay {
     struct runner *runner;
     const json_t *records;
-    size_t *last_pass; /* per group of the graph: index + 1 of the last record that says that it passed */
+    bool keeps_failures; /* an answer goes on: what failed since the last explicit resume has failed */
 };
 
 static uint32_t node_of(const struct replay *r, const json_t *record)
@@ -22,30 +22,72 @@ static uint32_t node_of(const struct replay *r, const json_t *record)
     return exists ? node : NO_NODE;
 }
 
-/* Whether a group around the node passed after this record, in spite of what failed in it. */
-static bool is_tolerated(const struct replay *r, uint32_t node, size_t index)
+static bool is_event(const json_t *record, const char *event)
 {
-    const struct graph *graph = &r->runner->flow->graph;
-    uint32_t scope = plan_scope_of(backend_memory_plan(r->runner->backend), node);
+    return strcmp(json_get_string(record, "e", ""), event) == 0;
+}
+
+/* Whether the record says that a group around the node passed. */
+static bool is_pass_around(const struct graph *graph, const json_t *record, uint32_t scope)
+{
+    if (!is_event(record, "group") || strcmp(json_get_string(record, "o", ""), "ok") != 0)
+        return false;
+    uint32_t node = graph_find(graph, json_get_string(record, "k", ""));
+    if (node == NO_NODE || !graph_node(graph, node)->is_group)
+        return false;
     for (; scope != GRAPH_ROOT; scope = graph_scope(graph, scope)->parent)
-        if (r->last_pass[graph_scope(graph, scope)->group] > index + 1)
+        if (graph_scope(graph, scope)->group == graph_node(graph, node)->detail)
             return true;
     return false;
 }
 
-static void note_passes(struct replay *r)
+/* Whether the failure at `index` stands: a group around it passed in spite of it, or nobody has asked for another try. A pass
+ * behind the resume that ran the task again says nothing about this failure. */
+static bool is_final(const struct replay *r, uint32_t node, size_t index)
 {
     const struct graph *graph = &r->runner->flow->graph;
-    size_t i;
-    json_t *record;
-    json_array_foreach (r->records, i, record) {
-        if (strcmp(json_get_string(record, "e", ""), "group") != 0 ||
-            strcmp(json_get_string(record, "o", ""), "ok") != 0)
-            continue;
-        uint32_t node = graph_find(graph, json_get_string(record, "k", ""));
-        if (node != NO_NODE && graph_node(graph, node)->is_group)
-            r->last_pass[graph_node(graph, node)->detail] = i + 1;
+    uint32_t scope = plan_scope_of(backend_memory_plan(r->runner->backend), node);
+    for (size_t i = index + 1; i < json_array_size(r->records); i++) {
+        const json_t *record = json_array_get(r->records, i);
+        if (is_event(record, "resume") && !json_get_bool(record, "keep", false))
+            return false;
+        if (is_pass_around(graph, record, scope))
+            return true;
     }
+    return r->keeps_failures;
+}
+
+/* An answer was recorded, and nobody has gone on since: who does so now continues that answer. */
+static bool ends_with_answer(const json_t *records)
+{
+    for (size_t i = json_array_size(records); i > 0; i--) {
+        const json_t *record = json_array_get(records, i - 1);
+        if (is_event(record, "answer"))
+            return true;
+        if (is_event(record, "start") || is_event(record, "done") || is_event(record, "resume"))
+            return false;
+    }
+    return false;
+}
+
+/* Readers of the stage see the failure as in the run that had it. */
+static void note_old_failure(struct runner *runner, const json_t *record, const struct tsk_error *reason)
+{
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&message, runner->flow->lang, reason);
+    json_array_append_new(runner->failures,
+                          json_pack("{s:s, s:s, s:i, s:s, s:n, s:s}", "task", json_get_string(record, "k", ""),
+                                    "session_id", json_get_string(record, "s", ""), "exit_code",
+                                    (int)json_get_int(record, "x", -1), "reason", buf_str(&message), "log",
+                                    "reason_code", tsk_code_name(reason->code)));
+}
+
+static void reason_from(const json_t *record, struct tsk_error *ret)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%d", (int)json_get_int(record, "x", -1));
+    error_set(ret, TSK_TASK_FAILED, "task_exited", "task", json_get_string(record, "k", ""), "number", number,
+              "session", json_get_string(record, "s", ""), NULL);
 }
 
 static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
@@ -63,7 +105,7 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
 {
     struct runner *runner = r->runner;
     struct claim claim;
-    struct tsk_error err;
+    struct tsk_error err, reason;
     static const uint8_t states[] = {[OUTCOME_OK] = VIEW_OK,
                                      [OUTCOME_SKIPPED] = VIEW_SKIPPED,
                                      [OUTCOME_FAILED] = VIEW_FAILED,
@@ -72,11 +114,17 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
     bool is_retry = completion->retry_at_ms != 0;
     if (backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
         return; /* it belongs to a task that will run again */
+    bool has_failed = completion->outcome == OUTCOME_FAILED && !is_retry;
+    if (has_failed) {
+        reason_from(record, &reason);
+        completion->reason = &reason;
+        note_old_failure(runner, record, &reason);
+    }
     if (runner->backend->ops->complete(runner->backend, &claim, completion, &err) < 0)
         log_problem(&err);
     view_from(runner, node, record, is_retry ? VIEW_RETRY : states[completion->outcome]);
     runner->done += !is_retry;
-    runner->failed += completion->outcome == OUTCOME_FAILED && !is_retry;
+    runner->failed += has_failed;
 }
 
 static void replay_end(struct replay *r, size_t index, const json_t *record)
@@ -93,7 +141,7 @@ static void replay_end(struct replay *r, size_t index, const json_t *record)
         completion.outcome = OUTCOME_FAILED;
         completion.retry_at_ms = 1;
     } else if (strcmp(outcome, "ok") != 0) {
-        if (!is_tolerated(r, node, index)) {
+        if (!is_final(r, node, index)) {
             backend_memory_set_attempt(r->runner->backend, node, 1);
             return;
         }
@@ -220,15 +268,16 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     struct replay r = {.runner = runner, .records = records};
     size_t i;
     json_t *record;
-    r.last_pass = calloc(runner->flow->graph.groups.count + 1, sizeof *r.last_pass);
-    BUG(!r.last_pass);
-    note_passes(&r);
+    r.keeps_failures = runner->options.is_answer || ends_with_answer(records);
     json_array_foreach (records, i, record)
         replay_one(&r, i, record);
-    journal_begin(&runner->journal, "resume");
+    struct buf *line = journal_begin(&runner->journal, "resume");
+    if (r.keeps_failures) {
+        buf_json_key(line, "keep");
+        buf_puts(line, "true");
+    }
     journal_end(&runner->journal);
     find_interrupted(&r);
-    free(r.last_pass);
     return journal_flush(&runner->journal, err);
 }
 

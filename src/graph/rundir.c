@@ -136,10 +136,12 @@ static int take_runner_byte(struct rundir *run, struct tsk_error *err)
 
 int rundir_take(struct rundir *run, struct tsk_error *err)
 {
-    if (open_life(run, O_CREAT, &run->life_fd) < 0 || open_life(run, 0, &run->runner_fd) < 0)
+    if (open_life(run, O_CREAT, &run->runner_fd) < 0)
         return error_errno(err, "open", run->path);
     if (take_runner_byte(run, err) < 0)
         return -1;
+    if (open_life(run, 0, &run->life_fd) < 0)
+        return error_errno(err, "open", run->path);
     if (rundir_end_processes(run, NULL, NULL, err) < 0)
         return -1;
     if (fs_lock_try(run->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0)
@@ -274,12 +276,17 @@ struct marks {
     struct stat life;
 };
 
+static int read_environ(int proc_dir, struct buf *text)
+{
+    int fd CLEANUP_FD = fs->openat(proc_dir, "environ", O_RDONLY | O_CLOEXEC, 0);
+    return fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, text) < 0 ? -1 : 0;
+}
+
 static bool has_words(int proc_dir, const struct marks *marks)
 {
     struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
     unsigned found = 0;
-    int fd CLEANUP_FD = fs->openat(proc_dir, "environ", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, &text) < 0)
+    if (read_environ(proc_dir, &text) < 0)
         return false;
     for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1)
         for (unsigned i = 0; i < marks->count; i++)
@@ -287,22 +294,19 @@ static bool has_words(int proc_dir, const struct marks *marks)
     return found == marks->count;
 }
 
-/* Whoever has changed its environment still has the descriptor. */
+static bool has_file(int proc_dir, int number, const struct stat *file)
+{
+    char name[24];
+    struct stat st;
+    snprintf(name, sizeof name, "fd/%d", number);
+    return fs->fstatat(proc_dir, name, &st, 0) == 0 && st.st_dev == file->st_dev && st.st_ino == file->st_ino;
+}
+
+/* Whoever has changed its environment still has the descriptor, where tasks get it: at another number it belongs to somebody
+ * who only looks at the file, or who wants to resume the run as we do. All tasks share it, so it says nothing of one task. */
 static bool has_life(int proc_dir, const struct marks *marks)
 {
-    bool found = false;
-    int fd = fs->openat(proc_dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; listing && !found && (entry = readdir(listing));) {
-        struct stat st;
-        found = entry->d_name[0] != '.' && fs->fstatat(fd, entry->d_name, &st, 0) == 0 &&
-                st.st_dev == marks->life.st_dev && st.st_ino == marks->life.st_ino;
-    }
-    if (listing)
-        closedir(listing);
-    return found;
+    return marks->count == 1 && has_file(proc_dir, RUN_LIFE_FD, &marks->life);
 }
 
 static bool is_ours(pid_t pid)
@@ -312,7 +316,7 @@ static bool is_ours(pid_t pid)
 }
 
 /* Kills what is found; how many there were. */
-static unsigned kill_marked(const struct marks *marks, bool looks_for_life)
+static unsigned kill_marked(const struct marks *marks)
 {
     unsigned count = 0;
     int proc = fs->openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -325,7 +329,7 @@ static unsigned kill_marked(const struct marks *marks, bool looks_for_life)
         if (pid <= 1 || proc_id_of(pid, &id) < 0)
             continue;
         int dir CLEANUP_FD = fs->openat(proc, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-        if (dir < 0 || (!has_words(dir, marks) && !(looks_for_life && has_life(dir, marks))) || is_ours(pid))
+        if (dir < 0 || (!has_words(dir, marks) && !has_life(dir, marks)) || is_ours(pid))
             continue;
         proc_id_signal(&id, SIGKILL);
         count++;
@@ -347,7 +351,7 @@ int rundir_end_processes(const struct rundir *run, const char *session, const ch
     }
     if (fs->fstat(run->life_fd, &marks.life) < 0)
         return error_errno(err, "look at", run->path);
-    while (kill_marked(&marks, !task)) {
+    while (kill_marked(&marks)) {
         if (clock_now().boot_ms - began > KILL_WAIT_MS)
             return error_set(err, TSK_PROCESS_STOP_FAILED, "leftovers_stay", "run", run->id, NULL);
         nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);

@@ -18,7 +18,10 @@
 #include "base/json.h"
 #include "store/workspace.h"
 
-#define RUN_ID_MAX 64
+#include <sys/stat.h>
+
+#define RUN_ID_MAX  64
+#define RUN_LIFE_FD 62 /* in a task: where it has the descriptor with byte 0, out of the way of what shells use */
 
 struct rundir {
     char id[RUN_ID_MAX];

@@ -8,7 +8,8 @@
  *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM as a group, SIGKILL after the grace time; it has ended
  *      when its group and whatever else carries its ids is gone.
  *  X5  The replay of a journal makes the same calls of the backend in the same order as the run it was written by. What
- *      failed is not replayed, so it runs again, unless a group passed in spite of it.
+ *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
+ *      on with an answer.
  *
  * One thread. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second one at once. */
 #ifndef GRAPH_RUNNER_H
@@ -52,6 +53,7 @@ typedef void runner_tell(void *data, const json_t *document);
 struct runner_options {
     int64_t parallel;  /* 0: the flow's, or one per processor */
     const char *start; /* task to begin with, or NULL */
+    bool is_answer;    /* resumed for an answer: what failed is not run again */
     runner_tell *tell;
     void *tell_data;
 };

@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFE_FD 62 /* in the task: out of the way of what shells use */
 #define ENV_OWN 10
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
@@ -152,7 +151,7 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
         return -1;
     char **argv = argv_make(runner, slot);
     int log = runner->logs[slot - runner->running].fd;
-    struct spawn_fd fds[] = {{runner->null_fd, 0}, {log, 1}, {log, 2}, {runner->run.life_fd, LIFE_FD}};
+    struct spawn_fd fds[] = {{runner->null_fd, 0}, {log, 1}, {log, 2}, {runner->run.life_fd, RUN_LIFE_FD}};
     struct spawn spawn = {.argv = argv,
                           .envp = env_make(runner, slot, has_answer),
                           .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
@@ -405,6 +404,34 @@ static void failure_of(const struct running *slot, int exit_code, int signal_num
               number, "session", slot->claim.session, NULL);
 }
 
+/* Words without NUL, the first not empty: what execve takes. */
+static bool is_command(const json_t *words)
+{
+    size_t i;
+    json_t *word;
+    json_array_foreach (words, i, word)
+        if (!json_is_string(word) || strlen(json_string_value(word)) != json_string_length(word))
+            return false;
+    return json_array_size(words) && json_string_length(json_array_get(words, 0));
+}
+
+/* A task that is asked for in a file must say its name and what to execute; the backend does not know of commands. */
+static int check_spawns(const json_t *requests, struct tsk_error *err)
+{
+    size_t i;
+    json_t *request;
+    json_array_foreach (requests, i, request) {
+        const char *name = json_get_string(request, "task", NULL);
+        if (strcmp(json_get_string(request, "do", ""), "spawn") != 0)
+            continue;
+        if (!name)
+            return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", "spawn", "key", "task", NULL);
+        if (!is_command(json_object_get(json_object_get(request, "payload"), "run")))
+            return error_set(err, TSK_INVALID_INPUT, "spawn_no_command", "name", name, NULL);
+    }
+    return 0;
+}
+
 void task_exited(struct runner *runner, struct running *slot)
 {
     siginfo_t info = {0};
@@ -422,6 +449,10 @@ void task_exited(struct runner *runner, struct running *slot)
     int exit_code = by_signal ? 128 + info.si_status : info.si_status;
     bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
     int result = task_output(runner, slot, &output, &err);
+    if (result == 0 && output.question && !*json_get_string(output.question, "question", ""))
+        result = error_set(&err, TSK_INVALID_INPUT, "request_lacks", "request", "ask", "key", "question", NULL);
+    if (result == 0 && check_spawns(output.requests, &err) < 0)
+        result = -1;
     if (result == 0 && output.question && slot->stops == STOP_NONE)
         task_asks(runner, slot, output.question);
     else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)

@@ -182,6 +182,22 @@ static void conflict(void *data, const char *session, const char *key, const cha
                 json_pack("{s:s, s:s, s:[s, s]}", "key", key, "rule", rule, "branches", first, second), true);
 }
 
+/* The only reason for which a task fails without having run. A policy may tolerate it: it is seen all the same. */
+static void note_cycle_limit(struct runner *runner, const char *session, const char *task, uint32_t node)
+{
+    struct tsk_error err;
+    char number[24];
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(number, sizeof number, "%u", plan_cycles(backend_memory_plan(runner->backend), node) - 1);
+    error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max", number, NULL);
+    text_put_error(&message, runner->flow->lang, &err);
+    json_t *failure = json_pack("{s:s, s:s, s:n, s:s, s:n, s:s}", "task", task, "session_id", session, "exit_code",
+                                "reason", buf_str(&message), "log", "reason_code", tsk_code_name(err.code));
+    json_array_append(runner->failures, failure);
+    runner->failed++;
+    runner_fact(runner, "task.failed", session, task, failure, true);
+}
+
 static void task_dropped(void *data, const char *session, const char *task, uint32_t node, enum outcome outcome)
 {
     struct runner *runner = data;
@@ -190,10 +206,10 @@ static void task_dropped(void *data, const char *session, const char *task, uint
                                      [OUTCOME_FAILED] = VIEW_FAILED,
                                      [OUTCOME_BLOCKED] = VIEW_BLOCKED,
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
-    (void)session;
-    (void)task;
     view_of(runner, node)->state = states[outcome];
     runner->done++;
+    if (outcome == OUTCOME_FAILED)
+        note_cycle_limit(runner, session, task, node);
 }
 
 static void session_stops(void *data, const char *session)

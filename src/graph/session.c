@@ -42,6 +42,20 @@ uint32_t session_branch(const struct graph *graph, uint32_t group, uint32_t numb
     return scope;
 }
 
+/* The channel knows the branches by their numbers only. */
+static void name_branches(const struct graph *graph, uint32_t group, struct tsk_error *err)
+{
+    const char *first = tsk_error_context(err, "first"), *second = tsk_error_context(err, "second");
+    struct tsk_error old = *err;
+    char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
+    if (!first || !second)
+        return;
+    uint32_t one = session_branch(graph, group, (uint32_t)strtoul(first, NULL, 10) - 1);
+    uint32_t other = session_branch(graph, group, (uint32_t)strtoul(second, NULL, 10) - 1);
+    error_set(err, old.code, old.text, "key", tsk_error_context(&old, "key"), "first", graph_scope_name(graph, one, a),
+              "second", graph_scope_name(graph, other, b), NULL);
+}
+
 int session_join(struct plan *plan, uint32_t group, conflict_report *report, void *data, struct tsk_error *err)
 {
     const struct graph_group *g = graph_group(plan->graph, group);
@@ -53,6 +67,8 @@ int session_join(struct plan *plan, uint32_t group, conflict_report *report, voi
     struct session *into = session_of(plan, graph_node(plan->graph, g->node)->scope);
     int result = channel_merge(&into->channel, channels, g->branch_count, plan->graph, report, data, err);
     free(channels);
+    if (result < 0)
+        name_branches(plan->graph, group, err);
     return result;
 }
 
@@ -65,6 +81,19 @@ void session_end(struct plan *plan, uint32_t group)
         free(session_of(plan, scope));
         plan->scopes[scope].session = NULL;
     }
+}
+
+bool session_group_contains(const struct graph *graph, uint32_t group, uint32_t other)
+{
+    const struct graph_group *g = graph_group(graph, group);
+    uint32_t branch = g->first_branch, scope;
+    if (!other)
+        return false;
+    scope = graph_node(graph, graph_group(graph, other - 1)->node)->scope;
+    for (uint32_t i = 0; i < g->branch_count; i++, branch = graph_scope(graph, branch)->next_branch)
+        if (graph_scope_contains(graph, branch, scope))
+            return true;
+    return false;
 }
 
 int session_group_failed(const struct plan *plan, uint32_t group, struct tsk_error *err)

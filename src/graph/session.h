@@ -23,6 +23,8 @@ int session_join(struct plan *plan, uint32_t group, conflict_report *report, voi
 /* The sessions of a group's branches end. */
 void session_end(struct plan *plan, uint32_t group);
 /* GROUP_FAILED with the names of the branches that failed. */
+/* Is the group `other` (its number + 1, 0: none) in one of the branches of `group`? */
+bool session_group_contains(const struct graph *graph, uint32_t group, uint32_t other);
 int session_group_failed(const struct plan *plan, uint32_t group, struct tsk_error *err);
 /* The n-th branch of a group. */
 uint32_t session_branch(const struct graph *graph, uint32_t group, uint32_t number);

@@ -121,6 +121,7 @@ static const struct op_field stage_fields[] = {
     {"channel", "object", "the values at the end"},
     {"tasks", "array", "task state attempt started_at ended_at exit_code"},
     {"reason_code", "string?", "why it is not DONE"},
+    {"nothing_to_do", "boolean?", "resume: the run is DONE, nothing was changed"},
     {0}};
 static const enum tsk_code run_errors[] = {TSK_FLOW_INVALID,
                                            TSK_NOT_FOUND,
@@ -159,8 +160,27 @@ const struct op op_run_flow = {
 
 /* ---- resume --------------------------------------------------------------------------------------------- */
 
+/* A run that is DONE stays as it is: 1, its stage in *ret. */
+static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
+        return -1;
+    bool is_done = rundir_look(&run, &stage, err) == 0 && strcmp(json_get_string(stage, "status", ""), "DONE") == 0;
+    rundir_clear(&run);
+    if (!is_done)
+        return 0;
+    json_object_set_new(stage, "nothing_to_do", json_true());
+    *ret = json_incref(stage);
+    return 1;
+}
+
 static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
+    int is_done = look_done(call, ret, err);
+    if (is_done != 0)
+        return is_done < 0 ? -1 : 0;
     struct runner runner;
     struct flow flow;
     struct buf text;

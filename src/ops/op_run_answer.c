@@ -5,8 +5,46 @@
 #include "proc/spawn.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static json_t *option_at(const json_t *options, int64_t number)
+{
+    return number < 1 ? NULL : json_array_get(options, (size_t)number - 1);
+}
+
+/* The option with that text; borrowed, NULL: none. */
+static json_t *option_of(const json_t *options, const char *text, size_t len)
+{
+    size_t i;
+    json_t *option;
+    json_array_foreach (options, i, option)
+        if (json_string_length(option) == len && memcmp(json_string_value(option), text, len) == 0)
+            return option;
+    return NULL;
+}
+
+/* Several options, with commas between them: their texts or their numbers. */
+static int options_make(const json_t *options, const char *text, json_t **ret, struct tsk_error *err)
+{
+    json_t *list CLEANUP_JSON = json_array();
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        char *end;
+        json_t *option = option_of(options, text, len);
+        if (!option && len && strspn(text, "0123456789") == len)
+            option = option_at(options, strtoll(text, &end, 10));
+        if (!option)
+            return error_set(err, TSK_INVALID_INPUT, "answer_option", NULL);
+        json_array_append(list, option);
+        if (!text[len])
+            break;
+        text += len + 1;
+    }
+    *ret = json_incref(list);
+    return 0;
+}
 
 /* The answer from the arguments, fitting the question's type. */
 static int answer_make(struct op_call *call, const json_t *question, json_t **ret, struct tsk_error *err)
@@ -22,15 +60,19 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
         *ret = json_boolean(is_yes);
         return 0;
     }
-    if (!chosen) {
-        *ret = text ? json_string(text) : json_boolean(is_yes);
+    if (strcmp(type, "text") == 0) {
+        if (!text)
+            return error_set(err, TSK_INVALID_INPUT, "answer_text", NULL);
+        *ret = json_string(text);
         return 0;
     }
-    int64_t number = json_integer_value(chosen);
-    if (number < 1 || (size_t)number > json_array_size(options))
-        return error_set(err, TSK_INVALID_INPUT, "answer_choice", NULL);
-    json_t *option = json_array_get(options, (size_t)number - 1);
-    *ret = strcmp(type, "multi_selection") == 0 ? json_pack("[O]", option) : json_incref(option);
+    bool is_multi = strcmp(type, "multi_selection") == 0;
+    if (text && is_multi)
+        return options_make(options, text, ret, err);
+    json_t *option = text ? option_of(options, text, strlen(text)) : option_at(options, json_integer_value(chosen));
+    if (!option)
+        return error_set(err, TSK_INVALID_INPUT, text || !chosen ? "answer_option" : "answer_choice", NULL);
+    *ret = is_multi ? json_pack("[O]", option) : json_incref(option);
     return 0;
 }
 
@@ -87,6 +129,7 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct runner_options options = run_options(call);
     bool waits = json_get_bool(call->args, "wait", false);
     struct rundir place = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    options.is_answer = true;
     if (!waits)
         options.tell = NULL;
     int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
@@ -111,7 +154,8 @@ static const struct op_param params[] = {
      .type = OP_STRING,
      .flags = OP_POSITIONAL,
      .value = "TEXT",
-     .help = "The answer, for a question that wants a text.",
+     .help =
+         "The answer, for a question that wants a text; or options with commas between them, for a multi_selection.",
      .max = 1 << 20},
     {.name = "yes", .type = OP_BOOL, .help = "Yes, for an approval."},
     {.name = "no", .type = OP_BOOL, .help = "No, for an approval."},

@@ -738,3 +738,55 @@ TEST(an_empty_group_and_a_second_name_are_refused)
     s.context = NULL;
     end(&s);
 }
+
+TEST(a_run_that_its_last_task_cancels_has_failed)
+{
+    struct scene s;
+    begin(&s);
+    task(&s, TSK_ROOT, "t", run_cancelling, NULL);
+    ASSERT_INT(run(&s), -1);
+    ASSERT_INT(s.err.code, TSK_RUN_FAILED);
+    ASSERT_STR(tsk_error_context(&s.err, "message"), "enough");
+    end(&s);
+}
+
+TEST(a_run_that_a_branch_of_a_tolerant_group_cancels_has_failed)
+{
+    struct scene s;
+    begin(&s);
+    uint32_t g = group(&s, TSK_ROOT, "g", TSK_POLICY_BEST_EFFORT, 0);
+    task(&s, branch(&s, g, false), "a", run_cancelling, NULL);
+    task(&s, branch(&s, g, false), "b", run_failing, NULL);
+    ASSERT_INT(run(&s), -1);
+    ASSERT_INT(s.err.code, TSK_RUN_FAILED);
+    end(&s);
+}
+
+TEST(a_task_without_a_function_is_refused)
+{
+    struct scene s;
+    uint32_t made;
+    begin(&s);
+    ASSERT_INT(tsk_graph_task(s.graph, TSK_ROOT, "t", NULL, NULL, &made, &s.err), -1);
+    ASSERT_INT(s.err.code, TSK_INVALID_INPUT);
+    end(&s);
+}
+
+TEST(a_branch_is_merged_once_and_into_its_own_context_only)
+{
+    struct scene s;
+    struct tsk_context *other, *made;
+    begin(&s);
+    task(&s, TSK_ROOT, "t", run_noting, NULL);
+    ASSERT_INT(tsk_context_create(s.graph, &s.options, &s.context, &s.err), 0);
+    ASSERT_INT(tsk_context_create(s.graph, NULL, &other, &s.err), 0);
+    ASSERT_INT(tsk_context_branch(s.context, "b", &made, &s.err), 0);
+    ASSERT_INT(tsk_context_merge(s.context, s.context, &s.err), -1);
+    ASSERT_INT(tsk_context_merge(other, made, &s.err), -1);
+    ASSERT_INT(tsk_context_merge(s.context, made, &s.err), 0);
+    ASSERT_INT(tsk_context_merge(s.context, made, &s.err), -1);
+    ASSERT_INT(s.err.code, TSK_INVALID_INPUT);
+    tsk_context_free(made);
+    tsk_context_free(other);
+    end(&s);
+}
