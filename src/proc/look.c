@@ -18,17 +18,18 @@ _Static_assert(sizeof proc_state_names / sizeof proc_state_names[0] == PROC_STAT
 
 /* ---- looking -------------------------------------------------------------------------------------------------- */
 
+static bool is_of_another_namespace(const struct proc_id *child)
+{
+    return pid_namespace() && child->pid_ns != pid_namespace();
+}
+
+/* Doubt counts as life. Only for another pid namespace the lock is asked: nothing else can tell from here. */
 static bool lives(const struct proc_id *child, bool lock_is_held)
 {
-    switch (proc_id_liveness(child)) {
-    case LIVE_ALIVE:
-        return true;
-    case LIVE_DEAD:
-        return false;
-    case LIVE_UNKNOWN: /* another pid namespace: only the lock can tell */
+    enum liveness found = proc_id_liveness(child);
+    if (found == LIVE_UNKNOWN && is_of_another_namespace(child))
         return lock_is_held;
-    }
-    return false;
+    return found != LIVE_DEAD;
 }
 
 /* A start n+1 beside the record of n. */
@@ -60,7 +61,7 @@ static int look_at_child(int dir, struct look *look, struct tsk_error *err)
     bool gave_up = look->status.has_ended && look->status.raw_status == -1 && strcmp(look->status.by, "stop") == 0;
     if (look->status.n == 0 || (look->status.has_ended && !gave_up))
         return 0;
-    if (proc_id_liveness(&look->status.child) == LIVE_UNKNOWN &&
+    if (is_of_another_namespace(&look->status.child) &&
         proc_start_read(dir, look->status.n, &ignored, &has_identity, &is_held, err) < 0)
         return -1;
     look->child_lives = lives(&look->status.child, is_held);
@@ -117,9 +118,10 @@ int look_at(int dir, struct look *ret, struct tsk_error *err)
     /* While n runs there cannot be an n+1 (H5). */
     if (!ret->child_lives && look_at_next(dir, ret, err) < 0)
         return -1;
-    ret->is_foreign = ret->status.n && !ret->status.has_ended && ret->status.child.pid_ns != pid_namespace() &&
-                      strcmp(ret->status.child.boot_id, boot_id()) == 0;
-    ret->was_rebooted = ret->status.n && strcmp(ret->status.child.boot_id, boot_id()) != 0;
+    bool is_of_this_boot = !*boot_id() || strcmp(ret->status.child.boot_id, boot_id()) == 0;
+    ret->is_foreign =
+        ret->status.n && !ret->status.has_ended && is_of_this_boot && is_of_another_namespace(&ret->status.child);
+    ret->was_rebooted = ret->status.n && !is_of_this_boot;
     ret->need = need_of(ret);
     return 0;
 }

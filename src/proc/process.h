@@ -46,7 +46,8 @@ struct proc_view {
 struct proc_registry {
     struct tsk_workspace *ws;
     struct db db;
-    int dir; /* processes/ */
+    int dir;         /* processes/ */
+    json_t *removed; /* holder_list_removed, once it was asked for */
 };
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);

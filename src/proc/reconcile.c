@@ -42,13 +42,16 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
                                 : "it ended together with its holder process");
     snprintf(rest, sizeof rest, ",\"reason\":\"%s\"", status.reason);
     now.wall_ms = status.stopped_at_ms;
+    /* The record first: if we are killed now, whoever looks next adds the end to the history (proc_tell_exit). */
+    if (proc_status_write(p->dir, &status, err) < 0)
+        return -1;
     if (proc_history_put(p->dir, &now, "lost", status.n, rest, err) < 0)
         return -1;
     /* What was still in its pipes went with the last of the two. */
     bool had_pipes = strcmp(status.log, "direct") != 0;
     if (had_pipes && proc_history_put(p->dir, &now, "gap", status.n, ",\"stream\":\"both\"", err) < 0)
         return -1;
-    return proc_status_write(p->dir, &status, err);
+    return 0;
 }
 
 /* Its policy wants it up, and whoever should have restarted it is dead. */

@@ -77,6 +77,8 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
         return -1;
     stop->holder = p.view.holder;
     stop->holder_fd = proc_id_open(&stop->holder);
+    if (stop->holder_fd < 0 && errno != ESRCH)
+        return error_errno(err, "look at", "the holder process");
     if (stop->holder_fd < 0 && holder_find(p.dir, &stop->holder) == 1) /* its record is damaged, or not there yet */
         stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0)
