@@ -1,5 +1,6 @@
 #include "ops/proc_args.h"
 
+#include "base/log.h"
 #include "proc/registry.h"
 
 #include <limits.h>
@@ -167,6 +168,17 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
     return 0;
 }
 
+int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret)
+{
+    struct tsk_error problem = {0};
+    if (proc_args_record(reg, id, with_leftovers, ret, &problem) == 0)
+        return 0;
+    if (problem.code != TSK_PROCESS_NOT_FOUND)
+        log_problem(&problem);
+    *ret = json_pack("{s:s}", "id", id);
+    return 0;
+}
+
 void proc_args_add_error(struct op_call *call, const char *id, const struct tsk_error *error, json_t *errors)
 {
     json_t *document CLEANUP_JSON = json_of_error(error, lang_name(call->lang));
@@ -185,7 +197,7 @@ int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json
         return -1;
     }
     if (is_one)
-        return proc_args_record(reg, json_string_value(json_array_get(ids, 0)), with_leftovers, ret, err);
+        return proc_args_record_or_say(reg, json_string_value(json_array_get(ids, 0)), with_leftovers, ret);
     json_t *records = json_array(), *errors = json_array();
     for (size_t i = 0; i < count; i++) {
         const char *id = json_string_value(json_array_get(ids, i));

@@ -140,6 +140,9 @@ void proc_args_add_error(struct op_call *call, const char *id, const struct tsk_
 int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret,
                      struct tsk_error *err);
 
+/* The same after a change. The change has happened: that the record cannot be read, or is gone again, does not unsay it. */
+int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret);
+
 extern const struct op_field proc_fields[];
 extern const char *const proc_action_names[];
 

@@ -37,6 +37,9 @@ static int find_holder(char path[PATH_MAX], char self[PATH_MAX], struct tsk_erro
 {
     static const char *const places[] = {"/tasuki-hold", "/../libexec/tasuki-hold", NULL};
     char dir[PATH_MAX];
+    if (!*boot_id() || !pid_namespace()) /* without them nobody could tell later who the process was */
+        return error_set(err, TSK_ENVIRONMENT, "system_call", "what", "read", "path", "/proc", "reason",
+                         "boot id or pid namespace unknown", NULL);
     ssize_t len = readlink("/proc/self/exe", self, PATH_MAX - 1);
     if (len < 0)
         return error_errno(err, "read", "/proc/self/exe");

@@ -20,7 +20,7 @@ _Static_assert(sizeof proc_state_names / sizeof proc_state_names[0] == PROC_STAT
 
 static bool is_of_another_namespace(const struct proc_id *child)
 {
-    return pid_namespace() && child->pid_ns != pid_namespace();
+    return pid_namespace() && child->pid_ns && child->pid_ns != pid_namespace();
 }
 
 /* Doubt counts as life. Only for another pid namespace the lock is asked: nothing else can tell from here. */
