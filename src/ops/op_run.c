@@ -1,4 +1,5 @@
 /* op_run.c - run and resume: a flow in the foreground. */
+#include "graph/journal.h"
 #include "graph/runner.h"
 #include "ops/flow_args.h"
 #include "ops/run_args.h"
@@ -160,6 +161,18 @@ const struct op op_run_flow = {
 
 /* ---- resume --------------------------------------------------------------------------------------------- */
 
+/* The journal is right, whatever stage.json says. */
+static bool journal_says_done(int run_dir)
+{
+    struct tsk_error ignored;
+    json_t *records CLEANUP_JSON = NULL;
+    if (journal_read(run_dir, &records, &ignored) < 0 || json_array_size(records) == 0)
+        return false;
+    const json_t *last = json_array_get(records, json_array_size(records) - 1);
+    return strcmp(json_get_string(last, "e", ""), "done") == 0 &&
+           strcmp(json_get_string(last, "status", ""), "DONE") == 0;
+}
+
 /* A run that is DONE stays as it is: 1, its stage in *ret. */
 static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
@@ -167,7 +180,8 @@ static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
     json_t *stage CLEANUP_JSON = NULL;
     if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
-    bool is_done = rundir_look(&run, &stage, err) == 0 && strcmp(json_get_string(stage, "status", ""), "DONE") == 0;
+    bool is_done = rundir_look(&run, &stage, err) == 0 && strcmp(json_get_string(stage, "status", ""), "DONE") == 0 &&
+                   journal_says_done(run.dir);
     rundir_clear(&run);
     if (!is_done)
         return 0;
