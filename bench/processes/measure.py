@@ -168,7 +168,7 @@ def growth(context, raw):
     found = {"list": {}, "start": {}, "memory": {}}
     for size in sizes:
         starts = []
-        for turn in range(1 if context.quick else 3):
+        for turn in range(1 if context.quick else 5):
             supervisor, took = started(context, Tasuki, f"growth-{size}-{turn}", size)
             with running([supervisor]):
                 starts.append(took)
