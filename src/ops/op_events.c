@@ -122,7 +122,11 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param params[] = {
-    {.name = "follow", .type = OP_BOOL, .letter = 'f', .help = "Go on and print new events as they happen."},
+    {.name = "follow",
+     .type = OP_BOOL,
+     .flags = OP_CLI_ONLY,
+     .letter = 'f',
+     .help = "Go on and print new events as they happen."},
     {.name = "limit",
      .type = OP_INT,
      .letter = 'n',
@@ -156,6 +160,9 @@ const struct op op_events = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/events"},
-    .mcp = {.tool = "events", .group = "workspace"},
+    .mcp = {.tool = "events",
+            .group = "workspace",
+            .text = "Read what happened in this workspace, the newest last. It changes nothing; to read on, pass the "
+                    "id of the last event as after."},
     .run = run_events,
 };

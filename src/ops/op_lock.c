@@ -131,11 +131,18 @@ const struct op op_lock_acquire = {
     .examples = "tasuki lock acquire name deploy  # take it, or be told who has it\n"
                 "tasuki lock acquire name deploy --wait 5m  # wait for it, in arrival order\n"
                 "tasuki lock acquire request RQ-12 --pid $$ --run RUN-7  # for a process you name",
+    .flags = OP_INTERRUPTIBLE,
     .params = acquire_params,
     .result = acquire_result,
     .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_acquire", .group = "locks"},
+    .mcp = {.tool = "lock_acquire",
+            .group = "locks",
+            .is_core = true,
+            .refusal = "NOT ACQUIRED",
+            .text = "Take a lock before you change what others may change too; kind name is any name that you agree "
+                    "on. NOT ACQUIRED says who holds it: wait (wait: \"45s\", repeated), do something else, or ask the "
+                    "person; do not go on without it. It stays until lock_release, or until your program ends."},
     .run = run_acquire,
 };
 
@@ -198,7 +205,12 @@ const struct op op_lock_release = {
     .result = release_result,
     .errors = release_errors,
     .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_release", .group = "locks"},
+    .mcp = {.tool = "lock_release",
+            .group = "locks",
+            .is_core = true,
+            .refusal = "NOT RELEASED",
+            .text = "Give a lock back as soon as the work is done. No lock is success; NOT RELEASED (LOCK_LOST) means "
+                    "that it is somebody else's now."},
     .run = run_release,
 };
 
@@ -253,7 +265,11 @@ const struct op op_lock_renew = {
     .result = renew_result,
     .errors = renew_errors,
     .http = {.method = "PUT", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_renew", .group = "locks"},
+    .mcp = {.tool = "lock_renew",
+            .group = "locks",
+            .refusal = "NOT RENEWED",
+            .text = "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop "
+                    "what you do, it is not yours any more. This connection renews its locks by itself."},
     .run = run_renew,
 };
 
@@ -300,7 +316,10 @@ const struct op op_lock_check = {
     .result = lock_fields,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_check", .group = "locks"},
+    .mcp = {.tool = "lock_check",
+            .group = "locks",
+            .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "
+                    "nothing: only lock_acquire gives it to you."},
     .run = run_check,
 };
 
@@ -336,6 +355,9 @@ const struct op op_lock_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks"},
-    .mcp = {.tool = "lock_list", .group = "locks"},
+    .mcp = {.tool = "lock_list",
+            .group = "locks",
+            .is_core = true,
+            .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."},
     .run = run_list,
 };

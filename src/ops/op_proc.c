@@ -74,7 +74,13 @@ const struct op op_process_create = {
     .result = proc_fields,
     .errors = create_errors,
     .http = {.method = "POST", .path = "/api/processes"},
-    .mcp = {.tool = "create_process", .group = "processes"},
+    .mcp = {.tool = "create_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT CREATED",
+            .text = "Register a command as a process that is started, stopped and watched by its id. start: true "
+                    "starts it at once; an id that exists is refused (ProcessAlreadyExists). It outlives this "
+                    "connection; only stop_process ends it."},
     .run = run_create,
 };
 
@@ -126,7 +132,12 @@ const struct op op_process_start = {
     .result = proc_fields,
     .errors = start_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/start"},
-    .mcp = {.tool = "start_process", .group = "processes"},
+    .mcp = {.tool = "start_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT STARTED",
+            .text = "Start registered processes, and first what they depend on; returns when they run. A second copy "
+                    "is never started: ProcessAlreadyRunning means it runs. They live on when you disconnect."},
     .run = run_start,
 };
 
@@ -189,7 +200,13 @@ const struct op op_process_stop = {
     .result = proc_fields,
     .errors = stop_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/stop"},
-    .mcp = {.tool = "stop_process", .group = "processes"},
+    .mcp = {.tool = "stop_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT STOPPED",
+            .text =
+                "Stop processes with everything they started; returns when all of it is gone. SIGTERM, and SIGKILL "
+                "after grace_period_ms. No restart policy revives them; ProcessNotRunning: there was nothing to stop."},
     .run = run_stop,
 };
 
@@ -241,7 +258,12 @@ const struct op op_process_restart = {
     .result = proc_fields,
     .errors = restart_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/restart"},
-    .mcp = {.tool = "restart_process", .group = "processes"},
+    .mcp = {.tool = "restart_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT RESTARTED",
+            .text = "Stop processes and start them again with their present settings, after update_process for "
+                    "example. One that does not run is simply started."},
     .run = run_restart,
 };
 
@@ -269,7 +291,11 @@ const struct op op_process_status = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "GET", .path = "/api/processes/:id"},
-    .mcp = {.tool = "get_process_status", .group = "processes"},
+    .mcp = {.tool = "get_process_status",
+            .group = "processes",
+            .is_core = true,
+            .text = "Show one process: state, pid, exit code, restarts, log files. It changes nothing; to wait for a "
+                    "change use wait_for."},
     .run = run_status,
 };
 
@@ -331,7 +357,11 @@ const struct op op_process_list = {
     .result = list_result,
     .errors = list_errors,
     .http = {.method = "GET", .path = "/api/processes"},
-    .mcp = {.tool = "list_processes", .group = "processes"},
+    .mcp = {.tool = "list_processes",
+            .group = "processes",
+            .is_core = true,
+            .text = "List all processes with their true states; look here before you create or start one. It changes "
+                    "nothing."},
     .run = run_list,
 };
 
@@ -399,7 +429,12 @@ const struct op op_process_remove = {
     .result = remove_result,
     .errors = remove_errors,
     .http = {.method = "DELETE", .path = "/api/processes/:id"},
-    .mcp = {.tool = "remove_process", .group = "processes"},
+    .mcp = {.tool = "remove_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT REMOVED",
+            .text = "Remove processes with their logs, for good. A running one is refused (NEEDS_CONFIRMATION) unless "
+                    "force: true, which stops it first."},
     .run = run_remove,
 };
 
@@ -463,7 +498,13 @@ const struct op op_process_update = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "PUT", .path = "/api/processes/:id"},
-    .mcp = {.tool = "update_process", .group = "processes"},
+    .mcp = {.tool = "update_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT UPDATED",
+            .text = "Change a process's command or settings; what is not named stays, env replaces all variables. What "
+                    "runs keeps the old ones until restart_process. With expected_updated_at, CONFLICT means that "
+                    "somebody else changed it."},
     .run = run_update,
 };
 

@@ -380,6 +380,10 @@ const struct op op_process_logs = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/processes/:id/logs"},
-    .mcp = {.tool = "get_process_output", .group = "processes"},
+    .mcp = {.tool = "get_process_output",
+            .group = "processes",
+            .is_core = true,
+            .text = "Read what a process wrote, also after its end: the last 100 lines, or a part. It changes nothing; "
+                    "to read on, pass the answer's cursor."},
     .run = run_logs,
 };

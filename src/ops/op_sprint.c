@@ -299,6 +299,9 @@ static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED,
                                        TSK_UNSUPPORTED_FS,
                                        TSK_STORAGE_FULL,
                                        TSK_OK};
+static const enum tsk_code acquire_errors[] = {
+    TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT,
+    TSK_ENVIRONMENT,    TSK_UNSUPPORTED_FS,     TSK_STORAGE_FULL,    TSK_OK};
 
 const struct op op_sprint_acquire = {
     .name = "sprint.acquire",
@@ -310,12 +313,17 @@ const struct op op_sprint_acquire = {
               "with --force and a second yes. Without a terminal and without --yes the answer is no. The "
               "question waits 30 s.",
     .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
-    .flags = OP_NO_WORKSPACE,
+    .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE,
     .params = acquire_params,
     .result = result_fields,
-    .errors = errors,
+    .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
-    .mcp = {.tool = "sprint_acquire", .group = "locks"},
+    .mcp = {.tool = "sprint_acquire",
+            .group = "locks",
+            .refusal = "NOT ACQUIRED",
+            .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED "
+                    "names the holder; a dead one's needs confirm: true, a living one's force: true and a person's "
+                    "yes. It stays until sprint_release."},
     .run = run_acquire,
 };
 
@@ -379,7 +387,11 @@ const struct op op_sprint_release = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
-    .mcp = {.tool = "sprint_release", .group = "locks"},
+    .mcp = {.tool = "sprint_release",
+            .group = "locks",
+            .refusal = "NOT RELEASED",
+            .text = "Give the sprint lock back at the end of the sprint. No lock is success; another session's is "
+                    "released with a warning, or refused with strict: true."},
     .run = run_release,
 };
 
@@ -424,6 +436,8 @@ const struct op op_sprint_check = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/sprint"},
-    .mcp = {.tool = "sprint_check", .group = "locks"},
+    .mcp = {.tool = "sprint_check",
+            .group = "locks",
+            .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."},
     .run = run_check,
 };

@@ -92,7 +92,11 @@ const struct op op_status = {
     .result = status_result,
     .errors = status_errors,
     .http = {.method = "GET", .path = "/api/status"},
-    .mcp = {.tool = "get_status", .group = "workspace"},
+    .mcp = {.tool = "get_status",
+            .group = "workspace",
+            .is_core = true,
+            .text = "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you "
+                    "start or change anything; it changes nothing."},
     .run = run_status,
 };
 
