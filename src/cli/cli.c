@@ -60,6 +60,46 @@ static const char *written_verb(const char *noun, char **words, int count, char 
     return text;
 }
 
+/* `proc template`: says which words can follow. */
+static int incomplete_verb(const char *noun, const char *word, struct tsk_error *err)
+{
+    size_t count, len = strlen(word);
+    struct buf want CLEANUP(buf_clear) = BUF_INIT;
+    const struct op *const *rows = op_table(&count);
+    error_set(err, TSK_INVALID_INPUT, "verb_incomplete", "value", word, NULL);
+    for (size_t i = 0; i < count; i++) {
+        bool fits = rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 && strncmp(rows[i]->verb, word, len) == 0 &&
+                    rows[i]->verb[len] == ' ';
+        if (fits)
+            buf_printf(&want, "%s%s", want.len ? ", " : "", rows[i]->verb + len + 1);
+    }
+    error_add(err, "want", buf_str(&want));
+    error_add_next(err, "tasuki %s --help", noun);
+    return -1;
+}
+
+/* What other tools call it. The nearest word would be a dangerous guess: `show` is near `stop`. */
+static const char *known_elsewhere(const char *word)
+{
+    static const char *const names[][2] = {
+        {"show", "status"}, {"info", "status"},   {"describe", "status"}, {"ls", "list"},     {"ps", "list"},
+        {"rm", "remove"},   {"delete", "remove"}, {"up", "start"},        {"down", "stop"},   {"kill", "stop"},
+        {"log", "logs"},    {"tail", "logs"},     {"add", "create"},      {"edit", "update"}, {"reload", "restart"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], word) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+static bool is_one_of(const char *word, const char *const *candidates, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(candidates[i], word) == 0)
+            return true;
+    return false;
+}
+
 static int unknown_word(const char *noun, const char *word, struct tsk_error *err)
 {
     const char *candidates[128];
@@ -72,7 +112,11 @@ static int unknown_word(const char *noun, const char *word, struct tsk_error *er
         if (fits)
             candidates[found++] = rows[i]->verb;
     }
-    const char *near = nearest_word(word, candidates, found);
+    if (noun && is_first_of_two(noun, word))
+        return incomplete_verb(noun, word, err);
+    const char *elsewhere = known_elsewhere(word);
+    const char *near =
+        elsewhere && is_one_of(elsewhere, candidates, found) ? elsewhere : nearest_word(word, candidates, found);
     const char *text = near ? "command_unknown_near" : "command_unknown";
     if (noun && strcmp(noun, "sprint") == 0)
         text = "invalid_mode"; /* U2's words */
@@ -136,8 +180,9 @@ static bool emit_text(struct op_call *call, const char *text, size_t len)
 
 static void print_json(const json_t *document)
 {
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct buf b CLEANUP(buf_clear) = {.max = 1u << 30};
     json_write(&b, document, true);
+    BUG(b.failed); /* half a document must not look like a whole one */
     printf("%s\n", buf_str(&b));
 }
 

@@ -22,12 +22,15 @@ void cli_usage_line(const struct op *op, struct buf *b)
         else
             buf_printf(b, param->value ? " [--%s %s]" : " [--%s]", name, param->value);
     }
-    const char *before = " --";
+    const char *before = " --", *after = "";
     for (const struct op_param *param = op->params; param->name; param++)
         if (param->type == OP_ARGV || (param->flags & OP_PROGRAM)) {
-            buf_printf(b, "%s %s", before, param->value);
+            bool is_optional = (param->flags & OP_PROGRAM) && !(param->flags & OP_REQUIRED);
+            buf_printf(b, "%s %s", is_optional ? " [--" : before, param->value);
             before = "";
+            after = is_optional ? "]" : after;
         }
+    buf_puts(b, after);
 }
 
 static const char *const languages[] = {"ja", "en", "zh", NULL};
@@ -139,8 +142,9 @@ static size_t width_for_help(void)
     return width <= 0 || width > 100 ? 100 : width < 40 ? 40 : (size_t)width;
 }
 
-static void put_param(struct buf *b, const struct op_param *param, size_t width)
+static void put_param(struct buf *b, const struct op_param *param, bool has_defaults, size_t width)
 {
+    const char *fallback = has_defaults ? param->fallback : NULL;
     char name[64], left[128], help[512];
     cli_option_name(param, name);
     if (param->flags & OP_NOT_AN_OPTION)
@@ -150,8 +154,8 @@ static void put_param(struct buf *b, const struct op_param *param, size_t width)
                  param->value ? param->value : "");
     else
         snprintf(left, sizeof left, "--%s%s%s", name, param->value ? " " : "", param->value ? param->value : "");
-    snprintf(help, sizeof help, "%s%s%s%s", param->help, param->fallback ? " [default: " : "",
-             param->fallback ? param->fallback : "", param->fallback ? "]" : "");
+    snprintf(help, sizeof help, "%s%s%s%s", param->help, fallback ? " [default: " : "", fallback ? fallback : "",
+             fallback ? "]" : "");
     put_row(b, left, help, 24, width);
 }
 
@@ -206,7 +210,7 @@ static void put_op(struct buf *b, const struct op *op, enum lang lang, size_t wi
     if (op->params->name) {
         buf_puts(b, "\nParameters\n");
         for (const struct op_param *param = op->params; param->name; param++)
-            put_param(b, param, width);
+            put_param(b, param, !(op->flags & OP_KEEPS_REST), width);
     }
     if (op->detail) {
         buf_puts(b, "\n");

@@ -53,7 +53,7 @@ static void put_op(FILE *out, const struct op *op)
         else
             fprintf(out, "\\fB\\-\\-%s\\fR \\fI%s\\fR\n", name, param->value ? param->value : "");
         put(out, param->help);
-        if (param->fallback)
+        if (param->fallback && !(op->flags & OP_KEEPS_REST))
             fprintf(out, " Default: %s.", param->fallback);
         fputs("\n", out);
     }
@@ -68,8 +68,10 @@ static void put_op(FILE *out, const struct op *op)
             fprintf(out, " %s (%d)%s", tsk_code_name(*code), code_info(*code)->exit_code, code[1] ? "," : ".");
         fputs("\n", out);
     }
-    if (op->examples)
+    if (op->examples) {
+        fputs(".PP\nExamples:\n", out);
         put_examples(out, op->examples);
+    }
 }
 
 static void put_exit_codes(FILE *out)

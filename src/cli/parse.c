@@ -216,6 +216,18 @@ static const struct op_param *next_positional(const struct op *op, const json_t 
     return NULL;
 }
 
+/* `--no-NAME`: false, or nothing of what may be repeated. */
+static const struct op_param *negated_of(const struct op *op, const char *word)
+{
+    char positive[80];
+    const char *value;
+    if (strncmp(word, "--no-", 5) != 0)
+        return NULL;
+    snprintf(positive, sizeof positive, "--%s", word + 5);
+    const struct op_param *param = option_of(op, positive, &value);
+    return param && !value && (param->type == OP_BOOL || param->type == OP_MAP) ? param : NULL;
+}
+
 /* The parameter that takes everything after `--`. */
 static const struct op_param *rest_param(const struct op *op)
 {
@@ -238,8 +250,12 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
             continue;
         }
         if (!options_ended && words[i][0] == '-' && words[i][1]) {
-            if (!(param = option_of(op, words[i], &value)))
-                return cli_unknown_option(op, words[i], err);
+            if (!(param = option_of(op, words[i], &value))) {
+                if (!(param = negated_of(op, words[i])))
+                    return cli_unknown_option(op, words[i], err);
+                json_object_set_new(args, param->name, param->type == OP_MAP ? json_object() : json_false());
+                continue;
+            }
             if (param->type == OP_BOOL && value)
                 return error_set(err, TSK_INVALID_INPUT, "option_takes_no_value", "option", words[i], NULL);
             if (param->type == OP_BOOL) {

@@ -80,10 +80,10 @@ void cli_print_processes(const struct op_call *call, const struct cli_options *o
     const json_t *processes = json_object_get(result, "processes");
     size_t i;
     json_t *process;
-    (void)call;
     if (json_array_size(processes) == 0 && json_array_size(json_object_get(result, "errors")) == 0) {
+        bool has_none = strcmp(call->op->name, "process.list") == 0 && !json_object_get(call->args, "state");
         if (!options->quiet)
-            printf("%s\n", text_get("no_processes", options->lang));
+            printf("%s\n", text_get(has_none ? "no_processes" : "nothing_to_do", options->lang));
         return;
     }
     for (i = 0; i < table.columns; i++)
@@ -134,19 +134,71 @@ static void put_usage(struct buf *b, const struct cli_options *options, const js
 static void put_error(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    char span[TIME_TEXT_MAX];
+    int64_t at;
     const char *error = json_get_string(process, "error", NULL),
                *next = json_get_string(process, "next_start_at", NULL);
-    const json_t *raw = json_object_get(process, "raw_status");
     if (error)
         cli_put_line(b, options, stdout, "label_error", error);
-    else if (json_get_string(raw, "signal", NULL))
-        cli_put_line(b, options, stdout, "label_end", json_get_string(raw, "signal", ""));
-    if (next) {
-        text_put(&line, options->lang, "process_next_start", "time", next, NULL);
-        cli_put_line(b, options, stdout, "label_restart", buf_str(&line));
+    if (next && time_parse(next, &at) == 0) {
+        int64_t left = at - clock_now().wall_ms;
+        cli_format_span(left > 0 ? left : 0, span);
+        text_put(&line, options->lang, "process_next_start", "span", span, NULL);
+        cli_put_line(b, options, stdout, "label_next_start", buf_str(&line));
     }
     if (json_get_string(process, "detail", NULL))
         cli_put_line(b, options, stdout, "label_detail", json_get_string(process, "detail", ""));
+}
+
+/* An object of strings as `K=V, K=V`. */
+static void put_pairs(struct buf *b, const struct cli_options *options, const char *key, const json_t *object)
+{
+    const char *name;
+    json_t *value;
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    json_object_foreach ((json_t *)object, name, value)
+        buf_printf(&line, "%s%s=%s", line.len ? ", " : "", name, json_string_value(value));
+    if (line.len)
+        cli_put_line(b, options, stdout, key, buf_str(&line));
+}
+
+/* How it is seen that it is ready: what was given, without the numbers. */
+static void put_probe(struct buf *b, const struct cli_options *options, const char *key, const json_t *probe)
+{
+    static const char *const kinds[] = {"log", "port", "http", "command", "notify"};
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const json_t *value = json_object_get(probe, kinds[i]);
+        if (!value)
+            continue;
+        buf_printf(&line, "%s ", kinds[i]);
+        if (json_is_string(value))
+            buf_puts(&line, json_string_value(value));
+        else if (!json_is_true(value))
+            json_write(&line, value, false);
+    }
+    if (line.len)
+        cli_put_line(b, options, stdout, key, buf_str(&line));
+}
+
+static void put_exit(struct buf *b, const struct cli_options *options, const json_t *raw)
+{
+    char number[24];
+    const char *signal = json_get_string(raw, "signal", NULL);
+    snprintf(number, sizeof number, "%lld", (long long)json_get_int(raw, "code", 0));
+    if (json_is_object(raw))
+        cli_put_line(b, options, stdout, "label_exit", signal ? signal : number);
+}
+
+static void put_end(struct buf *b, const struct cli_options *options, const json_t *process)
+{
+    const json_t *inner =
+        json_object_get(json_object_get(process, "state"), json_get_string(process, "state_name", ""));
+    if (json_get_string(inner, "started_at", NULL))
+        cli_put_line(b, options, stdout, "label_started_at", json_get_string(inner, "started_at", ""));
+    if (json_get_string(inner, "stopped_at", NULL))
+        cli_put_line(b, options, stdout, "label_ended_at", json_get_string(inner, "stopped_at", ""));
+    put_exit(b, options, json_object_get(process, "raw_status"));
 }
 
 static void put_leftovers(struct buf *b, const struct cli_options *options, const json_t *leftovers)
@@ -163,16 +215,22 @@ static void put_leftovers(struct buf *b, const struct cli_options *options, cons
 
 static void put_details(struct buf *b, const struct cli_options *options, const json_t *process)
 {
-    char text[64];
-    struct buf command CLEANUP(buf_clear) = BUF_INIT;
+    char count[24];
+    struct buf command CLEANUP(buf_clear) = BUF_INIT, policy CLEANUP(buf_clear) = BUF_INIT;
+    put_end(b, options, process);
     put_command(&command, process);
     cli_put_line(b, options, stdout, "label_command", buf_str(&command));
     if (json_get_string(process, "cwd", NULL))
         cli_put_line(b, options, stdout, "label_directory", json_get_string(process, "cwd", ""));
+    put_pairs(b, options, "label_env", json_object_get(process, "env"));
+    put_pairs(b, options, "label_depends", json_object_get(process, "depends_on"));
+    put_probe(b, options, "label_ready", json_object_get(process, "ready"));
+    put_probe(b, options, "label_health", json_object_get(process, "health"));
     put_usage(b, options, json_object_get(process, "usage"));
-    snprintf(text, sizeof text, "%s (%lld)", json_get_string(process, "restart", ""),
-             (long long)json_get_int(process, "restarts", 0));
-    cli_put_line(b, options, stdout, "label_restart", text);
+    snprintf(count, sizeof count, "%lld", (long long)json_get_int(process, "restarts", 0));
+    text_put(&policy, options->lang, "process_policy", "policy", json_get_string(process, "restart", ""), "count",
+             count, NULL);
+    cli_put_line(b, options, stdout, "label_policy", buf_str(&policy));
     cli_put_line(b, options, stdout, "label_output", json_get_string(json_object_get(process, "log"), "stdout", ""));
     put_leftovers(b, options, json_object_get(process, "leftovers"));
 }
@@ -183,7 +241,8 @@ static void put_hints(struct buf *b, const struct cli_options *options, const ch
     const char *id = json_get_string(process, "id", ""), *state = json_get_string(process, "state_name", "");
     json_t *next CLEANUP_JSON = json_array();
     bool is_running = strcmp(state, "Running") == 0;
-    if (strcmp(verb, "create") == 0 && !is_running)
+    bool is_new_text = strcmp(verb, "create") == 0 || strcmp(verb, "update") == 0;
+    if (is_new_text && !is_running && (strcmp(state, "Failed") != 0 || strcmp(verb, "update") == 0))
         json_array_append_new(next, json_sprintf("tasuki proc start %s", id));
     else if (strcmp(verb, "update") == 0 && is_running)
         json_array_append_new(next, json_sprintf("tasuki proc restart %s", id));
@@ -206,6 +265,10 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
         return;
     put_heading(&b, options, result);
     put_error(&b, options, result);
+    if (json_get_bool(result, "needs_restart", false))
+        cli_put_line(&b, options, stdout, "label_changed", text_get("process_needs_restart", options->lang));
+    if (strcmp(call->op->verb, "stop") == 0)
+        put_exit(&b, options, json_object_get(result, "raw_status"));
     if (strcmp(call->op->verb, "status") == 0)
         put_details(&b, options, result);
     put_hints(&b, options, call->op->verb, result);
@@ -237,9 +300,13 @@ static void print_ids(const struct cli_options *options, const char *key, const 
     struct buf b CLEANUP(buf_clear) = BUF_INIT, ids CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
     json_t *id;
-    json_array_foreach (list, i, id)
-        buf_printf(&ids, "%s%s", i ? ", " : "",
-                   json_is_string(id) ? json_string_value(id) : json_get_string(id, "id", ""));
+    json_array_foreach (list, i, id) {
+        buf_puts(&ids, i ? ", " : "");
+        if (json_is_string(id))
+            buf_puts(&ids, json_string_value(id));
+        else
+            buf_printf(&ids, "%s (%s)", json_get_string(id, "id", ""), text_get("stopped_on_purpose", options->lang));
+    }
     if (!ids.len)
         return;
     cli_put_line(&b, options, stdout, key, buf_str(&ids));

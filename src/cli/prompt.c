@@ -18,7 +18,7 @@ bool cli_confirm(struct op_call *call, const char *question)
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     (void)call;
     utf8_put_visible(&b, question, true);
-    fprintf(stderr, "%s ", buf_str(&b));
+    fprintf(stderr, strchr(buf_str(&b), '[') ? "%s " : "%s [y/N] ", buf_str(&b));
     fflush(stderr);
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     char answer[64];

@@ -71,6 +71,8 @@ static char *cut_take(char *text, size_t width)
     return buf_take(&b);
 }
 
+#define LAST_MIN 8 /* columns of the last one, however narrow the terminal is */
+
 void cli_table_print(struct cli_table *table, const struct cli_options *options, FILE *out)
 {
     size_t widths[16] = {0};
@@ -87,8 +89,8 @@ void cli_table_print(struct cli_table *table, const struct cli_options *options,
         char *text = table->cells[i].text;
         for (size_t c = 0; c < column; c++)
             before += widths[c] + 2;
-        if (text && column == columns - 1 && terminal && (size_t)terminal > before + 8)
-            text = cut_take(text, (size_t)terminal - before);
+        if (text && column == columns - 1 && terminal)
+            text = cut_take(text, (size_t)terminal > before + LAST_MIN ? (size_t)terminal - before : LAST_MIN);
         cli_put(&b, options, out, table->cells[i].style, text ? text : "");
         if (column == columns - 1)
             buf_puts(&b, "\n");

@@ -1,5 +1,6 @@
 /* adopt.c - taking charge of a child that a dead holder has started. It is not our child: a pidfd tells its end, and the kernel,
- * where it can (PIDFD_GET_INFO, Linux 6.15), its exit status, once whoever is its parent has reaped it.
+ * where it can (PIDFD_GET_INFO, Linux 6.15), its exit status, once whoever is its parent has reaped it. Before that, /proc has
+ * the status of the zombie.
  *
  *  A1  The pidfd is opened first, then the start ticks are compared: from then on the descriptor is that process.
  *  A2  An exit status is known or said to be unknown, with the reason; never guessed. */
@@ -64,8 +65,7 @@ static void adopt_record(struct holder *h)
     if (record_status(h, RECORD_NORMAL) < 0)
         holder_timer(h, TIMER_RECORD, 0);
     if (!history_has_start(h, h->run.n))
-        history_add(h, "started", h->run.n, ",\"pid\":%d,\"stdout_offset\":%" PRId64 ",\"stderr_offset\":%" PRId64,
-                    (int)h->run.pid, h->run.offset[0], h->run.offset[1]);
+        history_add_start(h);
 }
 
 /* Child and holder were dead at the same time: what the pipes held is gone with the last who had them open. */
@@ -120,12 +120,28 @@ static void adopt_end(struct holder *h, int status, const char *by, const char *
     holder_check_stop(h);
 }
 
+/* As long as its parent has not reaped it, /proc has its status, on any kernel. The pid cannot be another's meanwhile: a
+ * zombie keeps it, and the ticks are compared. */
+static bool adopt_read_zombie(struct holder *h, int *ret_status)
+{
+    char line[STAT_SIZE];
+    if (stat_read(h->run.pid, line, sizeof line) < 0 || stat_field(line, STAT_TICKS) != h->run.ticks)
+        return false;
+    const char *state = strrchr(line, ')');
+    if (!state || state[1] != ' ' || state[2] != 'Z')
+        return false;
+    *ret_status = (int)stat_field(line, STAT_EXIT_CODE);
+    return true;
+}
+
 void adopt_look(struct holder *h, short revents)
 {
     struct pidfd_info info = {.mask = PIDFD_INFO_EXIT};
-    int answer = ioctl(h->pidfd, PIDFD_GET_INFO, &info);
+    int status, answer = ioctl(h->pidfd, PIDFD_GET_INFO, &info);
     if (answer == 0 && (info.mask & PIDFD_INFO_EXIT))
         adopt_end(h, info.exit_code, "itself", "");
+    else if (adopt_read_zombie(h, &status))
+        adopt_end(h, status, "itself", "");
     else if (answer < 0 && errno != ESRCH)
         adopt_end(h, -1, "unknown", "it was not a child of the holder");
     else if (revents & POLLHUP)

@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFE_FD_MIN        100 /* out of the way of programs that count on low numbers */
 #define PATH_DEFAULT       "/usr/local/bin:/usr/bin:/bin"
 #define PROBE_FAILURES_MAX 5
 #define PROBE_DELAY_MS     1000
@@ -81,7 +80,7 @@ static void exec_search(struct holder *h)
 /* The child keeps the life lock open as long as it lives, and so do its descendants. */
 static int child_keep_life(struct holder *h)
 {
-    if (fcntl(h->run.lock, F_DUPFD, LIFE_FD_MIN) >= 0)
+    if (fcntl(h->run.lock, F_DUPFD, HOLD_FD_LIFE) >= 0)
         return 0;
     /* RLIMIT_NOFILE is lower than that. */
     return fcntl(h->run.lock, F_DUPFD, 3) >= 0 ? 0 : -1;
@@ -106,6 +105,7 @@ static _Noreturn void child_run(struct holder *h)
         child_fail(h, "cwd");
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    h->has_tried_exec = true;
     if (strchr(h->command[0], '/'))
         exec_file(h, h->command[0]);
     else
@@ -125,18 +125,20 @@ int child_start(struct holder *h)
 {
     char *const name = h->command[0];
     h->failed_stage = NULL;
+    h->has_tried_exec = false;
     if (output_open(h) < 0)
         return -1;
     pid_t pid = child_clone(h);
-    int saved = errno;
+    if (pid < 0)
+        h->failed_errno = errno;
+    else if (!h->has_tried_exec && !h->failed_stage)
+        h->failed_errno = EINTR; /* somebody has killed it before it could do anything */
+    if (!h->has_tried_exec && !h->failed_stage)
+        h->failed_stage = "clone";
     h->command[0] = name;
     output_close_child(h);
-    if (pid < 0) {
-        h->failed_stage = "clone";
-        h->failed_errno = saved;
-    } else if (h->failed_stage) {
+    if (h->failed_stage && pid > 0)
         waitpid(pid, NULL, 0);
-    }
     if (h->failed_stage)
         return -1;
     h->is_alive = true;

@@ -131,6 +131,7 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     /* Written by the child's side of the clone, which shares our memory until its exec. */
     const char *failed_stage;
     int failed_errno;
+    bool has_tried_exec;
 
     pid_t probe;
     int probe_failures;
@@ -162,10 +163,17 @@ void holder_timer(struct holder *h, enum timer timer, int64_t delay_ms); /* -1: 
 bool lock_try(int fd, off_t byte);
 void lock_drop(int fd, off_t byte);
 bool lock_is_held(int fd, off_t byte); /* by another open file description */
+struct dir_reader {                    /* opendir would allocate */
+    int fd;
+    long at, len;
+    _Alignas(8) char data[1024];
+};
+int dir_open(struct dir_reader *dir, int at, const char *path);
+const char *dir_next(struct dir_reader *dir); /* NULL at the end; then it is closed */
 #define STAT_SIZE 512
 int stat_read(pid_t pid, char *line, size_t size); /* /proc/<pid>/stat; -1 if there is no such process */
 uint64_t stat_field(const char *line, int field);  /* a number of it, as proc(5) counts */
-enum { STAT_PARENT = 4, STAT_THREADS = 20, STAT_TICKS = 22 };
+enum { STAT_PARENT = 4, STAT_THREADS = 20, STAT_TICKS = 22, STAT_EXIT_CODE = 52 };
 int record_identity(struct holder *h); /* the child's side of the clone */
 /* Replaces status.json. BRIEF: the next one follows at once. FINAL: it is on the disk, whatever happens to the machine. */
 enum record_kind { RECORD_BRIEF, RECORD_NORMAL, RECORD_FINAL };
@@ -176,12 +184,14 @@ int history_open(struct holder *h);
 void history_reserve(struct holder *h); /* so that a full disk can be told */
 void history_add(struct holder *h, const char *what, int64_t n, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+void history_add_start(struct holder *h);
 bool history_has_start(struct holder *h, int64_t n); /* near its end */
 bool want_is_down(struct holder *h, int64_t *ret_grace_ms);
 int run_lock_make(struct holder *h, int64_t n, int *ret_fd); /* a new one, locked */
 void run_lock_end(struct holder *h, int fd, int64_t n);      /* closes it; unlinks it if nobody has it any more */
-void run_lock_remember(struct holder *h);                    /* so that it is recognised in other processes */
-void run_lock_abandon(struct holder *h, int64_t n);          /* n did not come to be */
+void run_locks_tidy(struct holder *h);              /* removes those of earlier starts that nobody has any more */
+void run_lock_remember(struct holder *h);           /* so that it is recognised in other processes */
+void run_lock_abandon(struct holder *h, int64_t n); /* n did not come to be */
 void report_ok(struct holder *h);
 void report_error(struct holder *h);
 

@@ -79,6 +79,10 @@ enum {
  * as it is (so that a restore starts it again). */
 enum { HOLD_FD_NOTIFY = 3 }; /* in the probe */
 
+/* Where a child, and whoever inherits from it, has its run.<n>.lock open: so one that has opened the file itself (a look, a
+ * starter, `tail`) is told from one that inherited it. Out of the way of programs that count on low numbers. */
+enum { HOLD_FD_LIFE = 100 };
+
 /* Set by tasuki in the child's environment; how descendants are recognised. */
 #define HOLD_ENV_ID    "TASUKI_PROCESS_ID"    /* the process's id */
 #define HOLD_ENV_START "TASUKI_PROCESS_START" /* start_id, unique for each holder; the same for restarts by policy */
@@ -99,7 +103,7 @@ enum { HOLD_FD_NOTIFY = 3 }; /* in the probe */
  *
  * history, each line {"time":<wall ms>,"what":WORD,"n":N,…}; its first line is {"base":B}, B being the logical offset of that
  * line (0 unless the file was shortened):
- *   started pid stdout_offset stderr_offset · adopted pid · exited status by · restarting delay_ms retry (n is the new one)
+ *   started pid log stdout_offset stderr_offset · adopted pid · exited status by · restarting delay_ms retry (n is the new one)
  *   gave_up retries · start_failed stage errno · truncated stream lost · gap stream · log_full stream · log_resumed stream
  *   dropped · lost reason (by tasuki) */
 

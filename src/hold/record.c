@@ -74,6 +74,36 @@ bool lock_is_held(int fd, off_t byte)
     return lock_call(fd, F_OFD_GETLK, F_WRLCK, byte) != 0;
 }
 
+struct dir_entry { /* linux_dirent64 */
+    uint64_t inode;
+    int64_t offset;
+    uint16_t len;
+    uint8_t type;
+    char name[];
+};
+
+int dir_open(struct dir_reader *dir, int at, const char *path)
+{
+    dir->at = dir->len = 0;
+    dir->fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir->fd < 0 ? -1 : 0;
+}
+
+const char *dir_next(struct dir_reader *dir)
+{
+    if (dir->at >= dir->len) {
+        dir->len = syscall(SYS_getdents64, dir->fd, dir->data, sizeof dir->data);
+        dir->at = 0;
+    }
+    if (dir->len <= 0) {
+        close(dir->fd);
+        return NULL;
+    }
+    const struct dir_entry *entry = (const void *)(dir->data + dir->at);
+    dir->at += entry->len;
+    return entry->name;
+}
+
 int stat_read(pid_t pid, char *line, size_t size)
 {
     char path[32];
@@ -279,6 +309,13 @@ void history_add(struct holder *h, const char *what, int64_t n, const char *form
     history_write(h, text, len);
 }
 
+void history_add_start(struct holder *h)
+{
+    char output[160];
+    put_output(h, output, sizeof output);
+    history_add(h, "started", h->run.n, ",\"pid\":%d,%s", (int)h->run.pid, output);
+}
+
 bool history_has_start(struct holder *h, int64_t n)
 {
     char mark[64];
@@ -349,16 +386,37 @@ int run_lock_make(struct holder *h, int64_t n, int *ret_fd)
     return 0;
 }
 
-void run_lock_end(struct holder *h, int fd, int64_t n)
+/* Another descriptor than the one that was inherited tells whether it is held. */
+static void run_lock_unlink_free(const char *name)
 {
-    /* Our descriptor shares its lock with whoever inherited it, so only another one can tell whether it is held. */
-    close(fd);
-    fd = openat(HOLD_FD_DIR, run_lock_name(h, n), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(HOLD_FD_DIR, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return;
     if (lock_try(fd, 0))
-        unlinkat(HOLD_FD_DIR, h->text, 0);
+        unlinkat(HOLD_FD_DIR, name, 0);
     close(fd);
+}
+
+void run_lock_end(struct holder *h, int fd, int64_t n)
+{
+    close(fd);
+    run_lock_unlink_free(run_lock_name(h, n));
+}
+
+void run_locks_tidy(struct holder *h)
+{
+    struct dir_reader dir;
+    const char *name;
+    if (dir_open(&dir, HOLD_FD_DIR, ".") < 0)
+        return;
+    while ((name = dir_next(&dir))) {
+        char *end;
+        if (strncmp(name, "run.", 4) != 0)
+            continue;
+        int64_t n = strtoll(name + 4, &end, 10);
+        if (n > 0 && n < h->run.n && strcmp(end, ".lock") == 0)
+            run_lock_unlink_free(name);
+    }
 }
 
 void run_lock_remember(struct holder *h)

@@ -44,8 +44,7 @@ static void start_record(struct holder *h)
     h->next_start_ms = 0;
     run_lock_remember(h);
     status_write(h);
-    history_add(h, "started", h->run.n, ",\"pid\":%d,\"stdout_offset\":%" PRId64 ",\"stderr_offset\":%" PRId64,
-                (int)h->run.pid, h->run.offset[0], h->run.offset[1]);
+    history_add_start(h);
     output_begin(h);
     probe_start(h);
 }
@@ -53,6 +52,7 @@ static void start_record(struct holder *h)
 void holder_started(struct holder *h)
 {
     report_ok(h);
+    run_locks_tidy(h);
     holder_look_at_want(h);
     if (h->policy != RESTART_NO && h->state == RUNNING)
         spares_make(h);

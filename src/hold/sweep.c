@@ -16,52 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define HERD_MAX ((int)(sizeof((struct holder *)0)->herd / sizeof(pid_t)))
 #define LIFE_FD  100
 #define OUR_COMM "(tasuki-hold)"
 
-/* Numbered entries of a directory of /proc, without opendir's allocation. */
-struct pid_dir {
-    int fd;
-    long at, len;
-    _Alignas(8) char data[1024];
-};
-
-struct dir_entry { /* linux_dirent64 */
-    uint64_t inode;
-    int64_t offset;
-    uint16_t len;
-    uint8_t type;
-    char name[];
-};
-
-static bool pid_dir_open(struct pid_dir *dir, const char *path)
+/* The next numbered entry of a directory of /proc, 0 at the end. */
+static pid_t dir_next_pid(struct dir_reader *dir)
 {
-    dir->at = dir->len = 0;
-    dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return dir->fd >= 0;
-}
-
-/* 0 at the end; the directory is closed then. */
-static pid_t pid_dir_next(struct pid_dir *dir)
-{
-    for (;;) {
-        if (dir->at >= dir->len) {
-            dir->len = syscall(SYS_getdents64, dir->fd, dir->data, sizeof dir->data);
-            dir->at = 0;
-        }
-        if (dir->len <= 0) {
-            close(dir->fd);
-            return 0;
-        }
-        const struct dir_entry *entry = (const void *)(dir->data + dir->at);
-        dir->at += entry->len;
-        if (entry->name[0] >= '1' && entry->name[0] <= '9')
-            return (pid_t)strtol(entry->name, NULL, 10);
-    }
+    const char *name;
+    while ((name = dir_next(dir)) && !(name[0] >= '1' && name[0] <= '9'))
+        ;
+    return name ? (pid_t)strtol(name, NULL, 10) : 0;
 }
 
 /* W2. */
@@ -176,13 +143,13 @@ static bool herd_add_listed(struct holder *h, const char *path)
 /* false: this kernel does not tell who somebody's children are (CONFIG_PROC_CHILDREN). */
 static bool herd_add_children(struct holder *h, pid_t pid)
 {
-    struct pid_dir dir;
+    struct dir_reader dir;
     char path[64];
     bool is_told = true;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    if (!pid_dir_open(&dir, path))
+    if (dir_open(&dir, AT_FDCWD, path) < 0)
         return true; /* it is no more */
-    for (pid_t thread; (thread = pid_dir_next(&dir)) != 0;) {
+    for (pid_t thread; (thread = dir_next_pid(&dir)) != 0;) {
         snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)thread);
         is_told = herd_add_listed(h, path);
     }
@@ -192,11 +159,11 @@ static bool herd_add_children(struct holder *h, pid_t pid)
 /* Who is not below us: all processes are asked. With `by_parent` also who is below us or the herd. */
 static void herd_add_others(struct holder *h, bool by_parent)
 {
-    struct pid_dir dir;
+    struct dir_reader dir;
     char line[STAT_SIZE];
-    if (!pid_dir_open(&dir, "/proc"))
+    if (dir_open(&dir, AT_FDCWD, "/proc") < 0)
         return;
-    for (pid_t pid; (pid = pid_dir_next(&dir)) != 0;) {
+    for (pid_t pid; (pid = dir_next_pid(&dir)) != 0;) {
         if (pid == h->self || stat_read(pid, line, sizeof line) < 0 || herd_has(h, pid))
             continue;
         pid_t parent = (pid_t)stat_field(line, STAT_PARENT);

@@ -73,8 +73,6 @@ static json_t *default_of(const struct op_param *param)
 {
     char *end;
     int64_t ms;
-    if (!param->fallback)
-        return NULL;
     if (param->type == OP_ENUM)
         return json_string(param->fallback);
     if (param->type == OP_DURATION && duration_parse(param->fallback, &ms) == 0)
@@ -83,15 +81,17 @@ static json_t *default_of(const struct op_param *param)
     return param->type == OP_INT && !*end ? json_integer(number) : NULL;
 }
 
-static json_t *param_schema(const struct op_param *param)
+/* Where what is not mentioned stays as it is, there are no defaults. */
+static json_t *param_schema(const struct op *op, const struct op_param *param)
 {
     struct buf help CLEANUP(buf_clear) = BUF_INIT;
-    json_t *schema = json_object(), *fallback = default_of(param);
+    bool has_default = param->fallback && !(op->flags & OP_KEEPS_REST);
+    json_t *schema = json_object(), *fallback = has_default ? default_of(param) : NULL;
     add_type(schema, param);
     buf_puts(&help, param->help);
     if (param->type == OP_DURATION && !(param->flags & OP_MS))
         buf_puts(&help, param->flags & OP_FOREVER ? " (30s, 5m, forever)" : " (30s, 5m)");
-    if (param->fallback && !fallback)
+    if (has_default && !fallback)
         buf_printf(&help, " Default: %s.", param->fallback);
     json_object_set_new(schema, "description", json_string(buf_str(&help)));
     if (fallback)
@@ -115,7 +115,7 @@ json_t *mcp_input_schema(const struct op *op)
     for (const struct op_param *param = op->params; param->name; param++) {
         if (param->flags & (OP_CLI_ONLY | OP_CALLER))
             continue;
-        json_object_set_new(properties, param->name, param_schema(param));
+        json_object_set_new(properties, param->name, param_schema(op, param));
         if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
             json_array_append_new(required, json_string(param->name));
     }

@@ -76,6 +76,8 @@ static int check_duration(const struct op_param *param, json_t *args, const json
         ms = -1;
     else if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
         ms = json_integer_value(value) * (param->flags & OP_MS ? 1 : 1000);
+    else if ((param->flags & OP_MS) && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 12)
+        ms = strtoll(text, NULL, 10);
     else if (duration_parse(text, &ms) < 0)
         return bad(err, param, "param_not_a_duration", text,
                    param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");

@@ -84,13 +84,31 @@ const struct op op_process_create = {
     .run = run_create,
 };
 
+/* The ids that were named; with --all, those that run (or do not). */
+static int ids_by_state(struct op_call *call, struct proc_registry *reg, bool that_run, json_t **ret,
+                        struct tsk_error *err)
+{
+    struct proc *list;
+    size_t count;
+    if (!json_get_bool(call->args, "all", false))
+        return proc_args_ids(call, reg, ret, err);
+    if (proc_list(reg, &list, &count, err) < 0)
+        return -1;
+    *ret = json_array();
+    for (size_t i = 0; i < count; i++)
+        if ((list[i].view.state == PROC_RUNNING || *list[i].view.phase) == that_run)
+            json_array_append_new(*ret, json_string(list[i].id));
+    proc_list_free(list, count);
+    return 0;
+}
+
 /* ---- start ---- */
 
 static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, false, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -143,28 +161,11 @@ const struct op op_process_start = {
 
 /* ---- stop ---- */
 
-/* With --all, only what runs is meant. */
-static int stoppable_ids(struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err)
-{
-    struct proc *list;
-    size_t count;
-    if (!json_get_bool(call->args, "all", false))
-        return proc_args_ids(call, reg, ret, err);
-    if (proc_list(reg, &list, &count, err) < 0)
-        return -1;
-    *ret = json_array();
-    for (size_t i = 0; i < count; i++)
-        if (list[i].view.state == PROC_RUNNING || *list[i].view.phase)
-            json_array_append_new(*ret, json_string(list[i].id));
-    proc_list_free(list, count);
-    return 0;
-}
-
 static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || stoppable_ids(call, &reg, &ids, err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, true, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -212,18 +213,38 @@ const struct op op_process_stop = {
 
 /* ---- restart ---- */
 
+/* What could not be started again is not stopped. */
+static int dependencies_exist(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct proc p CLEANUP(proc_clear) = {.dir = -1};
+        const char *other;
+        json_t *condition;
+        if (proc_load(reg, ids[i], &p, err) < 0)
+            return -1;
+        json_object_foreach (json_object_get(p.spec, "depends_on"), other, condition) {
+            struct proc needed CLEANUP(proc_clear) = {.dir = -1};
+            if (proc_load(reg, other, &needed, err) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
 static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || stoppable_ids(call, &reg, &ids, err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, true, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
     struct tsk_error *stopped = calloc(count + 1, sizeof *stopped), *started = calloc(count + 1, sizeof *started);
     BUG(!stopped || !started);
     int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
-    int result = proc_stop_many(&reg, names, count, grace, stopped, err);
+    int result = dependencies_exist(&reg, names, count, err);
+    if (result == 0)
+        result = proc_stop_many(&reg, names, count, grace, stopped, err);
     if (result == 0)
         result = proc_start_ordered(&reg, names, count, true, started, err);
     for (size_t i = 0; i < count; i++) /* one that did not run is simply started */
@@ -328,7 +349,11 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param list_params[] = {
-    {.name = "state", .type = OP_ENUM, .value = "S", .choices = proc_state_names, .help = "Only those in this state."},
+    {.name = "state",
+     .type = OP_ENUM,
+     .value = "S",
+     .choices = proc_state_names,
+     .help = "Only those in this state: NotStarted, Running, Stopped or Failed."},
     {.name = "limit",
      .type = OP_INT,
      .value = "N",
@@ -491,7 +516,10 @@ const struct op op_process_update = {
     .noun = "proc",
     .verb = "update",
     .summary = "Change a process's command or settings; what runs keeps the old ones until it is restarted.",
-    .detail = "What is not mentioned stays. --env replaces all variables. Without a command, the command stays.",
+    .detail =
+        "What is not mentioned stays. --env replaces all variables, --no-env removes them; so do --no-depends-on, "
+        "--no-auto-start, --ready none and --health none.",
+    .flags = OP_KEEPS_REST,
     .examples = "tasuki proc update web --restart always  # takes effect with the next start\n"
                 "tasuki proc update web -- npm run preview  # another command",
     .params = update_params,
@@ -510,29 +538,20 @@ const struct op op_process_update = {
 
 /* ---- restore ---- */
 
-/* Why one that has the flag is not started; NULL: it is to be started. */
-static const char *why_not(const struct proc *p, bool ignores_stop)
-{
-    if (!json_get_bool(p->spec, "auto_start_on_restore", false))
-        return "no auto_start_on_restore";
-    if (p->view.state == PROC_RUNNING || *p->view.phase)
-        return "running";
-    if (p->view.want_down && !ignores_stop)
-        return "stopped on purpose";
-    return NULL;
-}
-
+/* Those with the flag: to be started, running already, or stopped on purpose. */
 static void sort_out(const struct proc *list, size_t count, bool ignores_stop, json_t *start, json_t *running,
                      json_t *skipped)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *reason = why_not(&list[i], ignores_stop);
-        if (!reason)
-            json_array_append_new(start, json_string(list[i].id));
-        else if (list[i].view.state == PROC_RUNNING)
+        const struct proc_view *view = &list[i].view;
+        if (!json_get_bool(list[i].spec, "auto_start_on_restore", false))
+            continue;
+        if (view->state == PROC_RUNNING || *view->phase)
             json_array_append_new(running, json_string(list[i].id));
+        else if (view->want_down && !ignores_stop)
+            json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", list[i].id, "reason", "stopped_on_purpose"));
         else
-            json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", list[i].id, "reason", reason));
+            json_array_append_new(start, json_string(list[i].id));
     }
 }
 

@@ -14,8 +14,8 @@
 
 enum {
     TEXT_CHUNK = 64 << 10,
-    DOCUMENT_MAX = 256 << 10,    /* bytes of text in an answer to a program */
-    DOCUMENT_MAX_CLI = 16 << 20, /* … that can only be on the command line */
+    DOCUMENT_MAX = 256 << 10,   /* bytes of text in an answer to a program */
+    DOCUMENT_MAX_CLI = 4 << 20, /* … that can only be on the command line */
     LINGER_MS = 1000,
 };
 
@@ -246,8 +246,6 @@ static int follow_process(struct proc_registry *reg, struct proc *p, struct log_
 {
     if (query->run < 0)
         query->run = p->view.n;
-    struct log_seen seen[2] = {0};
-    query->seen = seen;
     query->max_bytes = 0; /* what does not go into one document goes into the next */
     struct following f = {.reg = reg, .p = p, .run = query->run, .err = err};
     log_watch_open(&f.watch, p);
@@ -285,9 +283,11 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct output out = {.call = call, .text = BUF_INIT, .left = -1};
     struct log_query query;
+    struct log_seen seen[2] = {0};
     if (take_query(call, &query, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0 ||
         proc_load(&reg, json_get_string(call->args, "id", ""), &p, err) < 0)
         return -1;
+    query.seen = seen;
     if (query.cursor[0] >= 0)
         out.left = query.lines;
     int result = json_get_bool(call->args, "follow", false) && call->emit ? follow_process(&reg, &p, &query, &out, err)

@@ -36,7 +36,7 @@ enum op_param_flags {
     OP_CLI_ONLY = 8,        /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
     OP_MANY = 32,           /* one string, or a list of them; on the command line several words */
     OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
-    OP_MS = 128,            /* OP_DURATION: a number is milliseconds, not seconds */
+    OP_MS = 128,            /* OP_DURATION: a bare number is milliseconds, not seconds */
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM,
 };
@@ -68,8 +68,9 @@ enum op_flags {
     OP_IDEMPOTENT = 4,
     OP_NO_WORKSPACE = 8,     /* works without one; call->ws is NULL */
     OP_STREAMS = 16,         /* call->emit is used, one JSON document per line */
+    OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
-    OP_INTERRUPTIBLE = 64,   /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
+    OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 
 struct op_call;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define BACKOFF_MAX_DEFAULT_MS 60000
+
 const char *const proc_action_names[] = {"none", "restart", NULL};
 
 const struct op_field proc_fields[] = {
@@ -33,6 +35,35 @@ static void take(const json_t *from, const char *key, json_t *to)
     json_t *value = json_object_get(from, key);
     if (value)
         json_object_set(to, key, value);
+}
+
+/* On the command line a word stands for "back to the default". */
+static void reset(json_t *input, const char *key, const char *word)
+{
+    const char *given = json_get_string(input, key, NULL);
+    if (given && strcmp(given, word) == 0)
+        json_object_set_new(input, key, json_null());
+}
+
+/* Who sends back what we showed means the value that we did not show. */
+static int unmask(json_t *input, const json_t *base, struct tsk_error *err)
+{
+    const json_t *before = json_object_get(base, "env");
+    json_t *env CLEANUP_JSON = json_copy(json_object_get(input, "env")), *value;
+    const char *name;
+    void *next;
+    if (!env)
+        return 0;
+    json_object_foreach_safe(env, next, name, value)
+    {
+        if (!json_is_string(value) || strcmp(json_string_value(value), "***") != 0)
+            continue;
+        if (!json_object_get(before, name))
+            return error_set(err, TSK_INVALID_INPUT, "env_masked", "name", name, NULL);
+        json_object_set(env, name, json_object_get(before, name));
+    }
+    json_object_set(input, "env", env);
+    return 0;
 }
 
 /* `--ready-timeout` and `--health-interval` are part of the probe. */
@@ -68,8 +99,18 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     json_t *input CLEANUP_JSON = json_object(), *first CLEANUP_JSON = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         take(call->args, keys[i], input);
+    int64_t backoff = json_get_int(input, "backoff_ms", 0);
+    if (!json_object_get(input, "backoff_max_ms") &&
+        backoff > json_get_int(base, "backoff_max_ms", BACKOFF_MAX_DEFAULT_MS))
+        json_object_set_new(input, "backoff_max_ms", json_integer(backoff)); /* it was not asked to be shorter */
+    reset(input, "ready", "none");
+    reset(input, "health", "none");
+    if (json_get_int(input, "max_retries", 0) == -1)
+        json_object_set_new(input, "max_retries", json_null());
     if (json_object_get(input, "command") && !json_object_get(input, "args"))
         json_object_set_new(input, "args", json_array()); /* another command does not inherit arguments */
+    if (unmask(input, base, err) < 0)
+        return -1;
     const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
     if (proc_spec_make(input, base, cwd_base, &first, err) < 0 ||
         set_in_probe(first, "ready", "timeout_ms", json_object_get(call->args, "ready_timeout_ms"), err) < 0 ||

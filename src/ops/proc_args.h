@@ -21,8 +21,8 @@
     }
 #define PROC_GRACE_PARAM                                                                                               \
     {                                                                                                                  \
-        .name = "grace_period_ms", .type = OP_INT, .value = "MS", .option = "grace", .min = 0, .max = 3600000,         \
-        .help = "Milliseconds between SIGTERM and SIGKILL.", .fallback = "3000"                                        \
+        .name = "grace_period_ms", .type = OP_DURATION, .flags = OP_MS, .value = "MS", .option = "grace",              \
+        .help = "Time between SIGTERM and SIGKILL: milliseconds, or 10s.", .fallback = "3000"                          \
     }
 /* What a process should be: for create, update and templates. */
 #define PROC_SPEC_PARAMS                                                                                               \
@@ -44,9 +44,9 @@
         {.name = "max_retries",                                                                                        \
          .type = OP_INT,                                                                                               \
          .value = "N",                                                                                                 \
-         .min = 0,                                                                                                     \
+         .min = -1,                                                                                                    \
          .max = 1000000,                                                                                               \
-         .help = "Give up after N restarts in a row.",                                                                 \
+         .help = "Give up after N restarts in a row; -1: never.",                                                      \
          .fallback = "no limit"},                                                                                      \
         {.name = "backoff_ms",                                                                                         \
          .type = OP_DURATION,                                                                                          \

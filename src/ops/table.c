@@ -31,6 +31,8 @@ static const struct op *const rows[] = {
     &op_process_list,
     &op_process_remove,
     &op_process_update,
+    &op_process_logs,
+    &op_process_wait,
     &op_process_export,
     &op_process_import,
     &op_template_create,
@@ -39,8 +41,6 @@ static const struct op *const rows[] = {
     &op_template_update,
     &op_template_delete,
     &op_template_use,
-    &op_process_wait,
-    &op_process_logs,
 };
 
 const struct op *const *op_table(size_t *ret_count)

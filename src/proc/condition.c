@@ -62,7 +62,7 @@ static enum verdict judge_ready(const struct proc *p, int64_t give_up_ms, struct
     struct proc_probe probe;
     proc_spec_probe(p->spec, "ready", &probe);
     duration_format(probe.timeout_ms, why->span);
-    return condition_fails(why, WHY_NOT_READY, report.detail[0] ? report.detail : "?");
+    return condition_fails(why, WHY_NOT_READY, report.detail[0] ? report.detail : "nothing was heard of it");
 }
 
 enum verdict condition_judge(const struct proc *p, enum proc_condition condition, int64_t give_up_ms,

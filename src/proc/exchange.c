@@ -367,6 +367,10 @@ int exchange_read(const struct exchange_source *from, const char *text, size_t l
         return error_set(err, TSK_PAYLOAD_TOO_LARGE, "import_too_large", "source", from->name, NULL);
     if (strlen(text) != len)
         return error_set(err, TSK_INVALID_INPUT, "import_not_text", "source", from->name, NULL);
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, as some editors write it */
+        text += 3;
+        len -= 3;
+    }
     if (read_text(&r, text, len, err) < 0)
         return -1;
     if (json_array_size(found.problems))

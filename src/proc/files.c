@@ -127,6 +127,15 @@ int proc_want_read(int dir, struct proc_want *ret)
     return 0;
 }
 
+/* A full disk has no room for a new file, but the old one can be overwritten: a stop must be possible. */
+static int overwrite(int dir, const char *name, const char *text, size_t len)
+{
+    int fd CLEANUP_FD = fs->openat(dir, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0 || fs->pwrite(fd, text, len, 0) != (ssize_t)len)
+        return -1;
+    return fs->ftruncate(fd, (off_t)len);
+}
+
 int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err)
 {
     char text[64];
@@ -134,7 +143,11 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
         snprintf(text, sizeof text, "down %" PRId64 "\n", want->grace_ms);
     else
         snprintf(text, sizeof text, "up\n");
-    return fs_replace_file(dir, HOLD_WANT_NAME, 0600, text, strlen(text)) < 0 ? error_errno(err, "write", "want") : 0;
+    if (fs_replace_file(dir, HOLD_WANT_NAME, 0600, text, strlen(text)) == 0)
+        return 0;
+    if (errno == ENOSPC && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
+        return 0;
+    return error_errno(err, "write", "want");
 }
 
 /* ---- starts and their end ------------------------------------------------------------------------------------ */

@@ -39,8 +39,8 @@ static void marks_of(const struct proc *p, struct marks *ret)
         char name[40];
         struct stat st;
         proc_start_name(starts[i], name);
-        if (is_running && starts[i] >= p->view.n)
-            continue;
+        if (starts[i] > p->view.n || (is_running && starts[i] == p->view.n))
+            continue; /* it runs, or is just being started */
         int fd CLEANUP_FD = fs->openat(p->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
         if (fd < 0 || fs_lock_probe(fd, F_WRLCK, 0, 1, NULL) != 1 || fs->fstat(fd, &st) < 0)
             continue;
@@ -83,23 +83,13 @@ static bool is_a_mark(const struct marks *marks, const struct stat *st)
     return false;
 }
 
+/* Inherited, not opened: by its number. */
 static bool has_lock_open(int proc_dir, const struct marks *marks)
 {
-    if (!marks->count)
-        return false;
-    int fd = fs->openat(proc_dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing) {
-        fs_close(&fd);
-        return false;
-    }
-    bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(listing));) {
-        struct stat st;
-        found = entry->d_name[0] != '.' && fs->fstatat(fd, entry->d_name, &st, 0) == 0 && is_a_mark(marks, &st);
-    }
-    closedir(listing);
-    return found;
+    char name[24];
+    struct stat st;
+    snprintf(name, sizeof name, "fd/%d", HOLD_FD_LIFE);
+    return marks->count && fs->fstatat(proc_dir, name, &st, 0) == 0 && is_a_mark(marks, &st);
 }
 
 /* A holder is not a descendant: it belongs to a process of its own (or is the pump of an ended one). */

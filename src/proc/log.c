@@ -325,8 +325,11 @@ static int tail_find(struct log_scan *scan, struct log_input *input, int64_t lin
             low = stop - (bytes - input->bytes) - LOG_PIECE_MAX; /* no need to find where an endless line begins */
         from = max64(from, low);
         rc = log_source_line_start(&input->source, from, low, &from);
-        if (rc == 0 && (rc = tail_collect(scan, input, from, stop, &tail)) == 0)
+        if (rc == 0 && (rc = tail_collect(scan, input, from, stop, &tail)) == 0) {
+            if (stop == input->high)
+                start = input->source.at; /* a line that is left for the next read is not passed over */
             is_enough = tail_take(input, &tail, lines, bytes, &start);
+        }
         is_enough = is_enough || input->lines == lines || from <= low || from >= stop;
         stop = from;
         chunk = min64(chunk * 2, CHUNK_MAX);

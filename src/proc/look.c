@@ -86,6 +86,26 @@ static enum look_need need_of(const struct look *look)
     return LOOK_NOTHING;
 }
 
+/* No status record, or one that cannot be read: the starts themselves have said who they are. The newest that lives counts. */
+static int look_without_status(int dir, struct look *look, struct tsk_error *err)
+{
+    int64_t starts[64];
+    size_t count = proc_starts_list(dir, starts, 64);
+    while (count-- > 0) {
+        struct proc_status start;
+        bool has_identity, is_held;
+        if (proc_start_read(dir, starts[count], &start, &has_identity, &is_held, err) < 0)
+            return -1;
+        if (!has_identity || !lives(&start.child, is_held))
+            continue;
+        look->status = start;
+        snprintf(look->status.phase, sizeof look->status.phase, "running");
+        return 0;
+    }
+    look->status = (struct proc_status){.n = 0};
+    return 0;
+}
+
 int look_at(int dir, struct look *ret, struct tsk_error *err)
 {
     *ret = (struct look){.need = LOOK_NOTHING};
@@ -93,7 +113,8 @@ int look_at(int dir, struct look *ret, struct tsk_error *err)
         return 0;
     ret->has_holder = proc_holder_is_there(dir);
     ret->has_want = proc_want_read(dir, &ret->want) == 0;
-    if (proc_status_read(dir, &ret->status, err) < 0 || look_at_child(dir, ret, err) < 0)
+    int found = proc_status_read(dir, &ret->status, err);
+    if (found < 0 || (found == 0 && look_without_status(dir, ret, err) < 0) || look_at_child(dir, ret, err) < 0)
         return -1;
     /* While n runs there cannot be an n+1 (H5). */
     if (!ret->child_lives && look_at_next(dir, ret, err) < 0)

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /* ---- mending --------------------------------------------------------------------------------------------------- */
 
@@ -42,6 +43,10 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
     now.wall_ms = status.stopped_at_ms;
     if (proc_history_put(p->dir, &now, "lost", status.n, rest, err) < 0)
         return -1;
+    /* What was still in its pipes went with the last of the two. */
+    bool had_pipes = strcmp(status.log, "direct") != 0;
+    if (had_pipes && proc_history_put(p->dir, &now, "gap", status.n, ",\"stream\":\"both\"", err) < 0)
+        return -1;
     return proc_status_write(p->dir, &status, err);
 }
 
@@ -51,7 +56,10 @@ static int revive(struct proc_registry *reg, struct proc *p, const struct look *
     struct launch launch;
     struct launch_options options = {
         .n = look->status.n + 1, .restarts = look->status.restarts + 1, .log_mode = look->status.log};
-    int result = launch_start(reg, p, &options, lock, &launch, err);
+    launch = (struct launch){.report = -1, .holder_fd = -1};
+    int result = proc_tell_exit(p, &look->status, err);
+    if (result == 0)
+        result = launch_start(reg, p, &options, lock, &launch, err);
     if (result == 0)
         result = launch_result(&launch, err);
     launch_clear(&launch);
@@ -182,6 +190,22 @@ static const char *event_type(const char *what)
     return NULL;
 }
 
+/* Beside the raw wait status, what people and programs ask for. */
+static void put_exit(json_t *object)
+{
+    const json_t *status = json_object_get(object, "status");
+    if (!json_is_integer(status))
+        return;
+    int raw = (int)json_integer_value(status);
+    const char *name = raw != -1 && WIFSIGNALED(raw) ? sigabbrev_np(WTERMSIG(raw)) : NULL;
+    json_object_set_new(object, "exit_code",
+                        json_integer(raw == -1          ? -1
+                                     : WIFSIGNALED(raw) ? 128 + WTERMSIG(raw)
+                                                        : WEXITSTATUS(raw)));
+    if (name)
+        json_object_set_new(object, "signal", json_sprintf("SIG%s", name));
+}
+
 static int put_fact(struct proc_registry *reg, const char *id, json_t *fact, struct tsk_error *err)
 {
     const char *type = event_type(json_get_string(fact, "what", ""));
@@ -195,8 +219,15 @@ static int put_fact(struct proc_registry *reg, const char *id, json_t *fact, str
     json_object_del(fact, "what");
     json_object_del(fact, "n");
     json_object_update(object, fact);
+    put_exit(object);
     json_write(&data, object, false);
     return db_event(&reg->db, &at, &(struct event){.type = type, .data = buf_str(&data)}, err);
+}
+
+static bool is_end_of(const json_t *fact, int64_t n)
+{
+    const char *what = json_get_string(fact, "what", "");
+    return json_get_int(fact, "n", 0) == n && (strcmp(what, "exited") == 0 || strcmp(what, "lost") == 0);
 }
 
 static int put_facts(struct proc_registry *reg, struct proc *p, int64_t *ret_next, struct tsk_error *err)
@@ -207,9 +238,8 @@ static int put_facts(struct proc_registry *reg, struct proc *p, int64_t *ret_nex
     size_t i;
     json_t *fact;
     json_array_foreach (facts, i, fact) {
-        const char *what = json_get_string(fact, "what", "");
         int64_t n = json_get_int(fact, "n", 0);
-        if ((strcmp(what, "exited") == 0 || strcmp(what, "lost") == 0) && n > p->exit_run)
+        if (n > p->exit_run && is_end_of(fact, n))
             p->exit_run = n;
         if (put_fact(reg, p->id, fact, err) < 0)
             return -1;
@@ -223,20 +253,32 @@ static bool misses_exit(const struct proc *p)
     return has_ended && !p->view.has_holder && p->view.n > p->exit_run;
 }
 
-/* The holder was killed after it had recorded the end and before it could add it to the history: we do. */
-static int tell_exit(struct proc *p, struct tsk_error *err)
+int proc_tell_exit(struct proc *p, const struct proc_status *status, struct tsk_error *err)
 {
     char rest[256];
+    int64_t next;
+    size_t i;
+    json_t *facts CLEANUP_JSON = NULL, *fact;
+    if (!status->has_ended || status->n <= p->exit_run)
+        return 0;
+    if (proc_history_read(p->dir, p->history_offset, &facts, &next, err) < 0)
+        return -1;
+    json_array_foreach (facts, i, fact)
+        if (is_end_of(fact, status->n))
+            return 0;
+    struct now then = {.wall_ms = status->stopped_at_ms};
+    snprintf(rest, sizeof rest, ",\"status\":%d,\"by\":\"%s\"", status->raw_status, status->by);
+    return proc_history_put(p->dir, &then, "exited", status->n, rest, err);
+}
+
+static int tell_exit(struct proc *p, struct tsk_error *err)
+{
     struct proc_status status;
     int lock CLEANUP_FD = proc_holder_lock(p->dir, 0);
     if (lock < 0)
         return 0; /* somebody is in charge again */
     int found = proc_status_read(p->dir, &status, err);
-    if (found <= 0 || !status.has_ended || status.n != p->view.n)
-        return found < 0 ? -1 : 0;
-    struct now then = {.wall_ms = status.stopped_at_ms};
-    snprintf(rest, sizeof rest, ",\"status\":%d,\"by\":\"%s\"", status.raw_status, status.by);
-    return proc_history_put(p->dir, &then, "exited", status.n, rest, err);
+    return found == 1 ? proc_tell_exit(p, &status, err) : found;
 }
 
 /* Inside the transaction: the row may have been brought up to date by somebody else meanwhile. 1: it is still there. */
@@ -260,7 +302,9 @@ static int sync_one(struct proc_registry *reg, struct proc *p, const char *state
     int found = read_offset(reg, p, err);
     if (found <= 0)
         return found;
-    if (put_facts(reg, p, &next, err) < 0)
+    if (p->dir < 0) /* somebody removed it */
+        next = 0;
+    else if (put_facts(reg, p, &next, err) < 0)
         return -1;
     p->history_offset = next;
     if (misses_exit(p) && (tell_exit(p, err) < 0 || put_facts(reg, p, &next, err) < 0))
@@ -304,6 +348,8 @@ static int sync_all(struct proc_registry *reg, struct proc *list, size_t count, 
 int proc_sync(struct proc_registry *reg, struct proc *list, size_t count, struct tsk_error *err)
 {
     bool has_changed = false;
+    if (reg->db.is_read_only)
+        return 0;
     if (sync_all(reg, list, count, &has_changed, err) < 0) {
         db_rollback(&reg->db);
         return -1;

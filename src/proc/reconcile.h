@@ -12,6 +12,10 @@ int proc_mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct
  * With the guard. */
 int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *err);
 
+/* An end that its holder recorded but could no longer add to the history (it was killed in between): adds it, if need be. With
+ * holder.lock, and before anything newer is added. */
+int proc_tell_exit(struct proc *p, const struct proc_status *status, struct tsk_error *err);
+
 /* Facts of the histories become events, changed states go into the rows: one transaction for all of `list`, none if
  * nothing is new. Then the events go to the trail. */
 int proc_sync(struct proc_registry *reg, struct proc *list, size_t count, struct tsk_error *err);

@@ -161,6 +161,8 @@ json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
     json_object_set_new(record, "created_at", time_or_null(p->created_at_ms));
     json_object_set_new(record, "updated_at", time_or_null(p->updated_at_ms));
     put_state(record, &p->view);
+    if (p->view.state == PROC_RUNNING && p->updated_at_ms > p->view.started_at_ms)
+        json_object_set_new(record, "needs_restart", json_true()); /* it runs with what it was before */
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         json_object_set(record, settings[i], json_object_get(p->spec, settings[i]));
     put_log(record, reg, p);

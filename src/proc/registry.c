@@ -137,12 +137,22 @@ int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struc
     return -1;
 }
 
+/* The files are right, whatever the row says: on a full disk, say, one can still look. */
+static void sync_or_say(struct proc_registry *reg, struct proc *list, size_t count)
+{
+    struct tsk_error problem = {0};
+    if (proc_sync(reg, list, count, &problem) < 0)
+        log_problem(&problem);
+}
+
 int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
 {
     if (proc_find(reg, id, ret, err) < 0)
         return -1;
-    if (proc_mend(reg, ret, false, err) == 0 && proc_sync(reg, ret, 1, err) == 0)
+    if (proc_mend(reg, ret, false, err) == 0) {
+        sync_or_say(reg, ret, 1);
         return 0;
+    }
     proc_clear(ret);
     return -1;
 }
@@ -179,12 +189,11 @@ int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, s
         if (result == 0)
             result = proc_mend(reg, &list[i], false, err);
     }
-    if (result == 0)
-        result = proc_sync(reg, list, count, err);
     if (result < 0) {
         proc_list_free(list, count);
         return -1;
     }
+    sync_or_say(reg, list, count);
     *ret = list;
     *ret_count = count;
     return 0;

@@ -239,7 +239,7 @@ static const struct spec_key keys[] = {
     {"max_retries", "null", NULL, NULL, 0, 1000000},
     {"backoff_ms", "1000", NULL, NULL, 0, SPEC_MS_MAX},
     {"backoff_max_ms", "60000", NULL, NULL, 0, SPEC_MS_MAX},
-    {"healthy_after_ms", "10000", NULL, NULL, 0, SPEC_MS_MAX},
+    {"healthy_after_ms", "10000", NULL, NULL, 1, SPEC_MS_MAX},
     {"log", "\"direct\"", NULL, proc_log_names, 0, 0},
     {"log_max", "67108864", NULL, NULL, 4096, 1ll << 40},
     {"ready", "null", spec_make_probe, NULL, 0, 0},

@@ -9,13 +9,21 @@ static const struct {
     const char *part;
     const char *unless[3];
 } secret_parts[] = {
-    {"TOKEN", {0}},      {"SECRET", {0}},
-    {"PASSWORD", {0}},   {"PASSWD", {0}},
-    {"PASSPHRASE", {0}}, {"API_KEY", {0}},
-    {"APIKEY", {0}},     {"_KEY", {"_KEYBOARD", "_KEYMAP"}},
-    {"CREDENTIAL", {0}}, {"AUTH", {"AUTHOR"}},
-    {"COOKIE", {0}},     {"PRIVATE", {0}},
-    {"AUTHORI", {0}},    {"_PASS", {"_PASSIVE", "_PASSED"}},
+    {"TOKEN", {0}},
+    {"SECRET", {0}},
+    {"PASSWORD", {0}},
+    {"PASSWD", {0}},
+    {"PASSPHRASE", {0}},
+    {"API_KEY", {0}},
+    {"_PAT", {"_PATH", "_PATTERN", "_PATCH"}},
+    {"APIKEY", {0}},
+    {"_KEY", {"_KEYBOARD", "_KEYMAP"}},
+    {"CREDENTIAL", {0}},
+    {"AUTH", {"AUTHOR"}},
+    {"COOKIE", {0}},
+    {"PRIVATE", {0}},
+    {"AUTHORI", {0}},
+    {"_PASS", {"_PASSIVE", "_PASSED"}},
     {"_PWD", {0}},
 };
 

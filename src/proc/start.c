@@ -1,5 +1,6 @@
 /* start.c - starting processes. P3 is decided here, with the guard and holder.lock; from then on the holder is in charge. */
 #include "base/fs.h"
+#include "proc/holder.h"
 #include "proc/launch.h"
 #include "proc/leftover.h"
 #include "proc/log.h"
@@ -7,12 +8,15 @@
 #include "proc/registry.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define HOLDER_END_MS 5000 /* a holder that has nothing more to do ends within this time */
-#define IN_FLIGHT_MAX 64   /* starts whose report has not been read yet; each has a few descriptors */
+#define FORGET_MAX    512
+#define IN_FLIGHT_MAX 64 /* starts whose report has not been read yet; each has a few descriptors */
 
 /* One process on its way. */
 struct start {
@@ -58,6 +62,34 @@ static int take_charge(struct proc_registry *reg, struct start *start, int *ret_
     return 0;
 }
 
+/* A first start, or one whose files were removed while it ran: then its holder still has them open. */
+static bool still_runs_elsewhere(struct proc_registry *reg, const char *id, struct tsk_error *err)
+{
+    char path[PATH_MAX + 160];
+    struct proc_id holder;
+    snprintf(path, sizeof path, "%s/processes/%s", reg->ws->state_path, id);
+    if (holder_find_removed(path, &holder) != 1)
+        return false;
+    error_set(err, TSK_PROCESS_ALREADY_RUNNING, "process_files_removed", "id", id, NULL);
+    error_add_int(err, "pid", holder.pid);
+    error_add_next(err, "kill %d", (int)holder.pid); /* ends it in order */
+    return true;
+}
+
+/* The locks of ended starts that nobody left behind holds any more. */
+static void forget_starts(int dir, int64_t newest)
+{
+    int64_t starts[FORGET_MAX];
+    size_t count = proc_starts_list(dir, starts, FORGET_MAX);
+    for (size_t i = 0; i < count && starts[i] <= newest; i++) {
+        char name[40];
+        proc_start_name(starts[i], name);
+        int fd CLEANUP_FD = fs->openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+        if (fd >= 0 && fs_lock_try(fd, F_WRLCK, 0, 1) == 0)
+            fs->unlinkat(dir, name, 0);
+    }
+}
+
 /* With holder.lock: nothing of what is looked at now can change. */
 static int launch(struct proc_registry *reg, struct start *start, int *lock, struct tsk_error *err)
 {
@@ -68,7 +100,11 @@ static int launch(struct proc_registry *reg, struct start *start, int *lock, str
         return -1;
     if (look.is_starting || (look.status.n && !look.status.has_ended))
         return already_running(p->id, err); /* it was revived while we waited */
-    if (log_compact(p->dir, leftovers_hold_a_lock(p), &can_punch, err) < 0 ||
+    if (look.status.n == 0 && still_runs_elsewhere(reg, p->id, err))
+        return -1;
+    forget_starts(p->dir, look.status.n);
+    if (proc_tell_exit(p, &look.status, err) < 0 ||
+        log_compact(p->dir, leftovers_hold_a_lock(p), &can_punch, err) < 0 ||
         proc_want_write(p->dir, &(struct proc_want){.is_down = false}, err) < 0)
         return -1;
     enum proc_log_mode mode = proc_spec_log(p->spec);

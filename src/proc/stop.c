@@ -1,6 +1,8 @@
 /* stop.c - stopping and removing. What is wanted is on disk before the holder hears of it, so that a stop survives the holder:
  * whoever adopts the process goes on with it. */
 #include "base/fs.h"
+#include "hold/protocol.h"
+#include "proc/holder.h"
 #include "proc/leftover.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
@@ -66,13 +68,15 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
         return -1;
     if (proc_want_write(p.dir, &(struct proc_want){.is_down = true, .grace_ms = grace_ms}, err) < 0)
         return -1;
-    stop->holder_fd = proc_id_open(&p.view.holder);
+    stop->holder = p.view.holder;
+    stop->holder_fd = proc_id_open(&stop->holder);
+    if (stop->holder_fd < 0 && holder_find(p.dir, &stop->holder) == 1) /* its record is damaged, or not there yet */
+        stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0)
         return 1; /* killed this very moment: the next round adopts */
-    if (proc_id_signal(&p.view.holder, SIGUSR1) < 0 && errno != ESRCH)
+    if (proc_id_signal(&stop->holder, SIGUSR1) < 0 && errno != ESRCH)
         return error_errno(err, "signal", "tasuki-hold");
-    proc_id_signal(&p.view.holder, SIGCONT); /* somebody may have stopped it */
-    stop->holder = p.view.holder;
+    proc_id_signal(&stop->holder, SIGCONT); /* somebody may have stopped it */
     return 1;
 }
 
@@ -222,6 +226,18 @@ static int delete_row(struct proc_registry *reg, const char *id, struct tsk_erro
     return proc_event(reg, "process.removed", id, err);
 }
 
+/* Where the disk is full its output goes first, to make room for the transaction. */
+static int forget(struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
+{
+    for (bool has_room = false;; has_room = true) {
+        *err = (struct tsk_error){.code = TSK_OK};
+        if (db_begin(&reg->db, err) == 0 && proc_commit(reg, delete_row(reg, p->id, err), err) == 0)
+            return 0;
+        if (err->code != TSK_STORAGE_FULL || has_room || p->dir < 0 || remove_tree(p->dir, HOLD_LOG_DIR) < 0)
+            return -1;
+    }
+}
+
 /* 1: it runs, and has to be stopped first. */
 static int remove_stopped(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
 {
@@ -229,7 +245,7 @@ static int remove_stopped(struct proc_registry *reg, const char *id, bool is_for
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
     if (proc_guard_take(reg, id, false, &guard, err) < 0 || proc_find(reg, id, &p, err) < 0)
         return -1;
-    if (proc_mend(reg, &p, true, err) < 0 || proc_sync(reg, &p, 1, err) < 0)
+    if (proc_mend(reg, &p, true, err) < 0)
         return -1;
     if (p.view.state == PROC_RUNNING && !is_forced)
         return needs_confirmation(&p, err);
@@ -243,7 +259,7 @@ static int remove_stopped(struct proc_registry *reg, const char *id, bool is_for
         if (leftovers_end(&p, 0, err) < 0)
             return -1;
     }
-    if (db_begin(&reg->db, err) < 0 || proc_commit(reg, delete_row(reg, id, err), err) < 0)
+    if (forget(reg, &p, err) < 0)
         return -1;
     return remove_tree(reg->dir, id) < 0 ? error_errno(err, "remove", id) : 0;
 }

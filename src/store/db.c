@@ -1,10 +1,12 @@
 #include "store/db.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DB_NAME         "state.db"
 #define BUSY_TIMEOUT_MS 5000
@@ -77,6 +79,9 @@ static enum tsk_code code_of_sqlite(int rc)
 
 static int fail_sqlite(struct db *db, int rc, struct tsk_error *err)
 {
+    int number = db->handle ? sqlite3_system_errno(db->handle) : 0;
+    if ((rc & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT))
+        rc = SQLITE_FULL; /* where it had no room for its shared memory */
     const char *reason = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc);
     if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT)
         return error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", DB_NAME, "reason", reason, NULL);
@@ -105,15 +110,31 @@ static void register_vfs(void)
 
 /* The file is made 0600 whatever the umask is, and without a descriptor of ours: `modeof` takes the mode of
  * another file, and the memory of a process is 0600 everywhere. */
-static int open_handle(struct db *db, int state_dir)
+static int read_version(struct db *db, int64_t *ret, struct tsk_error *err);
+
+static int open_handle(struct db *db, int state_dir, const char *mode, int how)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     char uri[128];
     pthread_once(&once, register_vfs);
-    snprintf(uri, sizeof uri, "file:/proc/self/fd/%d/" DB_NAME "?modeof=/proc/self/mem", state_dir);
-    int flags =
-        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
+    snprintf(uri, sizeof uri, "file:/proc/self/fd/%d/" DB_NAME "?%s", state_dir, mode);
+    int flags = how | SQLITE_OPEN_URI | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
     return sqlite3_open_v2(uri, &db->handle, flags, "tasuki");
+}
+
+/* On a file system that is mounted read-only nobody writes, so the file is all there is to read. */
+static int open_read_only(struct db *db, int state_dir, struct tsk_error *err)
+{
+    int64_t version;
+    db_close(db);
+    db->is_read_only = true;
+    int rc = open_handle(db, state_dir, "immutable=1", SQLITE_OPEN_READONLY);
+    if (rc != SQLITE_OK)
+        return fail_sqlite(db, rc, err);
+    if (read_version(db, &version, err) < 0)
+        return -1;
+    return version == VERSION ? 0
+                              : error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", DB_NAME, "reason", "old", NULL);
 }
 
 static int run_sql(struct db *db, const char *sql, struct tsk_error *err)
@@ -175,8 +196,16 @@ static int enter_wal(struct db *db, struct tsk_error *err)
     return rc == SQLITE_OK ? 0 : fail_sqlite(db, rc, err);
 }
 
+/* The -wal and -shm files stay when the last one closes the database: on a full disk it could not be opened otherwise. */
+static void keep_wal(struct db *db)
+{
+    int yes = 1;
+    sqlite3_file_control(db->handle, NULL, SQLITE_FCNTL_PERSIST_WAL, &yes);
+}
+
 static int set_up(struct db *db, struct tsk_error *err)
 {
+    keep_wal(db);
     sqlite3_busy_timeout(db->handle, BUSY_TIMEOUT_MS);
     if (enter_wal(db, err) < 0 || run_sql(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON", err) < 0)
         return -1;
@@ -186,7 +215,13 @@ static int set_up(struct db *db, struct tsk_error *err)
 int db_open(struct db *db, int state_dir, struct tsk_error *err)
 {
     *db = (struct db){.handle = NULL};
-    int rc = open_handle(db, state_dir);
+    if (faccessat(state_dir, ".", W_OK, 0) < 0 && errno == EROFS) {
+        if (open_read_only(db, state_dir, err) == 0)
+            return 0;
+        db_close(db);
+        return -1;
+    }
+    int rc = open_handle(db, state_dir, "modeof=/proc/self/mem", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     rc = rc == SQLITE_OK ? set_up(db, err) : fail_sqlite(db, rc, err);
     if (rc < 0)
         db_close(db);

@@ -20,6 +20,7 @@ struct db {
     struct sqlite3 *handle;
     sigset_t saved_signals; /* while a transaction is open */
     bool in_transaction;
+    bool is_read_only; /* the file system is */
 };
 
 /* Opens (creates, 0600) and migrates `.aiflow/state.db` below the directory `state_dir`. A database written by a newer

@@ -34,8 +34,9 @@ def finish(h):
 
 # -- at every system call -------------------------------------------------------------------------------------
 
-PTRACE_TRACEME, PTRACE_SYSCALL, PTRACE_SETOPTIONS = 0, 24, 0x4200
-PTRACE_O_TRACESYSGOOD = 1
+PTRACE_TRACEME, PTRACE_CONT, PTRACE_SYSCALL, PTRACE_SETOPTIONS, PTRACE_GETEVENTMSG = 0, 7, 24, 0x4200, 0x4201
+PTRACE_O_TRACESYSGOOD, PTRACE_O_TRACEVFORK = 1, 4
+WALL = 0x40000000
 SET_UP_CALLS = 75  # the holder's first ones touch nothing but itself
 START_CALLS = 140  # fewer than a start makes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -155,6 +156,60 @@ def _(ws):
             break
         eq(check_invariants(h), identity, "the living start")
     finish(h)
+
+
+class ChildTraced(Holder):
+    """The child's side of the clone gets SIGKILL when it enters its k-th system call (0: before it does anything), or after
+    its exec if it does not make so many."""
+
+    def __init__(self, ws, name, k):
+        super().__init__(ws, name)
+        self.k, self.has_executed = k, False
+
+    def preexec(self):
+        ptrace(PTRACE_TRACEME, 0)
+
+    def spawned(self):
+        pid, message = self.proc.pid, ctypes.c_ulong()
+        os.waitpid(pid, 0)
+        ptrace(PTRACE_SETOPTIONS, pid, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEVFORK)
+        ptrace(PTRACE_CONT, pid)
+        os.waitpid(pid, 0)  # at its vfork
+        libc.ptrace(PTRACE_GETEVENTMSG, pid, None, ctypes.byref(message))
+        self._kill_child(message.value)
+        ptrace(PTRACE_CONT, pid)
+        self.proc.returncode = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def _kill_child(self, child):
+        os.waitpid(child, WALL)
+        calls = 0
+        while calls < 2 * self.k - 1 and not self.has_executed:
+            ptrace(PTRACE_SYSCALL, child)
+            number = os.WSTOPSIG(os.waitpid(child, WALL)[1])
+            calls += number == signal.SIGTRAP | 0x80
+            self.has_executed = number == signal.SIGTRAP
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, WALL)  # only then its parent hears of it
+
+
+@test("SIGKILL at each system call of the child before its exec: it failed, or it was a start that ended so", init=False)
+def _(ws):
+    if not is_to_be_had():
+        raise Skip("processes may not be traced here")
+    for k in range(100):
+        h = ChildTraced(ws, f"p{k}", k)
+        ws.commands.append(f"SIGKILL at call {k}")
+        report = h.start(COMMAND)
+        if report[0] == "ok":
+            eq((h.status["child"]["pid"], h.status["exit"]["status"]), (int(report[1]), int(signal.SIGKILL)))
+            eq(h.words(), ["started", "exited"])
+        else:
+            eq(report, ["error", "clone", "4"])
+            eq((h.status, h.history, h.run_locks(), h.proc.returncode), (None, [], [], 1))
+        if h.has_executed:
+            eq(report[0], "ok")
+            return
+    raise AssertionError("the child does not execute its command")
 
 
 # -- at random moments ----------------------------------------------------------------------------------------

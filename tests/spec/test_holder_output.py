@@ -59,12 +59,13 @@ for mode in ("direct", "pipe"):
     def _(ws, mode=mode):
         h = Holder(ws)
         os.mkfifo(ws.path / "go")
-        h.start(sh("while read -r word < go; do echo $word; done"), log=mode)
+        h.start(sh("while read -r word; do echo $word; done < go"), log=mode)
         eq(h.index()[-1][1], 0, "the offset at the start")
-        for i, word in enumerate(("one", "two"), 1):
-            (ws.path / "go").write_text(word + "\n")
-            wait_until(lambda i=i: h.index() and h.index()[-1][1] == 4 * i, f"the index record of line {i}")
-        h.stop()
+        with open(ws.path / "go", "w", encoding="ascii") as go:
+            for i, word in enumerate(("one", "two"), 1):
+                print(word, file=go, flush=True)
+                wait_until(lambda i=i: h.index()[-1][1] == 4 * i, f"the index record of line {i}")
+        h.wait()
 
     @test(f"{mode}: a file that was cut is noticed; its logical offsets go on", init=False)
     def _(ws, mode=mode):
@@ -190,23 +191,28 @@ def _(ws):
 @test("pipe: output that is still in the pipe when the child ends is in the file before the exit is recorded", init=False)
 def _(ws):
     h = Holder(ws)
-    h.start(python("import os; os.write(1, b'x' * 900000)"), log="pipe")
-    h.wait_exit()
-    eq(len(h.log()), 900000)
+    os.mkfifo(ws.path / "go")
+    h.start(python(f"import os; open('{ws.path}/go').read(); os.write(1, b'x' * 60000)"), log="pipe")
+    h.proc.send_signal(signal.SIGSTOP)
+    (ws.path / "go").write_text("x")
+    wait_until(lambda: not ticks_of(h.pid), "the child's end")
+    h.order_stop()  # so that it does not stay to empty the pipe
+    h.proc.send_signal(signal.SIGCONT)
     h.wait()
+    eq(len(h.log()), 60000)
 
 
 @test("pipe: a leftover's output is captured after the child's end, without holder.lock, until it ends", init=False)
 def _(ws):
     h = Holder(ws)
     os.mkfifo(ws.path / "go")
-    h.start(sh("(read -r x < go; echo late; read -r x < go) & echo early"), log="pipe")
+    h.start(sh("(exec < go; read -r x; echo late; read -r x) & echo early"), log="pipe")
     h.wait_exit()
     wait_until(lambda: not h.is_locked(), "the end of holder.lock")
     eq(h.proc.poll(), None, "the holder has ended")
-    (ws.path / "go").write_text("x\n")
-    wait_until(lambda: h.log() == b"early\nlate\n", "the leftover's line")
-    (ws.path / "go").write_text("x\n")
+    with open(ws.path / "go", "w", encoding="ascii") as go:
+        print("x", file=go, flush=True)
+        wait_until(lambda: h.log() == b"early\nlate\n", "the leftover's line")
     h.proc.wait(20)
 
 
@@ -231,19 +237,19 @@ def _(ws):
 def _(ws):
     h = Holder(ws)
     os.mkfifo(ws.path / "go")
-    h.start(sh("(while read -r x < go; do echo late$x; done) & echo $! > left; echo early"), log="pipe")
+    h.start(sh("(while read -r x; do echo late$x; done < go) & echo early"), log="pipe")
     h.wait_exit()
     wait_until(lambda: not h.is_locked(), "the end of holder.lock")
     first = h.proc
     h.start(sh("echo second; exec sleep 100"), n=2)
     wait_until(lambda: h.log() == b"early\nsecond\n", "the second start's line")
-    for word in ("1", "2"):
-        (ws.path / "go").write_text(word + "\n")
-        wait_until(lambda word=word: b"late" + word.encode() in h.log(), "the leftover's line")
+    with open(ws.path / "go", "w", encoding="ascii") as go:
+        for word in ("1", "2"):
+            print(word, file=go, flush=True)
+            wait_until(lambda word=word: b"late" + word.encode() in h.log(), "the leftover's line")
     eq(h.log(), b"early\nsecond\nlate1\nlate2\n")
-    h.stop()
-    kill(int((ws.path / "left").read_text()))
     first.wait(20)
+    h.stop()
 
 
 @test("pipe: a child that closes its output costs nothing", init=False)

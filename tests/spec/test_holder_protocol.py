@@ -200,6 +200,19 @@ def _(ws):
     kill(left)
 
 
+@test("life locks of earlier starts that nobody has any more are removed by the next", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("sleep 100 & echo $! > left"))
+    h.wait()
+    for n in (2, 3, 11):
+        (h.dir / f"run.{n}.lock").write_text("")
+    h.start(["sleep", "100"], n=5)
+    wait_until(lambda: h.run_locks() == [1, 5, 11], "the tidying")
+    kill(int((ws.path / "left").read_text()))
+    h.stop()
+
+
 @test("history says where it begins", init=False)
 def _(ws):
     h = Holder(ws)
@@ -314,12 +327,24 @@ def _(ws):
     eq(h.run_locks(), [], "life locks")
 
 
-@test("no restart is made when want is down", init=False)
+@test("no restart is made when want is down, even if nobody told the holder", init=False)
 def _(ws):
     h = Holder(ws)
-    h.start(sh("echo 'down 100' > p/want; exit 1"), restart="always", **POLICY)
+    os.mkfifo(ws.path / "go")
+    h.start(sh("read -r x < go; echo 'down 100' > p/want; exit 1"), restart="always", **POLICY)
+    (ws.path / "go").write_text("x\n")
     status = h.wait()
     eq((status["n"], status["restarts"], status["exit"]["by"]), (1, 0, "stop"))
+
+
+@test("no restart is made when want went down during the delay", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["false"], restart="always", max_retries=-1, backoff_ms=300, backoff_max_ms=300, healthy_ms=60000)
+    wait_until(lambda: h.status["n"] == 2 and h.status["exit"], "the second end")
+    h.write_want("down 100")
+    status = h.wait()
+    eq((status["n"], status["exit"]["by"]), (2, "stop"))
 
 
 @test("restarts go on counting from what the holder was given", init=False)

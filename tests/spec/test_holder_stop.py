@@ -107,26 +107,27 @@ def _(ws):
 @test("nobody gets SIGTERM twice", init=False)
 def _(ws):
     h = Holder(ws)
+    names = [f"same{i}" for i in range(12)] + ["other"]
     code = f"""
 import os, signal, time
-got = []
+got, name = [], 'main'
 signal.signal(signal.SIGTERM, lambda *_: got.append(1))
-name = 'main'
-for other in ('same', 'other'):
+for other in {names}:
     if name == 'main' and os.fork() == 0:
         name = other
         if name == 'other': os.setsid()
-open({str(ws.path)!r} + '/' + name + '.up', 'w').write('1')
+open('{ws.path}/' + name + '.up', 'w').write('1')
 while not got: time.sleep(0.01)
 time.sleep(0.2)
-open({str(ws.path)!r} + '/' + name, 'w').write(str(len(got)))
-while name == 'main' and not all(os.path.exists({str(ws.path)!r} + '/' + n) for n in ('same', 'other')): time.sleep(0.01)
+open('{ws.path}/' + name, 'w').write(str(len(got)))
+while name == 'main' and not all(os.path.exists('{ws.path}/' + n) for n in {names}): time.sleep(0.01)
 """
     h.start(python(code))
-    for name in ("main", "same", "other"):
+    names.append("main")
+    for name in names:
         read_pid(ws.path / f"{name}.up")
     h.stop(GRACE_MS)
-    eq([(ws.path / name).read_text() for name in ("main", "same", "other")], ["1", "1", "1"])
+    eq({name: (ws.path / name).read_text() for name in names}, {name: "1" for name in names})
 
 
 @test("a stopped (SIGSTOP) child hears SIGTERM", init=False)

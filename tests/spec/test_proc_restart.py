@@ -3,6 +3,7 @@
 What the holder decided is in its `history`: the delays are read there, not measured.
 """
 
+import json
 import signal
 
 from harness.harness import eq, main, test
@@ -230,6 +231,23 @@ def _(ws):
     eq(len(births(p, "web")), 3, "births")
     p.stop("web")
     p.nothing_runs()
+
+
+@test("a holder killed between recording an end and telling it: whoever restarts the process tells it first")
+def _(ws):
+    p = Processes(ws)
+    create(p, "web", f'test $(wc -l < "{ws.base}/born.web") -ge 3 && exec sleep 1000; exit 3', "--restart", "on-failure", *LATER)
+    p.start("web")
+    ws.until(lambda: (lambda s: s["n"] == 2 and s["phase"] == "backoff")(p.status_file("web")), "it waits")  # nobody looks
+    p.kill_holder("web")
+    history, status = p.dir("web") / "history", p.dir("web") / "status.json"
+    lines = history.read_text().splitlines(True)
+    history.write_text("".join(line for line in lines if '"n":3' not in line and not ('"exited"' in line and '"n":2' in line)))
+    status.write_text(json.dumps({**p.status_file("web"), "next_start_ms": 1}) + "\n")  # the restart is due
+    record = p.until_state("web", "Running")
+    eq([(e["run"], e["exit_code"]) for e in record["last_exits"]], [(1, 3), (2, 3)], "last_exits")
+    eq(len(ws.events("process.exited")), 2, "process.exited events")
+    p.stop("web")
 
 
 @test("a run that was healthy long enough begins the count anew")

@@ -110,6 +110,24 @@ TEST(a_cursor_goes_on_where_the_read_before_ended)
     close(p.dir);
 }
 
+TEST(a_line_that_a_tail_leaves_for_the_next_read_is_not_passed_over)
+{
+    struct proc p = scene_process("direct");
+    struct scene_log out = {.name = "stdout"};
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    scene_put(&out, "fine\nhalf ");
+    for (int64_t lines = 0; lines < 2; lines++) {
+        struct log_query query = scene_query(LOG_STDOUT);
+        query.lines = lines;
+        query.whole_lines = true;
+        query.grep = "^half";
+        scene_read(&p, &query, &b);
+        ASSERT_STR(buf_str(&b), "");
+        ASSERT_INT(query.cursor[0], 5);
+    }
+    close(p.dir);
+}
+
 TEST(a_stream_that_was_not_read_keeps_its_cursor_or_gets_its_end)
 {
     struct proc p = scene_process("direct");
