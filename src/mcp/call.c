@@ -86,11 +86,14 @@ static int refuse_foreign(const struct op *op, const json_t *args, struct tsk_er
 }
 
 /* Who calls is known here; an agent does not have to say it. */
-static void add_caller(const struct mcp_server *server, const struct op *op, json_t *args)
+static void add_caller(struct mcp_server *server, const struct op *op, json_t *args)
 {
     const struct op_param *param = op_param_find(op, "instance");
-    if (param && (param->flags & OP_CALLER) && server->instance[0] && !json_object_get(args, "instance"))
-        json_object_set_new(args, "instance", json_string(server->instance));
+    if (!param || !(param->flags & OP_CALLER) || json_object_get(args, "instance"))
+        return;
+    const char *instance = mcp_server_instance(server);
+    if (instance[0])
+        json_object_set_new(args, "instance", json_string(instance));
 }
 
 /* ---- the call ---- */

@@ -39,9 +39,9 @@ static bool is_yes(const json_t *answer)
 
 static json_t *record_of(const struct mcp_request *request, const struct op *op, const json_t *args)
 {
-    const struct mcp_server *server = request->link->server;
-    return json_pack("{s:s, s:O, s:s, s:s}", "operation", op->name, "args", args, "instance", server->instance,
-                     "question", request->asking.question ? request->asking.question : "");
+    return json_pack("{s:s, s:O, s:s, s:s}", "operation", op->name, "args", args, "instance",
+                     mcp_server_instance(request->link->server), "question",
+                     request->asking.question ? request->asking.question : "");
 }
 
 /* C4: the yes was for this call of this caller. */
@@ -50,7 +50,7 @@ static bool is_for_this(const struct mcp_request *request, const struct op *op, 
 {
     return strcmp(json_get_string(record, "operation", ""), op->name) == 0 &&
            json_equal(json_object_get(record, "args"), args) &&
-           strcmp(json_get_string(record, "instance", ""), request->link->server->instance) == 0;
+           strcmp(json_get_string(record, "instance", ""), mcp_server_instance(request->link->server)) == 0;
 }
 
 static void approve(struct mcp_asking *asking, const json_t *record)

@@ -43,15 +43,18 @@ struct mcp_tool {
 struct mcp_server {
     struct mcp_options options;
     struct tsk_workspace *ws; /* as found at the start; NULL: there was none */
-    char instance[512];       /* "" : each operation finds its caller itself */
     struct mcp_tool *tools;
     size_t tool_count;
     json_t *tool_list;     /* the definitions, in order */
     struct mcp_pool *pool; /* pool.h */
-    pthread_mutex_t mutex; /* of links */
+    pthread_mutex_t mutex; /* of what follows */
+    char instance[512];    /* "": not known, or not yet */
+    bool is_identified;
     struct mcp_link *links;
 };
 
+/* Whose tools these are; "" when that is not known. Borrowed. */
+const char *mcp_server_instance(struct mcp_server *server);
 /* The workspace that operations share, or NULL when it is not there (any more) and each must look for itself. */
 struct tsk_workspace *mcp_server_workspace(const struct mcp_server *server);
 
@@ -133,6 +136,7 @@ enum mcp_method_flags {
     MCP_WORKER = 4,    /* may wait: not in the reader's thread */
     MCP_CACHEABLE = 8, /* modern results have ttlMs and cacheScope */
     MCP_NEEDS_TASKS = 16,
+    MCP_BEFORE = 32, /* may come from a client that only finds out what there is, and will not stay */
 };
 struct mcp_method {
     const char *name;

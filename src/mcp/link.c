@@ -168,6 +168,8 @@ static void take_request(struct mcp_link *link, json_t *message, const json_t *i
     if (!fault.code && (request->method->flags & MCP_NEEDS_TASKS) && !mcp_client_has_tasks(request))
         mcp_missing_capability(&fault, MCP_TASKS);
     if (!fault.code) {
+        if (!(request->method->flags & MCP_BEFORE))
+            mcp_server_instance(link->server);
         mcp_request_start(request);
         return;
     }
@@ -193,6 +195,8 @@ static void take_notification(struct mcp_link *link, const json_t *message, cons
     const json_t *id = json_object_get(json_object_get(message, "params"), "requestId");
     if (strcmp(method, "notifications/cancelled") == 0 && id)
         cancel(link, id);
+    else if (strcmp(method, "notifications/initialized") == 0)
+        mcp_server_instance(link->server); /* from now on the agent is connected */
 }
 
 void mcp_link_take(struct mcp_link *link, const char *text, size_t len)

@@ -30,9 +30,12 @@ struct mcp_link;
 struct mcp_options {
     const char *root;
     enum lang lang;
-    const char *tools;    /* "core", "all", or groups with commas; NULL: core */
-    const char *instance; /* whose tools these are, or NULL; borrowed for the server's life */
-    bool is_conformance;  /* with the fixtures of the official suite */
+    const char *tools; /* "core", "all", or groups with commas; NULL: core */
+    /* Says whose tools these are, once, when the client stays: one that only asks what there is (the official client tries a
+     * server out like that) should not be in the way of the one that follows. NULL: each operation finds its caller itself. */
+    void (*identify)(void *data, char *ret_instance, size_t size);
+    void *identify_data;
+    bool is_conformance; /* with the fixtures of the official suite */
 };
 
 /* INVALID_INPUT for unknown groups. A missing workspace is no error here: each call says it. */

@@ -13,10 +13,10 @@ static const char instructions[] =
 _Static_assert(sizeof instructions <= 601, "spec 8: at most 600 characters");
 
 static const struct mcp_method methods[] = {
-    {"initialize", MCP_IN_LEGACY, mcp_initialize},
-    {"ping", MCP_IN_LEGACY, mcp_nothing},
+    {"initialize", MCP_IN_LEGACY | MCP_BEFORE, mcp_initialize},
+    {"ping", MCP_IN_LEGACY | MCP_BEFORE, mcp_nothing},
     {"logging/setLevel", MCP_IN_LEGACY, mcp_set_level},
-    {"server/discover", MCP_IN_MODERN | MCP_CACHEABLE, mcp_discover},
+    {"server/discover", MCP_IN_MODERN | MCP_CACHEABLE | MCP_BEFORE, mcp_discover},
     {"tools/list", MCP_BOTH | MCP_CACHEABLE, mcp_tools_list},
     {"tools/call", MCP_BOTH | MCP_WORKER, mcp_tools_call},
     {"resources/list", MCP_BOTH | MCP_CACHEABLE, mcp_resources_list},

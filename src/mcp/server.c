@@ -2,7 +2,6 @@
 #include "mcp/internal.h"
 #include "mcp/pool.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err)
@@ -20,10 +19,18 @@ int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, s
     /* Every call says what is wrong with the workspace, in its answer. */
     if (tsk_workspace_open(options->root, &server->ws, &absent) < 0)
         server->ws = NULL;
-    if (options->instance)
-        snprintf(server->instance, sizeof server->instance, "%s", options->instance);
     *ret = server;
     return 0;
+}
+
+const char *mcp_server_instance(struct mcp_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    if (!server->is_identified && server->options.identify)
+        server->options.identify(server->options.identify_data, server->instance, sizeof server->instance);
+    server->is_identified = true; /* and from now on it does not change */
+    pthread_mutex_unlock(&server->mutex);
+    return server->instance;
 }
 
 void mcp_server_free(struct mcp_server *server)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -27,6 +28,8 @@ struct stdio {
     struct mcp_server *server;
     struct mcp_link *link;
     struct mcp_identity identity;
+    const char *given, *root; /* what it is found by */
+    atomic_bool is_identified;
     int parent_fd, wake_fd;
     struct buf in;
     bool is_skipping; /* a line that is too long */
@@ -142,7 +145,7 @@ static void keep_locks(void *arg)
 static void keep_when_due(struct stdio *io)
 {
     int64_t now_ms = clock_now().boot_ms;
-    if (now_ms - io->kept_ms < KEEP_MS || atomic_exchange(&io->is_keeping, true))
+    if (now_ms - io->kept_ms < KEEP_MS || !atomic_load(&io->is_identified) || atomic_exchange(&io->is_keeping, true))
         return;
     io->kept_ms = now_ms;
     pool_submit(io->server->pool, keep_locks, io);
@@ -172,7 +175,8 @@ static void finish(struct stdio *io, int64_t grace_ms)
 {
     mcp_link_end(io->link, DRAIN_MS);
     bool is_idle = pool_drain(io->server->pool, DRAIN_MS);
-    identity_end(&io->identity, io->server, grace_ms);
+    if (atomic_load(&io->is_identified))
+        identity_end(&io->identity, io->server, grace_ms);
     if (!is_idle)
         _exit(0);
     mcp_link_free(io->link);
@@ -182,33 +186,37 @@ static void finish(struct stdio *io, int64_t grace_ms)
     fs_close(&io->wake_fd);
 }
 
-static int make_server(struct op_call *call, const char *instance, struct mcp_server **ret, struct tsk_error *err)
+static void identify(void *data, char *ret_instance, size_t size)
+{
+    struct stdio *io = data;
+    identity_find(&io->identity, io->given, io->root);
+    snprintf(ret_instance, size, "%s", io->identity.instance);
+    atomic_store(&io->is_identified, true);
+}
+
+static int make_server(struct op_call *call, struct stdio *io, struct tsk_error *err)
 {
     struct mcp_options options = {.root = call->root,
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
-                                  .instance = instance,
+                                  .identify = identify,
+                                  .identify_data = io,
                                   .is_conformance = json_get_bool(call->args, "conformance", false)};
-    return mcp_server_new(&options, ret, err);
+    return mcp_server_new(&options, &io->server, err);
 }
 
 int mcp_stdio(struct op_call *call, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "instance", NULL);
     int64_t grace_ms = json_get_int(call->args, "grace", GRACE_DEFAULT_MS);
-    struct stdio io = {.parent_fd = -1, .in = BUF_INIT};
+    struct stdio io = {.parent_fd = -1, .in = BUF_INIT, .given = given, .root = call->root, .identity.serve_fd = -1};
     pid_t parent = getppid();
+    if (make_server(call, &io, err) < 0)
+        return -1;
     if (json_get_bool(call->args, "let_go", false)) {
-        if (make_server(call, given, &io.server, err) < 0)
-            return -1;
         identity_let_go(io.server, given ? given : "", grace_ms);
         mcp_server_free(io.server);
         return 0;
-    }
-    identity_find(&io.identity, given, call->root);
-    if (make_server(call, io.identity.instance, &io.server, err) < 0) {
-        identity_clear(&io.identity);
-        return -1;
     }
     io.kept_ms = clock_now().boot_ms;
     io.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

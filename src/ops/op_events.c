@@ -1,6 +1,7 @@
 /* op_events.c - reading the audit trail, and following it. */
 #include "base/fs.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/process.h"
 
 #include <errno.h>
@@ -160,9 +161,6 @@ const struct op op_events = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/events"},
-    .mcp = {.tool = "events",
-            .group = "workspace",
-            .text = "Read what happened in this workspace, the newest last. It changes nothing; to read on, pass the "
-                    "id of the last event as after."},
+    .mcp = {.tool = "events", .group = "workspace", TOOL_EVENTS},
     .run = run_events,
 };

@@ -2,6 +2,7 @@
 #include "lock/report.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -136,13 +137,7 @@ const struct op op_lock_acquire = {
     .result = acquire_result,
     .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_acquire",
-            .group = "locks",
-            .is_core = true,
-            .refusal = "NOT ACQUIRED",
-            .text = "Take a lock before you change what others may change too; kind name is any name that you agree "
-                    "on. NOT ACQUIRED says who holds it: wait (wait: \"45s\", repeated), do something else, or ask the "
-                    "person; do not go on without it. It stays until lock_release, or until your program ends."},
+    .mcp = {.tool = "lock_acquire", .group = "locks", .is_core = true, TOOL_LOCK_ACQUIRE},
     .run = run_acquire,
 };
 
@@ -205,12 +200,7 @@ const struct op op_lock_release = {
     .result = release_result,
     .errors = release_errors,
     .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_release",
-            .group = "locks",
-            .is_core = true,
-            .refusal = "NOT RELEASED",
-            .text = "Give a lock back as soon as the work is done. No lock is success; NOT RELEASED (LOCK_LOST) means "
-                    "that it is somebody else's now."},
+    .mcp = {.tool = "lock_release", .group = "locks", .is_core = true, TOOL_LOCK_RELEASE},
     .run = run_release,
 };
 
@@ -265,11 +255,7 @@ const struct op op_lock_renew = {
     .result = renew_result,
     .errors = renew_errors,
     .http = {.method = "PUT", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_renew",
-            .group = "locks",
-            .refusal = "NOT RENEWED",
-            .text = "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop "
-                    "what you do, it is not yours any more. This connection renews its locks by itself."},
+    .mcp = {.tool = "lock_renew", .group = "locks", TOOL_LOCK_RENEW},
     .run = run_renew,
 };
 
@@ -316,10 +302,7 @@ const struct op op_lock_check = {
     .result = lock_fields,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_check",
-            .group = "locks",
-            .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "
-                    "nothing: only lock_acquire gives it to you."},
+    .mcp = {.tool = "lock_check", .group = "locks", TOOL_LOCK_CHECK},
     .run = run_check,
 };
 
@@ -355,9 +338,6 @@ const struct op op_lock_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks"},
-    .mcp = {.tool = "lock_list",
-            .group = "locks",
-            .is_core = true,
-            .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."},
+    .mcp = {.tool = "lock_list", .group = "locks", .is_core = true, TOOL_LOCK_LIST},
     .run = run_list,
 };

@@ -1,6 +1,7 @@
 /* op_proc.c - registering, starting and stopping processes. */
 #include "ops/proc_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/depend.h"
 
 #include <stdlib.h>
@@ -74,13 +75,7 @@ const struct op op_process_create = {
     .result = proc_fields,
     .errors = create_errors,
     .http = {.method = "POST", .path = "/api/processes"},
-    .mcp = {.tool = "create_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT CREATED",
-            .text = "Register a command as a process that is started, stopped and watched by its id. start: true "
-                    "starts it at once; an id that exists is refused (ProcessAlreadyExists). It outlives this "
-                    "connection; only stop_process ends it."},
+    .mcp = {.tool = "create_process", .group = "processes", .is_core = true, TOOL_CREATE_PROCESS},
     .run = run_create,
 };
 
@@ -150,12 +145,7 @@ const struct op op_process_start = {
     .result = proc_fields,
     .errors = start_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/start"},
-    .mcp = {.tool = "start_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT STARTED",
-            .text = "Start registered processes, and first what they depend on; returns when they run. A second copy "
-                    "is never started: ProcessAlreadyRunning means it runs. They live on when you disconnect."},
+    .mcp = {.tool = "start_process", .group = "processes", .is_core = true, TOOL_START_PROCESS},
     .run = run_start,
 };
 
@@ -201,13 +191,7 @@ const struct op op_process_stop = {
     .result = proc_fields,
     .errors = stop_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/stop"},
-    .mcp = {.tool = "stop_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT STOPPED",
-            .text =
-                "Stop processes with everything they started; returns when all of it is gone. SIGTERM, and SIGKILL "
-                "after grace_period_ms. No restart policy revives them; ProcessNotRunning: there was nothing to stop."},
+    .mcp = {.tool = "stop_process", .group = "processes", .is_core = true, TOOL_STOP_PROCESS},
     .run = run_stop,
 };
 
@@ -279,12 +263,7 @@ const struct op op_process_restart = {
     .result = proc_fields,
     .errors = restart_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/restart"},
-    .mcp = {.tool = "restart_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT RESTARTED",
-            .text = "Stop processes and start them again with their present settings, after update_process for "
-                    "example. One that does not run is simply started."},
+    .mcp = {.tool = "restart_process", .group = "processes", .is_core = true, TOOL_RESTART_PROCESS},
     .run = run_restart,
 };
 
@@ -312,11 +291,7 @@ const struct op op_process_status = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "GET", .path = "/api/processes/:id"},
-    .mcp = {.tool = "get_process_status",
-            .group = "processes",
-            .is_core = true,
-            .text = "Show one process: state, pid, exit code, restarts, log files. It changes nothing; to wait for a "
-                    "change use wait_for."},
+    .mcp = {.tool = "get_process_status", .group = "processes", .is_core = true, TOOL_GET_PROCESS_STATUS},
     .run = run_status,
 };
 
@@ -382,11 +357,7 @@ const struct op op_process_list = {
     .result = list_result,
     .errors = list_errors,
     .http = {.method = "GET", .path = "/api/processes"},
-    .mcp = {.tool = "list_processes",
-            .group = "processes",
-            .is_core = true,
-            .text = "List all processes with their true states; look here before you create or start one. It changes "
-                    "nothing."},
+    .mcp = {.tool = "list_processes", .group = "processes", .is_core = true, TOOL_LIST_PROCESSES},
     .run = run_list,
 };
 
@@ -454,12 +425,7 @@ const struct op op_process_remove = {
     .result = remove_result,
     .errors = remove_errors,
     .http = {.method = "DELETE", .path = "/api/processes/:id"},
-    .mcp = {.tool = "remove_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT REMOVED",
-            .text = "Remove processes with their logs, for good. A running one is refused (NEEDS_CONFIRMATION) unless "
-                    "force: true, which stops it first."},
+    .mcp = {.tool = "remove_process", .group = "processes", .is_core = true, TOOL_REMOVE_PROCESS},
     .run = run_remove,
 };
 
@@ -526,13 +492,7 @@ const struct op op_process_update = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "PUT", .path = "/api/processes/:id"},
-    .mcp = {.tool = "update_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT UPDATED",
-            .text = "Change a process's command or settings; what is not named stays, env replaces all variables. What "
-                    "runs keeps the old ones until restart_process. With expected_updated_at, CONFLICT means that "
-                    "somebody else changed it."},
+    .mcp = {.tool = "update_process", .group = "processes", .is_core = true, TOOL_UPDATE_PROCESS},
     .run = run_update,
 };
 

@@ -1,6 +1,7 @@
 /* op_proc_wait.c - waiting for a process instead of asking for it again and again. */
 #include "ops/proc_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/depend.h"
 
 #include <string.h>
@@ -138,12 +139,6 @@ const struct op op_wait = {
     .result = proc_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/wait"},
-    .mcp = {.tool = "wait_for",
-            .group = "workspace",
-            .is_core = true,
-            .refusal = "NOT YET",
-            .text = "Wait until a process has ended, or until it is ready, instead of asking again and again. It "
-                    "changes nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most, "
-                    "and fails at once when what you wait for cannot happen any more."},
+    .mcp = {.tool = "wait_for", .group = "workspace", .is_core = true, TOOL_WAIT_FOR},
     .run = run_wait,
 };

@@ -151,6 +151,15 @@ def _(ws):
     eq(holder_pid(ws), os.getpid(), "the first one's holder")
 
 
+@test("a server that is only tried out does not take the agent's place")
+def _(ws):
+    probe = Agent(ws, initialize=False)
+    assert probe.request("server/discover", modern=True)["result"]
+    agent = Agent(ws)
+    agent.ok("lock_acquire", **LOCK)
+    eq(holder_pid(ws), os.getpid(), "the holder")
+
+
 @test("an instance can be named, by option or environment")
 def _(ws):
     for options in ({"args": ("--instance", "me")}, {"env": {"TASUKI_INSTANCE_ID": "me"}}):
