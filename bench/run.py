@@ -16,7 +16,7 @@ import tempfile
 import report
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCHES = ["locks"]  # each is bench/NAME/measure.py with measure(context) -> (rows, raw)
+BENCHES = ["locks", "mcp"]  # each is bench/NAME/measure.py with measure(context) -> (rows, raw)
 
 
 class Context:

@@ -8,6 +8,7 @@
 #include "mcp/pool.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -223,6 +224,8 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
     if (parent > 1)
         io.parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
     take_signals(io.wake_fd);
+    mallopt(M_ARENA_MAX,
+            2); /* not one for each of many short-lived threads: they would keep the memory of all of them */
     io.link = mcp_link_new(io.server, send_line, &io);
     if (parent == getppid()) /* else it ended before we could watch it */
         serve(&io);
