@@ -91,13 +91,13 @@ void mcp_link_fault(struct mcp_link *link, const json_t *id, struct mcp_fault *f
     mcp_link_send(link, &b);
 }
 
-static void take_response(struct mcp_link *link, json_t *message)
+static void take_response(struct mcp_link *link, const json_t *message)
 {
     const json_t *id = json_object_get(message, "id");
     pthread_mutex_lock(&link->mutex);
     for (struct mcp_question *question = link->questions; question; question = question->next)
         if (json_is_integer(id) && json_integer_value(id) == question->id && !question->answer)
-            question->answer = json_incref(message);
+            question->answer = json_deep_copy(message); /* jansson's references are not for two threads */
     pthread_cond_broadcast(&link->changed);
     pthread_mutex_unlock(&link->mutex);
 }
@@ -146,18 +146,18 @@ static void enter_era(struct mcp_request *request, const char *method, struct mc
                   MCP_MODERN);
 }
 
-static void take_request(struct mcp_link *link, json_t *message, const json_t *id, const char *method)
+/* The message goes to the request, and with it to another thread. */
+static void take_request(struct mcp_link *link, json_t *message_take, const json_t *id, const char *method)
 {
     struct mcp_fault fault = {0};
     struct mcp_request *request = calloc(1, sizeof *request);
     BUG(!request);
-    const json_t *params = json_object_get(message, "params");
+    const json_t *params = json_object_get(message_take, "params");
     if (!params) {
-        json_object_set_new(message, "params", json_object());
-        params = json_object_get(message, "params");
+        json_object_set_new(message_take, "params", json_object());
+        params = json_object_get(message_take, "params");
     }
-    *request =
-        (struct mcp_request){.link = link, .message = json_incref(message), .id = id, .params = params, .progress = -1};
+    *request = (struct mcp_request){.link = link, .message = message_take, .id = id, .params = params, .progress = -1};
     if (!json_is_object(params))
         mcp_fault(&fault, MCP_INVALID_PARAMS, "params must be an object");
     else
@@ -213,9 +213,12 @@ void mcp_link_take(struct mcp_link *link, const char *text, size_t len)
     const char *method = json_get_string(message, "method", NULL);
     bool has_id = json_is_string(id) || json_is_integer(id);
     if (strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0 && (has_id || !id)) {
-        if (method && id)
+        if (method && id) {
             take_request(link, message, id, method);
-        else if (method)
+            message = NULL;
+            return;
+        }
+        if (method)
             take_notification(link, message, method);
         else if (id)
             take_response(link, message);

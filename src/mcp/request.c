@@ -107,7 +107,7 @@ void mcp_request_progress(struct mcp_request *request, int64_t progress, int64_t
     pthread_mutex_unlock(&request->link->mutex);
     if (!is_due)
         return;
-    json_t *params = json_pack("{s:O, s:I}", "progressToken", token, "progress", (json_int_t)progress);
+    json_t *params = json_pack("{s:o, s:I}", "progressToken", json_deep_copy(token), "progress", (json_int_t)progress);
     if (total)
         json_object_set_new(params, "total", json_integer(total));
     mcp_link_notify(request->link, "notifications/progress", params);
