@@ -165,9 +165,9 @@ static void take_request(struct mcp_link *link, json_t *message_take, const json
     request->method = mcp_method_find(method, request->is_modern);
     if (!fault.code && !request->method)
         mcp_fault(&fault, MCP_METHOD_NOT_FOUND, "Method not found: %.100s", method);
-    if (!fault.code && (request->method->flags & MCP_NEEDS_TASKS) && !mcp_client_has_tasks(request))
+    else if (!fault.code && (request->method->flags & MCP_NEEDS_TASKS) && !mcp_client_has_tasks(request))
         mcp_missing_capability(&fault, MCP_TASKS);
-    if (!fault.code) {
+    if (!fault.code && request->method) {
         if (!(request->method->flags & MCP_BEFORE))
             mcp_server_instance(link->server);
         mcp_request_start(request);
@@ -263,7 +263,7 @@ int mcp_link_tick(struct mcp_link *link)
     for (struct mcp_request *request = link->running; request; request = request->next)
         next = request->is_cancelled ? CANCEL_AGAIN_MS : next == CANCEL_AGAIN_MS ? next : TICK_MS;
     pthread_mutex_unlock(&link->mutex);
-    return next;
+    return pool_nudge(link->server->pool) ? POOL_STALL_MS : next;
 }
 
 int mcp_link_watch_fd(struct mcp_link *link)
@@ -314,6 +314,7 @@ void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
     while (!end_waits(link) && clock_now().boot_ms < end) {
         struct timespec soon;
         mcp_in_future(&soon, CANCEL_AGAIN_MS);
+        pool_nudge(link->server->pool);
         pthread_mutex_lock(&link->mutex);
         if (link->running || link->is_looking)
             pthread_cond_timedwait(&link->changed, &link->mutex, &soon);

@@ -21,6 +21,8 @@ struct mcp_pool {
     struct job *first, **last;
     unsigned waiting; /* jobs in line */
     unsigned threads, idle;
+    unsigned called;  /* idle ones that were woken and did not begin yet */
+    int64_t moved_ms; /* when the line moved */
     bool is_ending;
 };
 
@@ -53,6 +55,7 @@ struct mcp_pool *pool_new(void)
 static struct job *take(struct mcp_pool *pool)
 {
     struct job *job = pool->first;
+    pool->moved_ms = clock_now().boot_ms;
     pool->first = job->next;
     if (!pool->first)
         pool->last = &pool->first;
@@ -60,31 +63,36 @@ static struct job *take(struct mcp_pool *pool)
     return job;
 }
 
-/* With the mutex held: false when there was nothing to do for a while. */
-static bool wait_for_work(struct mcp_pool *pool)
+/* With the mutex held: false when nobody called for a while. */
+static bool wait_for_call(struct mcp_pool *pool)
 {
     struct timespec end;
     in_future(&end, IDLE_S * 1000);
     pool->idle++;
     pthread_cond_broadcast(&pool->rest);
     int result = 0;
-    while (!pool->first && !pool->is_ending && result == 0)
+    while (!pool->called && !pool->is_ending && result == 0)
         result = pthread_cond_timedwait(&pool->work, &pool->mutex, &end);
+    bool is_called = pool->called > 0;
+    if (is_called)
+        pool->called--;
     pool->idle--;
-    return pool->first != NULL;
+    return is_called;
 }
 
 static void *worker(void *arg)
 {
     struct mcp_pool *pool = arg;
     pthread_mutex_lock(&pool->mutex);
-    while (pool->first || wait_for_work(pool)) {
-        struct job *job = take(pool);
-        pthread_mutex_unlock(&pool->mutex);
-        job->run(job->arg);
-        free(job);
-        pthread_mutex_lock(&pool->mutex);
-    }
+    do {
+        while (pool->first) {
+            struct job *job = take(pool);
+            pthread_mutex_unlock(&pool->mutex);
+            job->run(job->arg);
+            free(job);
+            pthread_mutex_lock(&pool->mutex);
+        }
+    } while (wait_for_call(pool) || pool->first);
     pool->threads--;
     pthread_cond_broadcast(&pool->rest);
     pthread_mutex_unlock(&pool->mutex);
@@ -106,20 +114,29 @@ static int add_thread(struct mcp_pool *pool)
     return result == 0 || pool->threads ? 0 : -1;
 }
 
+/* With the mutex held: one more thread for the line. */
+static int call_one(struct mcp_pool *pool)
+{
+    if (pool->idle > pool->called) {
+        pool->called++;
+        pthread_cond_signal(&pool->work);
+        return 0;
+    }
+    return pool->threads < POOL_MAX ? add_thread(pool) : 0;
+}
+
 void pool_submit(struct mcp_pool *pool, void (*run)(void *), void *arg)
 {
     struct job *job = calloc(1, sizeof *job);
     BUG(!job);
     *job = (struct job){.run = run, .arg = arg};
     pthread_mutex_lock(&pool->mutex);
+    if (!pool->first)
+        pool->moved_ms = clock_now().boot_ms;
     *pool->last = job;
     pool->last = &job->next;
     pool->waiting++;
-    int result = 0;
-    if (pool->waiting > pool->idle && pool->threads < POOL_MAX)
-        result = add_thread(pool);
-    else
-        pthread_cond_signal(&pool->work);
+    int result = pool->threads - pool->idle + pool->called < POOL_FEW ? call_one(pool) : 0;
     job = result < 0 ? take(pool) : NULL;
     pthread_mutex_unlock(&pool->mutex);
     if (job) {
@@ -128,14 +145,33 @@ void pool_submit(struct mcp_pool *pool, void (*run)(void *), void *arg)
     }
 }
 
+/* With the mutex held. */
+static void nudge(struct mcp_pool *pool)
+{
+    if (pool->first && clock_now().boot_ms - pool->moved_ms >= POOL_STALL_MS)
+        for (unsigned i = pool->called; i < pool->waiting; i++)
+            call_one(pool);
+}
+
+bool pool_nudge(struct mcp_pool *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    nudge(pool);
+    bool is_waiting = pool->first != NULL;
+    pthread_mutex_unlock(&pool->mutex);
+    return is_waiting;
+}
+
 bool pool_drain(struct mcp_pool *pool, int64_t timeout_ms)
 {
-    struct timespec end;
-    in_future(&end, timeout_ms);
+    int64_t end_ms = clock_now().boot_ms + timeout_ms;
     pthread_mutex_lock(&pool->mutex);
-    int result = 0;
-    while ((pool->first || pool->threads != pool->idle) && result == 0)
-        result = pthread_cond_timedwait(&pool->rest, &pool->mutex, &end);
+    while ((pool->first || pool->threads != pool->idle) && clock_now().boot_ms < end_ms) {
+        struct timespec soon;
+        in_future(&soon, pool->first ? POOL_STALL_MS : 100);
+        pthread_cond_timedwait(&pool->rest, &pool->mutex, &soon);
+        nudge(pool);
+    }
     bool is_empty = !pool->first && pool->threads == pool->idle;
     pthread_mutex_unlock(&pool->mutex);
     return is_empty;

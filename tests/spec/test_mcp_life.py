@@ -40,7 +40,7 @@ def waiters(ws, guard):
 def _(ws):
     first, second = own_agent(ws), Agent(ws)
     first.ok("lock_acquire", **LOCK)
-    waiting = [second.begin_call("lock_acquire", wait="40s", kind="name", id=name) for name in ("a", "a")]
+    waiting = [second.begin_call("lock_acquire", wait="40s", **LOCK) for _ in range(40)]
     for _ in range(20):
         second.ok("get_status")
     assert not any(second.has_answer(number) for number in waiting)
