@@ -162,6 +162,142 @@ TSK_API const char *tsk_lock_token(const struct tsk_lock *lock);
  * child. */
 TSK_API int tsk_lock_fd(struct tsk_lock *lock);
 
+/* ---- graphs ------------------------------------------------------------------------------------------- */
+
+/* A graph of tasks that are C functions, run on a pool of threads. No workspace is needed.
+ *
+ *     struct tsk_graph *graph;
+ *     struct tsk_context *context;
+ *     uint32_t fetch, store;
+ *     tsk_graph_new(&graph, &err);
+ *     tsk_graph_task(graph, TSK_ROOT, "fetch", fetch_it, &data, &fetch, &err);
+ *     tsk_graph_task(graph, TSK_ROOT, "store", store_it, &data, &store, &err);
+ *     tsk_graph_edge(graph, fetch, store, &err);                    // store starts when fetch has ended
+ *     tsk_context_create(graph, NULL, &context, &err);
+ *     if (tsk_context_run(context, &err) < 0) ...                   // TSK_TASK_FAILED, TSK_GROUP_FAILED, ...
+ *     tsk_context_free(context);
+ *     tsk_graph_free(graph);
+ *
+ * Complete programs: examples/sequence.c, diamond.c, policy.c, dynamic.c, cancel.c.
+ *
+ * Rules: a task starts once, when all its predecessors have ended; when one of them failed it does not start, and what does
+ * not depend on the failure runs to its end. A branch of a group has a session and a channel of its own, `<parent>_<branch>`;
+ * what it wrote is merged when the whole group has ended, in the order in which the branches were added.
+ *
+ * Threads: a graph is built by one thread; once a context was created from it, it does not change, and any number of contexts
+ * may run it at once. A context is run by one thread; tsk_context_cancel may be called by any other, and by a signal
+ * handler. A tsk_call belongs to the task it was given to. */
+
+struct tsk_graph;
+struct tsk_context;
+struct tsk_call;
+
+/* A task: 0 is success, anything else failure (say why with tsk_call_fail). */
+typedef int tsk_task_function(struct tsk_call *call, void *arg);
+
+#define TSK_ROOT 0u /* the scope of tasks that are in no group */
+
+enum tsk_policy {
+    TSK_POLICY_STRICT,      /* all branches must succeed; the others run to their end */
+    TSK_POLICY_FAIL_FAST,   /* the first failure stops the others */
+    TSK_POLICY_BEST_EFFORT, /* failures are reported, the group passes */
+    TSK_POLICY_AT_LEAST,    /* `number` branches must succeed */
+    TSK_POLICY_CRITICAL,    /* the branches marked critical must succeed */
+};
+enum tsk_merge {
+    TSK_MERGE_LAST,
+    TSK_MERGE_FIRST,
+    TSK_MERGE_SUM,
+    TSK_MERGE_APPEND,
+    TSK_MERGE_MAX,
+    TSK_MERGE_MIN,
+    TSK_MERGE_ERROR
+};
+
+TSK_API int tsk_graph_new(struct tsk_graph **ret, struct tsk_error *err);
+TSK_API void tsk_graph_free(struct tsk_graph *graph); /* after its contexts */
+/* `scope` is TSK_ROOT or a branch; `name` (copied) may be NULL; `arg` is handed to the function. */
+TSK_API int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *name, tsk_task_function *function,
+                           void *arg, uint32_t *ret_task, struct tsk_error *err);
+/* `after` starts when `before` has ended. Either may be a group. Across scopes the edge holds between the groups. */
+TSK_API int tsk_graph_edge(struct tsk_graph *graph, uint32_t before, uint32_t after, struct tsk_error *err);
+/* A group stands in the graph as a task does; its branches run side by side. `number`: for TSK_POLICY_AT_LEAST. */
+TSK_API int tsk_graph_group(struct tsk_graph *graph, uint32_t scope, const char *name, enum tsk_policy policy,
+                            uint32_t number, uint32_t *ret_group, struct tsk_error *err);
+/* A branch is a scope. `name` NULL: that of its first task. */
+TSK_API int tsk_graph_branch(struct tsk_graph *graph, uint32_t group, const char *name, bool is_critical,
+                             uint32_t *ret_scope, struct tsk_error *err);
+/* How often a failed task is tried again, and the pause before: it doubles up to `max_ms`. */
+TSK_API int tsk_graph_retry(struct tsk_graph *graph, uint32_t task, unsigned retries, int64_t initial_ms,
+                            int64_t max_ms, struct tsk_error *err);
+/* How often a task may run in one session (tsk_call_next, tsk_call_again). */
+TSK_API int tsk_graph_max_cycles(struct tsk_graph *graph, uint32_t task, unsigned max, struct tsk_error *err);
+/* How two branches' values of one key become one; `key` "*": of all keys that have no rule. Default: TSK_MERGE_LAST. */
+TSK_API int tsk_graph_merge(struct tsk_graph *graph, const char *key, enum tsk_merge rule, struct tsk_error *err);
+
+/* Start from `struct tsk_context_options options = {.size = sizeof options}`; what is 0 takes its default. */
+struct tsk_context_options {
+    size_t size;
+    const char *session_id; /* default: random */
+    unsigned workers;       /* threads, the caller's among them; default: one per processor */
+    uint64_t max_steps;     /* executions in all branches together; default: no limit */
+    unsigned max_cycles;    /* executions of one task; default 10 */
+    void *data;             /* for the callbacks, which run on the threads of the pool */
+    /* A branch has ended. */
+    void (*on_branch)(void *data, const char *session_id, const char *branch, bool has_failed);
+    /* Two branches wrote one key that has no rule; `winner` is the one whose value stays. */
+    void (*on_conflict)(void *data, const char *key, const char *first, const char *second);
+    /* A task has ended for good; `err` is NULL unless it failed. */
+    void (*on_task)(void *data, const char *session_id, const char *task, const struct tsk_error *err);
+};
+
+TSK_API int tsk_context_create(struct tsk_graph *graph, const struct tsk_context_options *options,
+                               struct tsk_context **ret, struct tsk_error *err);
+/* Runs the graph to its end; once per context. The error of the first failure; TSK_MAX_STEPS_EXCEEDED and
+ * TSK_CYCLE_LIMIT_EXCEEDED are distinct; cancelled: TSK_RUN_FAILED. */
+TSK_API int tsk_context_run(struct tsk_context *context, struct tsk_error *err);
+/* No task starts any more; those that run see tsk_call_is_stopped. Any thread, also a signal handler. */
+TSK_API void tsk_context_cancel(struct tsk_context *context);
+TSK_API void tsk_context_free(struct tsk_context *context);
+
+/* A session by hand, as the seed's create_branch_context: a copy of the channel under the id `<session>_<branch>`; and its end:
+ * what it wrote is merged, steps add up, cycle counts become the greater ones. The branch stays yours to free.
+ * Merged once, and only into the context it was made from; otherwise TSK_INVALID_INPUT. */
+TSK_API int tsk_context_branch(struct tsk_context *context, const char *branch, struct tsk_context **ret,
+                               struct tsk_error *err);
+TSK_API int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err);
+
+TSK_API const char *tsk_context_session(const struct tsk_context *context);
+TSK_API uint64_t tsk_context_steps(const struct tsk_context *context);
+TSK_API unsigned tsk_context_cycles(const struct tsk_context *context, const char *task);
+/* The channel. Values are JSON texts. get: free() the result; NULL: there is no such key. */
+TSK_API int tsk_context_set(struct tsk_context *context, const char *key, const char *json, struct tsk_error *err);
+TSK_API char *tsk_context_get(struct tsk_context *context, const char *key);
+
+/* ---- inside a task ------------------------------------------------------------------------------------ */
+
+/* What a task writes, and what it asks for, takes effect when it has succeeded; it sees its own writes before that. */
+TSK_API const char *tsk_call_session(const struct tsk_call *call);
+TSK_API const char *tsk_call_task(const struct tsk_call *call);
+TSK_API unsigned tsk_call_attempt(const struct tsk_call *call);     /* 1, 2, … with retries */
+TSK_API char *tsk_call_get(struct tsk_call *call, const char *key); /* JSON, free() it; NULL: there is none */
+TSK_API int tsk_call_set(struct tsk_call *call, const char *key, const char *json);
+TSK_API int tsk_call_add(struct tsk_call *call, const char *key, int64_t number);
+TSK_API int tsk_call_append(struct tsk_call *call, const char *key, const char *json);
+/* Run `task` (of the same scope) after this one, beside its successors; with `instead`, instead of them. */
+TSK_API int tsk_call_next(struct tsk_call *call, const char *task, bool instead);
+/* Run this one again before its successors. */
+TSK_API int tsk_call_again(struct tsk_call *call);
+/* A new task in this scope; the branch is not joined before it ended. */
+TSK_API int tsk_call_spawn(struct tsk_call *call, const char *name, tsk_task_function *function, void *arg);
+/* End the run: as success, or as failure. */
+TSK_API void tsk_call_finish(struct tsk_call *call);
+TSK_API void tsk_call_cancel(struct tsk_call *call, const char *message);
+/* Says why, returns -1. */
+TSK_API int tsk_call_fail(struct tsk_call *call, const char *message);
+/* Its group or the run is being stopped: return soon. */
+TSK_API bool tsk_call_is_stopped(const struct tsk_call *call);
+
 #ifdef __cplusplus
 }
 #endif

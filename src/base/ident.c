@@ -138,6 +138,8 @@ enum liveness proc_id_liveness(const struct proc_id *id)
 {
     if (!boot_id()[0])
         return LIVE_UNKNOWN;
+    if (!*boot_id())
+        return LIVE_UNKNOWN; /* it could not be read */
     if (strcmp(id->boot_id, boot_id()) != 0)
         return LIVE_DEAD;
     if (id->pid_ns != pid_namespace())
@@ -151,10 +153,11 @@ enum liveness proc_id_liveness(const struct proc_id *id)
 int proc_id_open(const struct proc_id *id)
 {
     int fd = (int)syscall(SYS_pidfd_open, id->pid, 0);
-    if (fd < 0 || proc_id_liveness(id) == LIVE_ALIVE)
+    enum liveness found = fd < 0 ? LIVE_DEAD : proc_id_liveness(id);
+    if (fd < 0 || found == LIVE_ALIVE)
         return fd;
     close(fd);
-    errno = ESRCH;
+    errno = found == LIVE_DEAD ? ESRCH : EIO;
     return -1;
 }
 

@@ -1,6 +1,7 @@
 /* The tree is built from libyaml's events without recursion. Nodes and strings live in chunks that go as one.
  */
 #include "base/yaml.h"
+#include "base/yaml_reader.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -157,7 +158,7 @@ static const struct {
     {CONTROL_PROBLEM, "a control character stands in the text"},
 };
 
-static const char *reason_of(const yaml_parser_t *parser)
+const char *yaml_parser_reason(const struct yaml_parser_s *parser)
 {
     if (parser->error == YAML_READER_ERROR && parser->problem && strcmp(parser->problem, CONTROL_PROBLEM) != 0)
         return "the text is not valid UTF-8";
@@ -189,7 +190,7 @@ static int fail_parser(const struct yaml *doc, const yaml_parser_t *parser, stru
         return fail_memory(doc, err);
     struct place place = parser->error == YAML_READER_ERROR ? place_of_offset(doc, parser->problem_offset)
                                                             : place_of_mark(parser->problem_mark);
-    return fail_at(doc, place, err, reason_of(parser));
+    return fail_at(doc, place, err, yaml_parser_reason(parser));
 }
 
 /* ---- building ----------------------------------------------------------------------------------------- */
@@ -342,7 +343,7 @@ static int take_open(struct builder *b, const yaml_event_t *event, enum yaml_typ
     return 0;
 }
 
-static const char *refusal_of(const yaml_event_t *event)
+const char *yaml_event_refusal(const struct yaml_event_s *event)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;
     switch (event->type) {
@@ -370,7 +371,7 @@ static const char *refusal_of(const yaml_event_t *event)
 
 static int take_value(struct builder *b, const yaml_event_t *event)
 {
-    const char *refusal = refusal_of(event);
+    const char *refusal = yaml_event_refusal(event);
     if (refusal)
         return fail(b, event, refusal);
     struct frame *frame = b->depth ? &b->frames[b->depth - 1] : NULL;

@@ -87,7 +87,7 @@ static const char *known_elsewhere(const char *word)
         {"log", "logs"},    {"tail", "logs"},     {"add", "create"},      {"edit", "update"}, {"reload", "restart"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i][0], word) == 0)
+        if (word && strcmp(names[i][0], word) == 0)
             return names[i][1];
     return NULL;
 }
@@ -160,7 +160,7 @@ static bool emit_document(struct op_call *call, const json_t *document)
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         json_write(&b, document, false);
         printf("%s\n", buf_str(&b));
-    } else {
+    } else if (!cli_print_progress(call, options, document)) {
         cli_print_event(options, document);
     }
     return fflush(stdout) == 0;

@@ -84,6 +84,23 @@ void cli_print_templates(const struct op_call *call, const struct cli_options *o
 void cli_print_template_deleted(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_template(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
+/* ---- print_flow.c ---- */
+
+/* The problems of a flow file after the first, which is the error's own sentence. */
+void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context);
+void cli_print_validated(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_graph(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_run.c ---- */
+
+/* A fact of a run while it runs: a bar on a terminal, a line otherwise. false: it is no fact of a run. */
+bool cli_print_progress(const struct op_call *call, const struct cli_options *options, const json_t *document);
+void cli_print_run(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_stage(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_logs(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_value(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
 /* ---- style.c ---- */
 
 enum style { STYLE_PLAIN, STYLE_BOLD, STYLE_DIM, STYLE_GOOD, STYLE_BAD, STYLE_WARN };

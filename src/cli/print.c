@@ -165,7 +165,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
         cli_put(&b, options, stderr, STYLE_PLAIN, excerpt);
         buf_puts(&b, "\n");
     }
-    cli_put_problems(&b, options, context);
+    (err->code == TSK_FLOW_INVALID ? cli_put_flow_problems : cli_put_problems)(&b, options, context);
     if (!options->quiet) {
         const char *lock = json_get_string(context, "lock", NULL);
         if (lock && err->code != TSK_LOCK_HELD)
@@ -463,6 +463,16 @@ static const struct {
     {"status", print_status},
     {"version", print_version},
     {"events", print_events},
+    {"flow.validate", cli_print_validated},
+    {"graph", cli_print_graph},
+    {"run", cli_print_run},
+    {"resume", cli_print_run},
+    {"answer", cli_print_run},
+    {"runs.list", cli_print_runs},
+    {"runs.show", cli_print_stage},
+    {"runs.logs", cli_print_logs},
+    {"channel.get", cli_print_value},
+    {"task.ask", cli_print_value},
     {"lock.acquire", print_acquired},
     {"lock.check", print_check},
     {"lock.release", print_released},

@@ -112,7 +112,7 @@ void cli_print_templates(const struct op_call *call, const struct cli_options *o
             printf("%s\n", text_get("no_templates", options->lang));
         return;
     }
-    for (i = 0; i < table.columns; i++)
+    for (i = 0; i < sizeof heads / sizeof heads[0]; i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (templates, i, template) {
         struct buf variables CLEANUP(buf_clear) = BUF_INIT, command CLEANUP(buf_clear) = BUF_INIT;

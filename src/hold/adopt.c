@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define REAP_MS 1000
+#define POLL_MS 200
 
 /* As in linux/pidfd.h, which the C library's headers need not have. */
 struct pidfd_info {
@@ -45,17 +46,25 @@ static void adopt_read_identity(struct holder *h)
     h->run.offset[1] = line_number(h->text, "\"stderr_offset\":");
 }
 
-static bool adopt_is_alive(struct holder *h)
+static bool adopt_has_ticks(struct holder *h)
 {
     char line[STAT_SIZE];
+    return stat_read(h->run.pid, line, sizeof line) == 0 && stat_field(line, STAT_TICKS) == h->run.ticks;
+}
+
+static bool adopt_is_alive(struct holder *h)
+{
     h->pidfd = (int)syscall(SYS_pidfd_open, h->run.pid, 0);
-    if (h->pidfd < 0)
+    if (h->pidfd < 0 && errno == ESRCH)
         return false;
-    if (stat_read(h->run.pid, line, sizeof line) == 0 && stat_field(line, STAT_TICKS) == h->run.ticks)
-        return true;
-    close(h->pidfd);
-    h->pidfd = -1;
-    return false;
+    bool is_alive = adopt_has_ticks(h);
+    if (is_alive && h->pidfd < 0)
+        holder_timer(h, TIMER_REAP, POLL_MS); /* no pidfd to be had: we have to ask */
+    if (!is_alive && h->pidfd >= 0) {
+        close(h->pidfd);
+        h->pidfd = -1;
+    }
+    return is_alive;
 }
 
 static void adopt_record(struct holder *h)
@@ -89,6 +98,7 @@ int adopt_begin(struct holder *h)
     h->run.ticks = strtoull(*at ? at + 1 : at, &at, 10);
     h->run.started_ms = strtoll(*at ? at + 1 : at, &at, 10);
     h->first_ticks = h->run.ticks;
+    h->foreign_session = h->run.pid;
     run_lock_remember(h);
     h->is_adopted = h->is_foreign = true;
     /* Its running time so far counts. */
@@ -114,21 +124,25 @@ int adopt_begin(struct holder *h)
 static void adopt_end(struct holder *h, int status, const char *by, const char *reason)
 {
     holder_timer(h, TIMER_REAP, -1);
-    close(h->pidfd);
+    if (h->pidfd >= 0)
+        close(h->pidfd);
     h->pidfd = -1;
     holder_child_ended(h, status, by, reason);
     holder_check_stop(h);
 }
 
 /* As long as its parent has not reaped it, /proc has its status, on any kernel. The pid cannot be another's meanwhile: a
- * zombie keeps it, and the ticks are compared. */
+ * zombie keeps it, and the ticks are compared. For a process of somebody else (sudo) it has 0 there whatever it was; reading
+ * a link, which needs the same permission, tells. */
 static bool adopt_read_zombie(struct holder *h, int *ret_status)
 {
     char line[STAT_SIZE];
+    snprintf(line, sizeof line, "/proc/%d/exe", (int)h->run.pid);
+    if (readlink(line, h->text, sizeof h->text) < 0 && errno == EACCES)
+        return false;
     if (stat_read(h->run.pid, line, sizeof line) < 0 || stat_field(line, STAT_TICKS) != h->run.ticks)
         return false;
-    const char *state = strrchr(line, ')');
-    if (!state || state[1] != ' ' || state[2] != 'Z')
+    if (stat_is_living(line))
         return false;
     *ret_status = (int)stat_field(line, STAT_EXIT_CODE);
     return true;
@@ -138,11 +152,12 @@ void adopt_look(struct holder *h, short revents)
 {
     struct pidfd_info info = {.mask = PIDFD_INFO_EXIT};
     int status, answer = ioctl(h->pidfd, PIDFD_GET_INFO, &info);
+    bool can_tell = answer == 0 || errno == ESRCH; /* ESRCH: it has just been reaped */
     if (answer == 0 && (info.mask & PIDFD_INFO_EXIT))
         adopt_end(h, info.exit_code, "itself", "");
     else if (adopt_read_zombie(h, &status))
         adopt_end(h, status, "itself", "");
-    else if (answer < 0 && errno != ESRCH)
+    else if (!can_tell)
         adopt_end(h, -1, "unknown", "it was not a child of the holder");
     else if (revents & POLLHUP)
         adopt_end(h, -1, "unknown", "the kernel does not tell");
@@ -150,7 +165,15 @@ void adopt_look(struct holder *h, short revents)
         holder_timer(h, TIMER_REAP, REAP_MS);
 }
 
-void adopt_not_reaped(struct holder *h)
+void adopt_timer(struct holder *h)
 {
-    adopt_end(h, -1, "unknown", "its parent does not reap it");
+    int status;
+    if (adopt_read_zombie(h, &status))
+        adopt_end(h, status, "itself", "");
+    else if (h->pidfd >= 0)
+        adopt_end(h, -1, "unknown", "its parent does not reap it");
+    else if (adopt_has_ticks(h))
+        holder_timer(h, TIMER_REAP, POLL_MS);
+    else
+        adopt_end(h, -1, "unknown", "it was not a child of the holder");
 }

@@ -107,10 +107,11 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     int64_t restarts, retries, next_start_ms, started_boot_ms;
     dev_t life_dev; /* of run.lock's file, to recognise it in other processes */
     ino_t life_inode;
-    uint64_t first_ticks; /* no descendant is older */
-    bool is_alive;        /* the child has not been seen to end */
-    bool is_adopted;      /* it is not our child */
-    bool is_foreign;      /* there may be descendants that are not below us: a holder before us has died */
+    uint64_t first_ticks;  /* is_foreign: no descendant is older */
+    pid_t foreign_session; /* is_foreign: of the adopted child */
+    bool is_alive;         /* the child has not been seen to end */
+    bool is_adopted;       /* it is not our child */
+    bool is_foreign;       /* there may be descendants that are not below us: a holder before us has died */
     const char *phase;
 
     /* The end of `run`. */
@@ -150,8 +151,9 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     _Alignas(8) char text[4096]; /* scratch: a record, a path */
 
     /* Not touched unless needed. */
-    int herd_count;
+    int herd_count, herd_signal;
     pid_t herd[8192];
+    uint64_t herd_ticks[8192];
     char data[64 << 10];
     char stamped[128 << 10];
 };
@@ -172,8 +174,9 @@ int dir_open(struct dir_reader *dir, int at, const char *path);
 const char *dir_next(struct dir_reader *dir); /* NULL at the end; then it is closed */
 #define STAT_SIZE 512
 int stat_read(pid_t pid, char *line, size_t size); /* /proc/<pid>/stat; -1 if there is no such process */
+bool stat_is_living(const char *line);             /* a zombie does not live */
 uint64_t stat_field(const char *line, int field);  /* a number of it, as proc(5) counts */
-enum { STAT_PARENT = 4, STAT_THREADS = 20, STAT_TICKS = 22, STAT_EXIT_CODE = 52 };
+enum { STAT_PARENT = 4, STAT_SESSION = 6, STAT_THREADS = 20, STAT_TICKS = 22, STAT_EXIT_CODE = 52 };
 int record_identity(struct holder *h); /* the child's side of the clone */
 /* Replaces status.json. BRIEF: the next one follows at once. FINAL: it is on the disk, whatever happens to the machine. */
 enum record_kind { RECORD_BRIEF, RECORD_NORMAL, RECORD_FINAL };
@@ -214,7 +217,7 @@ void probe_ended(struct holder *h, int status);
 /* adopt.c */
 int adopt_begin(struct holder *h);
 void adopt_look(struct holder *h, short revents);
-void adopt_not_reaped(struct holder *h);
+void adopt_timer(struct holder *h);
 
 /* output.c */
 int output_open(struct holder *h);   /* before a start: files, FIFOs, the child's descriptors; -1 with failed_stage */

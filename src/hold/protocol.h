@@ -15,6 +15,7 @@
  *     log/stdout.log log/stderr.log      modes direct and pipe
  *     log/output.log                     mode stamped: both streams, each line "<time> out|err <text>"
  *     stdout.idx stderr.idx output.idx   struct hold_index records, appended
+ *     status.new run.new history.new log/NAME.new   the holder's own, on their way to become the file of that name
  *     stdout.pipe stderr.pipe            FIFOs of the modes pipe and stamped; the child has each open for reading and writing
  *
  * Invariants
@@ -85,6 +86,7 @@ enum { HOLD_FD_LIFE = 100 };
 
 /* Set by tasuki in the child's environment; how descendants are recognised. */
 #define HOLD_ENV_ID    "TASUKI_PROCESS_ID"    /* the process's id */
+#define HOLD_ENV_MARK  "TASUKI_PROCESS_MARK"  /* device:inode of its directory; the same for all its starts */
 #define HOLD_ENV_START "TASUKI_PROCESS_START" /* start_id, unique for each holder; the same for restarts by policy */
 
 /* run.<n>.lock, one line written at once by the child before exec:

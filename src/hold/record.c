@@ -126,6 +126,13 @@ uint64_t stat_field(const char *line, int field)
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
+bool stat_is_living(const char *line)
+{
+    char state = strrchr(line, ')')[2];
+    /* A process whose first thread has ended looks like a zombie while the others go on. */
+    return (state != 'Z' && state != 'X') || stat_field(line, STAT_THREADS) > 1;
+}
+
 /* The words that the identity of a start and status.json have in common. */
 static int put_output(const struct holder *h, char *text, size_t size)
 {

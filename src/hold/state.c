@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -222,7 +223,10 @@ void holder_check_stop(struct holder *h)
 {
     if (h->state != STOPPING && h->state != KILLING)
         return;
-    int left = sweep(h, h->state == KILLING ? SIGKILL : 0);
+    const int sig = h->state == KILLING ? SIGKILL : 0;
+    int left = sweep(h, sig);
+    if (left == 0 && h->is_foreign)
+        left = sweep(h, sig); /* who is not below us may slip through a single pass */
     if (left == 0 && !h->is_alive) {
         stop_done(h, 0);
         return;
@@ -238,6 +242,7 @@ static void stop_kill(struct holder *h)
 {
     h->state = KILLING;
     h->passes = 0;
+    setpriority(PRIO_PROCESS, 0, -20); /* if we may: who is to be killed may use all the time there is to fork */
     holder_timer(h, TIMER_KILL, -1);
     holder_timer(h, TIMER_GIVE_UP, GIVE_UP_MS);
     holder_check_stop(h);
@@ -305,7 +310,7 @@ void holder_timer_ran_out(struct holder *h, enum timer timer)
             status_write(h);
         break;
     case TIMER_REAP:
-        adopt_not_reaped(h);
+        adopt_timer(h);
         break;
     case TIMER_COUNT:
         break;

@@ -5,9 +5,11 @@
  * environment or by the life lock among their descriptors, and what is below them belongs to them.
  *
  *  W1  A process of another start is not ours, nor is what is below it: another holder, and whatever has that start's name in
- *      its environment (the child of a holder that died came to us as an orphan; it is adopted, not ended).
- *  W2  A process is counted as long as it lives; a zombie does not.
- *  W3  Pids are used in the pass that found them only. */
+ *      its environment (the child of a holder that died came to us as an orphan; it is adopted, not ended). But names can be
+ *      taken: who has our life lock open is ours whatever it is called.
+ *  W2  A process is counted as long as it lives; a zombie does not. When nothing below us is counted, there is nothing: whatever
+ *      a process leaves behind is in the list of our children before it is a zombie itself.
+ *  W3  Elsewhere nothing announces who moves on, so who was found once stays found, by pid and start time. */
 #include "hold/hold.h"
 
 #include <fcntl.h>
@@ -29,14 +31,6 @@ static pid_t dir_next_pid(struct dir_reader *dir)
     while ((name = dir_next(dir)) && !(name[0] >= '1' && name[0] <= '9'))
         ;
     return name ? (pid_t)strtol(name, NULL, 10) : 0;
-}
-
-/* W2. */
-static bool stat_is_living(const char *line)
-{
-    char state = strrchr(line, ')')[2];
-    /* A process whose first thread has ended looks like a zombie while the others go on. */
-    return (state != 'Z' && state != 'X') || stat_field(line, STAT_THREADS) > 1;
 }
 
 static bool stat_is_holder(const char *line)
@@ -96,6 +90,15 @@ static bool has_life_lock(struct holder *h, pid_t pid)
     return stat(h->text, &st) == 0 && st.st_dev == h->life_dev && st.st_ino == h->life_inode;
 }
 
+/* The session that the adopted child began. Its number is not used again as long as it has members. */
+static bool has_session(const struct holder *h, const char *line)
+{
+    char leader[STAT_SIZE];
+    return (pid_t)stat_field(line, STAT_SESSION) == h->foreign_session &&
+           (stat_read(h->foreign_session, leader, sizeof leader) < 0 ||
+            stat_field(leader, STAT_TICKS) == h->first_ticks);
+}
+
 static bool herd_has(const struct holder *h, pid_t pid)
 {
     for (int i = 0; i < h->herd_count; i++) {
@@ -105,16 +108,31 @@ static bool herd_has(const struct holder *h, pid_t pid)
     return false;
 }
 
-/* `pid` is below us, or below one of the herd. */
+/* `pid` is below us, or below one of the herd. SIGKILL is sent at once: some live for microseconds only. */
 static void herd_add(struct holder *h, pid_t pid)
 {
     char line[STAT_SIZE];
     if (h->herd_count == HERD_MAX || stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line))
         return;
-    if (stat_is_holder(line) || environment_ask(h, pid) == OTHERS)
+    if ((stat_is_holder(line) || environment_ask(h, pid) == OTHERS) && !has_life_lock(h, pid))
         return;
-    if (!h->is_foreign || !herd_has(h, pid))
-        h->herd[h->herd_count++] = pid;
+    if (h->is_foreign && herd_has(h, pid))
+        return;
+    if (h->herd_signal == SIGKILL)
+        kill(pid, SIGKILL);
+    h->herd_ticks[h->herd_count] = stat_field(line, STAT_TICKS);
+    h->herd[h->herd_count++] = pid;
+}
+
+/* W3. */
+static void herd_keep(struct holder *h, int count)
+{
+    char line[STAT_SIZE];
+    for (int i = 0; i < count; i++) {
+        pid_t pid = h->herd[i];
+        if (stat_read(pid, line, sizeof line) == 0 && stat_field(line, STAT_TICKS) == h->herd_ticks[i])
+            herd_add(h, pid);
+    }
 }
 
 /* The children of one thread: "123 456 ". */
@@ -169,14 +187,18 @@ static void herd_add_others(struct holder *h, bool by_parent)
         pid_t parent = (pid_t)stat_field(line, STAT_PARENT);
         bool is_below = by_parent && (parent == h->self || herd_has(h, parent));
         bool can_be = stat_field(line, STAT_TICKS) >= h->first_ticks;
-        if (is_below || (h->is_foreign && can_be && (environment_ask(h, pid) == OURS || has_life_lock(h, pid))))
+        if (is_below || (h->is_foreign && can_be &&
+                         (environment_ask(h, pid) == OURS || has_life_lock(h, pid) || has_session(h, line))))
             herd_add(h, pid);
     }
 }
 
 static void herd_gather(struct holder *h)
 {
+    int count = h->herd_count;
     h->herd_count = 0;
+    if (h->is_foreign)
+        herd_keep(h, count);
     bool is_told = herd_add_children(h, h->self);
     if (h->is_foreign && h->is_alive && h->is_adopted)
         herd_add(h, h->run.pid);
@@ -192,18 +214,21 @@ static void herd_gather(struct holder *h)
 
 int sweep(struct holder *h, int sig)
 {
-    herd_gather(h);
     /* The group first, at once: nobody in it can slip through by forking. The child leads it as long as it is not reaped. */
-    bool has_group = sig && h->is_alive && getpgid(h->run.pid) == h->run.pid && kill(-h->run.pid, sig) == 0;
-    if (has_group && sig == SIGTERM)
-        kill(-h->run.pid, SIGCONT);
-    for (int i = 0; sig && i < h->herd_count; i++) {
+    bool has_group = sig && h->is_alive && getpgid(h->run.pid) == h->run.pid;
+    if (has_group && sig == SIGKILL)
+        kill(-h->run.pid, sig);
+    h->herd_signal = sig;
+    herd_gather(h);
+    if (sig != SIGTERM)
+        return h->herd_count;
+    has_group = has_group && kill(-h->run.pid, SIGTERM) == 0 && kill(-h->run.pid, SIGCONT) == 0;
+    for (int i = 0; i < h->herd_count; i++) {
         /* Twice may mean something else than once. */
-        if (sig == SIGTERM && has_group && getpgid(h->herd[i]) == h->run.pid)
+        if (has_group && getpgid(h->herd[i]) == h->run.pid)
             continue;
-        kill(h->herd[i], sig);
-        if (sig == SIGTERM)
-            kill(h->herd[i], SIGCONT);
+        kill(h->herd[i], SIGTERM);
+        kill(h->herd[i], SIGCONT);
     }
     return h->herd_count;
 }

@@ -58,7 +58,7 @@ static json_t *error_result(const struct mcp_server *server, const struct op *op
 static json_t *answer_result(const struct op_call *call, json_t *answer_take)
 {
     struct buf prefix CLEANUP(buf_clear) = BUF_INIT;
-    bool is_error = call->verdict != TSK_OK && !(call->op->flags & OP_READ_ONLY);
+    bool is_error = code_info(call->verdict)->http_status >= 400 && !(call->op->flags & OP_READ_ONLY);
     if (is_error) {
         const char *message = json_get_string(answer_take, "message", NULL);
         buf_printf(&prefix, "%s: ", verdict_of(call->op, call->verdict));

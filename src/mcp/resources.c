@@ -17,12 +17,12 @@ static const struct resource resources[] = {
     {SCHEME "status", "status", "status", "The whole workspace: locks and processes."},
     {SCHEME "processes", "process.list", "processes", "All processes with their states."},
     {SCHEME "locks", "lock.list", "locks", "All locks and who holds them."},
-    {SCHEME "runs", "run.list", "runs", "All runs."},
+    {SCHEME "runs", "runs.list", "runs", "All runs."},
     {SCHEME "events", "events", "events", "The newest events."},
     {SCHEME "process/{id}", "process.status", "process", "One process."},
     {SCHEME "process/{id}/log{?stream,tail}", "process.logs", "process log",
      "What a process wrote; stream: stdout, stderr or both; tail: the last so many lines."},
-    {SCHEME "run/{id}", "run.show", "run", "One run."},
+    {SCHEME "run/{id}", "runs.show", "run", "One run."},
     {SCHEME "lock/{kind}/{id}", "lock.check", "lock", "One lock: free, held, stale or zombie."},
 };
 #define COUNT (sizeof resources / sizeof resources[0])

@@ -104,7 +104,8 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     struct spawn_fd kept = {.from = lock_fd, .to = lock_fd}; /* R1 */
     struct spawn command = {.argv = argv, .fds = &kept, .fd_count = 1, .mask = &saved, .keeps_signals = true};
     if (spawn_run(&command) < 0) {
-        result = command_failed(call, argv[0], errno, err);
+        result = strcmp(command.stage, "exec") == 0 ? command_failed(call, argv[0], errno, err)
+                                                    : error_errno(err, "start", argv[0]);
     } else {
         call->exit_code = wait_for_command(command.pid, lock, &waited);
         call->has_exit_code = true;

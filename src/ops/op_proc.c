@@ -1,4 +1,5 @@
 /* op_proc.c - registering, starting and stopping processes. */
+#include "base/log.h"
 #include "ops/proc_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
@@ -13,6 +14,18 @@
 
 static const enum tsk_code change_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT,
                                               TSK_ENVIRONMENT,       TSK_STORAGE_FULL,  TSK_OK};
+
+/* The record after a change. The change has happened: that the record cannot be read, or is gone again, does not unsay it. */
+static int record_or_say(struct proc_registry *reg, const char *id, json_t **ret)
+{
+    struct tsk_error problem = {0};
+    if (proc_args_record(reg, id, false, ret, &problem) == 0)
+        return 0;
+    if (problem.code != TSK_PROCESS_NOT_FOUND)
+        log_problem(&problem);
+    *ret = json_pack("{s:s}", "id", id);
+    return 0;
+}
 
 /* ---- create ---- */
 
@@ -34,7 +47,7 @@ static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
             return -1;
         }
     }
-    return proc_args_record(&reg, id, false, ret, err);
+    return record_or_say(&reg, id, ret);
 }
 
 static const struct op_param create_params[] = {
@@ -461,7 +474,7 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);
     }
-    return result < 0 ? -1 : proc_args_record(&reg, id, false, ret, err);
+    return result < 0 ? -1 : record_or_say(&reg, id, ret);
 }
 
 static const struct op_param update_params[] = {

@@ -14,6 +14,13 @@ extern const struct op op_help, op_completion;
 extern const struct op op_mcp, op_confirm;
 /* What `tasuki mcp` does: set by main, because the skin is above the table. */
 extern int (*op_mcp_serve)(struct op_call *call, struct tsk_error *err);
+/* op_flow.c, op_graph.c */
+extern const struct op op_flow_validate, op_graph;
+/* op_run.c, op_run_answer.c, op_runs.c */
+extern const struct op op_run_flow, op_resume, op_answer, op_runs_list, op_runs_show, op_runs_logs, op_runs_cancel;
+/* op_channel.c, op_task.c */
+extern const struct op op_channel_get, op_channel_set, op_channel_append, op_channel_add;
+extern const struct op op_task_next, op_task_spawn, op_task_again, op_task_finish, op_task_cancel, op_task_ask;
 /* op_lock.c */
 extern const struct op op_lock_acquire, op_lock_release, op_lock_renew, op_lock_check, op_lock_list;
 /* op_lock_run.c */

@@ -79,5 +79,25 @@
 #define TOOL_GET_STATUS                                                                                                \
     .text = "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "      \
             "or change anything; it changes nothing."
+#define TOOL_FLOW_RUN                                                                                                  \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "Run a flow file: its tasks, in parallel where the flow allows it, and answer with what became "           \
+            "of them. NOT DONE says what failed; run_resume goes on from there. After 50 s the answer is NOT "         \
+            "YET and the run goes on (run_show), but not longer than this connection."
+#define TOOL_RUN_RESUME                                                                                                \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
+            "again. Refused while somebody runs it. As flow_run it ends with this connection."
+#define TOOL_RUN_ANSWER                                                                                                \
+    .refusal = "NOT ANSWERED",                                                                                         \
+    .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "               \
+            "recorded first; a second one is refused (ALREADY_ANSWERED)."
+#define TOOL_RUN_LIST .text = "List runs, the newest first, with their status. It changes nothing."
+#define TOOL_RUN_SHOW .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."
+#define TOOL_RUN_LOGS .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."
+#define TOOL_RUN_CANCEL                                                                                                \
+    .refusal = "NOT CANCELLED",                                                                                        \
+    .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "                   \
+            "run_resume can go on with it later."
 
 #endif

@@ -276,7 +276,7 @@ static struct yaml *places_of_json(const char *text, size_t len, const char *sou
     buf_put(&copy, text, len);
     for (char *at = copy.data; !copy.failed && (at = strchr(at, '\\')); at += at[1] ? 2 : 1)
         if (at[1] == 'u' && (at[2] == 'd' || at[2] == 'D') && strnlen(at, 6) == 6)
-            memcpy(at, "------", 6);
+            memset(at, '-', 6);
     if (copy.failed || yaml_parse(copy.data, copy.len, source, &doc, &ignored) < 0)
         return NULL;
     return doc;

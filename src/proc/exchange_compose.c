@@ -190,7 +190,7 @@ static bool take_condition(struct compose *c, const struct yaml_node *value, voi
                "process_started, process_healthy, process_log_ready, "
                "process_completed_successfully, process_completed");
         *ret = "started";
-    } else if (strcmp(text, "process_completed") == 0) {
+    } else if (text && strcmp(text, "process_completed") == 0) {
         exchange_warn(c->r, "import_completed", c->name);
     }
     return true;

@@ -26,6 +26,13 @@ int proc_dir_open(int processes, const char *id, bool is_new)
     return fs->openat(processes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 }
 
+void proc_mark(int dir, char mark[PROC_MARK_SIZE])
+{
+    struct stat st = {0};
+    fs->fstat(dir, &st);
+    snprintf(mark, PROC_MARK_SIZE, "%llx:%llx", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+}
+
 /* ---- locks -------------------------------------------------------------------------------------------------- */
 
 static void pause_ms(int64_t ms)
@@ -195,7 +202,9 @@ static int read_record(int dir, const char *name, json_t **ret, struct tsk_error
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct tsk_error ignored;
     if (fs_read_file(dir, name, RECORD_MAX, &text) < 0)
-        return errno == ENOENT ? 0 : error_errno(err, "read", name);
+        return errno == EACCES || errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE
+                   ? error_errno(err, "read", name)
+                   : 0; /* none, or something that is no record: a directory, a link, far too long */
     if (text.len == 0 || json_parse(buf_str(&text), text.len, name, ret, &ignored) < 0)
         return 0;
     if (json_is_object(*ret))
@@ -347,7 +356,7 @@ int proc_history_put(int dir, const struct now *now, const char *what, int64_t n
     char line[512];
     struct stat st;
     int fd CLEANUP_FD =
-        fs->openat(dir, HOLD_HISTORY_NAME, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+        fs->openat(dir, HOLD_HISTORY_NAME, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0 || fs->fstat(fd, &st) < 0)
         return error_errno(err, "open", HOLD_HISTORY_NAME);
     int len = snprintf(line, sizeof line, "%s{\"time\":%" PRId64 ",\"what\":\"%s\",\"n\":%" PRId64 "%s}\n",
@@ -368,7 +377,7 @@ static int64_t history_base(int fd)
 int64_t proc_history_end(int dir)
 {
     struct stat st;
-    int fd CLEANUP_FD = fs->openat(dir, HOLD_HISTORY_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(dir, HOLD_HISTORY_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0 || fs->fstat(fd, &st) < 0)
         return 0;
     return history_base(fd) + st.st_size;
@@ -396,7 +405,7 @@ int proc_history_read(int dir, int64_t from, json_t **ret, int64_t *ret_next, st
 {
     struct stat st = {0};
     json_t *list CLEANUP_JSON = json_array();
-    int fd CLEANUP_FD = fs->openat(dir, HOLD_HISTORY_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(dir, HOLD_HISTORY_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0 ? errno != ENOENT : fs->fstat(fd, &st) < 0)
         return error_errno(err, "read", HOLD_HISTORY_NAME);
     int64_t base = fd < 0 ? 0 : history_base(fd), at = from > base ? from - base : 0;

@@ -8,6 +8,10 @@
 /* processes/<id>/; ENOENT if there is none and `is_new` is false. */
 int proc_dir_open(int processes, const char *id, bool is_new);
 
+/* What all starts of a process have in their environment. */
+#define PROC_MARK_SIZE 48
+void proc_mark(int dir, char mark[PROC_MARK_SIZE]);
+
 /* P1. Waits for the process's byte of processes/.guard, at most 10 s: then CONFLICT. SIGINT, SIGTERM and SIGTSTP are
  * blocked while it is held, so that no stopped process blocks the others. One per thread at a time, unless the further ones
  * are taken with `is_trying` (returns 1 when it is busy). */

@@ -10,29 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-struct wanted {
-    const struct stat *dir; /* or */
-    const char *path;       /* as the kernel names a removed directory */
-};
-
-static bool works_there(pid_t pid, const struct wanted *wanted)
-{
-    char name[32], link[64], target[PATH_MAX + 16];
-    struct stat st;
-    if (proc_name(pid, name, sizeof name) < 0 || strcmp(name, "tasuki-hold") != 0)
-        return false;
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)pid, HOLD_FD_DIR);
-    if (wanted->dir)
-        return fs->fstatat(AT_FDCWD, link, &st, 0) == 0 && st.st_dev == wanted->dir->st_dev &&
-               st.st_ino == wanted->dir->st_ino;
-    ssize_t len = readlink(link, target, sizeof target - 1);
-    if (len < 0)
-        return false;
-    target[len] = '\0';
-    return strcmp(target, wanted->path) == 0;
-}
-
-static int search(const struct wanted *wanted, struct proc_id *ret)
+/* Calls `take` for each holder of the machine until it says true. -1 if /proc cannot be read. */
+static int each_holder(bool (*take)(pid_t pid, void *data), void *data)
 {
     int proc = fs->openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *listing = proc < 0 ? NULL : fdopendir(proc);
@@ -40,26 +19,57 @@ static int search(const struct wanted *wanted, struct proc_id *ret)
         fs_close(&proc);
         return -1;
     }
-    int found = 0;
+    bool found = false;
     for (struct dirent *entry; !found && (entry = readdir(listing));) {
+        char name[32];
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        found = pid > 0 && works_there(pid, wanted) && proc_id_of(pid, ret) == 0;
+        found =
+            pid > 0 && proc_name(pid, name, sizeof name) == 0 && strcmp(name, "tasuki-hold") == 0 && take(pid, data);
     }
     closedir(listing);
     return found;
 }
 
-int holder_find(int dir, struct proc_id *ret)
+struct search {
+    struct stat dir;
+    struct proc_id *ret;
+};
+
+static bool works_there(pid_t pid, void *data)
 {
+    struct search *search = data;
+    char link[64];
     struct stat st;
-    if (dir < 0 || fs->fstat(dir, &st) < 0)
-        return -1;
-    return search(&(struct wanted){.dir = &st}, ret);
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)pid, HOLD_FD_DIR);
+    return fs->fstatat(AT_FDCWD, link, &st, 0) == 0 && st.st_dev == search->dir.st_dev &&
+           st.st_ino == search->dir.st_ino && proc_id_of(pid, search->ret) == 0;
 }
 
-int holder_find_removed(const char *path, struct proc_id *ret)
+int holder_find(int dir, struct proc_id *ret)
 {
-    char name[PATH_MAX + 16];
-    snprintf(name, sizeof name, "%s (deleted)", path);
-    return search(&(struct wanted){.path = name}, ret);
+    struct search search = {.ret = ret};
+    if (dir < 0 || fs->fstat(dir, &search.dir) < 0)
+        return -1;
+    return each_holder(works_there, &search);
+}
+
+static bool add_removed(pid_t pid, void *data)
+{
+    static const char mark[] = " (deleted)"; /* as the kernel says it */
+    char link[64], target[PATH_MAX + 16];
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)pid, HOLD_FD_DIR);
+    ssize_t len = readlink(link, target, sizeof target - 1), path_len = len - (ssize_t)strlen(mark);
+    target[len < 0 ? 0 : len] = '\0';
+    if (path_len > 0 && strcmp(target + path_len, mark) == 0) {
+        target[path_len] = '\0';
+        json_object_set_new(data, target, json_integer(pid));
+    }
+    return false;
+}
+
+json_t *holder_list_removed(void)
+{
+    json_t *list = json_object();
+    each_holder(add_removed, list);
+    return list;
 }

@@ -132,6 +132,7 @@ static void drop_foreign(struct words *env)
 static void put_env(struct words *env, const struct proc *p, const char *start_id)
 {
     const char *key;
+    char mark[PROC_MARK_SIZE];
     json_t *value;
     for (char **at = environ; *at; at++)
         words_add(env, *at);
@@ -140,6 +141,8 @@ static void put_env(struct words *env, const struct proc *p, const char *start_i
         words_set(env, key, json_string_value(value));
     words_set(env, HOLD_ENV_ID, p->id);
     words_set(env, HOLD_ENV_START, start_id);
+    proc_mark(p->dir, mark);
+    words_set(env, HOLD_ENV_MARK, mark);
     if (uses_notify(p->spec)) {
         char name[64];
         snprintf(name, sizeof name, "@tasuki-%s", start_id);
@@ -148,18 +151,22 @@ static void put_env(struct words *env, const struct proc *p, const char *start_i
 }
 
 /* The environment that a living process was started with; restarts by policy shall get the same. */
-static bool put_env_of(struct words *env, pid_t pid)
+static bool put_env_of(struct words *env, pid_t pid, const char *start_id)
 {
-    char path[64];
+    char path[64], mark[64];
+    bool is_whole = false; /* a program may write its title over it */
     struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, &text) < 0 || text.len == 0)
         return false;
+    snprintf(mark, sizeof mark, HOLD_ENV_START "=%s", start_id);
     for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1)
+        is_whole = is_whole || strcmp(text.data + at, mark) == 0;
+    for (size_t at = 0; is_whole && at < text.len; at += strlen(text.data + at) + 1)
         if (text.data[at])
             words_add(env, text.data + at);
-    return true;
+    return is_whole;
 }
 
 /* ---- starting it ----------------------------------------------------------------------------------------------- */
@@ -248,7 +255,7 @@ int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct p
     if (find_holder(path, self, err) < 0)
         return -1;
     put_argv(&argv, reg, p, &options, status->start_id, status, self);
-    if (!put_env_of(&env, status->child.pid))
+    if (!put_env_of(&env, status->child.pid, status->start_id))
         put_env(&env, p, status->start_id);
     proc_start_name(status->n, name);
     int run_lock CLEANUP_FD = fs->openat(p->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);

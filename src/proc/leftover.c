@@ -24,7 +24,7 @@ struct marks {
         dev_t dev;
         ino_t ino;
     } locks[STARTS_MAX];   /* run.<n>.lock of ended starts that are held */
-    char environ_word[64]; /* TASUKI_PROCESS_START=…; "" while it runs: restarts by policy share it */
+    char environ_word[96]; /* TASUKI_PROCESS_MARK=…; "" while it runs: then it has it too */
 };
 
 static void marks_of(const struct proc *p, struct marks *ret)
@@ -47,8 +47,11 @@ static void marks_of(const struct proc *p, struct marks *ret)
         ret->locks[ret->count].dev = st.st_dev;
         ret->locks[ret->count++].ino = st.st_ino;
     }
-    if (!is_running && *p->view.start_id)
-        snprintf(ret->environ_word, sizeof ret->environ_word, HOLD_ENV_START "=%s", p->view.start_id);
+    if (!is_running && p->view.n > 0) {
+        char mark[PROC_MARK_SIZE];
+        proc_mark(p->dir, mark);
+        snprintf(ret->environ_word, sizeof ret->environ_word, HOLD_ENV_MARK "=%s", mark);
+    }
 }
 
 bool leftovers_hold_a_lock(const struct proc *p)

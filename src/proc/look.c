@@ -18,17 +18,18 @@ _Static_assert(sizeof proc_state_names / sizeof proc_state_names[0] == PROC_STAT
 
 /* ---- looking -------------------------------------------------------------------------------------------------- */
 
+static bool is_of_another_namespace(const struct proc_id *child)
+{
+    return pid_namespace() && child->pid_ns != pid_namespace();
+}
+
+/* Doubt counts as life. Only for another pid namespace the lock is asked: nothing else can tell from here. */
 static bool lives(const struct proc_id *child, bool lock_is_held)
 {
-    switch (proc_id_liveness(child)) {
-    case LIVE_ALIVE:
-        return true;
-    case LIVE_DEAD:
-        return false;
-    case LIVE_UNKNOWN: /* another pid namespace: only the lock can tell */
+    enum liveness found = proc_id_liveness(child);
+    if (found == LIVE_UNKNOWN && is_of_another_namespace(child))
         return lock_is_held;
-    }
-    return false;
+    return found != LIVE_DEAD;
 }
 
 /* A start n+1 beside the record of n. */
@@ -60,7 +61,7 @@ static int look_at_child(int dir, struct look *look, struct tsk_error *err)
     bool gave_up = look->status.has_ended && look->status.raw_status == -1 && strcmp(look->status.by, "stop") == 0;
     if (look->status.n == 0 || (look->status.has_ended && !gave_up))
         return 0;
-    if (proc_id_liveness(&look->status.child) == LIVE_UNKNOWN &&
+    if (is_of_another_namespace(&look->status.child) &&
         proc_start_read(dir, look->status.n, &ignored, &has_identity, &is_held, err) < 0)
         return -1;
     look->child_lives = lives(&look->status.child, is_held);
@@ -72,9 +73,7 @@ static int look_at_child(int dir, struct look *look, struct tsk_error *err)
 static enum look_need need_of(const struct look *look)
 {
     const struct proc_status *status = &look->status;
-    if (look->is_starting)
-        return LOOK_NOTHING;
-    if (status->n == 0)
+    if (look->is_starting || look->is_foreign || status->n == 0)
         return LOOK_NOTHING;
     if (!status->has_ended && look->child_lives)
         return look->has_holder || look->is_stuck ? LOOK_NOTHING : LOOK_ADOPT;
@@ -119,7 +118,10 @@ int look_at(int dir, struct look *ret, struct tsk_error *err)
     /* While n runs there cannot be an n+1 (H5). */
     if (!ret->child_lives && look_at_next(dir, ret, err) < 0)
         return -1;
-    ret->was_rebooted = ret->status.n && strcmp(ret->status.child.boot_id, boot_id()) != 0;
+    bool is_of_this_boot = !*boot_id() || strcmp(ret->status.child.boot_id, boot_id()) == 0;
+    ret->is_foreign =
+        ret->status.n && !ret->status.has_ended && is_of_this_boot && is_of_another_namespace(&ret->status.child);
+    ret->was_rebooted = ret->status.n && !is_of_this_boot;
     ret->need = need_of(ret);
     return 0;
 }
@@ -212,6 +214,7 @@ void look_to_view(const struct look *look, int dir, bool has_ready, bool has_hea
                               .stderr_offset = status->stderr_offset,
                               .raw_status = -1,
                               .is_stuck = look->is_stuck,
+                              .is_foreign = look->is_foreign,
                               .want_down = look->has_want && look->want.is_down};
     memcpy(ret->start_id, status->start_id, sizeof ret->start_id);
     memcpy(ret->log, status->log, sizeof ret->log);
@@ -229,7 +232,7 @@ void look_to_view(const struct look *look, int dir, bool has_ready, bool has_hea
         ret->phase = has_ready || has_health ? probed_phase(dir, status->n, has_ready, ret->detail) : "ready";
         if (look->want.is_down || strcmp(status->phase, "stopping") == 0)
             ret->phase = "stopping";
-        else if (look->need == LOOK_AGAIN || look->need == LOOK_LOST)
+        else if (look->need == LOOK_AGAIN || look->need == LOOK_LOST || (look->is_foreign && !look->child_lives))
             ret->phase = "lost";
     }
 }

@@ -11,6 +11,7 @@
  * -           | yes       | yes, backoff  || Stopped/Failed, backoff     |
  * -           | no        | yes, backoff  || Stopped/Failed              | LOOK_REVIVE once the delay is over
  * -           | -         | yes           || Stopped/Failed              |
+ * What was started in another pid namespace is never adopted or declared lost from here.
  * An end "by stop" that nobody saw while the child still lives is none: the stop gave up (is_stuck), and it runs.
  * A start n+1 that is locked but not recorded yet: starting. One that is neither locked nor recorded came to nothing. */
 #ifndef PROC_LOOK_H
@@ -25,7 +26,8 @@ struct look {
     bool is_behind;            /* status.json has not heard of that start */
     bool is_starting;          /* a start is under way that has no identity yet */
     bool has_holder, child_lives, was_rebooted;
-    bool is_stuck; /* a stop gave up: SIGKILL did not end it. It still runs; only another stop tries again */
+    bool is_foreign; /* it counts its pids in another namespace (a container): only its locks can be judged from here */
+    bool is_stuck;   /* a stop gave up: SIGKILL did not end it. It still runs; only another stop tries again */
     struct proc_want want;
     bool has_want;
     enum look_need need;

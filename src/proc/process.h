@@ -36,6 +36,7 @@ struct proc_view {
     char start_id[33];
     char log[12];                         /* mode in use */
     int64_t stdout_offset, stderr_offset; /* where the newest start's output begins */
+    bool is_foreign;                      /* started in another pid namespace: cannot be signalled from here */
     bool is_stuck;                        /* a stop gave up: it is alive after SIGKILL */
     bool want_down;                       /* stopped on purpose since its last start */
     char detail[200];                     /* the probe's words */
@@ -45,7 +46,8 @@ struct proc_view {
 struct proc_registry {
     struct tsk_workspace *ws;
     struct db db;
-    int dir; /* processes/ */
+    int dir;         /* processes/ */
+    json_t *removed; /* holder_list_removed, once it was asked for */
 };
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);

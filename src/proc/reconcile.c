@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- mending --------------------------------------------------------------------------------------------------- */
 
@@ -41,13 +42,16 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
                                 : "it ended together with its holder process");
     snprintf(rest, sizeof rest, ",\"reason\":\"%s\"", status.reason);
     now.wall_ms = status.stopped_at_ms;
+    /* The record first: if we are killed now, whoever looks next adds the end to the history (proc_tell_exit). */
+    if (proc_status_write(p->dir, &status, err) < 0)
+        return -1;
     if (proc_history_put(p->dir, &now, "lost", status.n, rest, err) < 0)
         return -1;
     /* What was still in its pipes went with the last of the two. */
     bool had_pipes = strcmp(status.log, "direct") != 0;
     if (had_pipes && proc_history_put(p->dir, &now, "gap", status.n, ",\"stream\":\"both\"", err) < 0)
         return -1;
-    return proc_status_write(p->dir, &status, err);
+    return 0;
 }
 
 /* Its policy wants it up, and whoever should have restarted it is dead. */
@@ -122,13 +126,20 @@ int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *er
     return proc_mend(reg, p, true, err);
 }
 
+/* Whoever merely looks, root above all, does not run another user's command. */
+static bool is_ours(int dir)
+{
+    struct stat st;
+    return fs->fstat(dir, &st) == 0 && st.st_uid == geteuid();
+}
+
 int proc_mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err)
 {
     struct look look;
     struct proc_probe ready, health;
     if (look_settled(p->dir, &look, err) < 0)
         return -1;
-    if (look.need >= LOOK_ADOPT) {
+    if (look.need >= LOOK_ADOPT && is_ours(p->dir)) {
         struct tsk_error problem = {0};
         if (mend(reg, p, is_guarded, &look, &problem) < 0)
             log_problem(&problem); /* a workspace that may only be read can still be looked at */

@@ -38,6 +38,7 @@ void proc_registry_close(struct proc_registry *reg)
         return;
     db_close(&reg->db);
     fs_close(&reg->dir);
+    json_free(&reg->removed);
     reg->dir = -1;
 }
 

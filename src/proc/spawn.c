@@ -11,13 +11,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__has_feature) && !defined(__SANITIZE_ADDRESS__)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
+/* A child leaves its stack by exec, so its frames stay marked in AddressSanitizer's shadow, also when the next stack is mapped
+ * at the same place. */
+#ifndef __has_feature
+#define __has_feature(x) 0
 #endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #include <sanitizer/asan_interface.h>
+#define STACK_FORGET(top, size) __asan_unpoison_memory_region((top) - (size), (size))
+#else
+#define STACK_FORGET(top, size) ((void)0)
 #endif
 
 extern char **environ;
@@ -46,12 +49,23 @@ static void reset_signals(const struct spawn *s)
 {
     struct sigaction by_default = {.sa_handler = SIG_DFL}, current;
     for (int number = 1; number < NSIG; number++) {
+        if (s->changed_signals && !sigismember(s->changed_signals, number))
+            continue;
         if (sigaction(number, NULL, &current) < 0 || current.sa_handler == SIG_DFL)
             continue;
         /* Our own SIGXFSZ is ignored so that a write fails instead of killing us; nobody else wants that. */
         if (current.sa_handler != SIG_IGN || !s->keeps_signals || number == SIGXFSZ)
             sigaction(number, &by_default, NULL);
     }
+}
+
+void spawn_look(sigset_t *ret_changed)
+{
+    struct sigaction current;
+    sigemptyset(ret_changed);
+    for (int number = 1; number < NSIG; number++)
+        if (sigaction(number, NULL, &current) == 0 && current.sa_handler != SIG_DFL)
+            sigaddset(ret_changed, number);
 }
 
 /* First everything out of the way of the final numbers, then into place. */
@@ -116,12 +130,22 @@ static char *stack_new(size_t argc, size_t *ret_size)
     if (stack == MAP_FAILED)
         return NULL;
     mprotect(stack, GUARD_SIZE, PROT_NONE);
-#ifdef __SANITIZE_ADDRESS__
-    /* The child leaves its frames by exec, so the sanitizer takes them for still there when the address is used again. */
-    __asan_unpoison_memory_region(stack, size);
-#endif
     *ret_size = size;
     return stack;
+}
+
+char *spawn_stack(void)
+{
+    size_t size;
+    char *stack = stack_new(SPAWN_ARGS_MAX, &size);
+    return stack ? stack + size : NULL;
+}
+
+void spawn_stack_free(char *stack)
+{
+    size_t size = (STACK_SIZE + SPAWN_ARGS_MAX * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
+    if (stack)
+        munmap(stack - size, size);
 }
 
 static int spawn_failed(struct spawn *s, const char *stage, int number)
@@ -139,17 +163,22 @@ int spawn_run(struct spawn *s)
     s->pid = -1;
     s->pidfd = -1;
     s->stage = "";
-    char *stack = stack_new(argument_count(s->argv), &size);
-    if (!stack)
+    size_t argc = argument_count(s->argv);
+    bool is_borrowed = s->stack && argc <= SPAWN_ARGS_MAX;
+    char *stack = is_borrowed ? NULL : stack_new(argc, &size);
+    if (!stack && !is_borrowed)
         return spawn_failed(s, "clone", ENOMEM);
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     child.mask = s->mask ? *s->mask : before;
     int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
-    pid_t pid = fs->clone(child_run, stack + size, flags, &child, &s->pidfd);
+    char *top = is_borrowed ? s->stack : stack + size;
+    STACK_FORGET(top, STACK_SIZE);
+    pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
-    munmap(stack, size);
+    if (!is_borrowed)
+        munmap(stack, size);
     if (pid < 0)
         return spawn_failed(s, "clone", number);
     if (!child.failed) {

@@ -26,11 +26,21 @@ struct spawn {
     bool new_group;        /* setpgid(0, 0) */
     bool dies_with_parent; /* PR_SET_PDEATHSIG SIGKILL */
     bool keeps_signals;    /* leave ignored signals ignored (a command of the user's terminal) */
+    /* For whoever starts thousands: the signals that are not at their default, from spawn_look (NULL: looked up in the child),
+     * and a stack that is used again, from spawn_stack (NULL: a new one). */
+    const sigset_t *changed_signals;
+    char *stack;
     /* out */
     pid_t pid;
     int pidfd;         /* CLOEXEC, owned by the caller; -1 where the kernel has none */
     const char *stage; /* on failure: "clone" "cwd" "descriptors" "exec" */
 };
+
+void spawn_look(sigset_t *ret_changed);
+/* Enough for commands of up to SPAWN_ARGS_MAX words; NULL: out of memory. */
+#define SPAWN_ARGS_MAX 4096
+char *spawn_stack(void);
+void spawn_stack_free(char *stack);
 
 /* 0 when the exec succeeded; -1 with errno and stage otherwise (the child is already reaped). */
 int spawn_run(struct spawn *s);

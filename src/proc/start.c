@@ -66,13 +66,15 @@ static int take_charge(struct proc_registry *reg, struct start *start, int *ret_
 static bool still_runs_elsewhere(struct proc_registry *reg, const char *id, struct tsk_error *err)
 {
     char path[PATH_MAX + 160];
-    struct proc_id holder;
+    if (!reg->removed)
+        reg->removed = holder_list_removed();
     snprintf(path, sizeof path, "%s/processes/%s", reg->ws->state_path, id);
-    if (holder_find_removed(path, &holder) != 1)
+    int64_t pid = json_get_int(reg->removed, path, 0);
+    if (!pid)
         return false;
     error_set(err, TSK_PROCESS_ALREADY_RUNNING, "process_files_removed", "id", id, NULL);
-    error_add_int(err, "pid", holder.pid);
-    error_add_next(err, "kill %d", (int)holder.pid); /* ends it in order */
+    error_add_int(err, "pid", pid);
+    error_add_next(err, "kill %lld", (long long)pid); /* ends it in order */
     return true;
 }
 

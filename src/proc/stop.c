@@ -40,21 +40,25 @@ static bool has_to_end(const struct proc *p)
     return p->view.state == PROC_RUNNING || *p->view.phase;
 }
 
-/* A process that does not run may have left others behind; ending those is a success. */
-static int end_leftovers(const struct proc *p, int64_t grace_ms, struct tsk_error *err)
+/* A process that does not run may have left others behind; ending those is a success. Without the guard: it may take the
+ * whole grace period. */
+static int end_leftovers(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err)
 {
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct leftovers *found = malloc(sizeof *found);
     BUG(!found);
-    int result = leftovers_find(p, found, err);
+    int result = proc_load(reg, id, &p, err);
+    if (result == 0)
+        result = leftovers_find(&p, found, err);
     size_t count = found->count;
     free(found);
     if (result < 0)
         return -1;
-    return count ? leftovers_end(p, grace_ms, err) : not_running(p, err);
+    return count ? leftovers_end(&p, grace_ms, err) : not_running(&p, err);
 }
 
-/* Writes what is wanted and tells the holder. 1: there is something to wait for. */
-static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, bool is_again, struct tsk_error *err)
+/* Writes what is wanted and tells the holder. 1: there is something to wait for; 0: it does not run. */
+static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
@@ -63,13 +67,18 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
     if (proc_mend(reg, &p, true, err) < 0)
         return -1;
     if (!has_to_end(&p))
-        return is_again ? 0 : end_leftovers(&p, grace_ms, err);
+        return 0;
+    if (p.view.is_foreign)
+        return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", p.id, "reason",
+                         "it runs in another pid namespace (a container); stop it from there", NULL);
     if (!p.view.has_holder && p.view.state == PROC_RUNNING && proc_take_up(reg, &p, err) < 0)
         return -1;
     if (proc_want_write(p.dir, &(struct proc_want){.is_down = true, .grace_ms = grace_ms}, err) < 0)
         return -1;
     stop->holder = p.view.holder;
     stop->holder_fd = proc_id_open(&stop->holder);
+    if (stop->holder_fd < 0 && errno != ESRCH)
+        return error_errno(err, "look at", "the holder process");
     if (stop->holder_fd < 0 && holder_find(p.dir, &stop->holder) == 1) /* its record is damaged, or not there yet */
         stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0)
@@ -105,7 +114,8 @@ static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_er
 }
 
 /* After the holder's end: is it true that nothing is left? */
-static int confirm(struct proc_registry *reg, struct stop *stop, bool *ret_again, struct tsk_error *err)
+static int confirm(struct proc_registry *reg, struct stop *stop, bool is_repeated, bool *ret_again,
+                   struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     *ret_again = false;
@@ -120,7 +130,15 @@ static int confirm(struct proc_registry *reg, struct stop *stop, bool *ret_again
         *ret_again = p.view.want_down; /* otherwise somebody has started it again: our stop was done */
         return 0;
     }
-    return leftovers_hold_a_lock(&p) ? leftovers_end(&p, 0, err) : 0;
+    struct proc_status status;
+    bool gave_up = proc_status_read(p.dir, &status, err) == 1 && strcmp(status.by, "stop") == 0 && *status.reason &&
+                   status.raw_status != -1;
+    /* Its holder has looked for descendants of this start. Those of earlier ones, and those of a holder that was killed, we
+     * look for. */
+    bool was_complete = p.view.n == 1 && p.view.raw_status != -1 && !is_repeated;
+    if ((!was_complete || leftovers_hold_a_lock(&p)) && leftovers_end(&p, 0, err) < 0)
+        return -1;
+    return gave_up ? error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason", status.reason, NULL) : 0;
 }
 
 static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
@@ -128,11 +146,11 @@ static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms
     int64_t deadline = clock_now().boot_ms + grace_ms + HOLDER_WORK_MS;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool again;
-        if (wait_for_holder(stop, deadline, err) < 0 || confirm(reg, stop, &again, err) < 0)
+        if (wait_for_holder(stop, deadline, err) < 0 || confirm(reg, stop, round > 0, &again, err) < 0)
             return -1;
         if (!again)
             return 0;
-        int more = tell(reg, stop, grace_ms, true, err);
+        int more = tell(reg, stop, grace_ms, err);
         if (more <= 0)
             return more;
     }
@@ -151,7 +169,10 @@ int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t cou
     for (size_t i = 0; i < count; i++) {
         stops[i] = (struct stop){.id = ids[i], .result = &results[i], .holder_fd = -1};
         results[i] = (struct tsk_error){.code = TSK_OK};
-        stops[i].is_under_way = tell(reg, &stops[i], grace_ms, false, &results[i]) == 1;
+        int told = tell(reg, &stops[i], grace_ms, &results[i]);
+        stops[i].is_under_way = told == 1;
+        if (told == 0)
+            end_leftovers(reg, ids[i], grace_ms, &results[i]);
     }
     for (size_t i = 0; i < count; i++)
         if (stops[i].is_under_way && finish(reg, &stops[i], grace_ms, &results[i]) < 0)

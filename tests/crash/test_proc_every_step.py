@@ -8,12 +8,12 @@ CLEAN = ("ENVIRONMENT", "STORAGE_FULL")
 OPERATIONS = (
     ("create", steps.create, 0, ("EIO", "SHORT")),
     ("start", steps.start, 0, ("EIO", "SHORT", "EMFILE")),
-    ("start of a running process", steps.start_running, 4, ("EIO", "EMFILE")),
+    ("start of a running process", steps.start_running, 4, ("EIO",)),
     ("a look at a process whose holder is dead", steps.look, 0, ("EIO",)),
     ("stop", steps.stop, 0, ("EIO", "SHORT")),
     ("remove --force of a running process", steps.remove, 0, ("EIO",)),
     ("update", steps.update, 0, ("EIO", "SHORT")),
-    ("import", steps.import_file, 0, ("EIO", "SHORT")),
+    ("import", steps.import_file, 0, ("EIO",)),
 )
 
 

@@ -221,22 +221,21 @@ def check_refused(p, code, reason, *words):
         p.one_copy_runs("web", after)
 
 
-REFUSED = check_refused
 CELLS = (
     ("NotStarted", "start", "becomes Running", check_started),
-    ("NotStarted", "stop", "is ProcessNotRunning", lambda p: REFUSED(p, 4, "ProcessNotRunning", "stop")),
+    ("NotStarted", "stop", "is ProcessNotRunning", lambda p: check_refused(p, 4, "ProcessNotRunning", "stop")),
     ("NotStarted", "remove", "is removed", check_removed),
     ("NotStarted", "remove --force", "is removed", lambda p: check_removed(p, "--force")),
-    ("Running", "start", "is ProcessAlreadyRunning", lambda p: REFUSED(p, 4, "ProcessAlreadyRunning", "start")),
+    ("Running", "start", "is ProcessAlreadyRunning", lambda p: check_refused(p, 4, "ProcessAlreadyRunning", "start")),
     ("Running", "stop", "becomes Stopped", check_stopped),
-    ("Running", "remove", "is NEEDS_CONFIRMATION", lambda p: REFUSED(p, 6, "NEEDS_CONFIRMATION", "remove")),
+    ("Running", "remove", "is NEEDS_CONFIRMATION", lambda p: check_refused(p, 6, "NEEDS_CONFIRMATION", "remove")),
     ("Running", "remove --force", "is stopped, then removed", lambda p: check_removed(p, "--force")),
     ("Stopped", "start", "becomes Running", check_started),
-    ("Stopped", "stop", "is ProcessNotRunning", lambda p: REFUSED(p, 4, "ProcessNotRunning", "stop")),
+    ("Stopped", "stop", "is ProcessNotRunning", lambda p: check_refused(p, 4, "ProcessNotRunning", "stop")),
     ("Stopped", "remove", "is removed", check_removed),
     ("Stopped", "remove --force", "is removed", lambda p: check_removed(p, "--force")),
     ("Failed", "start", "becomes Running", check_started),
-    ("Failed", "stop", "is ProcessNotRunning", lambda p: REFUSED(p, 4, "ProcessNotRunning", "stop")),
+    ("Failed", "stop", "is ProcessNotRunning", lambda p: check_refused(p, 4, "ProcessNotRunning", "stop")),
     ("Failed", "remove", "is removed", check_removed),
     ("Failed", "remove --force", "is removed", lambda p: check_removed(p, "--force")),
 )

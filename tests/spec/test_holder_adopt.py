@@ -1,12 +1,16 @@
 """A child whose holder was killed: a new holder takes charge of it (adopt=)."""
 
+import ctypes
+import errno
 import os
 import signal
+import struct
 
-from harness.harness import eq, main, test
+from harness.harness import Skip, eq, main, test
 from holder_common import Holder, kill, python, sh, ticks_of, wait_until
 
 GRACE_MS = 60000
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SYS_PIDFD_OPEN = 22, 38, 434
 POLICY = dict(restart="always", max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=0)
 
 
@@ -151,6 +155,62 @@ time.sleep(1000)
     h.adopt(["true"])
     h.stop(GRACE_MS)
     eq([pid for pid in pids if ticks_of(pid)], [], "still alive")
+
+
+@test("a descendant that nothing marks is found in the child's session, and stays found when its parent has ended", init=False)
+def _(ws):
+    h = Holder(ws)
+    code = f"""
+import os, signal, time
+for name in ('member', 'elsewhere'):
+    if os.fork() == 0:
+        if name == 'elsewhere': os.setsid()
+        if name == 'member' and os.fork(): os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open('{ws.path}/' + name, 'w').write(str(os.getpid()))
+        os.closerange(0, 200)
+        os.execve('/bin/sleep', ['sleep', '1000'], {{}})
+time.sleep(1000)
+"""
+    h.start(python(code))
+    pids = [wait_until(lambda path=ws.path / name: path.exists() and path.read_text() and int(path.read_text()), name)
+            for name in ("member", "elsewhere")]
+    wait_until(lambda: all(not os.listdir(f"/proc/{pid}/fd") for pid in pids), "their exec")
+    h.kill()
+    h.adopt(["true"])
+    h.stop(200)
+    eq([pid for pid in pids if ticks_of(pid)], [], "still alive")
+
+
+def refuse_pidfds():
+    """In a process that is to become a holder: pidfd_open fails with EPERM, as in containers with an old filter."""
+    def statement(code, k, jump_true=0, jump_false=0):
+        return struct.pack("HBBI", code, jump_true, jump_false, k)
+    load, equal, answer = 0x20, 0x15, 0x06
+    code = ctypes.create_string_buffer(statement(load, 0) + statement(equal, SYS_PIDFD_OPEN, 0, 1) +
+                                       statement(answer, 0x00050000 | errno.EPERM) + statement(answer, 0x7FFF0000))
+    program = struct.pack("HxxxxxxP", 4, ctypes.addressof(code))
+    libc = ctypes.CDLL(None)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0):
+        os._exit(1)
+
+
+@test("where no pidfd is to be had, an adopted child is watched all the same", init=False)
+def _(ws):
+    h = Holder(ws)
+    os.mkfifo(ws.path / "go")
+    command = sh("read -r x < go; exit 7")
+    h.start(command)
+    h.kill()
+    h.preexec = refuse_pidfds
+    report = h.adopt(command)
+    if not report:
+        raise Skip("system calls cannot be filtered here")
+    eq((h.status["phase"], h.words()), ("running", ["started", "adopted"]))
+    (ws.path / "go").write_text("x\n")
+    end = h.wait_exit()
+    assert (end["status"], end["by"]) in ((7 << 8, "itself"), (-1, "unknown")), end
+    h.wait()
 
 
 @test("a start that the dead holder did not record is recorded by the next", init=False)

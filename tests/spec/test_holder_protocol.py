@@ -174,7 +174,7 @@ for name, script, raw in [("exit 0", "exit 0", 0), ("exit 3", "exit 3", 3 << 8),
     @test(f"the end of the child is recorded as it was: {name}", init=False)
     def _(ws, script=script, raw=raw):
         h = Holder(ws)
-        h.start(sh("ulimit -c 0; " + script))
+        h.start(sh("ulimit -c 0; sleep 0.2; " + script))  # the starter has let go of the lock by then
         status = h.wait()
         eq({k: v for k, v in status["exit"].items() if k != "stopped_at_ms"},
            {"status": int(raw), "by": "itself", "reason": ""})

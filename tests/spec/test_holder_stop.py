@@ -170,6 +170,28 @@ def _(ws):
         kill(pid)
 
 
+@test("a name does not save: neither a holder's nor that of another start", init=False)
+def _(ws):
+    h = Holder(ws)
+    code = f"""
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    open('/proc/self/comm', 'w').write('tasuki-hold')
+    open('{ws.path}/holder', 'w').write(str(os.getpid()))
+    time.sleep(1000)
+if os.fork() == 0:
+    os.setsid()
+    open('{ws.path}/start', 'w').write(str(os.getpid()))
+    os.execve('/bin/sleep', ['sleep', '1000'], {{'TASUKI_PROCESS_START': 'other'}})
+time.sleep(1000)
+"""
+    h.start(python(code))
+    pids = [read_pid(ws.path / name) for name in ("holder", "start")]
+    h.stop(GRACE_MS)
+    eq([pid for pid in pids if ticks_of(pid)], [], "still alive")
+
+
 @test("what goes on making more of itself does not escape", init=False)
 def _(ws):
     h = Holder(ws)
@@ -183,6 +205,7 @@ for _ in range(3):
 else:
     time.sleep(1000)
 while True:
+    time.sleep(0.001)  # or it would use up the machine's process ids before anybody can reap them
     if os.fork(): os._exit(0)
     os.setsid()
 """

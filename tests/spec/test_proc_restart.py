@@ -236,7 +236,7 @@ def _(ws):
 @test("a holder killed between recording an end and telling it: whoever restarts the process tells it first")
 def _(ws):
     p = Processes(ws)
-    create(p, "web", f'test $(wc -l < "{ws.base}/born.web") -ge 3 && exec sleep 1000; exit 3', "--restart", "on-failure", *LATER)
+    create(p, "web", f'test $(wc -l < "{ws.base}/born.web") -ge 3 && exec sleep 1000; sleep 0.5; exit 3', "--restart", "on-failure", *LATER)
     p.start("web")
     ws.until(lambda: (lambda s: s["n"] == 2 and s["phase"] == "backoff")(p.status_file("web")), "it waits")  # nobody looks
     p.kill_holder("web")
@@ -340,6 +340,26 @@ def _(ws):
         p.until_state("web", "Stopped")
         eq(len(births(p, "web")), count, "births")
         p.nothing_runs()
+
+
+@test("a stop whose command was killed before the holder heard of it: the policy reads it and restarts nothing")
+def _(ws):
+    p = Processes(ws)
+    create(p, "web", "exec sleep 1000", "--restart", "always", *SOON)
+    create(p, "late", "exit 1", "--restart", "always", "--backoff", "300ms", "--backoff-max", "300ms")
+    p.start("web")
+    p.start("late")
+    pid = until_births(p, "web", 1)
+    ws.until(lambda: p.status_file("late")["phase"] == "backoff", "the other one waits for its second restart")
+    for id in ("web", "late"):
+        (p.dir(id) / "want").write_text("down 100\n")
+    send(pid)
+    p.nothing_runs()
+    eq((len(births(p, "web")), len(births(p, "late"))), (1, 2), "births")
+    for id in ("web", "late"):
+        assert p.status(id)["state_name"] in ("Stopped", "Failed"), p.status(id)["state"]
+    ws.tasuki("restore", "--all-auto").expect(0)
+    p.nothing_runs()
 
 
 @test("after the holder's death the policy goes on: an adopted process that dies is restarted")

@@ -48,14 +48,10 @@ class Lives:
         return self.born > 0 and self.all()[-1].pid == pid
 
     def somebody_lives(self):
-        """Asks the kernel: the witness's name is free or it is not."""
+        """Asks the kernel whether anybody has the witness's name. (Without taking it: a process that is born at this instant
+        would see a second copy.)"""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind("\0" + self.place)
-                return False
-            except OSError as error:
-                assert error.errno == errno.EADDRINUSE, error
-                return True
+            return probe.connect_ex("\0" + self.place) != errno.ECONNREFUSED
 
     def missing_lines(self, log, may_repeat=False):
         """What is wrong with a log (bytes): lines missing, twice (unless they may be), or out of order; [] if nothing is. A

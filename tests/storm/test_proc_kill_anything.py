@@ -15,13 +15,14 @@ import pathlib
 import random
 import signal
 import subprocess
+import threading
 import time
 
 from harness.harness import children_of, eq, main, test
 from harness.processes import Processes, command_line_of, descendants_of, name_of, send, state_of
 from storm.lives import Lives, doubles
 
-ROUNDS, ROUNDS_LONG = 1500, 20000
+ROUNDS, ROUNDS_LONG = 2000, 20000
 QUICK_RESTART = ("--backoff", "1ms", "--backoff-max", "5ms", "--healthy-after", "1ms")
 # id, log mode, restart policy. Pipe and stamped lose nothing when the holder dies; when both die, what was in the pipe is
 # gone and said so, which is why those two are only hit where nothing may be missing.
@@ -57,7 +58,10 @@ class Target:
     # -- a round ---------------------------------------------------------------------------------------------
 
     def play(self, rounds):
+        kind = self.settle
         for number in range(rounds):
+            if self.storm.is_lost.is_set():
+                return
             try:
                 record = self.settle()
                 kind = self.choose(record)
@@ -65,8 +69,9 @@ class Target:
                 self.kills_at_begin = len(self.holder_kills)
                 kind(record)
                 self.note_facts()
-            except AssertionError as error:
-                raise AssertionError(f"{self.id}, round {number}, {kind.__name__}: {error}") from None
+            except Exception as error:
+                self.storm.is_lost.set()
+                raise AssertionError(f"{self.id}, round {number}, {kind.__name__}: {error!r}") from error
 
     def choose(self, record):
         if record["state_name"] != "Running":
@@ -254,7 +259,7 @@ class Target:
                 self.facts.setdefault(fact["n"], {}).setdefault("started", fact)
             elif fact["what"] in ("exited", "lost"):
                 earlier = self.facts.setdefault(fact["n"], {}).setdefault("ended", fact)
-                assert fact == earlier, f"the end of run {fact['n']} of {self.id} is told twice: {earlier}, {fact}"
+                assert fact == earlier, f"the end of run {fact['n']} of {self.id} is told twice: {self.p.history(self.id)[-8:]}"
 
     def check_exits(self):
         """Every end on record is one that happened."""
@@ -320,6 +325,7 @@ class Storm:
         self.child = ws.build / "tests" / "storm" / "storm-proc-child"
         self.targets = [Target(self, id, log, policy, seed) for id, log, policy in TARGETS]
         self.start_s = 0.01
+        self.is_lost = threading.Event()  # something went wrong: the others need not go on
 
     def calibrate(self):
         """How long a start takes here and now: that is the time in which it can be hit."""

@@ -1,0 +1,53 @@
+/* print_flow.c - flows and runs for people. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context)
+{
+    const json_t *problems = json_object_get(context, "problems");
+    const char *source = json_get_string(context, "source", "");
+    size_t i;
+    json_t *problem;
+    json_array_foreach (problems, i, problem) {
+        struct buf line CLEANUP(buf_clear) = BUF_INIT;
+        if (i == 0)
+            continue;
+        buf_printf(&line, "%s:%lld:%lld: %s", source, (long long)json_get_int(problem, "line", 0),
+                   (long long)json_get_int(problem, "column", 0), json_get_string(problem, "message", ""));
+        cli_put(b, options, stderr, STYLE_BAD, "tasuki: ");
+        cli_put(b, options, stderr, STYLE_PLAIN, buf_str(&line));
+        buf_puts(b, "\n    ");
+        cli_put(b, options, stderr, STYLE_PLAIN, json_get_string(problem, "excerpt", ""));
+        buf_puts(b, "\n");
+    }
+    int64_t count = json_get_int(context, "count", 0);
+    if (count > (int64_t)json_array_size(problems)) {
+        char number[24];
+        snprintf(number, sizeof number, "%lld", (long long)(count - (int64_t)json_array_size(problems)));
+        text_put(b, options->lang, "flow_more_problems", "count", number, NULL);
+        buf_puts(b, "\n");
+    }
+}
+
+void cli_print_validated(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    char tasks[24], groups[24];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    if (options->quiet)
+        return;
+    snprintf(tasks, sizeof tasks, "%lld", (long long)json_get_int(result, "tasks", 0));
+    snprintf(groups, sizeof groups, "%lld", (long long)json_get_int(result, "groups", 0));
+    text_put(&line, options->lang, "flow_valid", "source", json_get_string(result, "source", ""), "tasks", tasks,
+             "groups", groups, NULL);
+    cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
+    printf("%s\n", buf_str(&b));
+}
+
+void cli_print_graph(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    (void)call;
+    (void)options;
+    fputs(json_get_string(result, "text", ""), stdout);
+}

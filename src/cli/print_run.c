@@ -1,0 +1,317 @@
+/* print_run.c - runs for people: progress while they run, and how they ended. */
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { BAR_WIDTH = 24, BAR_PERIOD_MS = 80, NAMES_MAX = 3 };
+
+/* ---- progress ------------------------------------------------------------------------------------------- */
+
+/* What the bar shows; it lives as long as the program, as the terminal does. */
+static struct {
+    int64_t began_ms, drawn_ms;
+    char running[NAMES_MAX][64]; /* the last that were started and have not ended */
+    bool is_drawn;
+} bar;
+
+static void clear_bar(void)
+{
+    if (bar.is_drawn)
+        fputs("\r\033[K", stderr);
+    bar.is_drawn = false;
+}
+
+static void note_running(const json_t *document)
+{
+    const char *type = json_get_string(document, "type", ""), *task = json_get_string(document, "task_id", "");
+    size_t free_place = NAMES_MAX;
+    for (size_t i = 0; i < NAMES_MAX; i++) {
+        if (strcmp(bar.running[i], task) == 0)
+            bar.running[i][0] = '\0';
+        if (!bar.running[i][0])
+            free_place = i;
+    }
+    if (strcmp(type, "task.started") == 0 && free_place < NAMES_MAX)
+        utf8_copy(bar.running[free_place], sizeof bar.running[0], task);
+}
+
+static void draw_bar(const struct cli_options *options, const json_t *document)
+{
+    const json_t *progress = json_object_get(document, "progress");
+    int64_t done = json_get_int(progress, "done", 0), total = json_get_int(progress, "total", 1),
+            now = clock_now().boot_ms;
+    char span[TIME_TEXT_MAX];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, names CLEANUP(buf_clear) = BUF_INIT;
+    if (now - bar.drawn_ms < BAR_PERIOD_MS && done < total)
+        return;
+    bar.drawn_ms = now;
+    total = total < done ? done : total;
+    int64_t filled = total ? done * BAR_WIDTH / total : 0;
+    buf_puts(&b, "\r\033[K[");
+    for (int64_t i = 0; i < BAR_WIDTH; i++)
+        buf_puts(&b, i < filled ? "#" : ".");
+    duration_format(now - bar.began_ms, span);
+    buf_printf(&b, "] %lld/%lld  %s ", (long long)done, (long long)total, span);
+    for (size_t i = 0; i < NAMES_MAX; i++)
+        if (bar.running[i][0])
+            buf_printf(&names, " %s", bar.running[i]);
+    int room = cli_terminal_width(stderr) - (int)BAR_WIDTH - 30;
+    if (room > 0 && (int)utf8_width(buf_str(&names)) <= room)
+        cli_put(&b, options, stderr, STYLE_DIM, buf_str(&names));
+    fputs(buf_str(&b), stderr);
+    fflush(stderr);
+    bar.is_drawn = true;
+}
+
+/* The word for a task's state. */
+static const char *state_text(const struct cli_options *options, const char *state)
+{
+    static const struct {
+        const char *state, *text;
+    } words[] = {{"waiting", "view_waiting"}, {"running", "view_running"}, {"retry", "view_retry"},
+                 {"ok", "view_ok"},           {"failed", "view_failed"},   {"skipped", "view_skipped"},
+                 {"blocked", "view_blocked"}, {"stopped", "view_stopped"}, {"asks", "view_asks"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].state, state) == 0)
+            return text_get(words[i].text, options->lang);
+    return state;
+}
+
+static void print_line(const struct cli_options *options, const json_t *document)
+{
+    const char *type = json_get_string(document, "type", "");
+    const json_t *progress = json_object_get(document, "progress"), *data = json_object_get(document, "data");
+    char span[TIME_TEXT_MAX];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    bool is_end = strcmp(type, "task.ended") == 0, is_failure = strcmp(type, "task.failed") == 0;
+    if (!is_end && !is_failure)
+        return;
+    const char *outcome = is_failure ? "failed" : json_get_string(data, "outcome", "");
+    buf_printf(&b, "[%lld/%lld] ", (long long)json_get_int(progress, "done", 0),
+               (long long)json_get_int(progress, "total", 0));
+    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(document, "task_id", ""));
+    buf_puts(&b, " ");
+    cli_put(&b, options, stdout,
+            strcmp(outcome, "ok") == 0 ? STYLE_GOOD
+            : is_failure               ? STYLE_BAD
+                                       : STYLE_WARN,
+            state_text(options, outcome));
+    if (is_end) {
+        duration_format(json_get_int(data, "ms", 0), span);
+        buf_printf(&b, "  %s", span);
+    }
+    printf("%s\n", buf_str(&b));
+}
+
+bool cli_print_progress(const struct op_call *call, const struct cli_options *options, const json_t *document)
+{
+    if (!json_object_get(document, "progress"))
+        return false;
+    (void)call;
+    if (!bar.began_ms)
+        bar.began_ms = clock_now().boot_ms;
+    if (!isatty(STDERR_FILENO) || !isatty(STDOUT_FILENO)) {
+        print_line(options, document);
+        return true;
+    }
+    note_running(document);
+    draw_bar(options, document);
+    return true;
+}
+
+/* ---- results -------------------------------------------------------------------------------------------- */
+
+static enum style style_of(const char *status)
+{
+    if (strcmp(status, "DONE") == 0 || strcmp(status, "ok") == 0)
+        return STYLE_GOOD;
+    if (strcmp(status, "FAILED") == 0 || strcmp(status, "failed") == 0)
+        return STYLE_BAD;
+    return strcmp(status, "RUNNING") == 0 || strcmp(status, "waiting") == 0 ? STYLE_PLAIN : STYLE_WARN;
+}
+
+static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
+{
+    size_t i;
+    json_t *failure;
+    json_array_foreach (json_object_get(stage, "failures"), i, failure) {
+        const char *log = json_get_string(failure, "log", NULL);
+        buf_puts(b, "  ");
+        cli_put(b, options, stdout, STYLE_BAD, json_get_string(failure, "reason", ""));
+        if (log) {
+            buf_puts(b, "\n    ");
+            cli_put(b, options, stdout, STYLE_PLAIN, log);
+        }
+        buf_puts(b, "\n");
+    }
+}
+
+static void put_questions(struct buf *b, const struct cli_options *options, const json_t *stage)
+{
+    size_t i, k;
+    json_t *open, *option;
+    json_array_foreach (json_object_get(stage, "questions"), i, open) {
+        const json_t *question = json_object_get(open, "question");
+        buf_puts(b, "  ");
+        cli_put(b, options, stdout, STYLE_BOLD, json_get_string(open, "task", ""));
+        buf_puts(b, ": ");
+        cli_put(b, options, stdout, STYLE_PLAIN, json_get_string(question, "question", ""));
+        buf_puts(b, "\n");
+        json_array_foreach (json_object_get(question, "options"), k, option) {
+            buf_printf(b, "    %zu. ", k + 1);
+            cli_put(b, options, stdout, STYLE_PLAIN, json_string_value(option));
+            buf_puts(b, "\n");
+        }
+    }
+}
+
+static const char *answer_form(const json_t *stage)
+{
+    const json_t *question = json_object_get(json_array_get(json_object_get(stage, "questions"), 0), "question");
+    const char *type = json_get_string(question, "type", "text");
+    return strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
+}
+
+static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
+{
+    const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
+    json_t *next CLEANUP_JSON = json_array();
+    if (strcmp(status, "NEEDS_INPUT") == 0)
+        json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, answer_form(stage)));
+    else if (strcmp(status, "DONE") != 0 && strcmp(status, "RUNNING") != 0)
+        json_array_append_new(next, json_sprintf("tasuki resume %s", id));
+    cli_put_next(b, options, stdout, next);
+}
+
+void cli_print_run(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    char done[24], total[24];
+    size_t i;
+    json_t *step;
+    (void)call;
+    clear_bar();
+    json_array_foreach (json_object_get(result, "order"), i, step)
+        printf("%zu. %s\n", i + 1, json_get_string(step, "task", ""));
+    if (json_object_get(result, "order") || (options->quiet && call->verdict == TSK_OK))
+        return;
+    const json_t *counts = json_object_get(result, "counts");
+    const char *status = json_get_string(result, "status", "");
+    snprintf(done, sizeof done, "%lld", (long long)json_get_int(counts, "done", 0));
+    snprintf(total, sizeof total, "%lld", (long long)json_get_int(counts, "total", 0));
+    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "run_id", ""));
+    buf_puts(&b, " ");
+    cli_put(&b, options, stdout, style_of(status), status);
+    if (counts) {
+        text_put(&line, options->lang, "run_counts", "done", done, "total", total, NULL);
+        buf_printf(&b, "  %s", buf_str(&line));
+    }
+    buf_puts(&b, "\n");
+    const char *reason = json_get_string(result, "reason", NULL);
+    if (reason && json_array_size(json_object_get(result, "failures")) == 0) {
+        buf_puts(&b, "  ");
+        cli_put(&b, options, stdout, STYLE_BAD, reason);
+        buf_puts(&b, "\n");
+    }
+    if (json_get_bool(result, "nothing_to_do", false))
+        buf_printf(&b, "  %s\n", text_get("run_nothing_to_do", options->lang));
+    put_failures(&b, options, result);
+    put_questions(&b, options, result);
+    put_next_of(&b, options, result);
+    fputs(buf_str(&b), stdout);
+}
+
+void cli_print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    static const char *const heads[] = {"head_run", "head_status", "head_flow", "head_done", "head_started"};
+    struct cli_table table = {.columns = 5};
+    size_t i;
+    json_t *run;
+    (void)call;
+    if (json_array_size(json_object_get(result, "runs")) == 0) {
+        printf("%s\n", text_get("no_runs", options->lang));
+        return;
+    }
+    for (i = 0; i < 5; i++)
+        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    json_array_foreach (json_object_get(result, "runs"), i, run) {
+        char count[64];
+        const json_t *counts = json_object_get(run, "counts");
+        const char *flow = json_get_string(run, "flow", NULL), *status = json_get_string(run, "status", "");
+        snprintf(count, sizeof count, "%lld/%lld", (long long)json_get_int(counts, "done", 0),
+                 (long long)json_get_int(counts, "total", 0));
+        cli_table_add(&table, STYLE_BOLD, json_get_string(run, "run_id", ""));
+        cli_table_add(&table, style_of(status), status);
+        cli_table_add(&table, STYLE_PLAIN, flow ? flow : json_get_string(run, "source", ""));
+        cli_table_add(&table, STYLE_PLAIN, count);
+        cli_table_add(&table, STYLE_PLAIN, json_get_string(run, "started_at", ""));
+    }
+    cli_table_print(&table, options, stdout);
+}
+
+void cli_print_stage(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    static const char *const heads[] = {"head_task", "head_state", "head_attempt", "head_started"};
+    struct cli_table table = {.columns = 4};
+    size_t i;
+    json_t *task;
+    struct op_call shown = *call;
+    shown.verdict = TSK_RUN_FAILED; /* also with --quiet: it was asked for */
+    cli_print_run(&shown, options, result);
+    if (json_array_size(json_object_get(result, "tasks")) == 0)
+        return;
+    printf("\n");
+    for (i = 0; i < 4; i++)
+        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    json_array_foreach (json_object_get(result, "tasks"), i, task) {
+        char attempt[24];
+        const char *state = json_get_string(task, "state", "");
+        snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
+        cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
+        cli_table_add(&table, style_of(state), state_text(options, state));
+        cli_table_add(&table, STYLE_PLAIN, strcmp(attempt, "0") == 0 ? "" : attempt);
+        cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));
+    }
+    cli_table_print(&table, options, stdout);
+}
+
+void cli_print_logs(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    size_t i;
+    json_t *log;
+    (void)call;
+    json_array_foreach (json_object_get(result, "logs"), i, log) {
+        struct buf b CLEANUP(buf_clear) = BUF_INIT;
+        const char *text = json_get_string(log, "text", "");
+        cli_put(&b, options, stdout, STYLE_DIM, "== ");
+        cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(log, "task", ""));
+        buf_printf(&b, " (%lld) ", (long long)json_get_int(log, "attempt", 1));
+        cli_put(&b, options, stdout, STYLE_DIM, json_get_string(log, "session_id", ""));
+        buf_puts(&b, "\n");
+        if (isatty(STDOUT_FILENO))
+            utf8_put_visible(&b, text, true);
+        else
+            buf_puts(&b, text);
+        if (*text && text[strlen(text) - 1] != '\n')
+            buf_puts(&b, "\n");
+        fputs(buf_str(&b), stdout);
+    }
+}
+
+/* A text as it is, everything else as JSON: for `x=$(…)`. */
+void cli_print_value(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    const json_t *value = json_object_get(result, "value");
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    (void)call;
+    (void)options;
+    value = value ? value : json_object_get(result, "answer");
+    if (json_is_string(value))
+        buf_puts(&b, json_string_value(value));
+    else
+        json_write(&b, value, false);
+    printf("%s\n", buf_str(&b));
+}

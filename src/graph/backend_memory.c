@@ -1,0 +1,522 @@
+/* backend_memory.c - a run in this process: the plan, a queue per session, leases in slots. */
+#include "base/ident.h"
+#include "graph/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct memory *memory_of(struct backend *backend)
+{
+    return (struct memory *)backend;
+}
+
+static int no_memory(struct tsk_error *err)
+{
+    errno = ENOMEM;
+    return error_errno(err, "keep", "run");
+}
+
+/* ---- claims --------------------------------------------------------------------------------------------- */
+
+static int stop_run(struct memory *m, const struct tsk_error *reason)
+{
+    if (reason)
+        memory_failure_keep(m, reason, true);
+    m->is_stopped = true;
+    plan_stop(&m->plan, GRAPH_ROOT);
+    return 0;
+}
+
+/* A task that is ready and may not run: it ends here. */
+static void drop(struct memory *m, uint32_t index, enum outcome outcome)
+{
+    uint32_t node = slot_at(m, index)->node;
+    memory_slot_free(m, index);
+    memory_task_dropped(m, node, outcome);
+    plan_end(&m->plan, node, outcome, &m->out);
+    memory_settle(m);
+}
+
+static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
+{
+    struct tsk_error err;
+    char number[24], buf[GRAPH_NAME_MAX];
+    if (slot->is_counted)
+        return true;
+    if (plan_is_over_cycles(&m->plan, slot->node)) {
+        snprintf(number, sizeof number, "%u", plan_cycles(&m->plan, slot->node) - 1);
+        error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&m->plan, slot->node, buf),
+                  "max", number, NULL);
+        memory_failure_keep(m, &err, false);
+        *ret = OUTCOME_FAILED;
+        return false;
+    }
+    if (m->limits.max_steps && m->steps >= m->limits.max_steps) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)m->limits.max_steps);
+        error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
+        stop_run(m, &err);
+        *ret = OUTCOME_STOPPED;
+        return false;
+    }
+    slot->is_counted = true;
+    m->steps++;
+    return true;
+}
+
+static void fill(struct memory *m, uint32_t index, struct claim *ret)
+{
+    static _Thread_local char buf[GRAPH_NAME_MAX];
+    const struct slot *slot = slot_at(m, index);
+    *ret = (struct claim){.slot = index,
+                          .fence = slot->fence,
+                          .node = slot->node,
+                          .attempt = slot->attempt,
+                          .cycle = plan_cycles(&m->plan, slot->node),
+                          .task = plan_name(&m->plan, slot->node, buf),
+                          .session = memory_session_id(m, plan_scope_of(&m->plan, slot->node)),
+                          .is_asked = plan_is_asked(&m->plan, slot->node)};
+    if (slot->node & PLAN_DYNAMIC)
+        ret->payload = *REGION_AT(&m->payloads, json_t *, slot->node & ~PLAN_DYNAMIC);
+}
+
+static void lease(struct memory *m, uint32_t index, int64_t until_ms, struct claim *ret)
+{
+    struct slot *slot = slot_at(m, index);
+    slot->state = SLOT_LEASED;
+    slot->fence = ++m->fence;
+    slot->time_ms = until_ms;
+    m->leased++;
+    fill(m, index, ret);
+}
+
+static int memory_claim(struct backend *backend, int64_t now_ms, int64_t lease_ms, struct claim *ret,
+                        struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    uint32_t index;
+    (void)err;
+    memory_wake(m, now_ms);
+    while (memory_queue_take(m, &index)) {
+        enum outcome outcome = OUTCOME_STOPPED;
+        struct slot *slot = slot_at(m, index);
+        if (!is_within_limits(m, slot, &outcome)) {
+            drop(m, index, outcome);
+            continue;
+        }
+        lease(m, index, now_ms + lease_ms, ret);
+        return 1;
+    }
+    return 0;
+}
+
+/* B1. */
+static struct slot *slot_of(struct memory *m, const struct claim *claim, struct tsk_error *err)
+{
+    struct slot *slot = claim->slot < m->slots.count ? slot_at(m, claim->slot) : NULL;
+    if (slot && slot->state == SLOT_LEASED && slot->fence == claim->fence)
+        return slot;
+    error_set(err, TSK_LOCK_LOST, "claim_lost", "task", claim->task, NULL);
+    return NULL;
+}
+
+static int memory_renew(struct backend *backend, const struct claim *claim, int64_t now_ms, int64_t lease_ms,
+                        struct tsk_error *err)
+{
+    struct slot *slot = slot_of(memory_of(backend), claim, err);
+    if (!slot)
+        return -1;
+    slot->time_ms = now_ms + lease_ms;
+    return 0;
+}
+
+static int memory_give_back(struct backend *backend, const struct claim *claim, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    if (!slot_of(m, claim, err))
+        return -1;
+    m->leased--;
+    memory_slot_ready(m, claim->slot);
+    return 0;
+}
+
+/* ---- completing (B2) ------------------------------------------------------------------------------------ */
+
+static int do_spawn(struct memory *m, uint32_t by, json_t *request, struct tsk_error *err)
+{
+    uint32_t node;
+    const char *name = json_get_string(request, "task", NULL);
+    json_t **payload = region_add(&m->payloads, 1);
+    if (!payload)
+        return no_memory(err);
+    *payload = json_incref(json_object_get(request, "payload"));
+    return plan_spawn(&m->plan, by, name, NULL, NULL, &node, &m->out, err);
+}
+
+static int do_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
+{
+    uint32_t target = plan_find(&m->plan, name);
+    if (target == NO_NODE)
+        return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
+    return plan_activate(&m->plan, by, target, &m->out, err);
+}
+
+static void cancelled(struct memory *m, uint32_t by, const char *message)
+{
+    struct tsk_error err;
+    char buf[GRAPH_NAME_MAX];
+    error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&m->plan, by, buf), "message", message,
+              NULL);
+    stop_run(m, &err);
+}
+
+static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_is_goto, struct tsk_error *err)
+{
+    const char *what = json_get_string(request, "do", "");
+    char buf[GRAPH_NAME_MAX];
+    if (strcmp(what, "again") == 0) {
+        *ret_is_goto = true;
+        return plan_activate(&m->plan, by, by, &m->out, err);
+    }
+    if (strcmp(what, "next") == 0 || strcmp(what, "goto") == 0) {
+        *ret_is_goto = *ret_is_goto || what[0] == 'g';
+        return do_next(m, by, json_get_string(request, "task", plan_name(&m->plan, by, buf)), err);
+    }
+    if (strcmp(what, "spawn") == 0)
+        return do_spawn(m, by, request, err);
+    if (strcmp(what, "finish") == 0) {
+        m->has_finished = true;
+        return stop_run(m, NULL);
+    }
+    if (strcmp(what, "cancel") == 0)
+        cancelled(m, by, json_get_string(request, "message", ""));
+    return 0;
+}
+
+static int check_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
+{
+    char a[GRAPH_NAME_MAX];
+    uint32_t target = plan_find(&m->plan, name);
+    if (target == NO_NODE)
+        return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
+    if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
+        return error_set(err, TSK_INVALID_INPUT, "next_other_branch", "task", plan_name(&m->plan, by, a), "target",
+                         name, NULL);
+    return 0;
+}
+
+/* A spawned task that has ended leaves its name to the next one: a loop may spawn in every iteration. */
+static bool name_is_taken(struct memory *m, const json_t *requests, size_t before, const char *name)
+{
+    uint32_t found = plan_find(&m->plan, name);
+    if (found != NO_NODE && (!(found & PLAN_DYNAMIC) || memory_slot_of(m, found) != NO_NODE))
+        return true;
+    for (size_t i = 0; i < before; i++) {
+        const json_t *request = json_array_get(requests, i);
+        if (strcmp(json_get_string(request, "do", ""), "spawn") == 0 &&
+            strcmp(json_get_string(request, "task", ""), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int check_spawn(struct memory *m, const json_t *requests, size_t index, const char *name, struct tsk_error *err)
+{
+    if (!id_is_valid(name))
+        return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "task", "value", name, NULL);
+    if (name_is_taken(m, requests, index, name))
+        return error_set(err, TSK_INVALID_INPUT, "spawn_name_taken", "name", name, NULL);
+    return 0;
+}
+
+/* What a request names is looked at before anything is done: all of them or none. */
+static int check_requests(struct memory *m, uint32_t by, const json_t *requests, struct tsk_error *err)
+{
+    size_t i;
+    json_t *request;
+    json_array_foreach (requests, i, request) {
+        const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", NULL);
+        bool is_next = strcmp(what, "next") == 0 || strcmp(what, "goto") == 0, is_spawn = strcmp(what, "spawn") == 0;
+        if (is_next && !name)
+            return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", what, "key", "task", NULL);
+        if (is_next && check_next(m, by, name, err) < 0)
+            return -1;
+        if (is_spawn && name && check_spawn(m, requests, i, name, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int succeed(struct memory *m, uint32_t node, struct completion *completion, struct tsk_error *err)
+{
+    size_t i;
+    json_t *request;
+    bool is_goto = false;
+    struct session *session = session_of(&m->plan, plan_scope_of(&m->plan, node));
+    if (check_requests(m, node, completion->requests, err) < 0 ||
+        channel_apply(&session->channel, &completion->effects, err) < 0)
+        return -1;
+    json_array_foreach (completion->requests, i, request)
+        if (do_request(m, node, request, &is_goto, err) < 0)
+            return -1;
+    if (is_goto)
+        plan_end_goto(&m->plan, node, &m->out);
+    else
+        plan_end(&m->plan, node, OUTCOME_OK, &m->out);
+    return 0;
+}
+
+static void failed(struct memory *m, uint32_t node, const struct tsk_error *reason)
+{
+    struct tsk_error err;
+    char buf[GRAPH_NAME_MAX];
+    if (reason)
+        err = *reason;
+    else
+        error_set(&err, TSK_TASK_FAILED, "task_failed", "task", plan_name(&m->plan, node, buf), "session",
+                  memory_session_id(m, plan_scope_of(&m->plan, node)), NULL);
+    memory_failure_keep(m, &err, false);
+    plan_end(&m->plan, node, OUTCOME_FAILED, &m->out);
+}
+
+static int memory_complete(struct backend *backend, const struct claim *claim, struct completion *completion,
+                           struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    struct slot *slot = slot_of(m, claim, err);
+    if (!slot)
+        return -1;
+    m->leased--;
+    uint32_t node = slot->node;
+    bool may_retry = !plan_is_stopped(&m->plan, plan_scope_of(&m->plan, node));
+    if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms && may_retry) {
+        slot->attempt++;
+        memory_slot_later(m, claim->slot, completion->retry_at_ms);
+        return 0;
+    }
+    memory_slot_free(m, claim->slot);
+    if (completion->outcome == OUTCOME_OK) {
+        struct tsk_error problem;
+        if (succeed(m, node, completion, &problem) < 0) {
+            completion->outcome = OUTCOME_FAILED;
+            if (completion->reason)
+                *completion->reason = problem;
+            failed(m, node, &problem);
+        }
+    } else if (completion->outcome == OUTCOME_FAILED) {
+        failed(m, node, completion->reason);
+    } else {
+        plan_end(&m->plan, node, completion->outcome, &m->out);
+    }
+    memory_settle(m);
+    return 0;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------- */
+
+static int memory_park(struct backend *backend, const struct claim *claim, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    struct slot *slot = slot_of(m, claim, err);
+    if (!slot)
+        return -1;
+    slot->state = SLOT_PARKED;
+    m->leased--;
+    m->parked++;
+    return 0;
+}
+
+/* Its slot, if it is in one of the two states. */
+static uint32_t slot_find(const struct memory *m, uint32_t node, enum slot_state a, enum slot_state b)
+{
+    uint32_t index = memory_slot_of(m, node);
+    bool is_found = index != NO_NODE && (slot_at(m, index)->state == a || slot_at(m, index)->state == b);
+    return is_found ? index : NO_NODE;
+}
+
+static int memory_unpark(struct backend *backend, uint32_t node, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    uint32_t index = slot_find(m, node, SLOT_PARKED, SLOT_PARKED);
+    if (index == NO_NODE)
+        return error_set(err, TSK_NOT_FOUND, "not_parked", NULL);
+    m->parked--;
+    memory_slot_ready(m, index);
+    return 0;
+}
+
+/* B4. */
+static int memory_expire(struct backend *backend, int64_t now_ms, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    (void)err;
+    for (uint32_t i = 0; i < m->slots.count; i++) {
+        struct slot *slot = slot_at(m, i);
+        if (slot->state != SLOT_LEASED || slot->time_ms > now_ms)
+            continue;
+        m->leased--;
+        if (++slot->takeovers <= BACKEND_TAKEOVERS_MAX) {
+            memory_slot_ready(m, i);
+            continue;
+        }
+        struct tsk_error poison;
+        char buf[GRAPH_NAME_MAX];
+        uint32_t node = slot->node;
+        error_set(&poison, TSK_TASK_FAILED, "task_poison", "task", plan_name(&m->plan, node, buf), NULL);
+        memory_slot_free(m, i);
+        failed(m, node, &poison);
+        memory_settle(m);
+    }
+    return 0;
+}
+
+static int memory_values(struct backend *backend, const struct claim *claim, json_t **ret, uint64_t *ret_version,
+                         struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    if (!slot_of(m, claim, err))
+        return -1;
+    struct channel *channel = &session_of(&m->plan, plan_scope_of(&m->plan, claim->node))->channel;
+    *ret_version = channel->version;
+    *ret = channel_values(channel);
+    return 0;
+}
+
+static int memory_stop(struct backend *backend, const struct tsk_error *reason, struct tsk_error *err)
+{
+    (void)err;
+    stop_run(memory_of(backend), reason);
+    memory_settle(memory_of(backend));
+    return 0;
+}
+
+static void memory_status(struct backend *backend, struct backend_status *ret)
+{
+    struct memory *m = memory_of(backend);
+    bool is_waiting = m->parked && !m->ready && !m->leased && !m->later;
+    *ret = (struct backend_status){.state = m->has_ended ? RUN_ENDED
+                                            : is_waiting ? RUN_WAITING
+                                                         : RUN_ACTIVE,
+                                   .ready = m->ready,
+                                   .leased = m->leased,
+                                   .later = m->later,
+                                   .parked = m->parked,
+                                   .next_due_ms = m->later ? m->next_due_ms : INT64_MAX,
+                                   .steps = m->steps,
+                                   .has_finished = m->has_finished,
+                                   .failure = m->failure};
+    bool has_failure = atomic_load(&m->plan.scopes[GRAPH_ROOT].failures) > 0;
+    /* Who cancels ends well itself, and its group may tolerate what was stopped: the run has failed all the same. */
+    bool was_cancelled = m->failure && m->failure->code == TSK_RUN_FAILED;
+    bool was_cut = m->failure && m->failure->code == TSK_MAX_STEPS_EXCEEDED;
+    ret->has_failed = was_cancelled || (!m->has_finished && (has_failure || was_cut));
+}
+
+static json_t *memory_result(struct backend *backend)
+{
+    return channel_values(&memory_of(backend)->session.channel);
+}
+
+static void memory_free(struct backend *backend)
+{
+    struct memory *m = memory_of(backend);
+    for (uint32_t s = 1; m->plan.graph && s < m->plan.graph->scopes.count; s++)
+        if (session_of(&m->plan, s)) {
+            session_clear(session_of(&m->plan, s));
+            free(session_of(&m->plan, s));
+        }
+    for (size_t i = 0; i < m->payloads.count; i++)
+        json_decref(*REGION_AT(&m->payloads, json_t *, i));
+    plan_clear(&m->plan);
+    if (m->session.id)
+        session_clear(&m->session);
+    region_clear(&m->slots);
+    region_clear(&m->places);
+    region_clear(&m->payloads);
+    plan_out_clear(&m->out);
+    free(m->queues);
+    free(m->failure);
+    free(m);
+}
+
+static const struct backend_ops memory_ops = {.name = "memory",
+                                              .claim = memory_claim,
+                                              .renew = memory_renew,
+                                              .complete = memory_complete,
+                                              .give_back = memory_give_back,
+                                              .park = memory_park,
+                                              .unpark = memory_unpark,
+                                              .expire = memory_expire,
+                                              .values = memory_values,
+                                              .stop = memory_stop,
+                                              .status = memory_status,
+                                              .result = memory_result,
+                                              .free = memory_free};
+
+int backend_memory_new(const struct graph *graph, const char *session_id_given, const json_t *values,
+                       const struct backend_limits *limits, const struct backend_watcher *watcher, struct backend **ret,
+                       struct tsk_error *err)
+{
+    struct memory *m = calloc(1, sizeof *m);
+    if (!m)
+        return no_memory(err);
+    m->backend.ops = &memory_ops;
+    m->slots = (struct region)REGION_OF(struct slot);
+    m->places = (struct region)REGION_OF(uint32_t);
+    m->payloads = (struct region)REGION_OF(json_t *);
+    m->queues = calloc(graph->scopes.count, sizeof *m->queues);
+    m->limits = *limits;
+    m->fence = limits->first_fence;
+    if (watcher)
+        m->watcher = *watcher;
+    if (!m->queues || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
+        plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
+        if (!m->queues)
+            no_memory(err);
+        memory_free(&m->backend);
+        return -1;
+    }
+    if (values)
+        json_object_update(m->session.channel.values, (json_t *)values);
+    m->plan.max_cycles = limits->max_cycles;
+    m->plan.scopes[GRAPH_ROOT].session = &m->session;
+    plan_heads(&m->plan, &m->out);
+    m->has_ended = graph->nodes.count == 0;
+    memory_settle(m);
+    *ret = &m->backend;
+    return 0;
+}
+
+int backend_memory_claim_node(struct backend *backend, uint32_t node, struct claim *ret, struct tsk_error *err)
+{
+    struct memory *m = memory_of(backend);
+    enum outcome outcome;
+    (void)err;
+    uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
+    if (index == NO_NODE)
+        return 0;
+    if (slot_at(m, index)->state == SLOT_READY)
+        memory_queue_remove(m, index);
+    else
+        m->later--;
+    if (!is_within_limits(m, slot_at(m, index), &outcome)) {
+        drop(m, index, outcome);
+        return 0;
+    }
+    lease(m, index, INT64_MAX, ret);
+    return 1;
+}
+
+void backend_memory_set_attempt(struct backend *backend, uint32_t node, unsigned attempt)
+{
+    struct memory *m = memory_of(backend);
+    uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
+    if (index != NO_NODE)
+        slot_at(m, index)->attempt = attempt;
+}
+
+struct plan *backend_memory_plan(struct backend *backend)
+{
+    return &memory_of(backend)->plan;
+}

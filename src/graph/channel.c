@@ -1,0 +1,340 @@
+#include "graph/channel.h"
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[] = {[EFFECT_SET] = "set", [EFFECT_ADD] = "add", [EFFECT_APPEND] = "append"};
+
+static int no_memory(struct tsk_error *err)
+{
+    errno = ENOMEM;
+    return error_errno(err, "keep", "channel");
+}
+
+/* C5. */
+static json_t *value_out(const struct channel *channel, const json_t *value)
+{
+    return channel->is_copying ? json_deep_copy(value) : json_incref((json_t *)value);
+}
+
+int channel_init(struct channel *channel, bool is_copying, struct tsk_error *err)
+{
+    *channel = (struct channel){.values = json_object(), .written = json_object(), .is_copying = is_copying};
+    pthread_mutex_init(&channel->mutex, NULL);
+    return channel->values && channel->written ? 0 : no_memory(err);
+}
+
+int channel_fork(struct channel *channel, struct channel *parent, struct tsk_error *err)
+{
+    *channel = (struct channel){.written = json_object(), .is_copying = parent->is_copying};
+    pthread_mutex_init(&channel->mutex, NULL);
+    pthread_mutex_lock(&parent->mutex);
+    channel->base = parent->is_copying ? json_deep_copy(parent->values) : json_copy(parent->values);
+    pthread_mutex_unlock(&parent->mutex);
+    channel->values = json_copy(channel->base);
+    return channel->values && channel->base && channel->written ? 0 : no_memory(err);
+}
+
+void channel_clear(struct channel *channel)
+{
+    json_decref(channel->values);
+    json_decref(channel->base);
+    json_decref(channel->written);
+    channel->values = channel->base = channel->written = NULL;
+    pthread_mutex_destroy(&channel->mutex);
+}
+
+bool channel_key_is_valid(const char *key)
+{
+    size_t len = strlen(key);
+    return len > 0 && len <= CHANNEL_KEY_MAX && utf8_is_valid(key, len) && !strchr(key, '=') && !strchr(key, '\n');
+}
+
+/* ---- writes --------------------------------------------------------------------------------------------- */
+
+int effects_add_take(struct effects *effects, enum effect_kind kind, const char *key, json_t *value,
+                     struct tsk_error *err)
+{
+    if (!value || !channel_key_is_valid(key)) {
+        json_decref(value);
+        return error_set(err, TSK_INVALID_INPUT, value ? "channel_key" : "channel_value", "key", key, NULL);
+    }
+    if (!effects->list)
+        effects->list = json_array();
+    json_t *entry = json_pack("[s, s, o]", kind_names[kind], key, value);
+    if (!entry || json_array_append_new(effects->list, entry) < 0)
+        return no_memory(err);
+    return 0;
+}
+
+void effects_clear(struct effects *effects)
+{
+    json_decref(effects->list);
+    effects->list = NULL;
+}
+
+static json_t *number_sum(const json_t *a, const json_t *b)
+{
+    json_int_t sum;
+    if ((!a || json_is_integer(a)) && json_is_integer(b) &&
+        !__builtin_add_overflow(a ? json_integer_value(a) : 0, json_integer_value(b), &sum))
+        return json_integer(sum);
+    if ((!a || json_is_number(a)) && json_is_number(b))
+        return json_real((a ? json_number_value(a) : 0) + json_number_value(b));
+    return NULL;
+}
+
+/* A text grows by a text, everything else is a list. */
+static json_t *value_append(const json_t *old, json_t *added)
+{
+    if (json_is_string(old) && json_is_string(added)) {
+        size_t a = json_string_length(old), b = json_string_length(added);
+        char *text = malloc(a + b + 1);
+        if (!text)
+            return NULL;
+        memcpy(text, json_string_value(old), a);
+        memcpy(text + a, json_string_value(added), b);
+        json_t *joined = json_stringn(text, a + b);
+        free(text);
+        return joined;
+    }
+    json_t *list = json_is_array(old) ? json_copy((json_t *)old) : json_array();
+    if (old && !json_is_array(old))
+        json_array_append(list, (json_t *)old);
+    json_array_append(list, added);
+    return list;
+}
+
+static json_t *effect_result(const json_t *entry, const json_t *old)
+{
+    const char *kind = json_string_value(json_array_get(entry, 0));
+    json_t *value = json_array_get(entry, 2);
+    if (strcmp(kind, kind_names[EFFECT_ADD]) == 0)
+        return number_sum(old, value);
+    if (strcmp(kind, kind_names[EFFECT_APPEND]) == 0)
+        return value_append(old, value);
+    return json_incref(value);
+}
+
+/* Applies the writes to `values`, a copy; all or none. */
+static int apply_list(json_t *values, const json_t *list, struct tsk_error *err)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (list, i, entry) {
+        const char *key = json_string_value(json_array_get(entry, 1));
+        json_t *value = effect_result(entry, json_object_get(values, key));
+        if (!value)
+            return error_set(err, TSK_INVALID_INPUT, "channel_not_a_number", "key", key, NULL);
+        json_object_set_new(values, key, value);
+    }
+    return 0;
+}
+
+int channel_apply(struct channel *channel, const struct effects *effects, struct tsk_error *err)
+{
+    size_t i;
+    json_t *entry;
+    if (!json_array_size(effects->list))
+        return 0;
+    pthread_mutex_lock(&channel->mutex);
+    json_t *values = json_copy(channel->values), *list = value_out(channel, effects->list);
+    int result = values && list ? apply_list(values, list, err) : no_memory(err);
+    if (result == 0) {
+        json_array_foreach (list, i, entry)
+            json_object_set_new(channel->written, json_string_value(json_array_get(entry, 1)), json_true());
+        json_decref(channel->values);
+        channel->values = json_incref(values);
+        channel->version++;
+    }
+    json_decref(values); /* still with the lock: nobody else counts */
+    json_decref(list);
+    pthread_mutex_unlock(&channel->mutex);
+    return result;
+}
+
+json_t *channel_get(struct channel *channel, const struct effects *effects, const char *key)
+{
+    size_t i;
+    json_t *entry;
+    pthread_mutex_lock(&channel->mutex);
+    json_t *found = json_object_get(channel->values, key), *value = found ? value_out(channel, found) : NULL;
+    pthread_mutex_unlock(&channel->mutex);
+    json_array_foreach (effects ? effects->list : NULL, i, entry) {
+        if (strcmp(json_string_value(json_array_get(entry, 1)), key) != 0)
+            continue;
+        json_t *after = effect_result(entry, value);
+        json_decref(value);
+        value = after;
+    }
+    return value;
+}
+
+json_t *channel_values(struct channel *channel)
+{
+    pthread_mutex_lock(&channel->mutex);
+    json_t *values = value_out(channel, channel->values);
+    pthread_mutex_unlock(&channel->mutex);
+    return values;
+}
+
+/* ---- merging -------------------------------------------------------------------------------------------- */
+
+/* What `now` has more than `base`. */
+static json_t *difference(const json_t *now, const json_t *base)
+{
+    if (!base || !json_is_number(base))
+        return json_incref((json_t *)now);
+    json_int_t more;
+    if (json_is_integer(now) && json_is_integer(base) &&
+        !__builtin_sub_overflow(json_integer_value(now), json_integer_value(base), &more))
+        return json_integer(more);
+    return json_real(json_number_value(now) - json_number_value(base));
+}
+
+static json_t *merge_sum(const json_t *into, const json_t *value, const json_t *base)
+{
+    if (!json_is_number(value))
+        return json_incref((json_t *)value);
+    json_t *added CLEANUP_JSON = difference(value, base);
+    return number_sum(json_is_number(into) ? into : NULL, added);
+}
+
+/* The elements behind those of the base; all of them when the branch has begun anew. */
+static json_t *appended(const json_t *value, const json_t *base)
+{
+    if (json_is_string(value)) {
+        size_t len = json_is_string(base) ? json_string_length(base) : 0;
+        bool goes_on = len <= json_string_length(value) &&
+                       (len == 0 || memcmp(json_string_value(value), json_string_value(base), len) == 0);
+        return json_string(json_string_value(value) + (goes_on ? len : 0));
+    }
+    if (!json_is_array(value))
+        return json_pack("[O]", value);
+    size_t count = json_is_array(base) ? json_array_size(base) : base ? 1 : 0;
+    bool goes_on = count <= json_array_size(value);
+    for (size_t i = 0; goes_on && i < count; i++)
+        goes_on = json_equal(json_array_get(value, i), json_is_array(base) ? json_array_get(base, i) : base);
+    json_t *list = json_array();
+    for (size_t i = goes_on ? count : 0; i < json_array_size(value); i++)
+        json_array_append(list, json_array_get(value, i));
+    return list;
+}
+
+static json_t *merge_append(const json_t *into, const json_t *value, const json_t *base)
+{
+    json_t *added CLEANUP_JSON = appended(value, base), *element;
+    size_t i;
+    if (json_is_string(added))
+        return into ? value_append(into, added) : json_incref(added);
+    json_t *list = json_is_array(into) ? json_copy((json_t *)into) : json_array();
+    if (into && !json_is_array(into))
+        json_array_append(list, (json_t *)into);
+    json_array_foreach (added, i, element)
+        json_array_append(list, element);
+    return list;
+}
+
+static bool is_greater(const json_t *a, const json_t *b)
+{
+    if (json_is_string(a) && json_is_string(b))
+        return strcmp(json_string_value(a), json_string_value(b)) > 0;
+    return json_number_value(a) > json_number_value(b);
+}
+
+/* `into`: the value so far, of the parent or of the branches before; `count`: how many branches wrote before. */
+static json_t *merge_value(enum merge_rule rule, const json_t *into, json_t *value, const json_t *base, unsigned count)
+{
+    switch (rule) {
+    case MERGE_SUM:
+        return merge_sum(into, value, base);
+    case MERGE_APPEND:
+        return merge_append(into, value, base);
+    case MERGE_FIRST:
+        return json_incref(count ? (json_t *)into : value);
+    case MERGE_MAX:
+        return json_incref(count && !is_greater(value, into) ? (json_t *)into : value);
+    case MERGE_MIN:
+        return json_incref(count && !is_greater(into, value) ? (json_t *)into : value);
+    default:
+        return json_incref(value);
+    }
+}
+
+struct merging {
+    const struct graph *rules;
+    conflict_report *report;
+    void *data;
+    json_t *values, *written;
+    json_t *writers; /* key -> number of the branch that wrote it last, + 1 */
+};
+
+/* Branches are numbered from 1, in the order of the file. */
+static int clash(struct tsk_error *err, const char *text, const char *key, json_int_t first, uint32_t second)
+{
+    error_set(err, TSK_GROUP_FAILED, text, "key", key, NULL);
+    error_add_int(err, "first", first);
+    error_add_int(err, "second", second + 1);
+    return -1;
+}
+
+static int merge_key(struct merging *m, const struct channel *branch, uint32_t number, const char *key,
+                     struct tsk_error *err)
+{
+    bool is_explicit;
+    enum merge_rule rule = graph_rule(m->rules, key, &is_explicit);
+    json_int_t before = json_integer_value(json_object_get(m->writers, key));
+    if (before && rule == MERGE_ERROR)
+        return clash(err, "channel_conflict", key, before, number);
+    if (before && rule == MERGE_SUM &&
+        (!json_is_number(json_object_get(m->values, key)) || !json_is_number(json_object_get(branch->values, key))))
+        return clash(err, "channel_no_sum", key, before, number);
+    if (before && !is_explicit && m->report)
+        m->report(m->data, key, rule, (uint32_t)before - 1, number);
+    json_t *merged CLEANUP_JSON =
+        merge_value(rule, json_object_get(m->values, key), json_object_get(branch->values, key),
+                    json_object_get(branch->base, key), before != 0);
+    json_t *value = merged ? value_out(branch, merged) : NULL;
+    if (!value || json_object_set_new(m->values, key, value) < 0)
+        return no_memory(err);
+    json_object_set_new(m->writers, key, json_integer(number + 1));
+    json_object_set_new(m->written, key, json_true());
+    return 0;
+}
+
+int channel_merge(struct channel *into, struct channel *const *branches, uint32_t count, const struct graph *rules,
+                  conflict_report *report, void *data, struct tsk_error *err)
+{
+    int result = 0;
+    bool has_writes = false;
+    for (uint32_t i = 0; i < count; i++)
+        has_writes = has_writes || (branches[i] && json_object_size(branches[i]->written));
+    if (!has_writes)
+        return 0;
+    pthread_mutex_lock(&into->mutex);
+    json_t *values = json_copy(into->values), *written = json_copy(into->written), *writers = json_object();
+    struct merging m = {rules, report, data, values, written, writers};
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        const char *key;
+        json_t *is_written;
+        if (!branches[i])
+            continue;
+        json_object_foreach (branches[i]->written, key, is_written)
+            if ((result = merge_key(&m, branches[i], i, key, err)) < 0)
+                break;
+    }
+    if (result == 0) {
+        json_decref(into->values);
+        json_decref(into->written);
+        into->values = json_incref(values);
+        into->written = json_incref(written);
+        into->version++;
+    }
+    json_decref(values); /* still with the lock, see channel_apply */
+    json_decref(written);
+    json_decref(writers);
+    pthread_mutex_unlock(&into->mutex);
+    return result;
+}

@@ -1,0 +1,132 @@
+/* flow.h - a flow file: tasks that are commands, and the order in which they run.
+ *
+ *     struct flow flow;
+ *     if (flow_load(&flow, path, text, len, lang, err) < 0) ...   // FLOW_INVALID: all problems of the file at once
+ *     ...
+ *     flow_clear(&flow);
+ *
+ * The file is read piece by piece, without a tree, so that a flow of 100,000 tasks loads as fast as YAML can be scanned.
+ *
+ * Invariants
+ *  F1  After flow_load the graph is sealed: every name is known, there is no cycle and no empty group.
+ *  F2  A problem has the place where it stands, `file:line:column`, columns counted in characters. Problems are told in the
+ *      order of the file; a file that is no YAML is told up to where it is.
+ *  F3  A task that stands in the expression is in the scope it stands in; all others are in the root.
+ */
+#ifndef GRAPH_FLOW_H
+#define GRAPH_FLOW_H
+
+#include "base/buf.h"
+#include "base/text.h"
+#include "graph/model.h"
+
+#define FLOW_SIZE_MAX     (256u << 20)
+#define FLOW_PROBLEMS_MAX 50 /* kept; the rest is counted */
+
+enum on_interrupt { INTERRUPT_RERUN, INTERRUPT_FAIL, INTERRUPT_ASK, INTERRUPT_COUNT };
+
+/* Strings are offsets into flow.strings; 0: none. */
+struct flow_task {
+    uint32_t name;
+    uint32_t line, column;
+    uint32_t run; /* the first of run_count strings, one behind the other */
+    uint32_t run_count;
+    uint32_t cwd, when;
+    uint32_t env, env_count; /* "KEY=value" */
+    uint32_t detail;         /* index + 1 into flow.details */
+    uint32_t node;
+    bool is_shell; /* run is one string for /bin/sh -c */
+    bool is_in_expression, has_run, has_needs, never_starts;
+    uint8_t on_interrupt;
+    int64_t timeout_ms; /* 0: none */
+};
+
+struct flow_need {
+    uint32_t task; /* index */
+    uint32_t name;
+    uint32_t line, column;
+};
+
+struct flow_group {
+    uint32_t name;
+    uint32_t line, column;
+    enum policy policy;
+    uint32_t at_least;
+    uint32_t critical, critical_count; /* strings */
+    uint32_t critical_line, critical_column;
+    bool is_used;
+};
+
+struct flow_problem {
+    uint32_t line, column;
+    char *message;
+};
+
+struct flow {
+    const char *source; /* borrowed */
+    char *name;
+    struct graph graph;
+    struct region tasks, needs, groups, details, strings;
+    struct region slots; /* hash of task names: index + 1 */
+    struct region task_of_node;
+    struct region problems;
+    size_t problem_count; /* also those that were not kept */
+    int64_t parallel;     /* 0: as many as there are processors */
+    uint64_t max_steps;
+    uint32_t max_cycles;
+    int32_t retries;
+    bool is_journal_synced;
+    enum lang lang;
+};
+
+int flow_load(struct flow *flow, const char *source, const char *text, size_t len, enum lang lang,
+              struct tsk_error *err);
+void flow_clear(struct flow *flow);
+
+static inline struct flow_task *flow_task(const struct flow *flow, uint32_t index)
+{
+    return REGION_AT(&flow->tasks, struct flow_task, index);
+}
+static inline const char *flow_string(const struct flow *flow, uint32_t offset)
+{
+    return offset ? (const char *)flow->strings.data + offset : NULL;
+}
+/* The task of a node that is no group. */
+static inline struct flow_task *flow_task_of(const struct flow *flow, uint32_t node)
+{
+    return flow_task(flow, *REGION_AT(&flow->task_of_node, uint32_t, node));
+}
+uint32_t flow_find(const struct flow *flow, const char *name); /* index of a task; NO_NODE */
+
+/* Whether a task's condition holds for the values of the channel. Syntax: KEY, !KEY, KEY == VALUE, !=, <, <=, >, >=, never. */
+struct json_t;
+bool flow_condition_is_valid(const char *condition);
+bool flow_condition_holds(const char *condition, const struct json_t *values);
+/* A command line that needs no shell: words and blanks only, and no builtin of the shell in front. */
+bool flow_needs_shell(const char *command);
+
+/* ---- between the files of the loader ---- */
+
+/* Adds a problem; the sentence `key` with its pairs, as text_put. */
+void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char *key, ...) __attribute__((sentinel));
+/* Copies a string; 0: out of memory (which is a problem of its own). */
+uint32_t flow_string_add(struct flow *flow, const char *text, size_t len);
+/* flow_expr.c: reads the expression that stands in `text` from `line`:`column` up to the end mark. false: it is none. */
+struct flow_place {
+    const char *text; /* the whole file */
+    size_t len, from, to;
+    uint32_t line, column; /* of `from` */
+};
+bool flow_read_expression(struct flow *flow, const struct flow_place *place);
+/* flow_read.c: the pieces of the file. false: it is no YAML to its end, or `err` is set. */
+bool flow_read_file(struct flow *flow, const char *text, size_t len, struct flow_place *ret_expression,
+                    struct tsk_error *err);
+struct flow_task *flow_task_add(struct flow *flow, const char *text, size_t len, uint32_t line, uint32_t column);
+/* The node of a task, in a scope. */
+int flow_add_node(struct flow *flow, uint32_t scope, uint32_t index, struct tsk_error *err);
+/* flow_check.c: names, needs, policies, reachability; then the graph is sealed. */
+void flow_check(struct flow *flow, bool has_expression); /* one that was understood */
+/* "; did you mean …": the task whose name is nearest, or NULL. */
+const char *flow_nearest_task(const struct flow *flow, const char *name);
+
+#endif

@@ -1,0 +1,263 @@
+/* flow_check.c - what can only be said when the whole file is known; and the small languages inside it. */
+#include "base/json.h"
+#include "base/word.h"
+#include "graph/flow.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *flow_nearest_task(const struct flow *flow, const char *name)
+{
+    const char *near = NULL;
+    const char **names = calloc(flow->tasks.count + 1, sizeof *names);
+    for (uint32_t i = 0; names && i < flow->tasks.count; i++)
+        names[i] = flow_string(flow, flow_task(flow, i)->name);
+    if (names)
+        near = nearest_word(name, names, flow->tasks.count);
+    free(names);
+    return near;
+}
+
+/* ---- tasks and needs ------------------------------------------------------------------------------------ */
+
+/* F3: whoever does not stand in the expression is in the root. */
+static void add_the_rest(struct flow *flow)
+{
+    struct tsk_error err;
+    for (uint32_t i = 0; i < flow->tasks.count; i++) {
+        struct flow_task *task = flow_task(flow, i);
+        if (!task->is_in_expression)
+            BUG(flow_add_node(flow, GRAPH_ROOT, i, &err) < 0);
+        if (!task->detail)
+            continue;
+        struct task_detail *detail = graph_detail(&flow->graph, task->node);
+        BUG(!detail);
+        *detail = *REGION_AT(&flow->details, struct task_detail, task->detail - 1);
+    }
+}
+
+static void add_need(struct flow *flow, const struct flow_need *need)
+{
+    struct tsk_error err;
+    const char *name = flow_string(flow, need->name);
+    uint32_t before = graph_find(&flow->graph, name); /* groups can be waited for, too */
+    if (before == NO_NODE) {
+        const char *near = flow_nearest_task(flow, name);
+        flow_problem(flow, need->line, need->column, near ? "flow_no_task_near" : "flow_no_task", "name", name, "near",
+                     near ? near : "", NULL);
+        return;
+    }
+    if (graph_add_edge(&flow->graph, before, flow_task(flow, need->task)->node, &err) < 0)
+        flow_problem(flow, need->line, need->column, "graph_edge_siblings", "before", name, "after",
+                     flow_string(flow, flow_task(flow, need->task)->name), NULL);
+}
+
+static void check_reachable(struct flow *flow)
+{
+    for (uint32_t i = 0; i < flow->tasks.count; i++) {
+        const struct flow_task *task = flow_task(flow, i);
+        bool is_alone = !task->is_in_expression && !task->has_needs && !task->never_starts &&
+                        !graph_node(&flow->graph, task->node)->first_edge;
+        if (is_alone)
+            flow_problem(flow, task->line, task->column, "flow_unreachable", "name", flow_string(flow, task->name),
+                         NULL);
+    }
+}
+
+/* ---- groups --------------------------------------------------------------------------------------------- */
+
+static void no_such_group(struct flow *flow, const struct flow_group *group)
+{
+    const char *names[64], *name = flow_string(flow, group->name);
+    static const char none[] = "";
+    size_t count = 0;
+    char buf[GRAPH_NAME_MAX];
+    for (uint32_t g = 0; g < flow->graph.groups.count && count < 64; g++)
+        names[count++] = graph_name(&flow->graph, graph_group(&flow->graph, g)->node, buf);
+    const char *near = nearest_word(name, names, count);
+    flow_problem(flow, group->line, group->column, near ? "flow_no_group_near" : "flow_no_group", "name", name, "near",
+                 near ? near : none, NULL);
+}
+
+static void mark_critical(struct flow *flow, const struct flow_group *group, const struct graph_group *in_graph)
+{
+    const char *wanted = flow_string(flow, group->critical);
+    for (uint32_t i = 0; i < group->critical_count; i++, wanted += strlen(wanted) + 1) {
+        bool is_found = false;
+        uint32_t scope = in_graph->first_branch;
+        for (uint32_t b = 0; b < in_graph->branch_count; b++, scope = graph_scope(&flow->graph, scope)->next_branch) {
+            char buf[GRAPH_NAME_MAX];
+            if (strcmp(graph_scope_name(&flow->graph, scope, buf), wanted) == 0)
+                graph_scope(&flow->graph, scope)->is_critical = is_found = true;
+        }
+        if (!is_found)
+            flow_problem(flow, group->critical_line, group->critical_column, "flow_no_branch", "name", wanted, "group",
+                         flow_string(flow, group->name), NULL);
+    }
+}
+
+static void apply_group(struct flow *flow, const struct flow_group *group)
+{
+    uint32_t node = graph_find(&flow->graph, flow_string(flow, group->name));
+    if (node == NO_NODE || !graph_node(&flow->graph, node)->is_group) {
+        no_such_group(flow, group);
+        return;
+    }
+    struct graph_group *in_graph = graph_group(&flow->graph, graph_node(&flow->graph, node)->detail);
+    in_graph->policy = group->policy;
+    in_graph->at_least = group->at_least;
+    if (group->policy == POLICY_AT_LEAST && group->at_least > in_graph->branch_count) {
+        char count[24];
+        snprintf(count, sizeof count, "%u", in_graph->branch_count);
+        flow_problem(flow, group->line, group->column, "flow_at_least", "group", flow_string(flow, group->name),
+                     "count", count, NULL);
+    }
+    if (group->policy == POLICY_CRITICAL)
+        mark_critical(flow, group, in_graph);
+}
+
+/* ---- the graph as a whole ------------------------------------------------------------------------------- */
+
+static void seal(struct flow *flow)
+{
+    struct tsk_error err;
+    if (graph_seal(&flow->graph, &err) == 0)
+        return;
+    const char *path = tsk_error_context(&err, "path");
+    if (!path && flow->problem_count)
+        return; /* a group is empty because its tasks could not be added */
+    char first[256] = "";
+    if (path)
+        snprintf(first, sizeof first, "%.*s", (int)(strcspn(path, " ") < 255 ? strcspn(path, " ") : 255), path);
+    uint32_t index = flow_find(flow, first);
+    flow_problem(flow, index == NO_NODE ? 1 : flow_task(flow, index)->line,
+                 index == NO_NODE ? 1 : flow_task(flow, index)->column, "graph_cycle", "path", path ? path : "?", NULL);
+}
+
+void flow_check(struct flow *flow, bool has_expression)
+{
+    add_the_rest(flow);
+    for (size_t i = 0; i < flow->needs.count; i++)
+        add_need(flow, REGION_AT(&flow->needs, struct flow_need, i));
+    if (has_expression)
+        check_reachable(flow);
+    for (size_t i = 0; i < flow->groups.count && (!flow->problem_count || flow->graph.groups.count); i++)
+        apply_group(flow, REGION_AT(&flow->groups, struct flow_group, i));
+    seal(flow);
+    if (!flow->max_steps)
+        flow->max_steps = flow->tasks.count < 1000 ? 10000 : flow->tasks.count * 10;
+    /* Of no use any more, and long in a large flow. */
+    region_clear(&flow->needs);
+    region_clear(&flow->slots);
+}
+
+/* ---- conditions ----------------------------------------------------------------------------------------- */
+
+struct condition {
+    char key[257];
+    char operation[3]; /* "": the key alone; "!": its contrary */
+    const char *value;
+};
+
+static bool condition_parse(const char *text, struct condition *ret)
+{
+    static const char *const operations[] = {"==", "!=", "<=", ">=", "<", ">"};
+    *ret = (struct condition){.value = ""};
+    if (*text == '!') {
+        ret->operation[0] = '!';
+        text += 1 + strspn(text + 1, " ");
+    }
+    size_t len = strcspn(text, " =!<>");
+    if (len == 0 || len >= sizeof ret->key)
+        return false;
+    memcpy(ret->key, text, len);
+    text += len + strspn(text + len, " ");
+    if (!*text)
+        return true;
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0] && !ret->operation[0]; i++)
+        if (strncmp(text, operations[i], strlen(operations[i])) == 0) {
+            snprintf(ret->operation, sizeof ret->operation, "%s", operations[i]);
+            text += strlen(operations[i]);
+            ret->value = text + strspn(text, " ");
+            return *ret->value != '\0';
+        }
+    return false;
+}
+
+bool flow_condition_is_valid(const char *condition)
+{
+    struct condition parsed;
+    return condition_parse(condition, &parsed);
+}
+
+static bool is_truthy(const json_t *value)
+{
+    if (!value || json_is_null(value) || json_is_false(value))
+        return false;
+    if (json_is_number(value))
+        return json_number_value(value) != 0;
+    if (json_is_string(value))
+        return json_string_length(value) > 0;
+    return true;
+}
+
+/* Numbers as numbers, everything else as its text. */
+static int compare(const json_t *value, const char *wanted)
+{
+    char *end;
+    double number = strtod(wanted, &end);
+    if (json_is_number(value) && *wanted && !*end) {
+        double is = json_number_value(value);
+        return is < number ? -1 : is > number;
+    }
+    if (json_is_string(value))
+        return strcmp(json_string_value(value), wanted);
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&text, value, false);
+    return strcmp(buf_str(&text), wanted);
+}
+
+bool flow_condition_holds(const char *condition, const struct json_t *values)
+{
+    struct condition c;
+    if (strcmp(condition, "never") == 0 || !condition_parse(condition, &c))
+        return false;
+    const json_t *value = json_object_get(values, c.key);
+    if (!c.operation[0])
+        return is_truthy(value);
+    if (strcmp(c.operation, "!") == 0)
+        return !is_truthy(value);
+    if (!value)
+        return strcmp(c.operation, "!=") == 0;
+    int order = compare(value, c.value);
+    switch (c.operation[0]) {
+    case '=':
+        return order == 0;
+    case '!':
+        return order != 0;
+    case '<':
+        return order < 0 || (c.operation[1] && order == 0);
+    default:
+        return order > 0 || (c.operation[1] && order == 0);
+    }
+}
+
+/* ---- commands ------------------------------------------------------------------------------------------- */
+
+bool flow_needs_shell(const char *command)
+{
+    static const char *const builtins[] = {
+        ".",    ":",     "alias",  "bg",       "break",   "case",  "cd",      "command", "continue",
+        "eval", "exec",  "exit",   "export",   "fg",      "for",   "getopts", "hash",    "if",
+        "jobs", "local", "read",   "readonly", "return",  "set",   "shift",   "source",  "times",
+        "trap", "type",  "ulimit", "umask",    "unalias", "unset", "until",   "wait",    "while"};
+    size_t start = strspn(command, " \t\n"), len = strcspn(command + start, " \t\n");
+    if (strpbrk(command + start, "|&;<>()$`\\\"'*?[]#~=%!{}\n"))
+        return true;
+    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
+        if (strlen(builtins[i]) == len && strncmp(builtins[i], command + start, len) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,300 @@
+/* flow_expr.c - `a >> (b | c) >> d`: >> is sequence and binds tighter than |, parallel. Parentheses nest, `name( … )` names a
+ * group. Read into a small tree first, because only the `|` tells whether a parenthesis is a group. */
+#include "base/utf8.h"
+#include "graph/flow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NESTING_MAX 64
+
+enum expr_kind { EXPR_TASK, EXPR_SEQUENCE, EXPR_PARALLEL };
+
+struct expr {
+    enum expr_kind kind;
+    uint32_t name; /* of a task, or of a named group; 0: none */
+    uint32_t line, column;
+    uint32_t first, last, next; /* index + 1 */
+};
+
+enum word_kind { WORD_END, WORD_NAME, WORD_THEN, WORD_OR, WORD_OPEN, WORD_CLOSE, WORD_WRONG };
+
+struct word {
+    enum word_kind kind;
+    size_t from, len;
+    uint32_t line, column;
+};
+
+struct parsing {
+    struct flow *flow;
+    const char *text;
+    size_t at, to;
+    uint32_t line, column; /* of `at` */
+    struct word word;      /* the current one */
+    struct region nodes;
+    unsigned depth;
+    unsigned anonymous; /* groups without a name so far */
+    bool has_failed;
+};
+
+/* ---- words ---------------------------------------------------------------------------------------------- */
+
+static void advance(struct parsing *p)
+{
+    if (p->text[p->at] == '\n') {
+        p->line++;
+        p->column = 0;
+    }
+    p->at++;
+    while (p->at < p->to && ((unsigned char)p->text[p->at] & 0xc0) == 0x80)
+        p->at++;
+    p->column++;
+}
+
+static bool is_name_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+}
+
+static enum word_kind kind_at(const struct parsing *p)
+{
+    switch (p->text[p->at]) {
+    case '|':
+        return WORD_OR;
+    case '(':
+        return WORD_OPEN;
+    case ')':
+        return WORD_CLOSE;
+    case '>':
+        return p->at + 1 < p->to && p->text[p->at + 1] == '>' ? WORD_THEN : WORD_WRONG;
+    default:
+        return is_name_byte(p->text[p->at]) ? WORD_NAME : WORD_WRONG;
+    }
+}
+
+static void next_word(struct parsing *p)
+{
+    while (p->at < p->to && strchr(" \t\r\n", p->text[p->at]))
+        advance(p);
+    p->word = (struct word){.kind = WORD_END, .from = p->at, .line = p->line, .column = p->column};
+    if (p->at >= p->to)
+        return;
+    p->word.kind = kind_at(p);
+    do
+        advance(p);
+    while (p->at < p->to && ((p->word.kind == WORD_NAME && is_name_byte(p->text[p->at])) ||
+                             (p->word.kind == WORD_THEN && p->at < p->word.from + 2)));
+    p->word.len = p->at - p->word.from;
+}
+
+static void fail(struct parsing *p, const char *key)
+{
+    char shown[64];
+    if (p->has_failed)
+        return; /* what follows the first mistake is guessing */
+    p->has_failed = true;
+    snprintf(shown, sizeof shown, "%.*s", (int)(p->word.len < 60 ? p->word.len : 60), p->text + p->word.from);
+    flow_problem(p->flow, p->word.line, p->word.column, p->word.kind == WORD_END ? "expr_ends" : key, "word", shown,
+                 NULL);
+}
+
+/* ---- the tree ------------------------------------------------------------------------------------------- */
+
+static struct expr *expr_at(const struct parsing *p, uint32_t index)
+{
+    return REGION_AT(&p->nodes, struct expr, index - 1);
+}
+
+static uint32_t expr_new(struct parsing *p, enum expr_kind kind)
+{
+    struct expr *made = region_add(&p->nodes, 1);
+    BUG(!made);
+    *made = (struct expr){.kind = kind, .line = p->word.line, .column = p->word.column};
+    return (uint32_t)p->nodes.count;
+}
+
+static void expr_add(struct parsing *p, uint32_t parent, uint32_t child)
+{
+    struct expr *e = expr_at(p, parent);
+    if (e->last)
+        expr_at(p, e->last)->next = child;
+    else
+        e->first = child;
+    e->last = child;
+}
+
+static uint32_t parse_parallel(struct parsing *p);
+
+/* Behind the `(`. A parenthesis without | and without a name only groups words. */
+static uint32_t parse_parenthesis(struct parsing *p, uint32_t name)
+{
+    if (++p->depth > NESTING_MAX)
+        fail(p, "expr_deep");
+    next_word(p);
+    if (p->word.kind == WORD_CLOSE)
+        fail(p, "expr_empty");
+    uint32_t inner = p->has_failed ? 0 : parse_parallel(p);
+    if (p->word.kind != WORD_CLOSE)
+        fail(p, "expr_close");
+    next_word(p);
+    p->depth--;
+    if (!inner || p->has_failed)
+        return 0;
+    if (!name && !expr_at(p, expr_at(p, inner)->first)->next)
+        return expr_at(p, inner)->first;
+    expr_at(p, inner)->name = name;
+    return inner;
+}
+
+static uint32_t parse_item(struct parsing *p)
+{
+    if (p->word.kind == WORD_OPEN)
+        return parse_parenthesis(p, 0);
+    if (p->word.kind != WORD_NAME) {
+        fail(p, "expr_item");
+        return 0;
+    }
+    uint32_t item = expr_new(p, EXPR_TASK);
+    uint32_t name = flow_string_add(p->flow, p->text + p->word.from, p->word.len);
+    expr_at(p, item)->name = name;
+    next_word(p);
+    if (p->word.kind != WORD_OPEN)
+        return item;
+    uint32_t group = parse_parenthesis(p, name);
+    if (group) {
+        expr_at(p, group)->line = expr_at(p, item)->line;
+        expr_at(p, group)->column = expr_at(p, item)->column;
+    }
+    return group;
+}
+
+static uint32_t parse_sequence(struct parsing *p)
+{
+    uint32_t sequence = expr_new(p, EXPR_SEQUENCE);
+    for (;;) {
+        uint32_t item = parse_item(p);
+        if (!item)
+            return 0;
+        expr_add(p, sequence, item);
+        if (p->word.kind != WORD_THEN)
+            return sequence;
+        next_word(p);
+    }
+}
+
+static uint32_t parse_parallel(struct parsing *p)
+{
+    uint32_t parallel = expr_new(p, EXPR_PARALLEL);
+    for (;;) {
+        uint32_t sequence = parse_sequence(p);
+        if (!sequence)
+            return 0;
+        expr_add(p, parallel, sequence);
+        if (p->word.kind != WORD_OR)
+            return parallel;
+        next_word(p);
+    }
+}
+
+/* ---- the graph ------------------------------------------------------------------------------------------ */
+
+/* The first and the last node of what was built. */
+struct ends {
+    uint32_t first, last;
+};
+
+static struct ends build(struct parsing *p, uint32_t scope, uint32_t index);
+
+static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr *e)
+{
+    struct flow *flow = p->flow;
+    const char *name = flow_string(flow, e->name);
+    uint32_t index = flow_find(flow, name);
+    struct tsk_error err;
+    if (index == NO_NODE) {
+        const char *near = flow_nearest_task(flow, name);
+        flow_problem(flow, e->line, e->column, near ? "flow_no_task_near" : "flow_no_task", "name", name, "near",
+                     near ? near : "", NULL);
+        return NO_NODE;
+    }
+    if (flow_task(flow, index)->is_in_expression) {
+        flow_problem(flow, e->line, e->column, "expr_twice", "name", name, NULL);
+        return NO_NODE;
+    }
+    BUG(flow_add_node(flow, scope, index, &err) < 0);
+    flow_task(flow, index)->is_in_expression = true;
+    return flow_task(flow, index)->node;
+}
+
+/* `group-1`, `group-2`, …: the first that nobody else has. */
+static void group_name(struct parsing *p, const struct expr *e, char name[140])
+{
+    if (e->name) {
+        snprintf(name, 140, "%s", flow_string(p->flow, e->name));
+        return;
+    }
+    do
+        snprintf(name, 140, "group-%u", ++p->anonymous);
+    while (flow_find(p->flow, name) != NO_NODE || graph_find(&p->flow->graph, name) != NO_NODE);
+}
+
+static uint32_t build_group(struct parsing *p, uint32_t scope, uint32_t index)
+{
+    struct flow *flow = p->flow;
+    const struct expr e = *expr_at(p, index);
+    char name[140];
+    uint32_t node, branch;
+    struct tsk_error err;
+    group_name(p, &e, name);
+    if (flow_find(flow, name) != NO_NODE ||
+        graph_add_group(&flow->graph, scope, name, POLICY_STRICT, &node, &err) < 0) {
+        flow_problem(flow, e.line, e.column, "expr_group_name", "name", name, NULL);
+        return NO_NODE;
+    }
+    for (uint32_t child = e.first; child; child = expr_at(p, child)->next) {
+        BUG(graph_add_branch(&flow->graph, node, NULL, &branch, &err) < 0);
+        build(p, branch, child);
+    }
+    return node;
+}
+
+static struct ends build(struct parsing *p, uint32_t scope, uint32_t index)
+{
+    struct ends ends = {NO_NODE, NO_NODE};
+    const struct expr e = *expr_at(p, index);
+    struct tsk_error err;
+    if (e.kind == EXPR_TASK)
+        ends.first = ends.last = build_task(p, scope, &e);
+    else if (e.kind == EXPR_PARALLEL)
+        ends.first = ends.last = build_group(p, scope, index);
+    for (uint32_t child = e.kind == EXPR_SEQUENCE ? e.first : 0; child; child = expr_at(p, child)->next) {
+        struct ends step = build(p, scope, child);
+        if (ends.last != NO_NODE && step.first != NO_NODE)
+            BUG(graph_add_edge(&p->flow->graph, ends.last, step.first, &err) < 0);
+        ends.first = ends.first == NO_NODE ? step.first : ends.first;
+        ends.last = step.last == NO_NODE ? ends.last : step.last;
+    }
+    return ends;
+}
+
+bool flow_read_expression(struct flow *flow, const struct flow_place *place)
+{
+    struct parsing p = {.flow = flow,
+                        .text = place->text,
+                        .at = place->from,
+                        .to = place->to,
+                        .line = place->line,
+                        .column = place->column,
+                        .nodes = REGION_OF(struct expr)};
+    next_word(&p);
+    uint32_t root = parse_parallel(&p);
+    if (root && p.word.kind != WORD_END)
+        fail(&p, p.word.kind == WORD_CLOSE ? "expr_open" : "expr_between");
+    if (root && !p.has_failed) {
+        bool is_sequence = !expr_at(&p, expr_at(&p, root)->first)->next;
+        build(&p, GRAPH_ROOT, is_sequence ? expr_at(&p, root)->first : root);
+    }
+    region_clear(&p.nodes);
+    return !p.has_failed;
+}

@@ -1,0 +1,448 @@
+/* flow_read.c - YAML pieces to tasks, groups and limits. What a key takes is in the tables at the end. */
+#include "base/ident.h"
+#include "graph/flow_pieces.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tasks ---------------------------------------------------------------------------------------------- */
+
+static struct task_detail *detail_of(struct reading *r, struct flow_task *task)
+{
+    if (!task->detail) {
+        struct task_detail *made = region_add(&r->flow->details, 1);
+        BUG(!made);
+        *made = (struct task_detail){
+            .retries = -1, .backoff_initial_ms = 1000, .backoff_max_ms = 60000, .backoff_factor = 2};
+        task->detail = (uint32_t)r->flow->details.count;
+    }
+    return REGION_AT(&r->flow->details, struct task_detail, task->detail - 1);
+}
+
+static void task_run(struct reading *r, void *target)
+{
+    struct flow_task *task = target;
+    task->has_run = true;
+    if (r->piece.type == YAML_PIECE_LIST) {
+        uint32_t line = r->piece.line, column = r->piece.column;
+        task->run = piece_strings(r, &task->run_count);
+        if (!task->run_count && !r->is_broken)
+            flow_problem(r->flow, line, column, "flow_run_empty", NULL);
+        return;
+    }
+    if (!piece_scalar(r, "flow_want_command"))
+        return;
+    if (!r->piece.text[strspn(r->piece.text, " \t\n")]) {
+        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_run_empty", NULL);
+        return;
+    }
+    task->is_shell = flow_needs_shell(r->piece.text);
+    size_t blanks = strspn(r->piece.text, " \t\n");
+    task->run = flow_string_add(r->flow, r->piece.text + blanks, r->piece.len - blanks);
+    task->run_count = 1;
+    if (task->is_shell || !task->run)
+        return;
+    /* Words in place: they move together, each with its end. */
+    char *at = (char *)r->flow->strings.data + task->run, *to = at;
+    for (task->run_count = 0; at[0]; task->run_count++) {
+        size_t len = strcspn(at, " \t\n");
+        char *next_word = at + len + (at[len] != '\0');
+        memmove(to, at, len);
+        to[len] = '\0';
+        to += len + 1;
+        at = next_word + strspn(next_word, " \t\n");
+    }
+    r->flow->strings.count = (size_t)(to - (char *)r->flow->strings.data);
+}
+
+static void task_cwd(struct reading *r, void *target)
+{
+    ((struct flow_task *)target)->cwd = piece_string(r);
+}
+
+static void task_env(struct reading *r, void *target)
+{
+    struct flow_task *task = target;
+    struct buf pair CLEANUP(buf_clear) = BUF_INIT;
+    if (r->piece.type != YAML_PIECE_MAP) {
+        piece_wrong(r, "flow_want_map");
+        return;
+    }
+    while (piece_next(r) && r->piece.type != YAML_PIECE_END) {
+        const char *key = piece_scalar(r, "flow_want_text");
+        buf_reset(&pair);
+        buf_printf(&pair, "%s=", key ? key : "");
+        if (key && strchr(key, '='))
+            flow_problem(r->flow, r->piece.line, r->piece.column, "flow_env_name", "value", key, NULL);
+        if (!piece_next(r))
+            return;
+        if (r->piece.type != YAML_PIECE_SCALAR) {
+            piece_wrong(r, "flow_want_text");
+            continue;
+        }
+        buf_put(&pair, r->piece.text, r->piece.len);
+        uint32_t offset = flow_string_add(r->flow, buf_str(&pair), pair.len);
+        task->env = task->env ? task->env : offset;
+        task->env_count++;
+    }
+}
+
+static void task_timeout(struct reading *r, void *target)
+{
+    ((struct flow_task *)target)->timeout_ms = piece_duration(r, 0);
+}
+
+static void task_retries(struct reading *r, void *target)
+{
+    detail_of(r, target)->retries = (int32_t)piece_number(r, 0, 1000000, 0);
+}
+
+static void task_max_cycles(struct reading *r, void *target)
+{
+    detail_of(r, target)->max_cycles = (uint32_t)piece_number(r, 1, 1000000000, 0);
+}
+
+static void backoff_initial(struct reading *r, void *target)
+{
+    ((struct task_detail *)target)->backoff_initial_ms = piece_duration(r, 1000);
+}
+
+static void backoff_factor(struct reading *r, void *target)
+{
+    ((struct task_detail *)target)->backoff_factor = piece_fraction(r, 1, 1000, 2);
+}
+
+static void backoff_max(struct reading *r, void *target)
+{
+    ((struct task_detail *)target)->backoff_max_ms = piece_duration(r, 60000);
+}
+
+static void backoff_jitter(struct reading *r, void *target)
+{
+    ((struct task_detail *)target)->backoff_jitter = piece_fraction(r, 0, 1, 0);
+}
+
+static const struct key_rule backoff_keys[] = {
+    {"initial", backoff_initial}, {"factor", backoff_factor}, {"max", backoff_max}, {"jitter", backoff_jitter}, {0}};
+
+static void task_backoff(struct reading *r, void *target)
+{
+    piece_map(r, backoff_keys, detail_of(r, target));
+}
+
+static void need_add(struct reading *r, struct flow_task *task)
+{
+    struct flow_need *need = region_add(&r->flow->needs, 1);
+    BUG(!need);
+    *need = (struct flow_need){.task = (uint32_t)(task - flow_task(r->flow, 0)),
+                               .name = flow_string_add(r->flow, r->piece.text, r->piece.len),
+                               .line = r->piece.line,
+                               .column = r->piece.column};
+}
+
+static void task_needs(struct reading *r, void *target)
+{
+    struct flow_task *task = target;
+    task->has_needs = true;
+    if (r->piece.type == YAML_PIECE_SCALAR && r->piece.len) {
+        need_add(r, task);
+        return;
+    }
+    if (r->piece.type != YAML_PIECE_LIST) {
+        piece_wrong(r, "flow_want_names");
+        return;
+    }
+    while (piece_next(r) && r->piece.type != YAML_PIECE_END)
+        if (r->piece.type == YAML_PIECE_SCALAR && r->piece.len)
+            need_add(r, task);
+        else
+            piece_wrong(r, "flow_want_text");
+}
+
+static void task_when(struct reading *r, void *target)
+{
+    struct flow_task *task = target;
+    const char *text = piece_scalar(r, "flow_want_text");
+    if (!text)
+        return;
+    if (!flow_condition_is_valid(text))
+        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_when", "value", text, NULL);
+    task->never_starts = strcmp(text, "never") == 0;
+    task->when = flow_string_add(r->flow, text, r->piece.len);
+}
+
+static void task_agent(struct reading *r, void *target)
+{
+    (void)target;
+    flow_problem(r->flow, r->piece.line, r->piece.column, "flow_agent", NULL);
+    piece_skip(r);
+}
+
+static void task_on_interrupt(struct reading *r, void *target)
+{
+    static const char *const choices[] = {"rerun", "fail", "ask", NULL};
+    ((struct flow_task *)target)->on_interrupt = (uint8_t)piece_choice(r, choices, INTERRUPT_RERUN);
+}
+
+static const struct key_rule task_keys[] = {{"run", task_run},
+                                            {"needs", task_needs},
+                                            {"cwd", task_cwd},
+                                            {"env", task_env},
+                                            {"timeout", task_timeout},
+                                            {"retries", task_retries},
+                                            {"backoff", task_backoff},
+                                            {"max_cycles", task_max_cycles},
+                                            {"when", task_when},
+                                            {"agent", task_agent},
+                                            {"on_interrupt", task_on_interrupt},
+                                            {0}};
+
+/* The task that the current piece names, or NULL when there is one already. */
+static struct flow_task *task_new(struct reading *r)
+{
+    struct flow *flow = r->flow;
+    char line[24];
+    uint32_t same = flow_find(flow, r->piece.text);
+    if (!id_is_valid(r->piece.text))
+        flow_problem(flow, r->piece.line, r->piece.column, "flow_name", "value", r->piece.text, NULL);
+    if (same != NO_NODE) {
+        snprintf(line, sizeof line, "%u", flow_task(flow, same)->line);
+        flow_problem(flow, r->piece.line, r->piece.column, "flow_task_twice", "name", r->piece.text, "line", line,
+                     NULL);
+        return NULL;
+    }
+    return flow_task_add(flow, r->piece.text, r->piece.len, r->piece.line, r->piece.column);
+}
+
+static void read_tasks(struct reading *r, void *target)
+{
+    (void)target;
+    if (r->piece.type != YAML_PIECE_MAP) {
+        piece_wrong(r, "flow_want_map");
+        return;
+    }
+    while (piece_next(r) && r->piece.type != YAML_PIECE_END) {
+        struct flow_task *task = r->piece.type == YAML_PIECE_SCALAR ? task_new(r) : NULL;
+        if (!piece_next(r))
+            return;
+        if (!task) {
+            piece_skip(r);
+            continue;
+        }
+        /* `name: command` is the short form of `name: {run: command}`. */
+        if (r->piece.type == YAML_PIECE_SCALAR || r->piece.type == YAML_PIECE_LIST)
+            task_run(r, task);
+        else
+            piece_map(r, task_keys, task);
+        if (!task->has_run && !r->is_broken)
+            flow_problem(r->flow, task->line, task->column, "flow_run_missing", "name",
+                         flow_string(r->flow, task->name), NULL);
+    }
+}
+
+/* ---- the rest of the file ------------------------------------------------------------------------------- */
+
+static void policy_at_least(struct reading *r, void *target)
+{
+    struct flow_group *group = target;
+    group->policy = POLICY_AT_LEAST;
+    group->at_least = (uint32_t)piece_number(r, 1, 1000000, 1);
+}
+
+static void policy_critical(struct reading *r, void *target)
+{
+    struct flow_group *group = target;
+    group->policy = POLICY_CRITICAL;
+    group->critical_line = r->piece.line;
+    group->critical_column = r->piece.column;
+    group->critical = piece_strings(r, &group->critical_count);
+}
+
+static const struct key_rule policy_keys[] = {{"at_least", policy_at_least}, {"critical", policy_critical}, {0}};
+
+static void group_policy(struct reading *r, void *target)
+{
+    static const char *const choices[] = {"strict", "fail_fast", "best_effort", NULL};
+    struct flow_group *group = target;
+    if (r->piece.type == YAML_PIECE_MAP)
+        piece_map(r, policy_keys, group);
+    else
+        group->policy = (enum policy)piece_choice(r, choices, POLICY_STRICT);
+}
+
+static const struct key_rule group_keys[] = {{"policy", group_policy}, {0}};
+
+static void read_groups(struct reading *r, void *target)
+{
+    (void)target;
+    if (r->piece.type != YAML_PIECE_MAP) {
+        piece_wrong(r, "flow_want_map");
+        return;
+    }
+    while (piece_next(r) && r->piece.type != YAML_PIECE_END) {
+        struct flow_group group = {.line = r->piece.line, .column = r->piece.column};
+        group.name = piece_string(r);
+        for (size_t i = 0; group.name && i < r->flow->groups.count; i++)
+            if (strcmp(flow_string(r->flow, REGION_AT(&r->flow->groups, struct flow_group, i)->name),
+                       flow_string(r->flow, group.name)) == 0)
+                flow_problem(r->flow, group.line, group.column, "flow_key_twice", "key",
+                             flow_string(r->flow, group.name), NULL);
+        if (!piece_next(r))
+            return;
+        piece_map(r, group_keys, &group);
+        struct flow_group *kept = group.name ? region_add(&r->flow->groups, 1) : NULL;
+        if (kept)
+            *kept = group;
+    }
+}
+
+static void channel_merge_rules(struct reading *r, void *target)
+{
+    (void)target;
+    if (r->piece.type != YAML_PIECE_MAP) {
+        piece_wrong(r, "flow_want_map");
+        return;
+    }
+    while (piece_next(r) && r->piece.type != YAML_PIECE_END) {
+        struct tsk_error err;
+        uint32_t key = piece_string(r);
+        if (!piece_next(r))
+            return;
+        enum merge_rule rule = (enum merge_rule)piece_choice(r, merge_rule_names, MERGE_LAST);
+        BUG(key && graph_add_rule(&r->flow->graph, flow_string(r->flow, key), rule, &err) < 0);
+    }
+}
+
+static const struct key_rule channel_keys[] = {{"merge", channel_merge_rules}, {0}};
+
+static void read_channel(struct reading *r, void *target)
+{
+    (void)target;
+    piece_map(r, channel_keys, NULL);
+}
+
+static void limit_parallel(struct reading *r, void *target)
+{
+    (void)target;
+    r->flow->parallel = piece_number(r, 1, 100000, 0);
+}
+
+static void limit_max_steps(struct reading *r, void *target)
+{
+    (void)target;
+    r->flow->max_steps = (uint64_t)piece_number(r, 1, INT64_MAX, 0);
+}
+
+static void limit_max_cycles(struct reading *r, void *target)
+{
+    (void)target;
+    r->flow->max_cycles = (uint32_t)piece_number(r, 1, 1000000000, 10);
+}
+
+static void limit_retries(struct reading *r, void *target)
+{
+    (void)target;
+    r->flow->retries = (int32_t)piece_number(r, 0, 1000000, 0);
+}
+
+static const struct key_rule limit_keys[] = {{"parallel", limit_parallel},
+                                             {"max_steps", limit_max_steps},
+                                             {"max_cycles", limit_max_cycles},
+                                             {"retries", limit_retries},
+                                             {0}};
+
+static void read_limits(struct reading *r, void *target)
+{
+    (void)target;
+    piece_map(r, limit_keys, NULL);
+}
+
+static void read_journal(struct reading *r, void *target)
+{
+    static const char *const choices[] = {"async", "sync", NULL};
+    (void)target;
+    r->flow->is_journal_synced = piece_choice(r, choices, 0) == 1;
+}
+
+static void read_name(struct reading *r, void *target)
+{
+    const char *text = piece_scalar(r, "flow_want_text");
+    (void)target;
+    if (!text)
+        return;
+    if (!id_is_valid(text))
+        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_name", "value", text, NULL);
+    free(r->flow->name);
+    r->flow->name = strdup(text);
+}
+
+/* The byte at which a line and column stand. */
+static size_t offset_of(const struct reading *r, unsigned line, unsigned column)
+{
+    size_t at = 0;
+    for (; line > 1 && at < r->len; line--) {
+        const char *newline = memchr(r->text + at, '\n', r->len - at);
+        at = newline ? (size_t)(newline - r->text) + 1 : r->len;
+    }
+    for (; column > 1 && at < r->len; column--)
+        for (at++; at < r->len && ((unsigned char)r->text[at] & 0xc0) == 0x80;)
+            at++;
+    return at;
+}
+
+/* Read later, when the tasks are known; from the file itself, so that its words have exact places. */
+static void read_flow(struct reading *r, void *target)
+{
+    (void)target;
+    if (!piece_scalar(r, "flow_want_expression"))
+        return;
+    struct flow_place *place = &r->expression;
+    *place = (struct flow_place){.text = r->text, .len = r->len, .line = r->piece.line, .column = r->piece.column};
+    place->from = offset_of(r, r->piece.line, r->piece.column);
+    place->to = offset_of(r, r->piece.end_line, r->piece.end_column);
+    if (r->piece.is_quoted) {
+        place->from++;
+        place->column++;
+        place->to--;
+    }
+    if (r->piece.is_block) { /* behind the line with the | or > */
+        const char *newline = memchr(r->text + place->from, '\n', place->to - place->from);
+        place->from = newline ? (size_t)(newline - r->text) + 1 : place->to;
+        place->line++;
+        place->column = 1;
+    }
+}
+
+static const struct key_rule file_keys[] = {
+    {"name", read_name},       {"flow", read_flow},     {"tasks", read_tasks},     {"groups", read_groups},
+    {"channel", read_channel}, {"limits", read_limits}, {"journal", read_journal}, {0}};
+
+/* ---- loading -------------------------------------------------------------------------------------------- */
+
+static void read_file(struct reading *r)
+{
+    if (!piece_next(r))
+        return;
+    if (r->piece.type == YAML_PIECE_END_OF_FILE) {
+        flow_problem(r->flow, 1, 1, "flow_empty", NULL);
+        return;
+    }
+    piece_map(r, file_keys, NULL);
+    if (!r->is_broken)
+        piece_next(r); /* a second document is a problem */
+    if (r->flow->tasks.count == 0 && !r->is_broken && r->flow->problem_count == 0)
+        flow_problem(r->flow, 1, 1, "flow_empty", NULL);
+}
+
+bool flow_read_file(struct flow *flow, const char *text, size_t len, struct flow_place *ret_expression,
+                    struct tsk_error *err)
+{
+    struct reading r = {.flow = flow, .text = text, .len = len};
+    if (yaml_reader_open(text, len, &r.reader, err) < 0)
+        return false;
+    read_file(&r);
+    yaml_reader_close(r.reader);
+    *ret_expression = r.expression;
+    return !r.is_broken;
+}

@@ -1,0 +1,101 @@
+#include "graph/journal.h"
+#include "base/fs.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FILE_NAME "journal"
+
+/* N2: what is behind the last newline was never a record. */
+static int cut_torn_tail(int fd)
+{
+    struct stat st;
+    char tail[4096];
+    if (fs->fstat(fd, &st) < 0)
+        return -1;
+    off_t end = st.st_size;
+    while (end > 0) {
+        off_t from = end > (off_t)sizeof tail ? end - (off_t)sizeof tail : 0;
+        ssize_t n = fs->pread(fd, tail, (size_t)(end - from), from);
+        if (n < 0)
+            return -1;
+        char *newline = memrchr(tail, '\n', (size_t)n);
+        if (newline) {
+            end = from + (newline - tail) + 1;
+            break;
+        }
+        end = from;
+    }
+    return end == st.st_size ? 0 : fs->ftruncate(fd, end);
+}
+
+int journal_open(struct journal *journal, int run_dir, bool is_synced, struct tsk_error *err)
+{
+    *journal = (struct journal){.fd = -1, .is_synced = is_synced, .pending = {.max = JOURNAL_LINE_MAX * 2}};
+    journal->fd = fs->openat(run_dir, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (journal->fd < 0 || cut_torn_tail(journal->fd) < 0) {
+        error_errno(err, "open", FILE_NAME);
+        journal_close(journal);
+        return -1;
+    }
+    return 0;
+}
+
+void journal_close(struct journal *journal)
+{
+    fs_close(&journal->fd);
+    journal->fd = -1;
+    buf_clear(&journal->pending);
+}
+
+struct buf *journal_begin(struct journal *journal, const char *event)
+{
+    struct buf *b = &journal->pending;
+    buf_puts(b, "{");
+    buf_json_pair_int(b, "t", clock_now().wall_ms);
+    buf_json_pair(b, "e", event);
+    return b;
+}
+
+void journal_end(struct journal *journal)
+{
+    buf_puts(&journal->pending, "}\n");
+}
+
+int journal_flush(struct journal *journal, struct tsk_error *err)
+{
+    if (!journal->pending.len)
+        return 0;
+    if (journal->pending.failed) {
+        errno = EFBIG;
+        return error_errno(err, "write", FILE_NAME);
+    }
+    if (fs_write_all(journal->fd, journal->pending.data, journal->pending.len) < 0 ||
+        (journal->is_synced && fs->fdatasync(journal->fd) < 0))
+        return error_errno(err, "write", FILE_NAME);
+    buf_reset(&journal->pending);
+    return 0;
+}
+
+int journal_read(int run_dir, json_t **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
+    if (fs_read_file(run_dir, FILE_NAME, JOURNAL_MAX - 1, &text) < 0)
+        return error_errno(err, "read", FILE_NAME);
+    json_t *records = json_array();
+    for (size_t at = 0; at < text.len;) {
+        const char *newline = memchr(text.data + at, '\n', text.len - at);
+        if (!newline)
+            break;
+        size_t len = (size_t)(newline - text.data) - at;
+        json_t *record = json_loadb(text.data + at, len, 0, NULL);
+        if (!record) { /* damaged: what follows may depend on what is missing */
+            json_decref(record);
+            break;
+        }
+        json_array_append_new(records, record);
+        at += len + 1;
+    }
+    *ret = records;
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* journal.h - what happened in a run, one JSON object per line, for ever appended; what resume goes by.
+ *
+ *  N1  A record is one line. Lines are gathered and written with one write(2) by journal_flush, before anything that follows
+ *      from them is started: a task whose end is not in the journal has no successor that ran.
+ *  N2  A journal that was cut at any byte is read up to the last whole line. Whoever appends to it cuts the rest off first.
+ *  N3  Nothing is synced, unless the flow asks for it (`journal: sync`): then each flush is, and what was flushed together is
+ *      synced together.
+ *
+ * Records: {"e":"run",…} begins it; "start" and "end" of a task's attempt; "group" the end of a group; "drop" a task that ended
+ * without running; "ask" and "answer"; "resume"; "done" the run's status. Keys: t time (ms), n node, k name, s session,
+ * a attempt, p place, o outcome, x exit status, ms duration, w writes, r requests. */
+#ifndef GRAPH_JOURNAL_H
+#define GRAPH_JOURNAL_H
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#define JOURNAL_MAX      (1u << 30)
+#define JOURNAL_LINE_MAX (32u << 20)
+
+struct journal {
+    int fd;
+    bool is_synced;
+    struct buf pending;
+};
+
+/* Opens for appending, makes it if it is not there. */
+int journal_open(struct journal *journal, int run_dir, bool is_synced, struct tsk_error *err);
+void journal_close(struct journal *journal);
+/* Begins a record: `{"t":…,"e":event`; the caller adds pairs (buf_json_pair) to the buffer that is returned. */
+struct buf *journal_begin(struct journal *journal, const char *event);
+void journal_end(struct journal *journal);
+int journal_flush(struct journal *journal, struct tsk_error *err);
+
+/* All whole records, in order; owned array. */
+int journal_read(int run_dir, json_t **ret, struct tsk_error *err);
+
+#endif

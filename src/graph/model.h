@@ -1,0 +1,143 @@
+/* model.h - a graph: tasks, edges, groups and their branches. It says what is to be done; plan.h says what happens.
+ *
+ * Invariants
+ *  M1  A node is a task or a group. It stands in exactly one scope: the root (scope 0) or a branch of a group. It is
+ *      named by its index, which never changes.
+ *  M2  An edge connects two nodes of one scope. An edge that somebody draws across scopes is lifted to the nodes (the
+ *      groups) that contain its ends in their nearest common scope: whoever waits for a task inside a group waits for
+ *      the whole group, and a task inside that waits for something outside makes its whole group wait. Between two
+ *      branches of one group there is no edge.
+ *  M3  A group has at least one branch, a branch at least one node. Branches are numbered in the order in which they
+ *      were added, which is the order of the file; merging follows it.
+ *  M4  Names are unique among all nodes; a node without a name is called `task-<index>`. A branch is called as its first
+ *      node, unless it was given a name.
+ *  M5  A sealed graph does not change and has no cycle of edges; several runs may read it at once.
+ *
+ * A million tasks are normal: a node is 32 bytes, an edge 8, and nothing is allocated per task. */
+#ifndef GRAPH_MODEL_H
+#define GRAPH_MODEL_H
+
+#include "base/error.h"
+#include "graph/region.h"
+
+#define GRAPH_ROOT      0u /* the root scope */
+#define GRAPH_NODES_MAX 0x3fffffffu
+#define NO_NODE         UINT32_MAX
+
+/* The rule by which the branches' writes to one key become one value. */
+enum merge_rule { MERGE_LAST, MERGE_FIRST, MERGE_SUM, MERGE_APPEND, MERGE_MAX, MERGE_MIN, MERGE_ERROR, MERGE_COUNT };
+extern const char *const merge_rule_names[MERGE_COUNT + 1]; /* ends with NULL */
+
+enum policy { POLICY_STRICT, POLICY_FAIL_FAST, POLICY_BEST_EFFORT, POLICY_AT_LEAST, POLICY_CRITICAL, POLICY_COUNT };
+
+struct graph_node {
+    tsk_task_function *run; /* of the C library; NULL in a flow */
+    void *arg;
+    uint32_t first_edge, last_edge; /* index + 1 into edges; 0: none */
+    uint32_t scope : 31, is_group : 1;
+    uint32_t detail; /* tasks: index + 1 into details, 0: none. Groups: index into groups */
+};
+
+struct graph_edge {
+    uint32_t to;
+    uint32_t next; /* index + 1 */
+};
+
+/* What only some tasks have. */
+struct task_detail {
+    int32_t retries;     /* -1: the graph's */
+    uint32_t max_cycles; /* 0: the graph's */
+    int64_t backoff_initial_ms, backoff_max_ms;
+    double backoff_factor, backoff_jitter;
+};
+
+struct graph_group {
+    uint32_t node;
+    enum policy policy;
+    uint32_t at_least;
+    uint32_t first_branch, last_branch, branch_count; /* scopes, linked by next_branch */
+};
+
+struct graph_scope {
+    uint32_t group;  /* index into groups; the root has none: NO_NODE */
+    uint32_t parent; /* scope in which the group stands */
+    uint32_t number; /* of the branch in its group */
+    uint32_t next_branch;
+    uint32_t first_node, node_count;
+    uint32_t nodes; /* sealed: index into scope_nodes of its nodes; only when there are groups */
+    uint32_t name;  /* offset into names + 1, 0: as its first node */
+    bool is_critical;
+};
+
+struct graph {
+    struct region nodes, edges, indegree, details, groups, scopes;
+    struct region names;      /* characters */
+    struct region name_of;    /* per node: offset + 1 into names; shorter than nodes when the rest has no name */
+    struct region name_slots; /* hash of names: node + 1; power of two */
+    struct region scope_nodes;
+    struct region rules; /* struct graph_rule */
+    uint32_t named;      /* nodes in name_slots */
+    enum merge_rule default_rule;
+    bool is_sealed;
+};
+
+struct graph_rule {
+    uint32_t key; /* offset into names */
+    enum merge_rule rule;
+};
+
+int graph_init(struct graph *graph, struct tsk_error *err);
+void graph_clear(struct graph *graph);
+
+/* `name` is copied; NULL: none. A second node of that name: INVALID_INPUT, text "graph_name_twice". */
+int graph_add_task(struct graph *graph, uint32_t scope, const char *name, tsk_task_function *run, void *arg,
+                   uint32_t *ret, struct tsk_error *err);
+int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum policy policy, uint32_t *ret_node,
+                    struct tsk_error *err);
+int graph_add_branch(struct graph *graph, uint32_t group_node, const char *name, uint32_t *ret_scope,
+                     struct tsk_error *err);
+/* Lifts the edge as M2 says. INVALID_INPUT, text "graph_edge_siblings": the ends are in two branches of one group. */
+int graph_add_edge(struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err);
+/* The detail of a task, made if it has none; NULL: out of memory. */
+struct task_detail *graph_detail(struct graph *graph, uint32_t task);
+int graph_add_rule(struct graph *graph, const char *key, enum merge_rule rule, struct tsk_error *err);
+enum merge_rule graph_rule(const struct graph *graph, const char *key, bool *ret_is_explicit);
+
+/* Checks M3 and M5. A cycle: FLOW_INVALID, text "graph_cycle", its path in the context ("a >> b >> a"). */
+int graph_seal(struct graph *graph, struct tsk_error *err);
+
+uint32_t graph_find(const struct graph *graph, const char *name); /* NO_NODE: there is none */
+/* The name of a node, or in `buf` the one it is called by. */
+#define GRAPH_NAME_MAX 32
+const char *graph_name(const struct graph *graph, uint32_t node, char buf[GRAPH_NAME_MAX]);
+const char *graph_scope_name(const struct graph *graph, uint32_t scope, char buf[GRAPH_NAME_MAX]);
+bool graph_scope_contains(const struct graph *graph, uint32_t scope, uint32_t inner); /* or is it */
+
+static inline struct graph_node *graph_node(const struct graph *graph, uint32_t node)
+{
+    return REGION_AT(&graph->nodes, struct graph_node, node);
+}
+static inline struct graph_edge *graph_edge(const struct graph *graph, uint32_t edge)
+{
+    return REGION_AT(&graph->edges, struct graph_edge, edge - 1);
+}
+static inline struct graph_group *graph_group(const struct graph *graph, uint32_t group)
+{
+    return REGION_AT(&graph->groups, struct graph_group, group);
+}
+static inline struct graph_scope *graph_scope(const struct graph *graph, uint32_t scope)
+{
+    return REGION_AT(&graph->scopes, struct graph_scope, scope);
+}
+static inline uint32_t graph_indegree(const struct graph *graph, uint32_t node)
+{
+    return *REGION_AT(&graph->indegree, uint32_t, node);
+}
+/* The i-th node of a scope of a sealed graph. */
+static inline uint32_t graph_scope_node(const struct graph *graph, uint32_t scope, uint32_t i)
+{
+    return graph->scope_nodes.count ? *REGION_AT(&graph->scope_nodes, uint32_t, graph_scope(graph, scope)->nodes + i)
+                                    : i;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* output.h - how a task talks back: the lines of its TASUKI_OUTPUT file.
+ *
+ * A line is `key=value` or one JSON object. An object with "do" asks for something:
+ *     {"do": "set"|"add"|"append", "key": K, "value": V}
+ *     {"do": "next"|"goto", "task": NAME}  {"do": "again"}  {"do": "spawn", "task": NAME, "payload": {"run": [CMD…]}}
+ *     {"do": "finish"|"cancel", "message": TEXT}
+ *     {"do": "ask", "question": TEXT, "type": …, "options": […]}
+ * any other object sets its members as keys. A value that is valid JSON is that, everything else is a text. */
+#ifndef GRAPH_OUTPUT_H
+#define GRAPH_OUTPUT_H
+
+#include "graph/channel.h"
+
+#define OUTPUT_MAX (16u << 20)
+
+struct output {
+    struct effects effects;
+    json_t *requests; /* as backend.h's; NULL: none */
+    json_t *question; /* NULL: none */
+};
+
+/* INVALID_INPUT, text "output_line", when a line is neither. */
+int output_parse(struct output *output, const char *text, size_t len, struct tsk_error *err);
+void output_clear(struct output *output);
+/* `value` as JSON if it is that, as a text otherwise. NULL: it is not UTF-8. */
+json_t *output_value(const char *text);
+
+#endif

@@ -1,0 +1,508 @@
+#include "graph/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum token { TOKEN_SEND_OK, TOKEN_SEND_SKIP, TOKEN_SEND_FAIL };
+
+void plan_out_clear(struct plan_out *out)
+{
+    free(out->ready);
+    *out = (struct plan_out){0};
+}
+
+void plan_out_grow(struct plan_out *out)
+{
+    out->room = out->room ? out->room * 2 : 64;
+    out->ready = realloc(out->ready, out->room * sizeof *out->ready);
+    BUG(!out->ready); /* half a fan-out cannot be taken back */
+}
+
+static int no_memory(struct tsk_error *err)
+{
+    errno = ENOMEM;
+    return error_errno(err, "plan", "graph");
+}
+
+int plan_init(struct plan *plan, const struct graph *graph, const struct plan_hooks *hooks, void *engine,
+              struct tsk_error *err)
+{
+    *plan = (struct plan){.graph = graph, .hooks = hooks, .engine = engine, .state_region = REGION_OF(uint64_t)};
+    BUG(!graph->is_sealed);
+    size_t count = graph->nodes.count;
+    plan->scopes = calloc(graph->scopes.count, sizeof *plan->scopes);
+    plan->groups = calloc(graph->groups.count + 1, sizeof *plan->groups);
+    if (!plan->scopes || !plan->groups || !region_add(&plan->state_region, count + 1)) {
+        free(plan->scopes);
+        free(plan->groups);
+        region_clear(&plan->state_region);
+        return no_memory(err);
+    }
+    pthread_mutex_init(&plan->mutex, NULL);
+    plan->state = plan->state_region.data;
+    const uint32_t *indegree = graph->indegree.data;
+    uint64_t *plain = plan->state_region.data; /* nobody else looks yet */
+    for (size_t i = 0; i < count; i++)
+        plain[i] = indegree[i];
+    for (uint32_t s = 0; s < graph->scopes.count; s++)
+        atomic_init(&plan->scopes[s].live, graph_scope(graph, s)->node_count);
+    return 0;
+}
+
+void plan_clear(struct plan *plan)
+{
+    if (!plan->graph)
+        return;
+    for (uint32_t i = 0; i < atomic_load(&plan->dynamic_count); i++)
+        free((char *)plan_dynamic(plan, PLAN_DYNAMIC | i)->name);
+    for (unsigned i = 0; i < PLAN_CHUNKS; i++)
+        free(plan->chunks[i]);
+    free(plan->scopes);
+    free(plan->groups);
+    free(atomic_load(&plan->again));
+    region_clear(&plan->state_region);
+    pthread_mutex_destroy(&plan->mutex);
+    plan->graph = NULL;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------------------- */
+
+/* Chunk k holds PLAN_CHUNK_FIRST << k nodes: they never move, so that other threads may hold them. */
+struct dynamic_node *plan_dynamic(const struct plan *plan, uint32_t node)
+{
+    uint32_t index = (node & ~PLAN_DYNAMIC) + PLAN_CHUNK_FIRST;
+    unsigned chunk = 31u - (unsigned)__builtin_clz(index) - 8u;
+    return &plan->chunks[chunk][index - ((uint32_t)PLAN_CHUNK_FIRST << chunk)];
+}
+
+static _Atomic uint64_t *state_of(const struct plan *plan, uint32_t node)
+{
+    return __builtin_expect(node & PLAN_DYNAMIC, 0) ? &plan_dynamic(plan, node)->state : &plan->state[node];
+}
+
+uint32_t plan_scope_of(const struct plan *plan, uint32_t node)
+{
+    return node & PLAN_DYNAMIC ? plan_dynamic(plan, node)->scope : graph_node(plan->graph, node)->scope;
+}
+
+const char *plan_name(const struct plan *plan, uint32_t node, char buf[GRAPH_NAME_MAX])
+{
+    return node & PLAN_DYNAMIC ? plan_dynamic(plan, node)->name : graph_name(plan->graph, node, buf);
+}
+
+uint32_t plan_find(struct plan *plan, const char *name)
+{
+    uint32_t found = graph_find(plan->graph, name);
+    for (uint32_t i = atomic_load(&plan->dynamic_count); found == NO_NODE && i > 0; i--)
+        if (strcmp(plan_dynamic(plan, PLAN_DYNAMIC | (i - 1))->name, name) == 0)
+            found = PLAN_DYNAMIC | (i - 1);
+    return found;
+}
+
+static uint32_t again_of(const struct plan *plan, uint32_t node)
+{
+    if (node & PLAN_DYNAMIC)
+        return atomic_load_explicit(&plan_dynamic(plan, node)->again, memory_order_relaxed);
+    _Atomic uint32_t *again = atomic_load_explicit(&plan->again, memory_order_acquire);
+    return again ? atomic_load_explicit(&again[node], memory_order_relaxed) : 0;
+}
+
+uint32_t plan_cycles(const struct plan *plan, uint32_t node)
+{
+    return 1 + again_of(plan, node);
+}
+
+bool plan_is_over_cycles(const struct plan *plan, uint32_t node)
+{
+    uint32_t max = plan->max_cycles, again = again_of(plan, node);
+    if (again && !(node & PLAN_DYNAMIC) && graph_node(plan->graph, node)->detail) {
+        uint32_t own =
+            REGION_AT(&plan->graph->details, struct task_detail, graph_node(plan->graph, node)->detail - 1)->max_cycles;
+        max = own ? own : max;
+    }
+    return again && max && 1 + again > max;
+}
+
+bool plan_is_asked(const struct plan *plan, uint32_t node)
+{
+    return atomic_load(state_of(plan, node)) & STATE_ASKED;
+}
+
+static void again_count(struct plan *plan, uint32_t node)
+{
+    _Atomic uint32_t *again = node & PLAN_DYNAMIC ? &plan_dynamic(plan, node)->again : &atomic_load(&plan->again)[node];
+    atomic_fetch_add_explicit(again, 1, memory_order_relaxed);
+}
+
+/* ---- tokens --------------------------------------------------------------------------------------------- */
+
+/* P1. */
+static void token_send(struct plan *plan, uint32_t node, enum token token, struct plan_out *out)
+{
+    _Atomic uint64_t *state = state_of(plan, node);
+    uint64_t old;
+    if (token == TOKEN_SEND_OK) {
+        old = atomic_fetch_add_explicit(state, STATE_TOKEN_OK, memory_order_acq_rel);
+    } else {
+        if (token == TOKEN_SEND_FAIL)
+            atomic_fetch_or_explicit(state, STATE_FAILED, memory_order_relaxed);
+        old = atomic_fetch_sub_explicit(state, 1, memory_order_acq_rel);
+    }
+    if ((old & STATE_PENDING) == 1)
+        plan_out_add(out, node);
+}
+
+static void tokens_send(struct plan *plan, uint32_t node, enum token token, struct plan_out *out)
+{
+    const struct graph *graph = plan->graph;
+    if (node & PLAN_DYNAMIC)
+        return;
+    for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
+        token_send(plan, graph_edge(graph, e)->to, token, out);
+}
+
+void plan_heads(struct plan *plan, struct plan_out *out)
+{
+    const struct graph *graph = plan->graph;
+    for (uint32_t i = 0; i < graph_scope(graph, GRAPH_ROOT)->node_count; i++) {
+        uint32_t node = graph_scope_node(graph, GRAPH_ROOT, i);
+        if (graph_indegree(graph, node) == 0)
+            plan_out_add(out, node);
+    }
+}
+
+enum decision plan_decide(struct plan *plan, uint32_t node, enum outcome *ret_outcome)
+{
+    uint64_t state = atomic_load_explicit(state_of(plan, node), memory_order_acquire);
+    bool is_group = !(node & PLAN_DYNAMIC) && graph_node(plan->graph, node)->is_group;
+    if ((state & (STATE_AGAIN | STATE_SELF)) == STATE_AGAIN)
+        again_count(plan, node);
+    if (plan_is_stopped(plan, plan_scope_of(plan, node))) {
+        *ret_outcome = OUTCOME_STOPPED;
+        return DECIDE_END;
+    }
+    if (state & STATE_FAILED) {
+        *ret_outcome = OUTCOME_BLOCKED;
+        return DECIDE_END;
+    }
+    /* A head has no edge from which an OK could have come. */
+    if (!(state & STATE_OK) && !(node & PLAN_DYNAMIC) && graph_indegree(plan->graph, node)) {
+        *ret_outcome = OUTCOME_SKIPPED;
+        return DECIDE_END;
+    }
+    return is_group ? DECIDE_FORK : DECIDE_RUN;
+}
+
+/* ---- groups --------------------------------------------------------------------------------------------- */
+
+/* A branch that runs for the second time starts as it did for the first; what was added to it is not there again. */
+static void scope_reset(struct plan *plan, uint32_t scope)
+{
+    const struct graph *graph = plan->graph;
+    const struct graph_scope *s = graph_scope(graph, scope);
+    for (uint32_t i = 0; i < s->node_count; i++) {
+        uint32_t node = graph_scope_node(graph, scope, i);
+        atomic_store(&plan->state[node], graph_indegree(graph, node));
+    }
+    atomic_store(&plan->scopes[scope].live, s->node_count);
+    atomic_store(&plan->scopes[scope].failures, 0);
+    atomic_store(&plan->scopes[scope].has_run, false);
+}
+
+/* Whether a scope is a branch of the group or lies in one. */
+static bool is_in_group(const struct graph *graph, uint32_t scope, uint32_t group)
+{
+    for (; scope != GRAPH_ROOT; scope = graph_scope(graph, scope)->parent)
+        if (graph_scope(graph, scope)->group == group)
+            return true;
+    return false;
+}
+
+/* fail_fast stopped the branches the last time. Somebody who stops the run meanwhile has stopped the parent first. */
+static void group_reset(struct plan *plan, uint32_t index)
+{
+    const struct graph *graph = plan->graph;
+    for (uint32_t s = 1; s < graph->scopes.count; s++)
+        if (is_in_group(graph, s, index)) {
+            atomic_store(&plan->scopes[s].is_stopped, false);
+            if (graph_scope(graph, s)->group == index)
+                scope_reset(plan, s);
+        }
+    if (plan_is_stopped(plan, graph_node(graph, graph_group(graph, index)->node)->scope))
+        for (uint32_t s = 1; s < graph->scopes.count; s++)
+            if (graph_scope(graph, s)->group == index)
+                plan_stop(plan, s);
+}
+
+static void scope_begin(struct plan *plan, uint32_t scope, struct plan_out *out)
+{
+    const struct graph *graph = plan->graph;
+    for (uint32_t i = 0; i < graph_scope(graph, scope)->node_count; i++) {
+        uint32_t node = graph_scope_node(graph, scope, i);
+        if (graph_indegree(graph, node) == 0)
+            plan_out_add(out, node);
+    }
+}
+
+void plan_fork(struct plan *plan, uint32_t group_node, struct plan_out *out)
+{
+    const struct graph *graph = plan->graph;
+    uint32_t index = graph_node(graph, group_node)->detail;
+    const struct graph_group *group = graph_group(graph, index);
+    atomic_store(&plan->groups[index].live, group->branch_count);
+    if (plan->groups[index].round++)
+        group_reset(plan, index);
+    for (uint32_t s = group->first_branch, i = 0; i < group->branch_count; i++, s = graph_scope(graph, s)->next_branch)
+        plan->hooks->branch_begins(plan->engine, s);
+    for (uint32_t s = group->first_branch, i = 0; i < group->branch_count; i++, s = graph_scope(graph, s)->next_branch)
+        scope_begin(plan, s, out);
+}
+
+static bool policy_passes(const struct graph_group *group, uint32_t failed, bool critical_failed)
+{
+    switch (group->policy) {
+    case POLICY_BEST_EFFORT:
+        return true;
+    case POLICY_AT_LEAST:
+        return group->branch_count - failed >= group->at_least;
+    case POLICY_CRITICAL:
+        return !critical_failed;
+    default:
+        return failed == 0;
+    }
+}
+
+static enum outcome group_outcome(struct plan *plan, uint32_t index)
+{
+    const struct graph *graph = plan->graph;
+    const struct graph_group *group = graph_group(graph, index);
+    uint32_t failed = 0;
+    bool critical_failed = false, has_run = false;
+    for (uint32_t s = group->first_branch, i = 0; i < group->branch_count;
+         i++, s = graph_scope(graph, s)->next_branch) {
+        bool has_failed = atomic_load(&plan->scopes[s].failures) > 0;
+        failed += has_failed;
+        critical_failed = critical_failed || (has_failed && graph_scope(graph, s)->is_critical);
+        has_run = has_run || atomic_load(&plan->scopes[s].has_run);
+    }
+    if (plan_is_stopped(plan, graph_node(graph, group->node)->scope))
+        return OUTCOME_STOPPED;
+    if (!policy_passes(group, failed, critical_failed) || !plan->hooks->group_merges(plan->engine, index))
+        return OUTCOME_FAILED;
+    return has_run ? OUTCOME_OK : OUTCOME_SKIPPED;
+}
+
+static void branch_ended(struct plan *plan, uint32_t scope, struct plan_out *out)
+{
+    uint32_t index = graph_scope(plan->graph, scope)->group;
+    plan->hooks->branch_ended(plan->engine, scope, atomic_load(&plan->scopes[scope].failures) > 0);
+    if (atomic_fetch_sub(&plan->groups[index].live, 1) != 1)
+        return;
+    enum outcome outcome = group_outcome(plan, index);
+    const struct graph_group *group = graph_group(plan->graph, index);
+    plan->hooks->group_ended(plan->engine, index, outcome);
+    plan_end(plan, group->node, outcome, out);
+}
+
+/* ---- ends ----------------------------------------------------------------------------------------------- */
+
+static void fail_fast(struct plan *plan, uint32_t scope)
+{
+    const struct graph_scope *s = graph_scope(plan->graph, scope);
+    if (s->group == NO_NODE || graph_group(plan->graph, s->group)->policy != POLICY_FAIL_FAST)
+        return;
+    const struct graph_group *group = graph_group(plan->graph, s->group);
+    for (uint32_t b = group->first_branch, i = 0; i < group->branch_count;
+         i++, b = graph_scope(plan->graph, b)->next_branch)
+        plan_stop(plan, b);
+}
+
+static void count_outcome(struct plan *plan, uint32_t scope, enum outcome outcome)
+{
+    struct plan_scope *s = &plan->scopes[scope];
+    bool has_failed = outcome == OUTCOME_FAILED || outcome == OUTCOME_STOPPED;
+    if ((outcome == OUTCOME_OK || has_failed) && !atomic_load_explicit(&s->has_run, memory_order_relaxed))
+        atomic_store_explicit(&s->has_run, true, memory_order_relaxed);
+    if (!has_failed)
+        return;
+    atomic_fetch_add(&s->failures, 1);
+    if (outcome == OUTCOME_FAILED)
+        fail_fast(plan, scope);
+}
+
+static void scope_count_down(struct plan *plan, uint32_t scope, struct plan_out *out)
+{
+    if (scope == GRAPH_ROOT)
+        out->root_ended++;
+    else if (atomic_fetch_sub(&plan->scopes[scope].live, 1) == 1)
+        branch_ended(plan, scope, out);
+}
+
+void plan_self_ended(struct plan *plan, uint32_t node, struct plan_out *out)
+{
+    atomic_fetch_and(state_of(plan, node), ~(STATE_SELF | STATE_DONE));
+    token_send(plan, node, TOKEN_SEND_SKIP, out);
+}
+
+static void node_ended(struct plan *plan, uint32_t node, enum outcome outcome, enum token token, struct plan_out *out)
+{
+    uint32_t scope = plan_scope_of(plan, node);
+    if (outcome != OUTCOME_SKIPPED && outcome != OUTCOME_BLOCKED)
+        count_outcome(plan, scope, outcome);
+    uint64_t old = atomic_fetch_or_explicit(state_of(plan, node), STATE_DONE, memory_order_acq_rel);
+    tokens_send(plan, node, token, out);
+    if (old & STATE_SELF)
+        plan_self_ended(plan, node, out);
+    scope_count_down(plan, scope, out);
+}
+
+void plan_end(struct plan *plan, uint32_t node, enum outcome outcome, struct plan_out *out)
+{
+    static const enum token tokens[] = {[OUTCOME_OK] = TOKEN_SEND_OK,
+                                        [OUTCOME_SKIPPED] = TOKEN_SEND_SKIP,
+                                        [OUTCOME_FAILED] = TOKEN_SEND_FAIL,
+                                        [OUTCOME_BLOCKED] = TOKEN_SEND_FAIL,
+                                        [OUTCOME_STOPPED] = TOKEN_SEND_FAIL};
+    node_ended(plan, node, outcome, tokens[outcome], out);
+}
+
+void plan_end_goto(struct plan *plan, uint32_t by, struct plan_out *out)
+{
+    node_ended(plan, by, OUTCOME_OK, TOKEN_SEND_SKIP, out);
+}
+
+bool plan_flush(struct plan *plan, struct plan_out *out)
+{
+    int64_t ended = out->root_ended;
+    out->root_ended = 0;
+    return ended && atomic_fetch_sub(&plan->scopes[GRAPH_ROOT].live, ended) == ended;
+}
+
+/* ---- activation, dynamic tasks -------------------------------------------------------------------------- */
+
+static int again_make(struct plan *plan, struct tsk_error *err)
+{
+    if (atomic_load(&plan->again))
+        return 0;
+    _Atomic uint32_t *again = calloc(plan->graph->nodes.count + 1, sizeof *again);
+    if (!again)
+        return no_memory(err);
+    atomic_store_explicit(&plan->again, again, memory_order_release);
+    return 0;
+}
+
+/* One more token will come. True: the node had ended or is busy, so this is a new activation. */
+static bool edge_raise(struct plan *plan, uint32_t node)
+{
+    _Atomic uint64_t *state = state_of(plan, node);
+    uint64_t old = atomic_load(state), new;
+    do {
+        if (old & STATE_PENDING)
+            new = old + 1;
+        else if (old & STATE_DONE)
+            new = STATE_AGAIN | 1;
+        else /* what it became ready with may not have been looked at yet */
+            new = (old & (STATE_FAILED | STATE_OK | STATE_ASKED)) | STATE_AGAIN | STATE_SELF | 2;
+    } while (!atomic_compare_exchange_weak(state, &old, new));
+    return !(old & STATE_PENDING);
+}
+
+static void activated_again(struct plan *plan, uint32_t node)
+{
+    atomic_fetch_add(&plan->scopes[plan_scope_of(plan, node)].live, 1); /* P3 */
+}
+
+/* P5: everything behind a node that will run again will get one more token from it. */
+static void raise_behind(struct plan *plan, uint32_t target)
+{
+    struct plan_out todo = {0};
+    if (edge_raise(plan, target)) {
+        activated_again(plan, target);
+        plan_out_add(&todo, target);
+    }
+    while (todo.count) {
+        uint32_t node = todo.ready[--todo.count];
+        if (node & PLAN_DYNAMIC)
+            continue;
+        for (uint32_t e = graph_node(plan->graph, node)->first_edge; e; e = graph_edge(plan->graph, e)->next) {
+            uint32_t to = graph_edge(plan->graph, e)->to;
+            if (edge_raise(plan, to)) {
+                activated_again(plan, to);
+                plan_out_add(&todo, to);
+            }
+        }
+    }
+    plan_out_clear(&todo);
+}
+
+int plan_activate(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err)
+{
+    char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
+    if (plan_scope_of(plan, by) != plan_scope_of(plan, target))
+        return error_set(err, TSK_INVALID_INPUT, "next_other_branch", "task", plan_name(plan, by, a), "target",
+                         plan_name(plan, target, b), NULL);
+    pthread_mutex_lock(&plan->mutex);
+    if (again_make(plan, err) < 0) {
+        pthread_mutex_unlock(&plan->mutex);
+        return -1;
+    }
+    raise_behind(plan, target);
+    atomic_fetch_or(state_of(plan, target), STATE_ASKED);
+    pthread_mutex_unlock(&plan->mutex);
+    token_send(plan, target, TOKEN_SEND_OK, out);
+    return 0;
+}
+
+static struct dynamic_node *dynamic_new(struct plan *plan, uint32_t *ret)
+{
+    uint32_t number = atomic_load(&plan->dynamic_count), index = number + PLAN_CHUNK_FIRST;
+    unsigned chunk = 31u - (unsigned)__builtin_clz(index) - 8u;
+    if (chunk >= PLAN_CHUNKS)
+        return NULL;
+    if (!plan->chunks[chunk])
+        plan->chunks[chunk] = calloc((size_t)PLAN_CHUNK_FIRST << chunk, sizeof(struct dynamic_node));
+    if (!plan->chunks[chunk])
+        return NULL;
+    *ret = PLAN_DYNAMIC | number;
+    return plan_dynamic(plan, *ret);
+}
+
+static char *dynamic_name(const struct plan *plan, uint32_t by, const char *name, uint32_t number)
+{
+    char buf[GRAPH_NAME_MAX], *made = NULL;
+    if (name)
+        return strdup(name);
+    return asprintf(&made, "%s-%u", plan_name(plan, by, buf), number) < 0 ? NULL : made;
+}
+
+int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_function *run, void *arg, uint32_t *ret,
+               struct plan_out *out, struct tsk_error *err)
+{
+    uint32_t node;
+    pthread_mutex_lock(&plan->mutex);
+    struct dynamic_node *added = dynamic_new(plan, &node);
+    char *copy = added ? dynamic_name(plan, by, name, (node & ~PLAN_DYNAMIC) + 1) : NULL;
+    if (copy) {
+        added->run = run;
+        added->arg = arg;
+        added->name = copy;
+        added->scope = plan_scope_of(plan, by);
+        atomic_fetch_add(&plan->scopes[added->scope].live, 1); /* P3 */
+        atomic_fetch_add_explicit(&plan->dynamic_count, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&plan->mutex);
+    if (!copy)
+        return no_memory(err);
+    plan_out_add(out, node);
+    *ret = node;
+    return 0;
+}
+
+void plan_stop(struct plan *plan, uint32_t scope)
+{
+    for (uint32_t s = 0; s < plan->graph->scopes.count; s++)
+        if (graph_scope_contains(plan->graph, scope, s) && !atomic_exchange(&plan->scopes[s].is_stopped, true))
+            plan->hooks->scope_stops(plan->engine, s);
+}

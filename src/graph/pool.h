@@ -1,0 +1,100 @@
+/* pool.h - the plan on threads: C functions as tasks, work stealing, nothing allocated or locked per task.
+ *
+ *  W1  A worker goes on with the first node its task made ready, puts the others into its deque, and steals when it has none.
+ *      The nodes that are ready at the beginning are not queued at all: workers take them in slices from the graph.
+ *  W2  Ended nodes of the root are counted per worker and handed over when it runs out of work, so the run has ended when the
+ *      last worker did that, not before.
+ *  W3  Who pushes looks for a sleeper afterwards; who wants to sleep says so first and then looks for work. Both are
+ *      sequentially consistent: no node waits while somebody sleeps.
+ *  W4  What a task wrote and asked for is applied by its worker after it succeeded and before its end is told to the plan.
+ *  W5  A task that waits for its retry is in the timer heap; its worker is free. */
+#ifndef GRAPH_POOL_H
+#define GRAPH_POOL_H
+
+#include "graph/channel.h"
+#include "graph/deque.h"
+#include "graph/plan.h"
+#include "graph/session.h"
+
+#include <semaphore.h>
+
+/* What a task asked for. */
+struct request {
+    struct request *next;
+    enum { REQUEST_NEXT, REQUEST_GOTO, REQUEST_SPAWN, REQUEST_FINISH, REQUEST_CANCEL } kind;
+    uint32_t target;
+    tsk_task_function *run;
+    void *arg;
+    char *text; /* name or message */
+};
+
+struct retry {
+    int64_t at_ms; /* on the boot clock */
+    uint32_t node;
+    unsigned attempt; /* the one that comes */
+};
+
+struct worker {
+    struct deque deque;
+    struct tsk_context *context;
+    pthread_t thread;
+    struct plan_out out;
+    uint32_t next;              /* W1, or NO_NODE */
+    uint32_t head_at, head_end; /* its slice of the heads */
+    uint64_t steps;
+    uint64_t seed; /* for choosing a victim */
+    bool is_started;
+};
+
+struct tsk_context {
+    const struct graph *graph;
+    struct plan plan;
+    struct session session;
+    struct tsk_context_options options;
+    char *session_id;
+    struct worker *workers;
+    unsigned worker_count;
+    _Atomic uint32_t head; /* heads that no worker has taken yet begin here */
+    _Atomic unsigned idle;
+    _Atomic uint32_t unmerged; /* the group whose merge failed last, + 1 */
+    _Atomic bool has_ended, is_cancelled, cancel_is_seen, has_finished;
+    sem_t wake;
+    _Atomic uint64_t steps;
+    _Atomic int64_t next_retry_ms; /* INT64_MAX: none */
+    pthread_mutex_t mutex;         /* of what follows */
+    struct retry *retries;         /* a heap */
+    size_t retry_count, retry_room;
+    struct tsk_error *failure;        /* the first, or the outermost group's */
+    json_t *cycles;                   /* of merged branches and of the ended run: task -> count */
+    const struct tsk_context *parent; /* of which it is a branch; only compared */
+    bool has_run, is_merged;
+};
+
+struct tsk_call {
+    struct worker *worker;
+    struct session *session;
+    uint32_t node;
+    unsigned attempt;
+    struct effects effects;
+    struct request *requests, **last_request;
+    char *message;
+};
+
+/* Runs the context's plan to its end on its workers. */
+int pool_run(struct tsk_context *context, struct tsk_error *err);
+/* W3: after something became ready. */
+void pool_wake_one(struct tsk_context *context);
+/* The run's error: the first, unless a later one says more. */
+void pool_failure_keep(struct tsk_context *context, const struct tsk_error *err, bool is_better);
+
+/* pool_retry.c: false: it may not be tried again. */
+bool pool_retry_later(struct tsk_context *context, uint32_t node, unsigned attempt);
+/* One that is due. */
+bool pool_retry_take(struct tsk_context *context, struct retry *ret);
+/* What waits in that scope is due at once, to be ended. */
+void pool_retries_stop(struct tsk_context *context, uint32_t scope);
+
+/* pool_session.c */
+extern const struct plan_hooks pool_hooks;
+
+#endif

@@ -1,0 +1,13 @@
+/* render.h - a graph as a picture: ASCII for a terminal, Mermaid, dot, SVG. Groups are drawn with their fork and join. */
+#ifndef GRAPH_RENDER_H
+#define GRAPH_RENDER_H
+
+#include "base/buf.h"
+#include "graph/model.h"
+
+void render_ascii(const struct graph *graph, struct buf *out);
+void render_mermaid(const struct graph *graph, const char *title, struct buf *out);
+void render_dot(const struct graph *graph, const char *title, struct buf *out);
+void render_svg(const struct graph *graph, const char *title, struct buf *out);
+
+#endif

@@ -1,0 +1,306 @@
+/* replay.c - X5: from the journal back to where the run was. */
+#include "base/log.h"
+#include "graph/output.h"
+#include "graph/runner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replay {
+    struct runner *runner;
+    const json_t *records;
+    bool keeps_failures; /* an answer goes on: what failed since the last explicit resume has failed */
+};
+
+static uint32_t node_of(const struct replay *r, const json_t *record)
+{
+    uint32_t node = (uint32_t)json_get_int(record, "n", NO_NODE);
+    const struct plan *plan = backend_memory_plan(r->runner->backend);
+    bool exists = node & PLAN_DYNAMIC ? (node & ~PLAN_DYNAMIC) < atomic_load(&plan->dynamic_count)
+                                      : node < r->runner->flow->graph.nodes.count;
+    return exists ? node : NO_NODE;
+}
+
+static bool is_event(const json_t *record, const char *event)
+{
+    return strcmp(json_get_string(record, "e", ""), event) == 0;
+}
+
+/* Whether the record says that a group around the node passed. */
+static bool is_pass_around(const struct graph *graph, const json_t *record, uint32_t scope)
+{
+    if (!is_event(record, "group") || strcmp(json_get_string(record, "o", ""), "ok") != 0)
+        return false;
+    uint32_t node = graph_find(graph, json_get_string(record, "k", ""));
+    if (node == NO_NODE || !graph_node(graph, node)->is_group)
+        return false;
+    for (; scope != GRAPH_ROOT; scope = graph_scope(graph, scope)->parent)
+        if (graph_scope(graph, scope)->group == graph_node(graph, node)->detail)
+            return true;
+    return false;
+}
+
+/* Whether the failure at `index` stands: a group around it passed in spite of it, or nobody has asked for another try. A pass
+ * behind the resume that ran the task again says nothing about this failure. */
+static bool is_final(const struct replay *r, uint32_t node, size_t index)
+{
+    const struct graph *graph = &r->runner->flow->graph;
+    uint32_t scope = plan_scope_of(backend_memory_plan(r->runner->backend), node);
+    for (size_t i = index + 1; i < json_array_size(r->records); i++) {
+        const json_t *record = json_array_get(r->records, i);
+        if (is_event(record, "resume") && !json_get_bool(record, "keep", false))
+            return false;
+        if (is_pass_around(graph, record, scope))
+            return true;
+    }
+    return r->keeps_failures;
+}
+
+/* An answer was recorded, and nobody has gone on since: who does so now continues that answer. */
+static bool ends_with_answer(const json_t *records)
+{
+    for (size_t i = json_array_size(records); i > 0; i--) {
+        const json_t *record = json_array_get(records, i - 1);
+        if (is_event(record, "answer"))
+            return true;
+        if (is_event(record, "start") || is_event(record, "done") || is_event(record, "resume"))
+            return false;
+    }
+    return false;
+}
+
+/* Readers of the stage see the failure as in the run that had it. */
+static void note_old_failure(struct runner *runner, const json_t *record, const struct tsk_error *reason)
+{
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&message, runner->flow->lang, reason);
+    json_array_append_new(runner->failures,
+                          json_pack("{s:s, s:s, s:i, s:s, s:n, s:s}", "task", json_get_string(record, "k", ""),
+                                    "session_id", json_get_string(record, "s", ""), "exit_code",
+                                    (int)json_get_int(record, "x", -1), "reason", buf_str(&message), "log",
+                                    "reason_code", tsk_code_name(reason->code)));
+}
+
+static void reason_from(const json_t *record, struct tsk_error *ret)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%d", (int)json_get_int(record, "x", -1));
+    error_set(ret, TSK_TASK_FAILED, "task_exited", "task", json_get_string(record, "k", ""), "number", number,
+              "session", json_get_string(record, "s", ""), NULL);
+}
+
+static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
+{
+    struct task_view *view = view_of(runner, node);
+    int64_t ended = json_get_int(record, "t", 0);
+    *view = (struct task_view){.state = state,
+                               .attempt = (uint16_t)json_get_int(record, "a", 1),
+                               .exit_code = (int)json_get_int(record, "x", -1),
+                               .started_ms = ended - json_get_int(record, "ms", 0),
+                               .ended_ms = ended};
+}
+
+static void replay_complete(struct replay *r, uint32_t node, const json_t *record, struct completion *completion)
+{
+    struct runner *runner = r->runner;
+    struct claim claim;
+    struct tsk_error err, reason;
+    static const uint8_t states[] = {[OUTCOME_OK] = VIEW_OK,
+                                     [OUTCOME_SKIPPED] = VIEW_SKIPPED,
+                                     [OUTCOME_FAILED] = VIEW_FAILED,
+                                     [OUTCOME_BLOCKED] = VIEW_BLOCKED,
+                                     [OUTCOME_STOPPED] = VIEW_STOPPED};
+    bool is_retry = completion->retry_at_ms != 0;
+    if (backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
+        return; /* it belongs to a task that will run again */
+    bool has_failed = completion->outcome == OUTCOME_FAILED && !is_retry;
+    if (has_failed) {
+        reason_from(record, &reason);
+        completion->reason = &reason;
+        note_old_failure(runner, record, &reason);
+    }
+    if (runner->backend->ops->complete(runner->backend, &claim, completion, &err) < 0)
+        log_problem(&err);
+    view_from(runner, node, record, is_retry ? VIEW_RETRY : states[completion->outcome]);
+    runner->done += !is_retry;
+    runner->failed += has_failed;
+}
+
+static void replay_end(struct replay *r, size_t index, const json_t *record)
+{
+    const char *outcome = json_get_string(record, "o", "");
+    uint32_t node = node_of(r, record);
+    struct completion completion = {.outcome = OUTCOME_OK, .requests = json_object_get(record, "r")};
+    if (node == NO_NODE)
+        return;
+    completion.effects.list = json_object_get(record, "w"); /* borrowed */
+    if (strcmp(outcome, "skipped") == 0)
+        completion.outcome = OUTCOME_SKIPPED;
+    else if (strcmp(outcome, "retry") == 0) {
+        completion.outcome = OUTCOME_FAILED;
+        completion.retry_at_ms = 1;
+    } else if (strcmp(outcome, "ok") != 0) {
+        if (!is_final(r, node, index)) {
+            backend_memory_set_attempt(r->runner->backend, node, 1);
+            return;
+        }
+        completion.outcome = strcmp(outcome, "failed") == 0 ? OUTCOME_FAILED : OUTCOME_STOPPED;
+    }
+    replay_complete(r, node, record, &completion);
+}
+
+static void replay_ask(struct replay *r, const json_t *record)
+{
+    struct runner *runner = r->runner;
+    struct claim claim;
+    struct tsk_error err;
+    char number[16];
+    uint32_t node = node_of(r, record);
+    if (node == NO_NODE || backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
+        return;
+    runner->backend->ops->park(runner->backend, &claim, &err);
+    snprintf(number, sizeof number, "%u", node);
+    json_object_set_new(runner->questions, number,
+                        json_pack("{s:s, s:s, s:O}", "task", json_get_string(record, "k", ""), "session_id",
+                                  json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
+    view_from(runner, node, record, VIEW_ASKS);
+}
+
+/* The question is answered: the task is ready again, and finds the answer. */
+static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
+{
+    char number[16];
+    struct tsk_error err;
+    snprintf(number, sizeof number, "%u", node);
+    json_t *question = json_object_get(runner->questions, number), *list = json_object_get(runner->answers, number);
+    if (!question)
+        return;
+    if (!list)
+        json_object_set_new(runner->answers, number, list = json_array());
+    bool is_refused = json_get_bool(json_object_get(question, "question"), "interrupt", false) && json_is_false(answer);
+    json_array_append_new(
+        list, json_pack("{s:O, s:O}", "question", json_at(question, "question.question"), "answer", answer));
+    json_object_del(runner->questions, number);
+    runner->backend->ops->unpark(runner->backend, node, &err);
+    view_of(runner, node)->state = VIEW_WAITING;
+    struct claim claim;
+    if (is_refused && backend_memory_claim_node(runner->backend, node, &claim, &err) == 1) {
+        error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", claim.task, NULL);
+        task_complete(runner, running_take(runner, &claim), OUTCOME_FAILED, -1, NULL, &err);
+    }
+}
+
+/* What was in flight when the runner died. */
+static void settle_interrupted(struct replay *r, uint32_t node, const json_t *start)
+{
+    struct runner *runner = r->runner;
+    const struct flow_task *task = runner_flow_task(runner, node);
+    struct claim claim;
+    struct tsk_error err;
+    if (!task || task->on_interrupt == INTERRUPT_RERUN)
+        return;
+    if (backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
+        return;
+    if (task->on_interrupt == INTERRUPT_FAIL) {
+        error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", claim.task, NULL);
+        task_complete(runner, running_take(runner, &claim), OUTCOME_FAILED, -1, NULL, &err);
+        return;
+    }
+    char text[200];
+    snprintf(text, sizeof text, "%s was interrupted. Run it again?", claim.task);
+    json_t *question CLEANUP_JSON =
+        json_pack("{s:s, s:s, s:s, s:b}", "do", "ask", "question", text, "type", "approval", "interrupt", true);
+    json_t *record CLEANUP_JSON = json_pack("{s:i, s:s, s:s, s:I}", "n", (int)node, "k", claim.task, "s", claim.session,
+                                            "t", (json_int_t)json_get_int(start, "t", 0));
+    json_object_set(record, "q", question);
+    runner->backend->ops->give_back(runner->backend, &claim, &err);
+    struct buf *line = journal_begin(&runner->journal, "ask");
+    buf_json_pair_int(line, "n", node);
+    buf_json_pair(line, "k", json_get_string(record, "k", ""));
+    buf_json_pair(line, "s", json_get_string(record, "s", ""));
+    buf_json_key(line, "q");
+    json_write(line, question, false);
+    journal_end(&runner->journal);
+    replay_ask(r, record);
+}
+
+static void find_interrupted(struct replay *r)
+{
+    json_t *open CLEANUP_JSON = json_object(), *record;
+    const char *key;
+    void *next;
+    size_t i;
+    char number[16];
+    json_array_foreach (r->records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        snprintf(number, sizeof number, "%lld", (long long)json_get_int(record, "n", -1));
+        if (strcmp(event, "start") == 0)
+            json_object_set(open, number, record);
+        else if (strcmp(event, "end") == 0 || strcmp(event, "ask") == 0)
+            json_object_del(open, number);
+    }
+    json_object_foreach_safe(open, next, key, record)
+    {
+        uint32_t node = node_of(r, record);
+        char path[512];
+        runner_keep_output(r->runner, (size_t)json_get_int(record, "p", 0), json_get_string(record, "s", ""),
+                           json_get_string(record, "k", ""), (unsigned)json_get_int(record, "a", 1), path);
+        if (node != NO_NODE)
+            settle_interrupted(r, node, record);
+    }
+    runner_remove_io(r->runner); /* what they wrote was never applied */
+}
+
+static void replay_one(struct replay *r, size_t index, const json_t *record)
+{
+    const char *event = json_get_string(record, "e", "");
+    if (strcmp(event, "end") == 0)
+        replay_end(r, index, record);
+    else if (strcmp(event, "ask") == 0)
+        replay_ask(r, record);
+    else if (strcmp(event, "answer") == 0 && node_of(r, record) != NO_NODE)
+        take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
+}
+
+int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err)
+{
+    struct replay r = {.runner = runner, .records = records};
+    size_t i;
+    json_t *record;
+    r.keeps_failures = runner->options.is_answer || ends_with_answer(records);
+    json_array_foreach (records, i, record)
+        replay_one(&r, i, record);
+    struct buf *line = journal_begin(&runner->journal, "resume");
+    if (r.keeps_failures) {
+        buf_json_key(line, "keep");
+        buf_puts(line, "true");
+    }
+    journal_end(&runner->journal);
+    find_interrupted(&r);
+    return journal_flush(&runner->journal, err);
+}
+
+int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err)
+{
+    const char *number, *found = NULL;
+    json_t *question;
+    json_object_foreach (runner->questions, number, question)
+        if (!task || strcmp(json_get_string(question, "task", ""), task) == 0)
+            found = found ? "" : number;
+    if (!found)
+        return error_set(err, json_object_size(runner->questions) ? TSK_NOT_FOUND : TSK_ALREADY_ANSWERED, "no_question",
+                         "run", runner->run.id, NULL);
+    if (!*found)
+        return error_set(err, TSK_INVALID_INPUT, "many_questions", "run", runner->run.id, NULL);
+    uint32_t node = (uint32_t)strtoul(found, NULL, 10);
+    struct buf *record = journal_begin(&runner->journal, "answer");
+    buf_json_pair_int(record, "n", node);
+    buf_json_key(record, "v");
+    json_write(record, answer, false);
+    journal_end(&runner->journal);
+    if (journal_flush(&runner->journal, err) < 0)
+        return -1;
+    take_answer(runner, node, answer);
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* rundir.h - the directory of a run, `.aiflow/runs/RUN-…/`, and who is alive in it.
+ *
+ *   journal      what happened, for resume (journal.h)
+ *   flow.yaml    the flow as it was when the run began
+ *   stage.json   the state for readers, atomically replaced
+ *   life         two bytes that are locked, never written:
+ *                  0  by the runner and by every process of its tasks: they inherit one descriptor. Free: nothing of the run lives
+ *                  1  by the runner only. Free: nobody executes the run
+ *   tasks/<session>/<task>.<attempt>.log
+ *   channel.* output.* answer.* slot.*   what tasks read and write while the run is executed
+ *
+ * A run is interrupted when its stage says RUNNING and byte 1 is free. Whoever wants to execute it takes byte 1 first, then
+ * ends what still holds byte 0. */
+#ifndef GRAPH_RUNDIR_H
+#define GRAPH_RUNDIR_H
+
+#include "base/ident.h"
+#include "base/json.h"
+#include "store/workspace.h"
+
+#include <sys/stat.h>
+
+#define RUN_ID_MAX  64
+#define RUN_LIFE_FD 62 /* in a task: where it has the descriptor with byte 0, out of the way of what shells use */
+
+struct rundir {
+    char id[RUN_ID_MAX];
+    char path[PATH_MAX];
+    int dir;
+    int life_fd;   /* holds byte 0; children get a duplicate of it */
+    int runner_fd; /* holds byte 1 */
+};
+
+/* A new run, both bytes taken. */
+int rundir_create(struct tsk_workspace *ws, struct rundir *ret, struct tsk_error *err);
+/* An existing one, for reading. RUN_NOT_FOUND. `id` may be cut short as long as one run begins with it. */
+int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
+/* Takes both bytes: RUN_IN_PROGRESS while a runner lives; leftovers of a dead one are ended first. */
+int rundir_take(struct rundir *run, struct tsk_error *err);
+void rundir_clear(struct rundir *run);
+/* Whether somebody executes it. */
+bool rundir_has_runner(const struct rundir *run);
+/* The runner that a stage names; false: none. */
+bool rundir_runner(const json_t *stage, struct proc_id *ret);
+
+int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *err);
+int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk_error *err);
+/* stage.json with `status` INTERRUPTED where that is the truth. */
+int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err);
+/* The ids of all runs, newest first; owned array of strings. */
+int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
+
+/* Ends every process that carries TASUKI_RUN_ID of this run (and TASUKI_TASK_ID and TASUKI_SESSION_ID, unless NULL) or holds its
+ * life byte, except ourselves and our ancestors: SIGKILL, until none is left. */
+int rundir_end_processes(const struct rundir *run, const char *session, const char *task, struct tsk_error *err);
+
+#endif

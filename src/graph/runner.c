@@ -1,0 +1,458 @@
+#include "graph/runner.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "proc/spawn.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
+#define SIGNAL_EVENT   UINT64_MAX
+#define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
+
+extern char **environ;
+
+/* ---- setting up ----------------------------------------------------------------------------------------- */
+
+static bool is_set_by_us(const char *pair)
+{
+    static const char *const names[] = {"RUN_ID",  "SESSION_ID", "TASK_ID", "ATTEMPT", "FENCE",
+                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT"};
+    if (strncmp(pair, "TASUKI_", 7) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(pair + 7, names[i], strlen(names[i])) == 0 && pair[7 + strlen(names[i])] == '=')
+            return true;
+    return false;
+}
+
+static void env_begin(struct runner *runner)
+{
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    runner->env = calloc(count + 1, sizeof *runner->env);
+    BUG(!runner->env);
+    for (size_t i = 0; i < count; i++)
+        if (!is_set_by_us(environ[i]))
+            runner->env[runner->env_base++] = environ[i];
+}
+
+static int open_descriptors(struct runner *runner, struct tsk_error *err)
+{
+    sigset_t caught;
+    sigemptyset(&caught);
+    sigaddset(&caught, SIGINT);
+    sigaddset(&caught, SIGTERM);
+    sigaddset(&caught, SIGHUP);
+    sigprocmask(SIG_BLOCK, &caught, &runner->saved_mask);
+    runner->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    runner->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = SIGNAL_EVENT};
+    if (runner->signal_fd < 0 || runner->poll_fd < 0 || runner->null_fd < 0 ||
+        epoll_ctl(runner->poll_fd, EPOLL_CTL_ADD, runner->signal_fd, &event) < 0)
+        return error_errno(err, "wait for", "tasks");
+    return 0;
+}
+
+static size_t parallel_of(const struct flow *flow, const struct runner_options *options)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (options->parallel)
+        return (size_t)options->parallel;
+    return flow->parallel ? (size_t)flow->parallel : processors > 0 ? (size_t)processors : 1;
+}
+
+static int set_up(struct runner *runner, const json_t *values, struct tsk_error *err)
+{
+    struct flow *flow = runner->flow;
+    struct backend_limits limits = {
+        .max_steps = flow->max_steps, .max_cycles = flow->max_cycles, .first_fence = runner->epoch << 32};
+    struct backend_watcher watcher = runner_watcher;
+    watcher.data = runner;
+    runner->failures = json_array();
+    runner->questions = json_object();
+    runner->answers = json_object();
+    runner->views = (struct region)REGION_OF(struct task_view);
+    runner->total = flow->tasks.count;
+    runner->grace_ms = RUNNER_GRACE_MS;
+    runner->env_text = (struct buf){.max = 4u << 20};
+    runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
+    runner->parallel = parallel_of(flow, &runner->options);
+    runner->running = calloc(runner->parallel, sizeof *runner->running);
+    runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
+    runner->logs = calloc(runner->parallel, sizeof *runner->logs);
+    for (size_t i = 0; runner->logs && i < runner->parallel; i++)
+        runner->logs[i].fd = -1;
+    runner->stack = spawn_stack();
+    spawn_look(&runner->changed_signals);
+    BUG(!runner->running || !runner->files || !runner->logs || !runner->stack ||
+        !region_add(&runner->views, flow->graph.nodes.count + 1));
+    env_begin(runner);
+    return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
+}
+
+/* Everything inside a group. */
+static void want_inside(struct runner *runner, uint32_t group)
+{
+    const struct graph *graph = &runner->flow->graph;
+    for (uint32_t n = 0; n < graph->nodes.count; n++)
+        for (uint32_t scope = graph_node(graph, n)->scope; scope != GRAPH_ROOT;
+             scope = graph_scope(graph, scope)->parent)
+            if (graph_scope(graph, scope)->group == graph_node(graph, group)->detail)
+                runner->is_wanted[n] = 1;
+}
+
+/* --start: the task, what follows it, and whatever is inside groups that follow it. */
+static void want(struct runner *runner, uint32_t first)
+{
+    const struct graph *graph = &runner->flow->graph;
+    struct plan_out todo = {0};
+    plan_out_add(&todo, first);
+    while (todo.count) {
+        uint32_t node = todo.ready[--todo.count];
+        if (runner->is_wanted[node])
+            continue;
+        runner->is_wanted[node] = 1;
+        if (graph_node(graph, node)->is_group)
+            want_inside(runner, node);
+        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
+            plan_out_add(&todo, graph_edge(graph, e)->to);
+    }
+    plan_out_clear(&todo);
+}
+
+static int begin_at(struct runner *runner, struct tsk_error *err)
+{
+    const struct graph *graph = &runner->flow->graph;
+    if (!runner->options.start)
+        return 0;
+    uint32_t node = graph_find(graph, runner->options.start);
+    if (node == NO_NODE)
+        return error_set(err, TSK_INVALID_INPUT, "start_unknown", "task", runner->options.start, NULL);
+    runner->is_wanted = calloc(graph->nodes.count + 1, 1);
+    BUG(!runner->is_wanted);
+    want(runner, node);
+    /* What follows the groups around it. */
+    for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT;
+         scope = graph_scope(graph, scope)->parent) {
+        uint32_t around = graph_group(graph, graph_scope(graph, scope)->group)->node;
+        for (uint32_t e = graph_node(graph, around)->first_edge; e; e = graph_edge(graph, e)->next)
+            want(runner, graph_edge(graph, e)->to);
+    }
+    return 0;
+}
+
+static int write_flow(struct runner *runner, const char *text, size_t len, struct tsk_error *err)
+{
+    int fd CLEANUP_FD = fs->openat(runner->run.dir, "flow.yaml", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd < 0 || fs_write_all(fd, text, len) < 0 ? error_errno(err, "write", "flow.yaml") : 0;
+}
+
+static void journal_run(struct runner *runner, const json_t *values)
+{
+    char cwd[PATH_MAX];
+    struct buf *record = journal_begin(&runner->journal, "run");
+    buf_json_pair(record, "run", runner->run.id);
+    buf_json_pair(record, "flow", runner->flow->source);
+    buf_json_pair(record, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "/");
+    buf_json_pair(record, "start", runner->options.start);
+    buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
+    if (values) {
+        buf_json_key(record, "set");
+        json_write(record, values, false);
+    }
+    journal_end(&runner->journal);
+}
+
+int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
+                 size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err)
+{
+    *runner =
+        (struct runner){.ws = ws, .flow = flow, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
+    runner->journal.fd = -1;
+    if (begin_at(runner, err) < 0 || rundir_create(ws, &runner->run, err) < 0)
+        return -1;
+    runner->began_wall_ms = clock_now().wall_ms;
+    if (write_flow(runner, flow_text, flow_len, err) < 0 ||
+        journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
+        set_up(runner, values, err) < 0)
+        return -1;
+    journal_run(runner, values);
+    return journal_flush(&runner->journal, err);
+}
+
+static int load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
+{
+    *text = (struct buf){.max = FLOW_SIZE_MAX};
+    if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
+        return error_errno(err, "read", "flow.yaml");
+    return flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err);
+}
+
+int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
+                  struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
+{
+    json_t *records CLEANUP_JSON = NULL;
+    *runner = (struct runner){.ws = ws, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    runner->journal.fd = -1;
+    *flow = (struct flow){0};
+    *flow_text = (struct buf){0};
+    if (rundir_open(ws, id, &runner->run, err) < 0)
+        return -1;
+    if (rundir_take(&runner->run, err) < 0 || journal_read(runner->run.dir, &records, err) < 0)
+        return -1;
+    const json_t *first = json_array_get(records, 0);
+    if (strcmp(json_get_string(first, "e", ""), "run") != 0)
+        return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
+    runner->flow = flow;
+    if (load_flow(runner, flow_text, lang, err) < 0) {
+        runner->flow = NULL;
+        return -1;
+    }
+    runner->epoch = 1;
+    size_t i;
+    json_t *record;
+    json_array_foreach (records, i, record)
+        runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
+    runner->began_wall_ms = json_get_int(first, "t", 0);
+    runner->options.start = json_get_string(first, "start", NULL);
+    if (!runner->options.parallel)
+        runner->options.parallel = json_get_int(first, "parallel", 0);
+    if (begin_at(runner, err) < 0)
+        return -1;
+    runner->options.start = NULL; /* it was borrowed from the record */
+    if (chdir(json_get_string(first, "cwd", "/")) < 0)
+        return error_errno(err, "go to", json_get_string(first, "cwd", "/"));
+    if (journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
+        set_up(runner, json_object_get(first, "set"), err) < 0)
+        return -1;
+    runner->is_replaying = true;
+    int result = runner_replay(runner, records, err);
+    runner->is_replaying = false;
+    return result;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------- */
+
+/* A task that ends without a process still takes a place for a moment. */
+static void pass_over(struct runner *runner, const struct claim *claim, enum outcome outcome)
+{
+    task_complete(runner, running_take(runner, claim), outcome, 0, NULL, NULL);
+}
+
+static void journal_start(struct runner *runner, const struct claim *claim, size_t place)
+{
+    struct buf *record = journal_begin(&runner->journal, "start");
+    buf_json_pair_int(record, "n", claim->node);
+    buf_json_pair(record, "k", claim->task);
+    buf_json_pair(record, "s", claim->session);
+    buf_json_pair_int(record, "a", claim->attempt);
+    buf_json_pair_int(record, "p", (int64_t)place);
+    journal_end(&runner->journal);
+}
+
+/* Fills the free places. X1: the journal first, then the processes. */
+static int start_ready(struct runner *runner, struct tsk_error *err)
+{
+    struct claim claim;
+    size_t before = runner->running_count;
+    while (runner->running_count < runner->parallel && !runner->cancels &&
+           runner->backend->ops->claim(runner->backend, clock_now().boot_ms, LEASE_MS, &claim, err) == 1) {
+        enum outcome outcome;
+        if (task_is_passed_over(runner, &claim, &outcome)) {
+            pass_over(runner, &claim, outcome);
+            continue;
+        }
+        journal_start(runner, &claim, (size_t)(running_take(runner, &claim) - runner->running));
+    }
+    runner_write_late(runner);
+    if (journal_flush(&runner->journal, err) < 0)
+        return -1;
+    for (size_t i = 0; runner->running_count > before && i < runner->parallel; i++)
+        if (runner->running[i].is_used && runner->running[i].pid == 0)
+            task_start(runner, &runner->running[i]);
+    return 0;
+}
+
+static void cancel(struct runner *runner)
+{
+    struct tsk_error reason, err;
+    if (runner->cancels++) {
+        runner->grace_ms = 0;
+    } else {
+        error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
+        runner_fact(runner, "run.cancelling", runner->run.id, NULL, NULL, true);
+        runner->backend->ops->stop(runner->backend, &reason, &err);
+    }
+    for (size_t i = 0; i < runner->parallel; i++)
+        if (runner->running[i].is_used)
+            task_stop(runner, &runner->running[i], STOP_RUN);
+}
+
+static void read_signals(struct runner *runner)
+{
+    struct signalfd_siginfo info;
+    while (read(runner->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        cancel(runner);
+}
+
+static void check_times(struct runner *runner, int64_t now)
+{
+    for (size_t i = 0; i < runner->parallel; i++) {
+        struct running *slot = &runner->running[i];
+        if (slot->is_used && slot->deadline_ms && slot->deadline_ms <= now)
+            task_stop(runner, slot, STOP_TIMEOUT);
+        else if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms <= now)
+            task_stop(runner, slot, slot->stops);
+        if (slot->is_used && slot->pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
+            task_name_log(runner, slot);
+    }
+    if (runner->next_stage_ms <= now)
+        runner_save_stage(runner);
+}
+
+/* Until when nothing can happen by itself. */
+static int wait_time(struct runner *runner, const struct backend_status *status, int64_t now)
+{
+    int64_t at = runner->next_stage_ms;
+    at = status->next_due_ms < at ? status->next_due_ms : at;
+    for (size_t i = 0; i < runner->parallel; i++) {
+        const struct running *slot = &runner->running[i];
+        if (slot->is_used && slot->deadline_ms && slot->deadline_ms < at)
+            at = slot->deadline_ms;
+        if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms < at)
+            at = slot->kill_at_ms;
+        if (slot->is_used && !slot->is_log_named && slot->started_ms + LOG_NAME_MS < at)
+            at = slot->started_ms + LOG_NAME_MS;
+    }
+    return at <= now ? 0 : at - now > 60000 ? 60000 : (int)(at - now);
+}
+
+static int loop(struct runner *runner, struct tsk_error *err)
+{
+    struct backend_status status;
+    struct epoll_event events[64];
+    for (;;) {
+        if (start_ready(runner, err) < 0)
+            return -1;
+        runner->backend->ops->status(runner->backend, &status);
+        if (runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE)
+            return journal_flush(&runner->journal, err);
+        if (runner->running_count < runner->parallel && status.ready && !runner->cancels)
+            continue; /* a start that failed at once has freed a place */
+        int64_t now = clock_now().boot_ms;
+        int count = epoll_wait(runner->poll_fd, events, 64, wait_time(runner, &status, now));
+        for (int i = 0; i < count; i++)
+            if (events[i].data.u64 == SIGNAL_EVENT)
+                read_signals(runner);
+            else
+                task_exited(runner, &runner->running[events[i].data.u64]);
+        check_times(runner, clock_now().boot_ms);
+    }
+}
+
+/* ---- the end -------------------------------------------------------------------------------------------- */
+
+static const char *status_word(struct runner *runner)
+{
+    struct backend_status status;
+    runner->backend->ops->status(runner->backend, &status);
+    if (status.state == RUN_WAITING)
+        return "NEEDS_INPUT";
+    if (runner->cancels)
+        return "CANCELLED";
+    return status.has_failed ? "FAILED" : "DONE";
+}
+
+/* Channel, output and answer files, and the output of places that nobody used. */
+void runner_remove_io(struct runner *runner)
+{
+    static const char *const starts[] = {"channel.", "output.", "answer.", "slot."};
+    int fd = fs->openat(runner->run.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
+    if (!listing && fd >= 0)
+        close(fd);
+    for (struct dirent *entry; listing && (entry = readdir(listing));)
+        for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+            if (strncmp(entry->d_name, starts[i], strlen(starts[i])) == 0)
+                fs->unlinkat(runner->run.dir, entry->d_name, 0);
+    if (listing)
+        closedir(listing);
+}
+
+static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
+{
+    struct backend_status status;
+    runner->status = status_word(runner);
+    runner->backend->ops->status(runner->backend, &status);
+    struct buf *record = journal_begin(&runner->journal, "done");
+    buf_json_pair(record, "status", runner->status);
+    journal_end(&runner->journal);
+    if (journal_flush(&runner->journal, err) < 0)
+        return -1;
+    runner_remove_io(runner);
+    runner_save_stage(runner);
+    *ret_stage = runner_stage(runner);
+    runner_fact(
+        runner, "run.ended", runner->run.id, NULL,
+        json_pack("{s:s, s:s?}", "status", runner->status, "reason_code",
+                  status.failure && strcmp(runner->status, "DONE") != 0 ? tsk_code_name(status.failure->code) : NULL),
+        true);
+    return 0;
+}
+
+int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
+{
+    if (open_descriptors(runner, err) < 0)
+        return -1;
+    runner->next_stage_ms = clock_now().boot_ms + FIRST_STAGE_MS;
+    runner_fact(runner, "run.started", runner->run.id, NULL,
+                json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
+                          (json_int_t)runner->total),
+                true);
+    if (loop(runner, err) < 0)
+        return -1; /* the journal cannot be written: the tasks die with us, resume goes on */
+    return finish(runner, ret_stage, err);
+}
+
+void runner_close(struct runner *runner)
+{
+    for (size_t i = 0; runner->running && i < runner->parallel; i++)
+        if (runner->running[i].is_used) {
+            if (runner->running[i].pid > 0)
+                kill(-runner->running[i].pid, SIGKILL);
+            running_free(runner, &runner->running[i]);
+        }
+    if (runner->backend)
+        runner->backend->ops->free(runner->backend);
+    if (runner->signal_fd >= 0)
+        sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
+    fs_close(&runner->signal_fd);
+    fs_close(&runner->poll_fd);
+    fs_close(&runner->null_fd);
+    journal_close(&runner->journal);
+    rundir_clear(&runner->run);
+    region_clear(&runner->views);
+    json_decref(runner->failures);
+    json_decref(runner->questions);
+    json_decref(runner->answers);
+    for (size_t i = 0; runner->logs && i < runner->parallel; i++)
+        fs_close(&runner->logs[i].fd);
+    free(runner->logs);
+    spawn_stack_free(runner->stack);
+    free(runner->running);
+    free(runner->files);
+    free(runner->is_wanted);
+    free(runner->env);
+    buf_clear(&runner->env_text);
+    buf_clear(&runner->late_records);
+}

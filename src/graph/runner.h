@@ -1,0 +1,179 @@
+/* runner.h - executes a flow: tasks as processes, a loop that waits for them, a journal of what happened.
+ *
+ *  X1  A task's end is in the journal before anything that depends on it is started (N1), and the start of a task before its
+ *      process.
+ *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte and carry
+ *      TASUKI_RUN_ID, so that whoever resumes the run finds what is left of it.
+ *  X3  What a task writes is applied when it has exited with 0; a question counts in any case.
+ *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM as a group, SIGKILL after the grace time; it has ended
+ *      when its group and whatever else carries its ids is gone.
+ *  X5  The replay of a journal makes the same calls of the backend in the same order as the run it was written by. What
+ *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
+ *      on with an answer.
+ *
+ * One thread. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second one at once. */
+#ifndef GRAPH_RUNNER_H
+#define GRAPH_RUNNER_H
+
+#include "graph/backend.h"
+#include "graph/flow.h"
+#include "graph/journal.h"
+#include "graph/rundir.h"
+
+#include <signal.h>
+
+#define RUNNER_GRACE_MS 3000
+#define LOG_NAME_MS     30
+
+enum view_state {
+    VIEW_WAITING,
+    VIEW_RUNNING,
+    VIEW_RETRY,
+    VIEW_OK,
+    VIEW_FAILED,
+    VIEW_SKIPPED,
+    VIEW_BLOCKED,
+    VIEW_STOPPED,
+    VIEW_ASKS
+};
+extern const char *const view_state_names[];
+
+/* What readers see of a task. */
+struct task_view {
+    uint8_t state; /* enum view_state */
+    uint16_t attempt;
+    int exit_code; /* 128 + n: by signal n; -1: not known */
+    int64_t started_ms, ended_ms;
+};
+
+/* Facts for whoever shows them: documents of spec 2's shape without an id. Returns nothing: a runner does not stop because
+ * nobody looks. */
+typedef void runner_tell(void *data, const json_t *document);
+
+struct runner_options {
+    int64_t parallel;  /* 0: the flow's, or one per processor */
+    const char *start; /* task to begin with, or NULL */
+    bool is_answer;    /* resumed for an answer: what failed is not run again */
+    runner_tell *tell;
+    void *tell_data;
+};
+
+/* A task's process. */
+struct running {
+    bool is_used;
+    struct claim claim; /* task and session are owned copies */
+    uint32_t scope;
+    pid_t pid;
+    int pidfd;
+    char log[512];     /* path below the run's directory, once it is there */
+    bool is_log_named; /* the log has that path; before, it is the slot's file */
+    int64_t started_ms, started_wall_ms;
+    int64_t deadline_ms; /* of the timeout; 0: none */
+    int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
+    enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
+    uint32_t channel_file;
+};
+
+/* The file with a session's values, shared by its tasks until they change. */
+struct channel_file {
+    const void *session;
+    uint64_t version;
+    uint32_t number, users;
+};
+
+/* Where the output of a place goes: `slot.<i>`, opened once and used again as long as tasks print nothing. A task that
+ * prints, fails, or runs longer than LOG_NAME_MS gets the file under its own name; a silent one costs no file at all. */
+struct slot_log {
+    int fd; /* -1: none yet */
+};
+
+struct runner {
+    struct tsk_workspace *ws;
+    struct rundir run;
+    struct journal journal;
+    struct flow *flow;
+    struct backend *backend;
+    struct runner_options options;
+    struct running *running; /* `parallel` of them */
+    size_t running_count, parallel;
+    struct slot_log *logs;      /* per place */
+    struct channel_file *files; /* per scope */
+    uint32_t file_number;
+    int poll_fd, signal_fd, null_fd;
+    sigset_t saved_mask, changed_signals;
+    char *stack;         /* of spawn.h */
+    struct region views; /* per node of the graph, then per dynamic one */
+    size_t total, done, failed;
+    json_t *failures;   /* for the end: task, session, reason, log */
+    json_t *questions;  /* open ones: node -> {task, session, question} */
+    json_t *answers;    /* node -> array of {question, answer} */
+    uint8_t *is_wanted; /* --start: nodes that are to run; NULL: all */
+    unsigned cancels;
+    int64_t grace_ms, began_wall_ms, next_stage_ms;
+    bool is_replaying, has_empty_channel;
+    uint64_t epoch;          /* how often the run was resumed */
+    const char *status;      /* of the run at its end */
+    struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
+    struct buf env_text;
+    char **env;
+    size_t env_base;
+};
+
+/* A new run of a loaded flow (borrowed until runner_close); `flow_text` is kept with it, `values` (may be NULL) go into the
+ * channel. */
+int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
+                 size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err);
+/* An existing run that nobody executes: reads the flow that it was begun with into *flow, replays its journal. */
+int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
+                  struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err);
+/* Executes it until it has ended or waits for an answer; the stage in *ret_stage. */
+int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err);
+void runner_close(struct runner *runner);
+/* Records the answer to a question of a run that nobody executes. `node` NO_NODE: the only open one. */
+int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err);
+
+/* ---- between the files of the runner ---- */
+
+struct output;
+/* runner_task.c: starts what was claimed; the result of a start that failed is a failed task. */
+void task_start(struct runner *runner, struct running *slot);
+/* The process of a slot has exited. */
+void task_exited(struct runner *runner, struct running *slot);
+/* runner_files.c: the file with the values that a task may read (slot->channel_file; 0: RUNNER_EMPTY_CHANNEL, for all runs). */
+#define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
+int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err);
+void task_channel_done(struct runner *runner, struct running *slot);
+/* `<run>/<what>.<number>`. */
+void task_io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number);
+int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err);
+/* What it wrote; an absent file is an empty one. */
+int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err);
+int task_log_open(struct runner *runner, struct running *slot, struct tsk_error *err);
+void task_log_close(struct runner *runner, struct running *slot, bool must_stay);
+/* The log of a task that still runs gets its name. */
+void task_name_log(struct runner *runner, struct running *slot);
+/* The output of a place becomes the log of that attempt, or goes on in it. */
+int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
+                       char path[512]);
+void runner_remove_io(struct runner *runner);
+void task_stop(struct runner *runner, struct running *slot, int why);
+/* Tells the backend and the journal how a task ended. `output` may be NULL. */
+void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
+                   struct output *output, struct tsk_error *reason);
+/* Whether a claimed task needs no process: its condition is false, or it lies before --start. */
+bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret);
+void runner_write_late(struct runner *runner);
+struct running *running_take(struct runner *runner, const struct claim *claim);
+void running_free(struct runner *runner, struct running *slot);
+const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
+/* runner_view.c */
+struct task_view *view_of(struct runner *runner, uint32_t node);
+json_t *runner_stage(struct runner *runner);
+void runner_save_stage(struct runner *runner);
+void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
+                 bool is_for_trail);
+extern const struct backend_watcher runner_watcher;
+/* replay.c */
+int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err);
+
+#endif

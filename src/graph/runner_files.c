@@ -1,0 +1,189 @@
+/* runner_files.c - the files between a run and its tasks: what they read (channel, answer), what they write (output, logs). */
+#include "base/fs.h"
+#include "base/log.h"
+#include "graph/output.h"
+#include "graph/runner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SESSION_MAX 200 /* longer ids are cut in directory names */
+
+void task_io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number)
+{
+    snprintf(path, PATH_MAX + 64, "%s/%s.%llu", runner->run.path, what, (unsigned long long)number);
+}
+
+static void io_name(char name[64], const char *what, uint64_t number)
+{
+    snprintf(name, 64, "%s.%llu", what, (unsigned long long)number);
+}
+
+static int write_file(struct runner *runner, const char *name, const void *data, size_t len, struct tsk_error *err)
+{
+    int fd CLEANUP_FD = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 || fs_write_all(fd, data, len) < 0 ? error_errno(err, "write", name) : 0;
+}
+
+/* What there is to read as long as nobody has written: one file for all runs. */
+static int empty_channel(struct runner *runner, struct tsk_error *err)
+{
+    struct stat st;
+    if (runner->has_empty_channel ||
+        fs->fstatat(runner->ws->state_dir, RUNNER_EMPTY_CHANNEL, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        runner->has_empty_channel = true;
+        return 0;
+    }
+    if (fs_replace_file(runner->ws->state_dir, RUNNER_EMPTY_CHANNEL, 0600, "{}", 2) < 0)
+        return error_errno(err, "write", RUNNER_EMPTY_CHANNEL);
+    runner->has_empty_channel = true;
+    return 0;
+}
+
+/* The values that the task may read: a file that all tasks of a session share as long as nothing changes. */
+int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err)
+{
+    struct channel_file *file = &runner->files[slot->scope];
+    const void *session = session_of(backend_memory_plan(runner->backend), slot->scope);
+    json_t *values CLEANUP_JSON = NULL;
+    uint64_t version;
+    char name[64];
+    if (runner->backend->ops->values(runner->backend, &slot->claim, &values, &version, err) < 0)
+        return -1;
+    if (json_object_size(values) == 0)
+        return empty_channel(runner, err);
+    if (!file->number || file->session != session || file->version != version) {
+        struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
+        if (file->number && !file->users) {
+            io_name(name, "channel", file->number);
+            fs->unlinkat(runner->run.dir, name, 0);
+        }
+        *file = (struct channel_file){.session = session, .version = version, .number = ++runner->file_number};
+        io_name(name, "channel", file->number);
+        json_write(&text, values, false);
+        if (text.failed || write_file(runner, name, text.data, text.len, err) < 0)
+            return -1;
+    }
+    file->users++;
+    slot->channel_file = file->number;
+    return 0;
+}
+
+void task_channel_done(struct runner *runner, struct running *slot)
+{
+    struct channel_file *file = &runner->files[slot->scope];
+    char name[64];
+    if (slot->channel_file && slot->channel_file == file->number) {
+        file->users--;
+    } else if (slot->channel_file) { /* there is a newer one; who else reads this one is not counted, so see */
+        for (size_t i = 0; i < runner->parallel; i++)
+            if (&runner->running[i] != slot && runner->running[i].is_used &&
+                runner->running[i].channel_file == slot->channel_file)
+                return;
+        io_name(name, "channel", slot->channel_file);
+        fs->unlinkat(runner->run.dir, name, 0);
+    }
+}
+
+static struct slot_log *log_of(struct runner *runner, const struct running *slot)
+{
+    return &runner->logs[slot - runner->running];
+}
+
+int task_log_open(struct runner *runner, struct running *slot, struct tsk_error *err)
+{
+    struct slot_log *log = log_of(runner, slot);
+    char name[64];
+    if (log->fd >= 0)
+        return 0;
+    snprintf(name, sizeof name, "slot.%zu", (size_t)(slot - runner->running));
+    log->fd = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return log->fd < 0 ? error_errno(err, "open", name) : 0;
+}
+
+/* A task that runs again in a later cycle, or after a resume, goes on in its log. */
+static int join_logs(struct runner *runner, const char *from, const char *to)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
+    int fd CLEANUP_FD = fs->openat(runner->run.dir, to, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0 || fs_read_file(runner->run.dir, from, (1u << 30) - 1, &text) < 0 ||
+        fs_write_all(fd, buf_str(&text), text.len) < 0)
+        return -1;
+    return fs->unlinkat(runner->run.dir, from, 0);
+}
+
+int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
+                       char path[512])
+{
+    char folder[SESSION_MAX + 16], from[64];
+    snprintf(from, sizeof from, "slot.%zu", place);
+    snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, session);
+    snprintf(path, 512, "%s/%s.%u.log", folder, task, attempt);
+    int result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
+    if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
+        result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
+    if (result < 0 && errno == EEXIST)
+        result = join_logs(runner, from, path);
+    return result;
+}
+
+void task_name_log(struct runner *runner, struct running *slot)
+{
+    struct tsk_error err;
+    if (slot->is_log_named || log_of(runner, slot)->fd < 0)
+        return;
+    if (runner_keep_output(runner, (size_t)(slot - runner->running), slot->claim.session, slot->claim.task,
+                           slot->claim.attempt, slot->log) < 0) {
+        error_errno(&err, "name", slot->log);
+        log_problem(&err);
+    }
+    slot->is_log_named = true;
+}
+
+/* At the end: a file that was written to, or that somebody may still write to, belongs to this task. */
+void task_log_close(struct runner *runner, struct running *slot, bool must_stay)
+{
+    struct slot_log *log = log_of(runner, slot);
+    struct stat st;
+    if (log->fd < 0)
+        return;
+    bool is_used = must_stay || slot->is_log_named || fs->fstat(log->fd, &st) < 0 || st.st_size > 0 ||
+                   (slot->pid > 0 && kill(-slot->pid, 0) == 0);
+    if (!is_used)
+        return;
+    task_name_log(runner, slot);
+    fs_close(&log->fd);
+    log->fd = -1;
+}
+
+int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err)
+{
+    char node[16], name[64];
+    snprintf(node, sizeof node, "%u", slot->claim.node);
+    const json_t *answers = json_object_get(runner->answers, node);
+    *ret_has_answer = json_array_size(answers) > 0;
+    if (!*ret_has_answer)
+        return 0;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_t *last = json_array_get(answers, json_array_size(answers) - 1);
+    json_t *document CLEANUP_JSON = json_pack("{s:O, s:O, s:O}", "question", json_object_get(last, "question"),
+                                              "answer", json_object_get(last, "answer"), "all", answers);
+    json_write(&text, document, false);
+    io_name(name, "answer", slot->claim.fence);
+    return write_file(runner, name, buf_str(&text), text.len, err);
+}
+
+/* What it wrote; an absent file is an empty one. */
+int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err)
+{
+    char name[64];
+    struct buf text CLEANUP(buf_clear) = {.max = OUTPUT_MAX};
+    *ret = (struct output){0};
+    io_name(name, "output", slot->claim.fence);
+    if (fs_read_file(runner->run.dir, name, OUTPUT_MAX - 1, &text) < 0)
+        return errno == ENOENT ? 0 : error_errno(err, "read", name);
+    fs->unlinkat(runner->run.dir, name, 0);
+    return output_parse(ret, buf_str(&text), text.len, err);
+}

@@ -1,0 +1,468 @@
+/* runner_task.c - one task: its environment and files, its start, its end. */
+#include "base/fs.h"
+#include "base/log.h"
+#include "graph/output.h"
+#include "graph/runner.h"
+#include "proc/spawn.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ENV_OWN 10
+
+const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
+{
+    return node & PLAN_DYNAMIC ? NULL : flow_task_of(runner->flow, node);
+}
+
+/* ---- slots ---------------------------------------------------------------------------------------------- */
+
+struct running *running_take(struct runner *runner, const struct claim *claim)
+{
+    for (size_t i = 0; i < runner->parallel; i++) {
+        struct running *slot = &runner->running[i];
+        if (slot->is_used)
+            continue;
+        *slot = (struct running){.is_used = true, .claim = *claim, .pidfd = -1};
+        slot->claim.task = strdup(claim->task);
+        slot->claim.session = strdup(claim->session);
+        BUG(!slot->claim.task || !slot->claim.session);
+        slot->scope = plan_scope_of(backend_memory_plan(runner->backend), claim->node);
+        runner->running_count++;
+        return slot;
+    }
+    BUG(true);
+}
+
+void running_free(struct runner *runner, struct running *slot)
+{
+    /* Closing is not enough: a child that is in its exec may still have a copy of the descriptor for a moment. */
+    if (slot->pidfd >= 0)
+        epoll_ctl(runner->poll_fd, EPOLL_CTL_DEL, slot->pidfd, NULL);
+    fs_close(&slot->pidfd);
+    free((char *)slot->claim.task);
+    free((char *)slot->claim.session);
+    slot->is_used = false;
+    runner->running_count--;
+}
+
+/* ---- environment ---------------------------------------------------------------------------------------- */
+
+/* Where the variables begin in the text, which may move while it grows. */
+struct env_own {
+    size_t count, offsets[ENV_OWN];
+};
+
+static void env_put(struct runner *runner, struct env_own *own, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void env_put(struct runner *runner, struct env_own *own, const char *format, ...)
+{
+    char text[PATH_MAX + 128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    own->offsets[own->count++] = runner->env_text.len;
+    buf_put(&runner->env_text, text, strlen(text) + 1);
+}
+
+/* Our environment, then what every task gets, then its own. */
+static char **env_make(struct runner *runner, const struct running *slot, bool has_answer)
+{
+    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
+    size_t of_task = task ? task->env_count : 0;
+    struct env_own own = {0};
+    char path[PATH_MAX + 64];
+    runner->env = realloc(runner->env, (runner->env_base + ENV_OWN + of_task + 1) * sizeof *runner->env);
+    BUG(!runner->env);
+    buf_reset(&runner->env_text);
+    env_put(runner, &own, "TASUKI_RUN_ID=%s", runner->run.id);
+    env_put(runner, &own, "TASUKI_SESSION_ID=%s", slot->claim.session);
+    env_put(runner, &own, "TASUKI_TASK_ID=%s", slot->claim.task);
+    env_put(runner, &own, "TASUKI_ATTEMPT=%u", slot->claim.attempt);
+    env_put(runner, &own, "TASUKI_FENCE=%llu", (unsigned long long)slot->claim.fence);
+    if (slot->channel_file)
+        task_io_path(runner, path, "channel", slot->channel_file);
+    else
+        snprintf(path, sizeof path, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
+    env_put(runner, &own, "TASUKI_CHANNEL=%s", path);
+    task_io_path(runner, path, "output", slot->claim.fence);
+    env_put(runner, &own, "TASUKI_OUTPUT=%s", path);
+    env_put(runner, &own, "TASUKI_ROOT=%s", runner->ws->root);
+    task_io_path(runner, path, "answer", slot->claim.fence);
+    if (has_answer)
+        env_put(runner, &own, "TASUKI_ANSWER=%s", path);
+    BUG(runner->env_text.failed);
+    char **next = runner->env + runner->env_base;
+    for (size_t i = 0; i < own.count; i++)
+        *next++ = runner->env_text.data + own.offsets[i];
+    const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
+    for (size_t i = 0; i < of_task; i++, pair += strlen(pair) + 1)
+        *next++ = (char *)pair;
+    *next = NULL;
+    return runner->env;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------- */
+
+/* The command of a task as an argument list; owned array of borrowed words. */
+static char **argv_make(const struct runner *runner, const struct running *slot)
+{
+    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
+    const json_t *words = task ? NULL : json_object_get(slot->claim.payload, "run");
+    size_t count = task ? task->run_count : json_array_size(words);
+    char **argv = calloc(count + 4, sizeof *argv);
+    BUG(!argv);
+    if (task && task->is_shell) {
+        argv[0] = "/bin/sh";
+        argv[1] = "-c";
+        argv[2] = (char *)flow_string(runner->flow, task->run);
+        return argv;
+    }
+    const char *word = task ? flow_string(runner->flow, task->run) : NULL;
+    for (size_t i = 0; i < count; i++) {
+        argv[i] = (char *)(task ? word : json_string_value(json_array_get(words, i)));
+        word = task ? word + strlen(word) + 1 : NULL;
+    }
+    return argv;
+}
+
+static int start_failed(const struct running *slot, const char *command, const char *stage, struct tsk_error *err)
+{
+    int number = errno;
+    error_set(err, TSK_TASK_FAILED, "task_not_started", "task", slot->claim.task, "command", command ? command : "",
+              "what", stage, "reason", strerrordesc_np(number), NULL);
+    err->sys_errno = number;
+    return -1;
+}
+
+static int spawn_task(struct runner *runner, struct running *slot, struct tsk_error *err)
+{
+    bool has_answer;
+    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
+    if (task_channel(runner, slot, err) < 0 || task_log_open(runner, slot, err) < 0 ||
+        task_answer(runner, slot, &has_answer, err) < 0)
+        return -1;
+    char **argv = argv_make(runner, slot);
+    int log = runner->logs[slot - runner->running].fd;
+    struct spawn_fd fds[] = {{runner->null_fd, 0}, {log, 1}, {log, 2}, {runner->run.life_fd, RUN_LIFE_FD}};
+    struct spawn spawn = {.argv = argv,
+                          .envp = env_make(runner, slot, has_answer),
+                          .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
+                          .fds = fds,
+                          .fd_count = 4,
+                          .mask = &runner->saved_mask,
+                          .new_group = true,
+                          .dies_with_parent = true,
+                          .changed_signals = &runner->changed_signals,
+                          .stack = runner->stack};
+    int result = spawn_run(&spawn);
+    if (result < 0)
+        start_failed(slot, argv[0], spawn.stage, err);
+    slot->pid = spawn.pid;
+    slot->pidfd = spawn.pidfd;
+    free(argv);
+    return result;
+}
+
+void task_start(struct runner *runner, struct running *slot)
+{
+    struct tsk_error err;
+    struct now now = clock_now();
+    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
+    struct task_view *view = view_of(runner, slot->claim.node);
+    slot->started_ms = now.boot_ms;
+    slot->started_wall_ms = now.wall_ms;
+    slot->deadline_ms = task && task->timeout_ms ? now.boot_ms + task->timeout_ms : 0;
+    *view = (struct task_view){
+        .state = VIEW_RUNNING, .attempt = (uint16_t)slot->claim.attempt, .exit_code = -1, .started_ms = now.wall_ms};
+    if (spawn_task(runner, slot, &err) < 0) {
+        task_complete(runner, slot, OUTCOME_FAILED, err.sys_errno == ENOENT ? 127 : 126, NULL, &err);
+        return;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)(slot - runner->running)};
+    BUG(epoll_ctl(runner->poll_fd, EPOLL_CTL_ADD, slot->pidfd, &event) < 0);
+    if (runner->options.tell)
+        runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
+                    json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), false);
+}
+
+bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret)
+{
+    const struct flow_task *task = runner_flow_task(runner, claim->node);
+    const char *when = task && !claim->is_asked ? flow_string(runner->flow, task->when) : NULL;
+    if (task && runner->is_wanted && !runner->is_wanted[claim->node]) {
+        *ret = OUTCOME_OK;
+        return true;
+    }
+    if (!when)
+        return false;
+    json_t *values CLEANUP_JSON = NULL;
+    struct tsk_error err;
+    uint64_t version;
+    BUG(runner->backend->ops->values(runner->backend, claim, &values, &version, &err) < 0);
+    *ret = OUTCOME_SKIPPED;
+    return !flow_condition_holds(when, values);
+}
+
+/* ---- stopping ------------------------------------------------------------------------------------------- */
+
+void task_stop(struct runner *runner, struct running *slot, int why)
+{
+    int64_t now = clock_now().boot_ms;
+    if (slot->stops == STOP_NONE) {
+        slot->stops = why;
+        slot->kill_at_ms = now + runner->grace_ms;
+        slot->deadline_ms = 0;
+        if (slot->pid > 0)
+            kill(-slot->pid, SIGTERM);
+    }
+    if (now >= slot->kill_at_ms || runner->grace_ms == 0) {
+        if (slot->pid > 0)
+            kill(-slot->pid, SIGKILL);
+        slot->kill_at_ms = INT64_MAX;
+    }
+}
+
+/* ---- ending --------------------------------------------------------------------------------------------- */
+
+static int64_t retry_delay(const struct task_detail *detail, unsigned attempt)
+{
+    double initial = detail ? (double)detail->backoff_initial_ms : 1000, factor = detail ? detail->backoff_factor : 2;
+    double most = detail ? (double)detail->backoff_max_ms : 60000, jitter = detail ? detail->backoff_jitter : 0;
+    double pause = initial * pow(factor, attempt - 1);
+    pause = pause > most ? most : pause;
+    unsigned random = (unsigned)(clock_now().wall_ms * 2654435761u) % 1000;
+    return (int64_t)(pause * (1 + jitter * ((double)random / 500 - 1)));
+}
+
+/* When it is to be tried again; 0: not any more. */
+static int64_t retry_time(struct runner *runner, const struct running *slot)
+{
+    const struct graph *graph = &runner->flow->graph;
+    uint32_t node = slot->claim.node, index = node & PLAN_DYNAMIC ? 0 : graph_node(graph, node)->detail;
+    const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
+    int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
+    if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN ||
+        runner->cancels)
+        return 0;
+    int64_t delay = retry_delay(detail, slot->claim.attempt);
+    return clock_now().boot_ms + (delay > 0 ? delay : 1);
+}
+
+static void journal_task_end(struct runner *runner, const struct running *slot, const char *outcome, int exit_code,
+                             const struct completion *completion)
+{
+    struct buf *record = journal_begin(&runner->journal, "end");
+    buf_json_pair_int(record, "n", slot->claim.node);
+    buf_json_pair(record, "k", slot->claim.task);
+    buf_json_pair(record, "s", slot->claim.session);
+    buf_json_pair_int(record, "a", slot->claim.attempt);
+    buf_json_pair(record, "o", outcome);
+    buf_json_pair_int(record, "x", exit_code);
+    buf_json_pair_int(record, "ms", slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0);
+    if (completion->effects.list && completion->outcome == OUTCOME_OK) {
+        buf_json_key(record, "w");
+        json_write(record, completion->effects.list, false);
+    }
+    if (completion->requests && completion->outcome == OUTCOME_OK) {
+        buf_json_key(record, "r");
+        json_write(record, completion->requests, false);
+    }
+    journal_end(&runner->journal);
+}
+
+static void note_failure(struct runner *runner, const struct running *slot, int exit_code,
+                         const struct tsk_error *reason)
+{
+    char log[PATH_MAX];
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(log, sizeof log, ".aiflow/runs/%s/%s", runner->run.id, slot->log);
+    if (reason)
+        text_put_error(&message, runner->flow->lang, reason);
+    json_t *failure =
+        json_pack("{s:s, s:s, s:i, s:s, s:s?, s:s}", "task", slot->claim.task, "session_id", slot->claim.session,
+                  "exit_code", exit_code, "reason", buf_str(&message), "log", slot->log[0] ? log : NULL, "reason_code",
+                  tsk_code_name(reason ? reason->code : TSK_TASK_FAILED));
+    json_array_append(runner->failures, failure);
+    runner->failed++;
+    runner_fact(runner, "task.failed", slot->claim.session, slot->claim.task, failure, true);
+}
+
+static const char *outcome_word(const struct completion *completion)
+{
+    if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms)
+        return "retry";
+    return completion->outcome == OUTCOME_OK        ? "ok"
+           : completion->outcome == OUTCOME_FAILED  ? "failed"
+           : completion->outcome == OUTCOME_SKIPPED ? "skipped"
+                                                    : "stopped";
+}
+
+static uint8_t view_after(const struct completion *completion)
+{
+    if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms)
+        return VIEW_RETRY;
+    return completion->outcome == OUTCOME_OK        ? VIEW_OK
+           : completion->outcome == OUTCOME_FAILED  ? VIEW_FAILED
+           : completion->outcome == OUTCOME_SKIPPED ? VIEW_SKIPPED
+                                                    : VIEW_STOPPED;
+}
+
+/* An answer that the task got is in the channel, too. */
+static void add_answer(struct runner *runner, const struct running *slot, struct completion *completion)
+{
+    char node[16], key[200];
+    struct tsk_error err;
+    snprintf(node, sizeof node, "%u", slot->claim.node);
+    const json_t *answers = json_object_get(runner->answers, node);
+    if (!json_array_size(answers) || completion->outcome != OUTCOME_OK)
+        return;
+    snprintf(key, sizeof key, "%s.answer", slot->claim.task);
+    const json_t *last = json_array_get(answers, json_array_size(answers) - 1);
+    effects_add_take(&completion->effects, EFFECT_SET, key, json_incref(json_object_get(last, "answer")), &err);
+    json_object_del(runner->answers, node);
+}
+
+void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
+                   struct output *output, struct tsk_error *reason)
+{
+    struct tsk_error err, own_reason;
+    struct completion completion = {.outcome = outcome, .reason = reason ? reason : &own_reason};
+    if (output) {
+        completion.effects.list = json_incref(output->effects.list);
+        completion.requests = output->requests;
+    }
+    if (outcome == OUTCOME_FAILED)
+        completion.retry_at_ms = retry_time(runner, slot);
+    own_reason.code = TSK_OK;
+    add_answer(runner, slot, &completion);
+    struct task_view *view = view_of(runner, slot->claim.node);
+    bool ends = !completion.retry_at_ms;
+    task_channel_done(runner, slot);
+    task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
+    BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
+    journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
+    runner_write_late(runner);
+    view = view_of(runner, slot->claim.node);
+    view->state = view_after(&completion);
+    view->ended_ms = clock_now().wall_ms;
+    view->exit_code = exit_code;
+    runner->done += ends;
+    if (ends && completion.outcome == OUTCOME_FAILED)
+        note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
+    else if (runner->options.tell)
+        runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
+                    json_pack("{s:s, s:i, s:I, s:i}", "outcome", outcome_word(&completion), "exit_code", exit_code,
+                              "ms", (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0),
+                              "attempt", (int)slot->claim.attempt),
+                    false);
+    effects_clear(&completion.effects);
+    running_free(runner, slot);
+}
+
+static void task_asks(struct runner *runner, struct running *slot, json_t *question)
+{
+    struct tsk_error err;
+    char node[16];
+    snprintf(node, sizeof node, "%u", slot->claim.node);
+    json_t *open =
+        json_pack("{s:s, s:s, s:O}", "task", slot->claim.task, "session_id", slot->claim.session, "question", question);
+    json_object_set_new(runner->questions, node, open);
+    struct buf *record = journal_begin(&runner->journal, "ask");
+    buf_json_pair_int(record, "n", slot->claim.node);
+    buf_json_pair(record, "k", slot->claim.task);
+    buf_json_pair(record, "s", slot->claim.session);
+    buf_json_key(record, "q");
+    json_write(record, question, false);
+    journal_end(&runner->journal);
+    view_of(runner, slot->claim.node)->state = VIEW_ASKS;
+    task_channel_done(runner, slot);
+    task_log_close(runner, slot, false);
+    BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
+    runner_fact(runner, "task.asked", slot->claim.session, slot->claim.task, json_incref(question), true);
+    running_free(runner, slot);
+}
+
+static void failure_of(const struct running *slot, int exit_code, int signal_number, int64_t timeout_ms,
+                       struct tsk_error *err)
+{
+    char number[24], span[TIME_TEXT_MAX];
+    if (slot->stops == STOP_TIMEOUT) {
+        duration_format(timeout_ms, span);
+        error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", span, NULL);
+        return;
+    }
+    snprintf(number, sizeof number, "%d", signal_number ? signal_number : exit_code);
+    error_set(err, TSK_TASK_FAILED, signal_number ? "task_killed" : "task_exited", "task", slot->claim.task, "number",
+              number, "session", slot->claim.session, NULL);
+}
+
+/* Words without NUL, the first not empty: what execve takes. */
+static bool is_command(const json_t *words)
+{
+    size_t i;
+    json_t *word;
+    json_array_foreach (words, i, word)
+        if (!json_is_string(word) || strlen(json_string_value(word)) != json_string_length(word))
+            return false;
+    return json_array_size(words) && json_string_length(json_array_get(words, 0));
+}
+
+/* A task that is asked for in a file must say its name and what to execute; the backend does not know of commands. */
+static int check_spawns(const json_t *requests, struct tsk_error *err)
+{
+    size_t i;
+    json_t *request;
+    json_array_foreach (requests, i, request) {
+        const char *name = json_get_string(request, "task", NULL);
+        if (strcmp(json_get_string(request, "do", ""), "spawn") != 0)
+            continue;
+        if (!name)
+            return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", "spawn", "key", "task", NULL);
+        if (!is_command(json_object_get(json_object_get(request, "payload"), "run")))
+            return error_set(err, TSK_INVALID_INPUT, "spawn_no_command", "name", name, NULL);
+    }
+    return 0;
+}
+
+void task_exited(struct runner *runner, struct running *slot)
+{
+    siginfo_t info = {0};
+    struct tsk_error err;
+    struct output output = {0};
+    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
+    if (slot->stops != STOP_NONE) { /* X4; the zombie still keeps the group's number from being given away */
+        kill(-slot->pid, SIGKILL);
+        if (rundir_end_processes(&runner->run, slot->claim.session, slot->claim.task, &err) < 0)
+            log_problem(&err);
+    }
+    while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+    bool by_signal = info.si_code != CLD_EXITED;
+    int exit_code = by_signal ? 128 + info.si_status : info.si_status;
+    bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
+    int result = task_output(runner, slot, &output, &err);
+    if (result == 0 && output.question && !*json_get_string(output.question, "question", ""))
+        result = error_set(&err, TSK_INVALID_INPUT, "request_lacks", "request", "ask", "key", "question", NULL);
+    if (result == 0 && check_spawns(output.requests, &err) < 0)
+        result = -1;
+    if (result == 0 && output.question && slot->stops == STOP_NONE)
+        task_asks(runner, slot, output.question);
+    else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)
+        task_complete(runner, slot, OUTCOME_STOPPED, exit_code, NULL, NULL);
+    else if (is_good && result == 0)
+        task_complete(runner, slot, OUTCOME_OK, 0, &output, NULL);
+    else {
+        if (!is_good)
+            failure_of(slot, exit_code, by_signal ? info.si_status : 0, task ? task->timeout_ms : 0, &err);
+        task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
+    }
+    output_clear(&output);
+}

@@ -1,0 +1,227 @@
+/* runner_view.c - what others see of a run: stage.json, the event trail, documents for whoever watches the runner. */
+#include "base/ident.h"
+#include "base/log.h"
+#include "graph/runner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STAGE_TASKS_MAX 1000 /* beyond that only those that are not finished well */
+#define STAGE_PERIOD_MS 1000
+
+const char *const view_state_names[] = {
+    [VIEW_WAITING] = "waiting", [VIEW_RUNNING] = "running", [VIEW_RETRY] = "retry",
+    [VIEW_OK] = "ok",           [VIEW_FAILED] = "failed",   [VIEW_SKIPPED] = "skipped",
+    [VIEW_BLOCKED] = "blocked", [VIEW_STOPPED] = "stopped", [VIEW_ASKS] = "asks"};
+
+struct task_view *view_of(struct runner *runner, uint32_t node)
+{
+    size_t index = node & PLAN_DYNAMIC ? runner->flow->graph.nodes.count + (node & ~PLAN_DYNAMIC) : node;
+    if (index >= runner->views.count)
+        BUG(!region_add(&runner->views, index + 1 - runner->views.count));
+    return REGION_AT(&runner->views, struct task_view, index);
+}
+
+/* ---- stage.json ----------------------------------------------------------------------------------------- */
+
+static json_t *time_or_null(int64_t wall_ms)
+{
+    char text[TIME_TEXT_MAX];
+    if (!wall_ms)
+        return json_null();
+    time_format_utc(wall_ms, text);
+    return json_string(text);
+}
+
+static json_t *task_json(struct runner *runner, uint32_t node)
+{
+    struct plan *plan = backend_memory_plan(runner->backend);
+    const struct task_view *view = view_of(runner, node);
+    char buf[GRAPH_NAME_MAX];
+    json_t *json = json_pack("{s:s, s:s, s:i}", "task", plan_name(plan, node, buf), "state",
+                             view_state_names[view->state], "attempt", (int)view->attempt);
+    if (view->started_ms)
+        json_object_set_new(json, "started_at", time_or_null(view->started_ms));
+    if (view->ended_ms) {
+        json_object_set_new(json, "ended_at", time_or_null(view->ended_ms));
+        json_object_set_new(json, "exit_code", view->exit_code < 0 ? json_null() : json_integer(view->exit_code));
+    }
+    return json;
+}
+
+static bool is_group_node(const struct runner *runner, uint32_t node)
+{
+    return !(node & PLAN_DYNAMIC) && graph_node(&runner->flow->graph, node)->is_group;
+}
+
+static json_t *tasks_json(struct runner *runner)
+{
+    size_t count = runner->flow->graph.nodes.count;
+    size_t all = count + atomic_load(&backend_memory_plan(runner->backend)->dynamic_count);
+    json_t *list = json_array();
+    for (size_t i = 0; i < all && json_array_size(list) < STAGE_TASKS_MAX; i++) {
+        uint32_t node = i < count ? (uint32_t)i : PLAN_DYNAMIC | (uint32_t)(i - count);
+        uint8_t state = view_of(runner, node)->state;
+        bool is_dull = state == VIEW_OK || state == VIEW_WAITING || state == VIEW_SKIPPED || state == VIEW_BLOCKED;
+        if (!is_group_node(runner, node) && (all <= STAGE_TASKS_MAX || !is_dull))
+            json_array_append_new(list, task_json(runner, node));
+    }
+    return list;
+}
+
+static json_t *questions_json(const struct runner *runner)
+{
+    json_t *list = json_array(), *question;
+    const char *node;
+    json_object_foreach (runner->questions, node, question)
+        json_array_append(list, question);
+    return list;
+}
+
+json_t *runner_stage(struct runner *runner)
+{
+    struct proc_id self;
+    struct backend_status status;
+    json_t *who = json_null();
+    runner->backend->ops->status(runner->backend, &status);
+    if (!runner->status && proc_id_of(getpid(), &self) == 0)
+        who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
+                        self.boot_id);
+    json_t *stage =
+        json_pack("{s:s, s:s?, s:s, s:s, s:n, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}",
+                  "run_id", runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id",
+                  runner->run.id, "request_id", "status", runner->status ? runner->status : "RUNNING", "started_at",
+                  time_or_null(runner->began_wall_ms), "ended_at",
+                  runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts", "total",
+                  (json_int_t)runner->total, "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
+                  "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
+                  "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
+    if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)
+        json_object_set_new(stage, "reason_code", json_string(tsk_code_name(status.failure->code)));
+    if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0) {
+        struct buf message CLEANUP(buf_clear) = BUF_INIT;
+        text_put_error(&message, runner->flow->lang, status.failure);
+        json_object_set_new(stage, "reason", json_string(buf_str(&message)));
+    }
+    return stage;
+}
+
+void runner_save_stage(struct runner *runner)
+{
+    struct tsk_error err;
+    json_t *stage CLEANUP_JSON = runner_stage(runner);
+    if (rundir_write_stage(&runner->run, stage, &err) < 0)
+        log_problem(&err); /* the journal is the truth; readers see an older stage */
+    runner->next_stage_ms = clock_now().boot_ms + STAGE_PERIOD_MS;
+}
+
+/* ---- facts ---------------------------------------------------------------------------------------------- */
+
+void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
+                 bool is_for_trail)
+{
+    json_t *data CLEANUP_JSON = data_take ? data_take : json_object();
+    struct now now = clock_now();
+    if (runner->is_replaying)
+        return;
+    if (is_for_trail) {
+        struct tsk_error err;
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        json_write(&text, data, false);
+        struct event event = {
+            .type = type, .session_id = session, .run_id = runner->run.id, .task_id = task, .data = buf_str(&text)};
+        if (workspace_event(runner->ws, &now, &event, &err) < 0)
+            log_problem(&err);
+    }
+    if (!runner->options.tell)
+        return;
+    json_t *document CLEANUP_JSON =
+        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
+                  type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
+                  "done", (json_int_t)runner->done, "total", (json_int_t)runner->total, "failed",
+                  (json_int_t)runner->failed, "running", (json_int_t)runner->running_count);
+    runner->options.tell(runner->options.tell_data, document);
+}
+
+static void branch_ended(void *data, const char *session, const char *branch, bool has_failed)
+{
+    runner_fact(data, "branch.ended", session, NULL,
+                json_pack("{s:s, s:s}", "branch", branch, "outcome", has_failed ? "failed" : "ok"), true);
+}
+
+static void group_ended(void *data, const char *session, const char *group, enum outcome outcome)
+{
+    struct runner *runner = data;
+    bool passes = outcome == OUTCOME_OK || outcome == OUTCOME_SKIPPED;
+    if (runner->is_replaying)
+        return;
+    struct buf *late = &runner->late_records;
+    buf_puts(late, "{");
+    buf_json_pair_int(late, "t", clock_now().wall_ms);
+    buf_json_pair(late, "e", "group");
+    buf_json_pair(late, "k", group);
+    buf_json_pair(late, "s", session);
+    buf_json_pair(late, "o", passes ? "ok" : "failed");
+    buf_puts(late, "}\n");
+}
+
+void runner_write_late(struct runner *runner)
+{
+    if (!runner->late_records.len)
+        return;
+    buf_put(&runner->journal.pending, runner->late_records.data, runner->late_records.len);
+    buf_reset(&runner->late_records);
+}
+
+static void conflict(void *data, const char *session, const char *key, const char *rule, const char *first,
+                     const char *second)
+{
+    runner_fact(data, "channel.conflict", session, NULL,
+                json_pack("{s:s, s:s, s:[s, s]}", "key", key, "rule", rule, "branches", first, second), true);
+}
+
+/* The only reason for which a task fails without having run. A policy may tolerate it: it is seen all the same. */
+static void note_cycle_limit(struct runner *runner, const char *session, const char *task, uint32_t node)
+{
+    struct tsk_error err;
+    char number[24];
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(number, sizeof number, "%u", plan_cycles(backend_memory_plan(runner->backend), node) - 1);
+    error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max", number, NULL);
+    text_put_error(&message, runner->flow->lang, &err);
+    json_t *failure = json_pack("{s:s, s:s, s:n, s:s, s:n, s:s}", "task", task, "session_id", session, "exit_code",
+                                "reason", buf_str(&message), "log", "reason_code", tsk_code_name(err.code));
+    json_array_append(runner->failures, failure);
+    runner->failed++;
+    runner_fact(runner, "task.failed", session, task, failure, true);
+}
+
+static void task_dropped(void *data, const char *session, const char *task, uint32_t node, enum outcome outcome)
+{
+    struct runner *runner = data;
+    static const uint8_t states[] = {[OUTCOME_OK] = VIEW_OK,
+                                     [OUTCOME_SKIPPED] = VIEW_SKIPPED,
+                                     [OUTCOME_FAILED] = VIEW_FAILED,
+                                     [OUTCOME_BLOCKED] = VIEW_BLOCKED,
+                                     [OUTCOME_STOPPED] = VIEW_STOPPED};
+    view_of(runner, node)->state = states[outcome];
+    runner->done++;
+    if (outcome == OUTCOME_FAILED)
+        note_cycle_limit(runner, session, task, node);
+}
+
+static void session_stops(void *data, const char *session)
+{
+    struct runner *runner = data;
+    for (size_t i = 0; i < runner->parallel; i++)
+        if (runner->running && runner->running[i].is_used && strcmp(runner->running[i].claim.session, session) == 0)
+            task_stop(runner, &runner->running[i], STOP_GROUP);
+}
+
+const struct backend_watcher runner_watcher = {.branch_ended = branch_ended,
+                                               .group_ended = group_ended,
+                                               .conflict = conflict,
+                                               .task_dropped = task_dropped,
+                                               .session_stops = session_stops};

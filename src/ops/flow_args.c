@@ -1,0 +1,48 @@
+#include "ops/flow_args.h"
+#include "base/fs.h"
+#include "base/ident.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The file itself, or .aiflow/flows/NAME.yaml. */
+static int open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
+{
+    const char *given = json_get_string(call->args, "flow", "");
+    snprintf(file->path, sizeof file->path, "%s", given);
+    int fd = fs->openat(AT_FDCWD, given, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT && call->ws && id_is_valid(given)) {
+        char name[256];
+        snprintf(name, sizeof name, "flows/%s.yaml", given);
+        fd = fs->openat(call->ws->state_dir, name, O_RDONLY | O_CLOEXEC, 0);
+        if (fd >= 0)
+            snprintf(file->path, sizeof file->path, ".aiflow/%s", name);
+    }
+    if (fd >= 0)
+        return fd;
+    if (errno != ENOENT)
+        return error_errno(err, "open", given);
+    return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", given, NULL);
+}
+
+int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err)
+{
+    *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
+    int fd CLEANUP_FD = open_file(call, file, err);
+    if (fd < 0)
+        return -1;
+    if (fs_read_fd(fd, FLOW_SIZE_MAX, &file->text) < 0) {
+        error_errno(err, "read", file->path);
+    } else if (flow_load(&file->flow, file->path, buf_str(&file->text), file->text.len, call->lang, err) == 0) {
+        return 0;
+    }
+    buf_clear(&file->text);
+    return -1;
+}
+
+void flow_file_clear(struct flow_file *file)
+{
+    flow_clear(&file->flow);
+    buf_clear(&file->text);
+}

@@ -1,0 +1,24 @@
+/* flow_args.h - what operations on flows have in common: finding and loading the file that an argument names. */
+#ifndef OPS_FLOW_ARGS_H
+#define OPS_FLOW_ARGS_H
+
+#include "graph/flow.h"
+#include "ops/ops.h"
+
+#define FLOW_PARAM                                                                                                     \
+    {                                                                                                                  \
+        .name = "flow", .type = OP_PATH, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "FLOW",                        \
+        .help = "A flow file, or the name of one in .aiflow/flows/ (without .yaml).", .max = 4096                      \
+    }
+
+struct flow_file {
+    struct flow flow;
+    struct buf text;
+    char path[4096 + 64];
+};
+
+/* FLOW_INVALID with all problems, NOT_FOUND with where it was looked for. `file` is to be cleared after success only. */
+int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err);
+void flow_file_clear(struct flow_file *file);
+
+#endif

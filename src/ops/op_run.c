@@ -1,0 +1,224 @@
+/* op_run.c - run and resume: a flow in the foreground. */
+#include "graph/runner.h"
+#include "ops/flow_args.h"
+#include "ops/run_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+
+#include <string.h>
+
+void run_tell(void *data, const json_t *document)
+{
+    struct op_call *call = data;
+    call->emit(call, document);
+}
+
+json_t *run_values(const json_t *pairs)
+{
+    json_t *values = json_object(), *value;
+    const char *key;
+    json_object_foreach ((json_t *)pairs, key, value)
+        json_object_set_new(values, key, output_value(json_string_value(value)));
+    return values;
+}
+
+/* The verdict that belongs to a run's status: DONE 0, NEEDS_INPUT 8, everything else 7 with its own code. */
+enum tsk_code run_verdict(const json_t *stage)
+{
+    const char *status = json_get_string(stage, "status", ""), *code = json_get_string(stage, "reason_code", "");
+    if (strcmp(status, "DONE") == 0)
+        return TSK_OK;
+    if (strcmp(status, "NEEDS_INPUT") == 0)
+        return TSK_NEEDS_INPUT;
+    for (enum tsk_code c = TSK_OK; c < code_count(); c++)
+        if (strcmp(tsk_code_name(c), code) == 0 && code_info(c)->exit_code == 7)
+            return c;
+    return TSK_RUN_FAILED;
+}
+
+int run_execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
+{
+    if (runner_execute(runner, ret, err) < 0)
+        return -1;
+    call->verdict = run_verdict(*ret);
+    return 0;
+}
+
+struct runner_options run_options(struct op_call *call)
+{
+    struct runner_options options = {.parallel = json_get_int(call->args, "parallel", 0),
+                                     .start = json_get_string(call->args, "start", NULL)};
+    if (call->emit && !call->is_quiet) {
+        options.tell = run_tell;
+        options.tell_data = call;
+    }
+    return options;
+}
+
+/* ---- run ------------------------------------------------------------------------------------------------ */
+
+static int dry_run(struct op_call *call, struct flow *flow, const json_t *values, json_t **ret, struct tsk_error *err)
+{
+    struct backend *backend;
+    struct backend_limits limits = {0};
+    struct claim claim;
+    (void)call;
+    if (backend_memory_new(&flow->graph, "dry-run", values, &limits, NULL, &backend, err) < 0)
+        return -1;
+    json_t *order = json_array();
+    while (backend->ops->claim(backend, 0, 1, &claim, err) == 1) {
+        struct completion completion = {.outcome = OUTCOME_OK};
+        json_array_append_new(order, json_pack("{s:s, s:s}", "task", claim.task, "session_id", claim.session));
+        backend->ops->complete(backend, &claim, &completion, err);
+    }
+    backend->ops->free(backend);
+    *ret = json_pack("{s:b, s:s, s:o}", "dry_run", true, "source", flow->source, "order", order);
+    return 0;
+}
+
+static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct flow_file file;
+    struct runner runner;
+    struct runner_options options = run_options(call);
+    json_t *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
+    if (flow_args_load(call, &file, err) < 0)
+        return -1;
+    int result;
+    if (json_get_bool(call->args, "dry_run", false)) {
+        result = dry_run(call, &file.flow, values, ret, err);
+    } else {
+        result = runner_begin(&runner, call->ws, &file.flow, buf_str(&file.text), file.text.len, values, &options, err);
+        if (result == 0)
+            result = run_execute(call, &runner, ret, err);
+        runner_close(&runner);
+    }
+    flow_file_clear(&file);
+    return result;
+}
+
+static const struct op_param run_params[] = {
+    FLOW_PARAM,
+    RUN_PARALLEL_PARAM,
+    {.name = "set", .type = OP_MAP, .value = "K=V", .help = "A value for the channel to begin with; repeat for more."},
+    {.name = "start",
+     .type = OP_ID,
+     .value = "TASK",
+     .help = "Begin with this task; what lies before it counts as done."},
+    {.name = "dry_run", .type = OP_BOOL, .help = "Only say in which order tasks could run."},
+    {0},
+};
+static const struct op_field stage_fields[] = {
+    {"run_id", "string", ""},
+    {"flow", "string?", "the flow's name"},
+    {"source", "string", "its file"},
+    {"session_id", "string", ""},
+    {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
+    {"started_at", "string", ""},
+    {"ended_at", "string?", ""},
+    {"counts", "object", "total done failed steps"},
+    {"failures", "array", "task session_id exit_code reason log"},
+    {"questions", "array", "open ones"},
+    {"channel", "object", "the values at the end"},
+    {"tasks", "array", "task state attempt started_at ended_at exit_code"},
+    {"reason_code", "string?", "why it is not DONE"},
+    {"nothing_to_do", "boolean?", "resume: the run is DONE, nothing was changed"},
+    {0}};
+static const enum tsk_code run_errors[] = {TSK_FLOW_INVALID,
+                                           TSK_NOT_FOUND,
+                                           TSK_TASK_FAILED,
+                                           TSK_GROUP_FAILED,
+                                           TSK_TASK_TIMEOUT,
+                                           TSK_MAX_STEPS_EXCEEDED,
+                                           TSK_CYCLE_LIMIT_EXCEEDED,
+                                           TSK_RUN_FAILED,
+                                           TSK_NEEDS_INPUT,
+                                           TSK_STORAGE_FULL,
+                                           TSK_ENVIRONMENT,
+                                           TSK_INVALID_INPUT,
+                                           TSK_OK};
+
+const struct op op_run_flow = {
+    .name = "run",
+    .verb = "run",
+    .summary = "Run a flow: tasks in parallel where the flow allows it, each branch in a session of its own.",
+    .detail = "Everything that happens is in .aiflow/runs/RUN-…/: the journal, stage.json, a log per task. Ctrl-C ends "
+              "the run in "
+              "good order, a second one at once. A run that was interrupted or has failed goes on with resume. Exit "
+              "codes: 0 done, "
+              "7 failed, 8 a task asks something (answer).",
+    .examples = "tasuki run build.yaml -j 4  # at most four tasks at a time\n"
+                "tasuki run deploy --set env=staging  # .aiflow/flows/deploy.yaml\n"
+                "tasuki run build.yaml --json  # one JSON document per line, as it happens",
+    .flags = OP_STREAMS,
+    .params = run_params,
+    .result = stage_fields,
+    .errors = run_errors,
+    .http = {.method = "POST", .path = "/api/flows/run"},
+    .mcp = {.tool = "flow_run", .group = "requests", .is_core = true, TOOL_FLOW_RUN},
+    .run = run_run,
+};
+
+/* ---- resume --------------------------------------------------------------------------------------------- */
+
+/* A run that is DONE stays as it is: 1, its stage in *ret. */
+static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
+        return -1;
+    bool is_done = rundir_look(&run, &stage, err) == 0 && strcmp(json_get_string(stage, "status", ""), "DONE") == 0;
+    rundir_clear(&run);
+    if (!is_done)
+        return 0;
+    json_object_set_new(stage, "nothing_to_do", json_true());
+    *ret = json_incref(stage);
+    return 1;
+}
+
+static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    int is_done = look_done(call, ret, err);
+    if (is_done != 0)
+        return is_done < 0 ? -1 : 0;
+    struct runner runner;
+    struct flow flow;
+    struct buf text;
+    struct runner_options options = run_options(call);
+    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
+                               &options, err);
+    if (result == 0)
+        result = run_execute(call, &runner, ret, err);
+    runner_close(&runner);
+    if (runner.flow)
+        flow_clear(&flow);
+    buf_clear(&text);
+    return result;
+}
+
+static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, {0}};
+static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,
+                                              TSK_TASK_FAILED,          TSK_GROUP_FAILED,
+                                              TSK_TASK_TIMEOUT,         TSK_MAX_STEPS_EXCEEDED,
+                                              TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,
+                                              TSK_NEEDS_INPUT,          TSK_PROCESS_STOP_FAILED,
+                                              TSK_STORAGE_FULL,         TSK_ENVIRONMENT,
+                                              TSK_INVALID_INPUT,        TSK_OK};
+
+const struct op op_resume = {
+    .name = "resume",
+    .verb = "resume",
+    .summary = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run again.",
+    .detail = "The flow is the one that the run began with, even if the file was changed since. Processes that the run "
+              "left behind "
+              "are ended first.",
+    .examples = "tasuki resume RUN-20260207T223000-1a2b3c",
+    .flags = OP_STREAMS,
+    .params = resume_params,
+    .result = stage_fields,
+    .errors = resume_errors,
+    .http = {.method = "POST", .path = "/api/runs/:run/resume"},
+    .mcp = {.tool = "run_resume", .group = "requests", TOOL_RUN_RESUME},
+    .run = run_resume,
+};

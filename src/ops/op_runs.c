@@ -1,0 +1,290 @@
+/* op_runs.c - runs list, show, logs, cancel. */
+#include "base/fs.h"
+#include "base/ident.h"
+#include "ops/run_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_DEFAULT 20
+#define LOG_MAX      (64u << 20)
+#define TAIL_DEFAULT 40
+
+static void rundir_cleanup(struct rundir *run)
+{
+    rundir_clear(run);
+}
+
+/* ---- list ----------------------------------------------------------------------------------------------- */
+
+static json_t *summary(const json_t *stage)
+{
+    static const char *const keys[] = {"run_id",     "flow",     "source", "status",
+                                       "started_at", "ended_at", "counts", "reason_code"};
+    json_t *json = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_object_get(stage, keys[i]))
+            json_object_set(json, keys[i], json_object_get(stage, keys[i]));
+    return json;
+}
+
+static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    json_t *ids CLEANUP_JSON = NULL, *id;
+    size_t i, limit = (size_t)json_get_int(call->args, "limit", LIST_DEFAULT);
+    const char *wanted = json_get_string(call->args, "status", NULL);
+    if (rundir_list(call->ws, &ids, err) < 0)
+        return -1;
+    json_t *runs = json_array();
+    json_array_foreach (ids, i, id) {
+        struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+        json_t *stage CLEANUP_JSON = NULL;
+        if (json_array_size(runs) == limit)
+            break;
+        /* One that is being made or removed is not listed. */
+        if (rundir_open(call->ws, json_string_value(id), &run, err) < 0 || rundir_look(&run, &stage, err) < 0)
+            continue;
+        if (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0)
+            json_array_append_new(runs, summary(stage));
+    }
+    *ret = json_pack("{s:o}", "runs", runs);
+    return 0;
+}
+
+static const char *const statuses[] = {"RUNNING", "DONE", "NEEDS_INPUT", "FAILED", "CANCELLED", "INTERRUPTED", NULL};
+static const struct op_param list_params[] = {
+    {.name = "limit",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help = "How many of the newest.",
+     .min = 1,
+     .max = 100000,
+     .fallback = "20"},
+    {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only runs with this status.", .choices = statuses},
+    {0},
+};
+static const struct op_field list_result[] = {{"runs", "array", "run_id flow source status started_at ended_at counts"},
+                                              {0}};
+static const enum tsk_code look_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
+                                            TSK_OK};
+
+const struct op op_runs_list = {
+    .name = "runs.list",
+    .noun = "runs",
+    .verb = "list",
+    .summary = "List runs, the newest first, with their status.",
+    .examples = "tasuki runs list --status FAILED",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = list_params,
+    .result = list_result,
+    .errors = look_errors,
+    .http = {.method = "GET", .path = "/api/runs"},
+    .mcp = {.tool = "run_list", .group = "requests", TOOL_RUN_LIST},
+    .run = run_list,
+};
+
+/* ---- show ----------------------------------------------------------------------------------------------- */
+
+static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
+        return -1;
+    return rundir_look(&run, ret, err);
+}
+
+static const struct op_param show_params[] = {RUN_ID_PARAM, {0}};
+static const struct op_field show_result[] = {
+    {"run_id", "string", ""},
+    {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
+    {"counts", "object", "total done failed steps"},
+    {"failures", "array", "task session_id exit_code reason log"},
+    {"questions", "array", "open ones"},
+    {"tasks", "array", "task state attempt started_at ended_at exit_code"},
+    {0}};
+
+const struct op op_runs_show = {
+    .name = "runs.show",
+    .noun = "runs",
+    .verb = "show",
+    .summary = "Show a run: its status, its tasks, what failed and what it asks.",
+    .examples = "tasuki runs show RUN-20260207T223000-1a2b3c",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = show_params,
+    .result = show_result,
+    .errors = look_errors,
+    .http = {.method = "GET", .path = "/api/runs/:run"},
+    .mcp = {.tool = "run_show", .group = "requests", .is_core = true, TOOL_RUN_SHOW},
+    .run = run_show,
+};
+
+/* ---- logs ----------------------------------------------------------------------------------------------- */
+
+/* The last `lines` lines of a text. */
+static const char *tail_of(const char *text, size_t len, int64_t lines)
+{
+    const char *at = text + len;
+    if (at > text && at[-1] == '\n')
+        at--;
+    while (at > text && lines > 0) {
+        at--;
+        if (*at == '\n' && --lines == 0)
+            return at + 1;
+    }
+    return at;
+}
+
+static void add_log(struct op_call *call, const struct rundir *run, const json_t *record, json_t *list)
+{
+    char path[512];
+    struct buf text CLEANUP(buf_clear) = {.max = LOG_MAX};
+    snprintf(path, sizeof path, "tasks/%.200s/%s.%lld.log", json_get_string(record, "s", ""),
+             json_get_string(record, "k", ""), (long long)json_get_int(record, "a", 1));
+    if (fs_read_file(run->dir, path, LOG_MAX - 1, &text) < 0)
+        return; /* it printed nothing */
+    const char *tail = tail_of(buf_str(&text), text.len, json_get_int(call->args, "lines", TAIL_DEFAULT));
+    struct buf clean CLEANUP(buf_clear) = {.max = LOG_MAX * 2};
+    buf_json_string(&clean, tail); /* whatever bytes a program prints */
+    json_t *value = json_loads(buf_str(&clean), JSON_DECODE_ANY, NULL);
+    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s, s:o}", "task", json_get_string(record, "k", ""),
+                                          "session_id", json_get_string(record, "s", ""), "attempt",
+                                          (json_int_t)json_get_int(record, "a", 1), "path", path, "text",
+                                          value ? value : json_string("")));
+}
+
+static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    json_t *records CLEANUP_JSON = NULL, *record;
+    const char *task = json_get_string(call->args, "task", NULL);
+    size_t i;
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||
+        journal_read(run.dir, &records, err) < 0)
+        return -1;
+    json_t *logs = json_array();
+    bool is_known = !task;
+    json_array_foreach (records, i, record) {
+        if (strcmp(json_get_string(record, "e", ""), "start") != 0)
+            continue;
+        if (task && strcmp(json_get_string(record, "k", ""), task) != 0)
+            continue;
+        is_known = true;
+        add_log(call, &run, record, logs);
+    }
+    if (!is_known) {
+        json_decref(logs);
+        return error_set(err, TSK_NOT_FOUND, "no_log", "task", task, "run", run.id, NULL);
+    }
+    *ret = json_pack("{s:s, s:o}", "run_id", run.id, "logs", logs);
+    return 0;
+}
+
+static const struct op_param logs_params[] = {
+    RUN_ID_PARAM,
+    {.name = "task", .type = OP_ID, .flags = OP_POSITIONAL, .value = "TASK", .help = "Only of this task."},
+    {.name = "lines",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help = "The last lines of each log.",
+     .min = 1,
+     .max = 1000000,
+     .fallback = "40"},
+    {0},
+};
+static const struct op_field logs_result[] = {
+    {"run_id", "string", ""}, {"logs", "array", "task session_id attempt path text"}, {0}};
+
+const struct op op_runs_logs = {
+    .name = "runs.logs",
+    .noun = "runs",
+    .verb = "logs",
+    .summary = "Show what the tasks of a run have printed.",
+    .examples = "tasuki runs logs RUN-20260207T223000-1a2b3c test -n 100",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = logs_params,
+    .result = logs_result,
+    .errors = look_errors,
+    .http = {.method = "GET", .path = "/api/runs/:run/logs"},
+    .mcp = {.tool = "run_logs", .group = "requests", .is_core = true, TOOL_RUN_LOGS},
+    .run = run_logs,
+};
+
+/* ---- cancel --------------------------------------------------------------------------------------------- */
+
+static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err)
+{
+    struct proc_id id;
+    if (!rundir_runner(stage, &id) || proc_id_signal(&id, SIGTERM) < 0)
+        return error_errno(err, "signal", "runner");
+    if (is_now)
+        proc_id_signal(&id, SIGHUP); /* a second signal: two equal ones would be one */
+    return 0;
+}
+
+/* Nobody executes it: only the record changes. */
+static int cancel_idle(struct rundir *run, json_t *stage, struct tsk_error *err)
+{
+    struct journal journal;
+    if (rundir_take(run, err) < 0 || journal_open(&journal, run->dir, false, err) < 0)
+        return -1;
+    buf_json_pair(journal_begin(&journal, "done"), "status", "CANCELLED");
+    journal_end(&journal);
+    int result = journal_flush(&journal, err);
+    journal_close(&journal);
+    json_object_set_new(stage, "status", json_string("CANCELLED"));
+    json_object_set_new(stage, "questions", json_array());
+    return result < 0 ? -1 : rundir_write_stage(run, stage, err);
+}
+
+static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||
+        rundir_look(&run, &stage, err) < 0)
+        return -1;
+    const char *status = json_get_string(stage, "status", "");
+    bool is_running = strcmp(status, "RUNNING") == 0;
+    bool is_over = strcmp(status, "DONE") == 0 || strcmp(status, "FAILED") == 0 || strcmp(status, "CANCELLED") == 0;
+    int result = 0;
+    if (is_running)
+        result = signal_runner(stage, json_get_bool(call->args, "now", false), err);
+    else if (!is_over)
+        result = cancel_idle(&run, stage, err); /* changes the stage's status */
+    if (result == 0)
+        *ret = json_pack("{s:s, s:s}", "run_id", run.id, "status",
+                         is_running ? "CANCELLING" : json_get_string(stage, "status", ""));
+    return result;
+}
+
+static const struct op_param cancel_params[] = {
+    RUN_ID_PARAM,
+    {.name = "now", .type = OP_BOOL, .help = "Do not give the tasks time to end by themselves."},
+    {0},
+};
+static const struct op_field cancel_result[] = {
+    {"run_id", "string", ""}, {"status", "string", "CANCELLING, CANCELLED, or what it was already"}, {0}};
+static const enum tsk_code cancel_errors[] = {TSK_RUN_NOT_FOUND,   TSK_INVALID_INPUT,       TSK_ENVIRONMENT,
+                                              TSK_RUN_IN_PROGRESS, TSK_PROCESS_STOP_FAILED, TSK_OK};
+
+const struct op op_runs_cancel = {
+    .name = "runs.cancel",
+    .noun = "runs",
+    .verb = "cancel",
+    .summary = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started.",
+    .examples = "tasuki runs cancel RUN-20260207T223000-1a2b3c",
+    .flags = OP_DESTRUCTIVE | OP_IDEMPOTENT,
+    .params = cancel_params,
+    .result = cancel_result,
+    .errors = cancel_errors,
+    .http = {.method = "POST", .path = "/api/runs/:run/cancel"},
+    .mcp = {.tool = "run_cancel", .group = "requests", TOOL_RUN_CANCEL},
+    .run = run_cancel,
+};

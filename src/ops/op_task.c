@@ -1,0 +1,255 @@
+/* op_task.c - task next, spawn, again, finish, cancel, ask: what a task asks of its run. */
+#include "base/fs.h"
+#include "base/ident.h"
+#include "ops/run_args.h"
+#include "ops/table.h"
+#include "ops/task_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define IN_TASK "it works only inside a task of a run"
+#define NAME_PARAM                                                                                                     \
+    {                                                                                                                  \
+        .name = "name", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "NAME", .help = "The task."      \
+    }
+#define MESSAGE_PARAM                                                                                                  \
+    {                                                                                                                  \
+        .name = "message", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "MSG",                                  \
+        .help = "Why, for whoever looks at the run.", .max = 4096                                                      \
+    }
+
+/* ---- next ----------------------------------------------------------------------------------------------- */
+
+static int run_next(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    bool is_goto = json_get_bool(call->args, "goto", false);
+    *ret = NULL;
+    return task_args_tell_take(
+        json_pack("{s:s, s:s}", "do", is_goto ? "goto" : "next", "task", json_get_string(call->args, "name", "")), err);
+}
+
+static const struct op_param next_params[] = {
+    NAME_PARAM,
+    {.name = "goto", .type = OP_BOOL, .help = "Instead of this task's successors."},
+    {0},
+};
+
+const struct op op_task_next = {
+    .name = "task.next",
+    .noun = "task",
+    .verb = "next",
+    .summary = "Inside a task: run another task of this branch after this one, also one that has run before.",
+    .examples = "tasuki task next report\n"
+                "tasuki task next fetch --goto  # back, instead of going on",
+    .flags = OP_NO_WORKSPACE,
+    .params = next_params,
+    .result = task_no_result,
+    .errors = task_errors,
+    .http.absent = IN_TASK,
+    .mcp.absent = IN_TASK,
+    .run = run_next,
+};
+
+/* ---- spawn ---------------------------------------------------------------------------------------------- */
+
+static int run_spawn(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    json_t *command = json_object_get(call->args, "command");
+    *ret = NULL;
+    if (json_array_size(command) == 0)
+        return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
+    return task_args_tell_take(json_pack("{s:s, s:s, s:{s:O}}", "do", "spawn", "task",
+                                         json_get_string(call->args, "name", ""), "payload", "run", command),
+                               err);
+}
+
+static const struct op_param spawn_params[] = {
+    NAME_PARAM,
+    {.name = "command",
+     .type = OP_ARGV,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "CMD…",
+     .help = "The command and its arguments."},
+    {0},
+};
+
+const struct op op_task_spawn = {
+    .name = "task.spawn",
+    .noun = "task",
+    .verb = "spawn",
+    .summary = "Inside a task: add a new task to this branch; the branch is not joined before it ended.",
+    .examples = "tasuki task spawn resize-1 -- ./resize 1.png",
+    .flags = OP_NO_WORKSPACE,
+    .params = spawn_params,
+    .result = task_no_result,
+    .errors = task_errors,
+    .http.absent = IN_TASK,
+    .mcp.absent = IN_TASK,
+    .run = run_spawn,
+};
+
+/* ---- again ---------------------------------------------------------------------------------------------- */
+
+static int run_again(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    const char *key;
+    json_t *value, *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
+    *ret = NULL;
+    json_object_foreach (values, key, value)
+        if (task_args_tell_take(json_pack("{s:s, s:s, s:O}", "do", "set", "key", key, "value", value), err) < 0)
+            return -1;
+    return task_args_tell_take(json_pack("{s:s}", "do", "again"), err);
+}
+
+static const struct op_param again_params[] = {
+    {.name = "set", .type = OP_MAP, .value = "K=V", .help = "A value for the channel; repeat for more."},
+    {0},
+};
+
+const struct op op_task_again = {
+    .name = "task.again",
+    .noun = "task",
+    .verb = "again",
+    .summary = "Inside a task: run this task once more before its successors.",
+    .examples = "tasuki task again --set page=2",
+    .flags = OP_NO_WORKSPACE,
+    .params = again_params,
+    .result = task_no_result,
+    .errors = task_errors,
+    .http.absent = IN_TASK,
+    .mcp.absent = IN_TASK,
+    .run = run_again,
+};
+
+/* ---- finish, cancel ------------------------------------------------------------------------------------- */
+
+static int tell_end(struct op_call *call, const char *what, struct tsk_error *err)
+{
+    return task_args_tell_take(
+        json_pack("{s:s, s:s}", "do", what, "message", json_get_string(call->args, "message", "")), err);
+}
+
+static int run_finish(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    *ret = NULL;
+    return tell_end(call, "finish", err);
+}
+
+static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    *ret = NULL;
+    return tell_end(call, "cancel", err);
+}
+
+static const struct op_param end_params[] = {MESSAGE_PARAM, {0}};
+
+const struct op op_task_finish = {
+    .name = "task.finish",
+    .noun = "task",
+    .verb = "finish",
+    .summary = "Inside a task: end the whole run early, as a success.",
+    .examples = "tasuki task finish 'nothing to do'",
+    .flags = OP_NO_WORKSPACE,
+    .params = end_params,
+    .result = task_no_result,
+    .errors = task_errors,
+    .http.absent = IN_TASK,
+    .mcp.absent = IN_TASK,
+    .run = run_finish,
+};
+
+const struct op op_task_cancel = {
+    .name = "task.cancel",
+    .noun = "task",
+    .verb = "cancel",
+    .summary = "Inside a task: end the whole run, as a failure.",
+    .examples = "tasuki task cancel 'the licence has expired'",
+    .flags = OP_NO_WORKSPACE,
+    .params = end_params,
+    .result = task_no_result,
+    .errors = task_errors,
+    .http.absent = IN_TASK,
+    .mcp.absent = IN_TASK,
+    .run = run_cancel,
+};
+
+/* ---- ask ------------------------------------------------------------------------------------------------ */
+
+/* The answer to exactly that question; owned, NULL: there is none yet. */
+static json_t *answer_to(const char *question)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    const char *path = getenv("TASUKI_ANSWER");
+    size_t i;
+    json_t *entry, *answer = NULL;
+    if (!path || fs_read_file(AT_FDCWD, path, BUF_MAX_DEFAULT - 1, &text) < 0)
+        return NULL;
+    json_t *document CLEANUP_JSON = json_loadb(buf_str(&text), text.len, 0, NULL);
+    json_array_foreach (json_object_get(document, "all"), i, entry)
+        if (strcmp(json_get_string(entry, "question", ""), question) == 0)
+            answer = json_object_get(entry, "answer");
+    return json_incref(answer);
+}
+
+static int run_ask(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    const char *question = json_get_string(call->args, "question", ""),
+               *type = json_get_string(call->args, "type", NULL);
+    json_t *options = json_object_get(call->args, "option"), *answer = answer_to(question);
+    if (answer) {
+        *ret = json_pack("{s:s, s:o}", "question", question, "answer", answer);
+        return 0;
+    }
+    json_t *list = json_is_array(options) ? json_incref(options) : options ? json_pack("[O]", options) : json_array();
+    if (!type)
+        type = json_array_size(list) ? "selection" : "text";
+    *ret = NULL;
+    return task_args_tell_take(
+        json_pack("{s:s, s:s, s:s, s:o}", "do", "ask", "question", question, "type", type, "options", list), err);
+}
+
+static const char *const types[] = {"approval", "text", "selection", "multi_selection", NULL};
+static const struct op_param ask_params[] = {
+    {.name = "question",
+     .type = OP_STRING,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "QUESTION",
+     .help = "What is asked.",
+     .max = 4096},
+    {.name = "type",
+     .type = OP_ENUM,
+     .value = "T",
+     .help = "approval, text, selection or multi_selection.",
+     .choices = types,
+     .fallback = "selection with options, else text"},
+    {.name = "option",
+     .type = OP_STRING,
+     .flags = OP_MANY,
+     .value = "O",
+     .help = "One that can be chosen; repeat for more.",
+     .max = 1024},
+    {0},
+};
+static const struct op_field ask_result[] = {
+    {"question", "string?", ""}, {"answer", "string?", "as soon as there is one"}, {0}};
+
+const struct op op_task_ask = {
+    .name = "task.ask",
+    .noun = "task",
+    .verb = "ask",
+    .summary = "Inside a task: ask a person. Prints the answer if there is one; otherwise end the task, it is started "
+               "again with it.",
+    .detail = "Without an answer nothing is printed and the question is recorded: the task should end now, with "
+              "whatever exit code. The "
+              "run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, and this command prints "
+              "the answer.",
+    .examples = "answer=$(tasuki task ask 'Deploy?' --type approval)",
+    .flags = OP_NO_WORKSPACE,
+    .params = ask_params,
+    .result = ask_result,
+    .errors = task_errors,
+    .http.absent = IN_TASK,
+    .mcp.absent = IN_TASK,
+    .run = run_ask,
+};

@@ -1,0 +1,27 @@
+/* run_args.h - what operations on runs have in common. */
+#ifndef OPS_RUN_ARGS_H
+#define OPS_RUN_ARGS_H
+
+#include "graph/output.h"
+#include "graph/runner.h"
+#include "ops/ops.h"
+
+#define RUN_ID_PARAM                                                                                                   \
+    {                                                                                                                  \
+        .name = "run", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "RUN",                            \
+        .help = "The run's id, or as much of it as is unique."                                                         \
+    }
+#define RUN_PARALLEL_PARAM                                                                                             \
+    {                                                                                                                  \
+        .name = "parallel", .type = OP_INT, .letter = 'j', .value = "N", .help = "At most so many tasks at a time.",   \
+        .min = 1, .max = 100000, .fallback = "the flow's limit, or one per processor"                                  \
+    }
+
+void run_tell(void *data, const json_t *document);
+struct runner_options run_options(struct op_call *call);
+/* Values of `--set` as JSON. Owned. */
+json_t *run_values(const json_t *pairs);
+enum tsk_code run_verdict(const json_t *stage);
+int run_execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err);
+
+#endif

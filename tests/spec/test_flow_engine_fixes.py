@@ -1,0 +1,91 @@
+"""Spec 6: what a run must not do in silence: cancel as success, take requests unchecked, lose the cause of a failure."""
+
+import json
+
+from flows import run_flow, trace
+from harness.harness import eq, main, test
+
+
+def one(command):
+    return f"tasks:\n  a: {json.dumps({'run': command})}\n"
+
+
+def tells(*requests):
+    return one("".join(f"echo '{json.dumps(request)}' >> $TASUKI_OUTPUT; " for request in requests))
+
+
+@test("a run that its only task cancels has failed, and the reason is the task's message")
+def _(ws):
+    stage = run_flow(ws, one("tasuki task cancel x"), code=7)
+    eq((stage["status"], stage["reason_code"]), ("FAILED", "RUN_FAILED"), "status and reason code")
+    assert "x" in stage["reason"], stage["reason"]
+
+
+@test("a run that a branch of a tolerant group cancels has failed")
+def _(ws):
+    stage = run_flow(ws, "flow: g(a|b)\ngroups: {g: {policy: {at_least: 1}}}\n"
+                         "tasks: {a: {run: 'tasuki task cancel x'}, b: {run: 'true'}}\n", code=7)
+    eq(stage["reason_code"], "RUN_FAILED", "reason code")
+
+
+RUN = {"run": ["true"]}
+for what, request in [
+        ("a name that is a path", {"do": "spawn", "task": "../../../x", "payload": RUN}),
+        ("no name", {"do": "spawn", "payload": RUN}),
+        ("no command", {"do": "spawn", "task": "x"}),
+        ("an empty command", {"do": "spawn", "task": "x", "payload": {"run": []}}),
+        ("a command that is not made of strings", {"do": "spawn", "task": "x", "payload": {"run": ["echo", 1]}}),
+        ("the name of a task of the flow", {"do": "spawn", "task": "a", "payload": RUN})]:
+    @test(f"a spawn with {what} fails the task that asked for it, and nothing is run")
+    def _(ws, request=request):
+        stage = run_flow(ws, tells(request), code=7)
+        eq([(f["task"], f["reason_code"]) for f in stage["failures"]], [("a", "INVALID_INPUT")], "failures")
+        assert not list(ws.path.rglob("x*.log")), "a log of the task that was refused"
+
+
+@test("a name is spawned once at a time: two of one name are refused together")
+def _(ws):
+    spawn = {"do": "spawn", "task": "x", "payload": {"run": ["sh", "-c", "echo x >> trace"]}}
+    stage = run_flow(ws, tells(spawn, spawn), code=7)
+    eq((stage["failures"][0]["task"], trace(ws)), ("a", []), "the failed task and the trace")
+
+
+for request, key in [({"do": "next"}, "task"), ({"do": "goto"}, "task"), ({"do": "ask"}, "question")]:
+    @test(f"{request['do']} without a {key} fails the task and says what is missing")
+    def _(ws, request=request, key=key):
+        stage = run_flow(ws, tells(request), code=7)
+        eq(stage["failures"][0]["reason_code"], "INVALID_INPUT", "reason code")
+        assert key in stage["failures"][0]["reason"], stage["failures"]
+
+
+@test("a cycle limit that a policy tolerates is among the failures")
+def _(ws):
+    stage = run_flow(ws, "flow: g(a|b) >> c\ngroups: {g: {policy: {at_least: 1}}}\n"
+                         "tasks: {a: {run: tasuki task again, max_cycles: 2}, b: {run: 'true'}, c: {run: 'true'}}\n")
+    eq([(f["task"], f["reason_code"]) for f in stage["failures"]], [("a", "CYCLE_LIMIT_EXCEEDED")], "failures")
+    eq((stage["status"], stage["counts"]["failed"]), ("DONE", 1), "status and count")
+
+
+def writes(name, value):
+    return f"{name}: {{run: 'echo n={value} >> $TASUKI_OUTPUT'}}"
+
+
+for first, second in [("1", "foo"), ("foo", "1")]:
+    @test(f"a sum of {first} and {second} fails the group and names the key and both branches")
+    def _(ws, first=first, second=second):
+        stage = run_flow(ws, "flow: (a|b)\nchannel: {merge: {n: sum}}\n"
+                             f"tasks: {{{writes('a', first)}, {writes('b', second)}}}\n", code=7)
+        eq(stage["reason_code"], "GROUP_FAILED", "reason code")
+        for word in ("n ", "a", "b"):
+            assert word in stage["reason"], stage["reason"]
+
+
+@test("a merge that fails in a nested group is the reason of the run, with the key and the branches")
+def _(ws):
+    stage = run_flow(ws, "flow: ((a|b)|c)\nchannel: {merge: {n: error}}\n"
+                         f"tasks: {{{writes('a', 1)}, {writes('b', 2)}, c: {{run: 'true'}}}}\n", code=7)
+    eq(stage["reason_code"], "GROUP_FAILED", "reason code")
+    assert "error" in stage["reason"] and "n" in stage["reason"], stage["reason"]
+
+
+main(__name__)

@@ -1,0 +1,216 @@
+"""Flow files and their pictures: what is accepted, what is refused and how that is said, what is drawn."""
+
+import re
+import shutil
+import xml.etree.ElementTree
+
+from harness.harness import Skip, eq, main, test
+
+DIAMOND = """\
+name: diamond
+flow: fetch >> (transform_a | transform_b) >> store
+tasks:
+  fetch:        {run: ./fetch.sh}
+  transform_a:  {run: [python3, a.py], timeout: 30s, retries: 2}
+  transform_b:  {run: ./b.sh}
+  store:        {run: ./store.sh}
+"""
+SPEC_6 = DIAMOND.replace("(transform_a | transform_b)", "checks(transform_a | transform_b)") + """\
+groups:
+  checks: {policy: best_effort}
+channel: {merge: {counter: sum, log: append, "*": last}}
+limits:  {parallel: 4, max_steps: 10000, max_cycles: 10, retries: 0}
+"""
+
+
+def write(ws, text, name="f.yaml"):
+    (ws.path / name).write_text(text)
+    return name
+
+
+def problems(ws, text):
+    """[(line, column, message)] of a flow that is refused."""
+    result = ws.tasuki("flow", "validate", write(ws, text), "--json").expect(2, "FLOW_INVALID")
+    return [(p["line"], p["column"], p["message"]) for p in result.error["context"]["problems"]]
+
+
+def only_problem(ws, text):
+    found = problems(ws, text)
+    eq(len(found), 1, f"number of problems in {found}")
+    return found[0]
+
+
+def tasks(expression, names="a b c d", more=""):
+    return f"flow: {expression}\ntasks:\n" + "".join(f"  {n}: {{run: 'true'}}\n" for n in names.split()) + more
+
+
+def edges_of(dot):
+    """Edges by label; groups are their fork and join."""
+    labels = dict(re.findall(r'(n\d+) \[label="([^"]+)"\]', dot))
+    return sorted((labels.get(a, a[0]), labels.get(b, b[0])) for a, b in re.findall(r"(\w+) -> (\w+);", dot))
+
+
+@test("the flow of the specification is valid", init=False)
+def _(ws):
+    result = ws.tasuki("flow", "validate", write(ws, SPEC_6), "--json").expect(0).json
+    eq((result["valid"], result["name"], result["tasks"], result["groups"]), (True, "diamond", 4, 1), "result")
+
+
+@test("a flow in .aiflow/flows is found by its name")
+def _(ws):
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/flows/nightly.yaml").write_text(DIAMOND)
+    eq(ws.tasuki("flow", "validate", "nightly", "--json").expect(0).json["source"], ".aiflow/flows/nightly.yaml", "source")
+    result = ws.tasuki("flow", "validate", "nigtly", "--json").expect(5, "NOT_FOUND")
+    assert ".aiflow/flows" in result.error["message"], result.error
+
+
+@test("all problems of a file are told at once, in the order of the file, each with its place and line", init=False)
+def _(ws):
+    text = """\
+flow: fetch >> (lint | lnt)
+tasks:
+  fetch: {run: ./fetch.sh, timout: 3s, retries: many}
+  lint: {needs: [nope]}
+  fetch: {run: x}
+  a: {run: x, needs: b}
+  b: {run: x, needs: [a]}
+grups: {}
+limits: {parallel: 0}
+"""
+    eq([(line, column) for line, column, _ in problems(ws, text)],
+       [(1, 24), (3, 28), (3, 49), (4, 3), (4, 18), (5, 3), (6, 3), (8, 1), (9, 20)], "places")
+    result = ws.tasuki("flow", "validate", "f.yaml").expect(2)
+    assert "f.yaml:1:24: there is no task 'lnt'; did you mean 'lint'?\n    flow: fetch >> (lint | lnt)\n" in result.err, result
+    assert "f.yaml:3:28: the key 'timout' is not known here; did you mean 'timeout'?\n" in result.err, result
+    assert "f.yaml:6:3: The tasks wait for each other: a >> b >> a\n" in result.err, result
+
+
+@test("a mistake of YAML is told with its place, after what was found before it", init=False)
+def _(ws):
+    found = problems(ws, "nme: x\ntasks:\n  a: {run: x\n  b: {run: y}\n")
+    eq(found[0][:2], (1, 1), "the unknown key before it")
+    eq(len(found), 2, "problems")
+
+
+for name, text, place, words in [
+    ("an unknown key of a task", "tasks:\n  a: {run: x, cmd: y}\n", (2, 15), "'cmd' is not known"),
+    ("a task that the expression does not find", tasks("a >> b >> c >> d >> e"), (1, 27), "no task 'e'"),
+    ("a task that stands twice in the expression", tasks("a >> b >> a >> c >> d"), (1, 17), "stands twice"),
+    ("an empty group", tasks("a >> () >> b >> c >> d"), (1, 13), "empty"),
+    ("a parenthesis that nothing closes", tasks("a >> (b | c >> d"), (1, 23), "ends here"),
+    ("a parenthesis that closes nothing", tasks("a >> b) >> c >> d"), (1, 13), "closes nothing"),
+    ("two tasks without an operator", tasks("a b >> c >> d"), (1, 9), "'b' stands where >> or |"),
+    ("a single >", tasks("a > b >> c >> d"), (1, 9), "'>' stands"),
+    ("an operator at the end", tasks("a >> b >> c >> d >>"), (1, 26), "ends here"),
+    ("a task that nothing reaches", tasks("a >> b >> c"), (6, 3), "never reached"),
+    ("a cycle of plain edges with its path", "tasks:\n  a: {run: x, needs: [c]}\n  b: {run: x, needs: [a]}\n"
+     "  c: {run: x, needs: [b]}\n", (2, 3), ">>"),
+    ("a task that needs itself", "tasks:\n  a: {run: x, needs: [a]}\n", (2, 3), "a >> a"),
+    ("a need between two branches of one group", tasks("(a | b) >> c >> d").replace("b: {", "b: {needs: a, "), (4, 14),
+     "two branches of one group"),
+    ("a task without a command", "tasks:\n  a: {timeout: 3s}\n", (2, 3), "no command"),
+    ("an empty command", "tasks:\n  a: {run: []}\n", (2, 12), "empty"),
+    ("a policy that does not exist", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: besteffort}}\n"), (7, 22),
+     "best_effort"),
+    ("more branches than a group has", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: {at_least: 3}}}\n"), (7, 10),
+     "only 2"),
+    ("a critical branch that does not exist", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: {critical: [c]}}}\n"),
+     (7, 33), "no branch 'c'"),
+    ("a group that is not in the expression", tasks("checks(a | b) >> c >> d", more="groups: {cheks: {policy: strict}}\n"),
+     (7, 10), "did you mean 'checks'"),
+    ("a merge rule that does not exist", tasks("a >> b >> c >> d", more="channel: {merge: {k: add}}\n"), (7, 22), "sum"),
+    ("a duration that is none", "tasks:\n  a: {run: x, timeout: soon}\n", (2, 24), "not a duration"),
+    ("a condition that is none", "tasks:\n  a: {run: x, when: 'a b'}\n", (2, 21), "no condition"),
+    ("a name that cannot be a file name", "tasks:\n  ../a: {run: x}\n", (2, 3), "cannot be a name"),
+    ("a key of the file that stands twice", "tasks: {a: x}\ntasks: {b: y}\n", (2, 1), "second time"),
+    ("an empty file", "", (1, 1), "no tasks"),
+    ("a file without tasks", "name: x\n", (1, 1), "no tasks"),
+]:
+    @test(f"refused with its place: {name}", init=False)
+    def _(ws, text=text, place=place, words=words):
+        line, column, message = only_problem(ws, text)
+        eq((line, column), place, f"the place of {message!r}")
+        assert words in message, message
+
+
+@test("the place of a word is right in a folded, a literal and a quoted expression, and after wide characters", init=False)
+def _(ws):
+    for text, place in [(tasks(">\n  a >>\n  (b | x)\n  >> c >> d\n"), (3, 8)), (tasks("|\n  a >> b\n    >> x >> c >> d\n"), (3, 8)),
+                        (tasks('"a >> x >> b >> c >> d"'), (1, 13)),
+                        ("tasks:\n  a: {run: 'echo 日本', needs: x}\n", (2, 30))]:
+        eq(only_problem(ws, text)[:2], place, f"the place in {text!r}")
+
+
+@test(">> binds tighter than |, parentheses nest, and a parenthesis without | is none", init=False)
+def _(ws):
+    def edges(expression):
+        return edges_of(ws.tasuki("graph", write(ws, tasks(expression)), "--format", "dot").expect(0).out)
+
+    eq(edges("a >> b | c >> d"), sorted([("a", "b"), ("b", "j"), ("c", "d"), ("d", "j"), ("f", "a"), ("f", "c")]), "edges")
+    eq(edges("(a >> b) >> (c >> d)"), [("a", "b"), ("b", "c"), ("c", "d")], "edges")
+    eq(edges("a >> ((b) | (c)) >> d"), sorted([("a", "f"), ("f", "b"), ("f", "c"), ("b", "j"), ("c", "j"), ("j", "d")]), "edges")
+    eq(edges("a>>b>>c>>d"), [("a", "b"), ("b", "c"), ("c", "d")], "edges")
+
+
+@test("needs and expression may be mixed; a need into a group waits for the group", init=False)
+def _(ws):
+    text = tasks("(a | b) >> c") + "  e: {run: x, needs: [a]}\n"
+    text = text.replace("  d: {run: 'true'}\n", "")
+    edges = edges_of(ws.tasuki("graph", write(ws, text), "--format", "dot").expect(0).out)
+    assert ("j", "e") in edges and ("j", "c") in edges, edges
+
+
+@test("the ascii picture shows fork, branches and join", init=False)
+def _(ws):
+    eq(ws.tasuki("graph", write(ws, SPEC_6)).expect(0).out, """\
+fetch
++-- fork checks (best_effort)
+|-- branch transform_a
+|   transform_a
+|-- branch transform_b
+|   transform_b
++-- join checks
+store
+""", "the picture")
+
+
+@test("the ascii picture of plain edges says what a task waits for", init=False)
+def _(ws):
+    text = "tasks:\n  a: x\n  b: {run: x, needs: a}\n  c: {run: x, needs: a}\n  d: {run: x, needs: [b, c]}\n"
+    eq(ws.tasuki("graph", write(ws, text)).expect(0).out, "a\nb\nc  <- a\nd  <- b, c\n", "the picture")
+
+
+@test("mermaid has a subgraph with fork and join for each group", init=False)
+def _(ws):
+    out = ws.tasuki("graph", write(ws, SPEC_6), "--format", "mermaid").expect(0).out
+    for part in ("flowchart LR", 'subgraph g1["checks (best_effort)"]', "f1{{fork}}", "j1{{join}}", "n0 --> f1", "j1 --> n4"):
+        assert part in out, f"{part} is missing in\n{out}"
+
+
+@test("dot is understood by dot", init=False)
+def _(ws):
+    out = ws.tasuki("graph", write(ws, SPEC_6), "--format", "dot").expect(0).out
+    assert "subgraph cluster_1" in out, out
+    if not shutil.which("dot"):
+        raise Skip("graphviz is not installed")
+    ws.run(["dot", "-Tsvg"], input=out).expect(0)
+
+
+@test("svg is well-formed and names every task and group", init=False)
+def _(ws):
+    out = ws.tasuki("graph", write(ws, SPEC_6), "--format", "svg").expect(0).out
+    root = xml.etree.ElementTree.fromstring(out)
+    texts = {element.text for element in root.iter() if element.tag.endswith("text")}
+    eq(texts, {"fetch", "transform_a", "transform_b", "store", "checks"}, "texts")
+
+
+@test("a flow of 100,000 tasks is loaded", init=False)
+def _(ws):
+    lines = [f"  t{i}: {{run: /bin/true, needs: [t{i - 1}]}}" for i in range(1, 100000)]
+    text = "tasks:\n  t0: {run: /bin/true}\n" + "\n".join(lines) + "\n"
+    result = ws.tasuki("flow", "validate", write(ws, text), "--json").expect(0).json
+    eq((result["tasks"], result["edges"]), (100000, 99999), "tasks and edges")
+
+
+main(__name__)

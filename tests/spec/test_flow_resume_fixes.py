@@ -1,0 +1,78 @@
+"""Spec 6, rule 8: runs that are resumed more than once, by two at a time, or by an answer; what answers a question accepts."""
+
+import os
+import signal
+import subprocess
+
+from flows import last_document, only_run, resume, run_flow, spawn_flow, trace, with_tool
+from harness.harness import eq, main, test
+
+NOTE = "echo $TASUKI_TASK_ID >> trace"
+ONCE = f"{NOTE}; test -e $TASUKI_TASK_ID.ok || {{ touch $TASUKI_TASK_ID.ok; exit 1; }}"
+QUESTION = 'answer=$(tasuki task ask "Q?" --type {} {}); test -n "$answer" || exit 0; echo answered >> trace'
+
+
+def flow(expression, more="", **tasks):
+    lines = "".join(f"  {name}:\n    run: |\n      {run}\n" for name, run in tasks.items())
+    return f"flow: {expression}\ntasks:\n{lines}{more}"
+
+
+def answer(ws, run, *args, code=0):
+    return ws.tasuki("answer", run, *args, "--wait", "--json", env=with_tool(ws)).expect(code)
+
+
+@test("a run that fails in two places goes on at each resume, and stays DONE when it is resumed once more")
+def _(ws):
+    run = run_flow(ws, flow("(b | c) >> d >> e", b=NOTE, c=ONCE, d=ONCE, e=NOTE), code=7)["run_id"]
+    eq([f["task"] for f in resume(ws, run, code=7)["failures"]], ["d"], "failures after the first resume")
+    eq(resume(ws, run)["status"], "DONE", "after the second")
+    ran = trace(ws)
+    eq(sorted(ran), ["b", "c", "c", "d", "d", "e"], "what ran")
+    before = (ws.path / ".aiflow/runs" / run / "journal").read_bytes()
+    stage = resume(ws, run)
+    eq((stage["status"], stage.get("nothing_to_do"), trace(ws)), ("DONE", True, ran), "after the third")
+    eq((ws.path / ".aiflow/runs" / run / "journal").read_bytes(), before, "the journal")
+
+
+@test("a failure that its group tolerated is not run again by a later resume")
+def _(ws):
+    run = run_flow(ws, flow("g(b | c) >> d", "groups: {g: {policy: best_effort}}\n", b=NOTE, c=f"{NOTE}; exit 1", d=ONCE), code=7)["run_id"]
+    eq(resume(ws, run)["status"], "DONE", "after resume")
+    eq(sorted(trace(ws)), ["b", "c", "d", "d"], "what ran")
+
+
+@test("who only reads the life file of a dead run is not killed by resume; leftovers of its tasks are", deadline=60)
+def _(ws):
+    runner = spawn_flow(ws, flow("a", a="test -e again && exit 0; touch again; env -i setsid -f sleep 300; echo >> up; sleep 300"))
+    ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+    run = only_run(ws)
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    life = ws.path / ".aiflow/runs" / run / "life"
+    reader = subprocess.Popen(["tail", "-f", str(life)], stdout=subprocess.DEVNULL)
+    try:
+        ws.until(lambda: str(life.resolve()) in descriptors(reader.pid).values(), "tail has opened it")
+        eq(resume(ws, run)["status"], "DONE", "after resume")
+        eq(reader.poll(), None, "how the reader ended")
+        eq(holders(life), [], "leftovers")
+    finally:
+        reader.kill()
+        reader.wait()
+
+
+def descriptors(pid):
+    found = {}
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            found[name] = os.readlink(f"/proc/{pid}/fd/{name}")
+    except OSError:
+        pass
+    return found
+
+
+def holders(life):
+    """Processes that have the life file where tasks get it."""
+    return [pid for pid in os.listdir("/proc") if pid.isdigit() and descriptors(pid).get("62") == str(life.resolve())]
+
+
+main(__name__)

@@ -1,0 +1,455 @@
+"""Spec 6: running flows. Each of the nine rules has tests that fail when it is broken; then what a task gets, and the CLI."""
+
+import json
+import os
+import signal
+
+from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, trace, with_tool, write_flow
+from harness.harness import eq, main, test
+
+NOTE = "echo $TASUKI_TASK_ID >> trace"
+
+
+def flow(expression, more="", **tasks):
+    """A flow whose tasks note their name; `name="command"` replaces the command, a dict all keys."""
+    import re
+    names = dict.fromkeys(re.findall(r"[a-z]\w*(?!\w*\()", expression))
+    lines = []
+    for name in names:
+        task = tasks.get(name, NOTE)
+        lines.append(f"  {name}: {json.dumps(task if isinstance(task, dict) else {'run': task})}\n")
+    return f"flow: {expression}\ntasks:\n" + "".join(lines) + more
+
+
+# ---- rule 1: join, rule 2: isolation ----
+
+@test("rule 1: a task with two predecessors starts once, when both have ended")
+def _(ws):
+    run_flow(ws, flow("a >> (b | c) >> d", b=f"while ! test -e trace || ! grep -q c trace; do sleep 0.01; done; {NOTE}"), "-j", "4")
+    eq(trace(ws), ["a", "c", "b", "d"], "order")
+
+
+@test("rule 2: the successors of a group are queued in the parent's session, after the whole group")
+def _(ws):
+    run_flow(ws, flow("(a | b) >> c"))
+    records = journal(ws, only_run(ws))
+    ends = [r["k"] for r in records if r["e"] == "end"]
+    starts = [r["k"] for r in records if r["e"] == "start"]
+    eq((sorted(ends[:2]), ends[2], starts[2]), (["a", "b"], "c", "c"), "ends and the last start")
+    order = [(r["e"], r.get("k")) for r in records]
+    assert order.index(("group", "group-1")) < order.index(("start", "c")), order
+
+
+# ---- rule 3: channel ----
+
+@test("rule 3: branches are merged in the order of the file, not in the order in which they end")
+def _(ws):
+    stage = run_flow(ws, flow("(a | b)", a="until test -e done; do sleep 0.01; done; echo x=a >> $TASUKI_OUTPUT",
+                              b="echo x=b >> $TASUKI_OUTPUT; touch done"), "-j", "2")
+    eq(stage["channel"]["x"], "b", "x")
+
+
+for rule, expected in [("last", 7), ("first", 3), ("sum", 10), ("max", 7), ("min", 3)]:
+    @test(f"rule 3: the rule {rule} makes one value of two")
+    def _(ws, rule=rule, expected=expected):
+        stage = run_flow(ws, flow("(a | b)", f"channel: {{merge: {{x: {rule}}}}}\n", a="echo x=3 >> $TASUKI_OUTPUT",
+                                  b="echo x=7 >> $TASUKI_OUTPUT"))
+        eq(stage["channel"]["x"], expected, "x")
+
+
+@test("rule 3: append puts what each branch added behind the other, in the order of the file")
+def _(ws):
+    stage = run_flow(ws, flow("s >> (a | b)", "channel: {merge: {log: append}}\n", s="tasuki channel append log start",
+                              a="tasuki channel append log from_a", b="tasuki channel append log from_b"))
+    eq(stage["channel"]["log"], ["start", "from_a", "from_b"], "log")
+
+
+@test("rule 3: the rule error fails the group, and nothing is merged")
+def _(ws):
+    stage = run_flow(ws, flow("(a | b) >> c", "channel: {merge: {x: error}}\n", a="echo x=1 >> $TASUKI_OUTPUT",
+                              b="echo x=2 >> $TASUKI_OUTPUT"), code=7)
+    eq((stage["reason_code"], stage["channel"], trace(ws)), ("GROUP_FAILED", {}, []), "the end")
+
+
+# ---- rule 4: failure ----
+
+for policy, code, runs_on in [("strict", 7, False), ("best_effort", 0, True), ("{at_least: 1}", 0, True), ("{at_least: 2}", 7, False),
+                              ("{critical: [a]}", 7, False), ("{critical: [b]}", 0, True)]:
+    @test(f"rule 4: with policy {policy} a group whose first branch fails {'passes' if runs_on else 'fails'}")
+    def _(ws, policy=policy, code=code, runs_on=runs_on):
+        stage = run_flow(ws, flow("g(a | b) >> c", f"groups: {{g: {{policy: {policy}}}}}\n", a="echo lost=1 >> $TASUKI_OUTPUT; exit 4"),
+                         code=code)
+        eq(("c" in trace(ws), "b" in trace(ws)), (runs_on, True), "whether c and b ran")
+        eq([(f["task"], f["exit_code"]) for f in stage["failures"]], [("a", 4)], "the failures, which stay visible")
+        assert "lost" not in stage["channel"], "what a failed branch wrote is not merged"
+
+
+@test("rule 4: fail_fast stops the other branches with all their processes", deadline=60)
+def _(ws):
+    stage = run_flow(ws, flow("g(a | b >> c)", "groups: {g: {policy: fail_fast}}\n", a="until test -e up; do sleep 0.01; done; exit 1",
+                              b="sh -c 'sleep 300 & setsid sleep 300 & touch up; wait' & wait"), "-j", "2", code=7)
+    eq(processes_of(stage["run_id"]), [], "processes that are left")
+    states = {t["task"]: t["state"] for t in stage["tasks"]}
+    eq(states, {"a": "failed", "b": "stopped", "c": "stopped"}, "states")
+
+
+@test("rule 4: what does not depend on a failed task runs to its end")
+def _(ws):
+    run_flow(ws, f"tasks:\n  a: 'exit 1'\n  b: {{run: '{NOTE}', needs: a}}\n  c: '{NOTE}'\n  d: {{run: '{NOTE}', needs: c}}\n", code=7)
+    eq(trace(ws), ["c", "d"], "what ran")
+
+
+# ---- rule 5: counters ----
+
+@test("rule 5: max_cycles N allows N executions, and the next is a failure of its own")
+def _(ws):
+    stage = run_flow(ws, flow("a >> b", a={"run": f"{NOTE}; tasuki task again", "max_cycles": 3}), code=7)
+    eq((trace(ws), stage["reason_code"]), (["a"] * 3, "CYCLE_LIMIT_EXCEEDED"), "the end")
+
+
+@test("rule 5: steps add up over branches")
+def _(ws):
+    eq(run_flow(ws, flow("a >> (b >> c | d) >> e"))["counts"]["steps"], 5, "steps")
+
+
+# ---- rule 6: retries and timeouts ----
+
+@test("rule 6: a failed task is tried again, with its attempt in the environment, and the run succeeds")
+def _(ws):
+    stage = run_flow(ws, flow("a", a={"run": "echo $TASUKI_ATTEMPT >> trace; test $TASUKI_ATTEMPT = 3", "retries": 2,
+                                      "backoff": {"initial": "1ms"}}))
+    eq((trace(ws), stage["status"], stage["counts"]["steps"]), (["1", "2", "3"], "DONE", 1), "the end")
+
+
+@test("rule 6: a retry waits in a timer while other tasks run")
+def _(ws):
+    run_flow(ws, f"tasks:\n  a: {{run: 'echo $TASUKI_TASK_ID >> trace; test -e b_ran', retries: 5, backoff: {{initial: 200ms}}}}\n"
+                 f"  b: 'touch b_ran; {NOTE}'\n", "-j", "1")
+    eq(trace(ws), ["a", "b", "a"], "order")
+
+
+@test("rule 6: a timeout ends the whole process group, grandchildren included")
+def _(ws):
+    stage = run_flow(ws, flow("a", a={"run": "sleep 300 & setsid sleep 300 & sh -c 'sleep 300' & wait", "timeout": "200ms"}), code=7)
+    eq((stage["reason_code"], stage["failures"][0]["reason_code"]), ("TASK_TIMEOUT", "TASK_TIMEOUT"), "reason")
+    eq(processes_of(stage["run_id"]), [], "processes that are left")
+
+
+# ---- rule 7: dynamic tasks, cycles ----
+
+@test("rule 7: a task that was added can add another; the join waits for all")
+def _(ws):
+    run_flow(ws, flow("(a | b) >> c", a="tasuki task spawn x -- sh -c 'echo x >> trace; tasuki task spawn y -- sh -c \"echo y >> trace\"'"))
+    seen = trace(ws)
+    eq((seen[-1], sorted(seen)), ("c", ["b", "c", "x", "y"]), "order")
+
+
+@test("rule 7: next runs another task beside the successors, goto instead of them")
+def _(ws):
+    text = flow("a >> b", f"  fix: {{run: '{NOTE}', when: never}}\n", a=f"{NOTE}; tasuki task next fix%s")
+    run_flow(ws, text % "")
+    eq((trace(ws)[0], sorted(trace(ws)[1:])), ("a", ["b", "fix"]), "with next")
+    (ws.path / "trace").unlink()
+    run_flow(ws, text % " --goto")
+    eq(trace(ws), ["a", "fix"], "with goto")
+
+
+@test("rule 7: goto back repeats what lies between")
+def _(ws):
+    run_flow(ws, flow("a >> b >> c", b=f"{NOTE}; test -e once || {{ touch once; tasuki task next a --goto; }}"))
+    eq(trace(ws), ["a", "b", "a", "b", "c"], "order")
+
+
+@test("rule 7: a branch cannot go on with a task outside itself")
+def _(ws):
+    stage = run_flow(ws, flow("(a | b) >> c", a="tasuki task next c"), code=7)
+    assert "another branch" in stage["failures"][0]["reason"], stage["failures"]
+
+
+# ---- rule 8: crash and resume (more in tests/crash/test_flow_kill.py) ----
+
+@test("rule 8: resume runs what failed and what follows, and nothing that was completed")
+def _(ws):
+    stage = run_flow(ws, flow("a >> b >> c", a=f"{NOTE}; echo x=1 >> $TASUKI_OUTPUT", b=f"{NOTE}; test -e fixed"), code=7)
+    (ws.path / "fixed").touch()
+    stage = resume(ws, stage["run_id"])
+    eq((stage["status"], trace(ws), stage["channel"]), ("DONE", ["a", "b", "b", "c"], {"x": 1}), "the end")
+
+
+@test("rule 8: resume goes on from the flow that the run began with")
+def _(ws):
+    stage = run_flow(ws, flow("a >> b", b=f"test -e fixed && {NOTE}"), code=7)
+    write_flow(ws, flow("z"))
+    (ws.path / "fixed").touch()
+    resume(ws, stage["run_id"])
+    eq(trace(ws), ["a", "b"], "what ran")
+
+
+@test("rule 8: what failed in a group that passed is not run again")
+def _(ws):
+    stage = run_flow(ws, flow("g(a | b) >> c", "groups: {g: {policy: best_effort}}\n", a=f"{NOTE}; exit 1",
+                              c="test -e fixed"), code=7)
+    (ws.path / "fixed").touch()
+    resume(ws, stage["run_id"])
+    eq(sorted(trace(ws)), ["a", "b"], "what ran")
+
+
+@test("rule 8: a run that is executed cannot be resumed at the same time")
+def _(ws):
+    proc = spawn_flow(ws, flow("a", a="touch up; while test -e up; do sleep 0.01; done"))
+    ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+    ws.tasuki("resume", only_run(ws), "--json").expect(4, "RUN_IN_PROGRESS")
+    (ws.path / "up").unlink()
+    ws.finish(proc).expect(0)
+
+
+@test("rule 8: on_interrupt: fail and ask are obeyed at resume")
+def _(ws):
+    for kind, code, status in (("fail", 7, "FAILED"), ("ask", 8, "NEEDS_INPUT")):
+        known = run_ids(ws)
+        proc = spawn_flow(ws, flow("a", a={"run": f"{NOTE}; touch up; sleep 300", "on_interrupt": kind}))
+        ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+        proc.kill()
+        proc.wait()
+        run, = run_ids(ws) - known
+        stage = last_document(ws.tasuki("resume", run, "--json", env=with_tool(ws)).expect(code))
+        eq(stage["status"], status, f"status with {kind}")
+        (ws.path / "up").unlink()
+
+
+# ---- rule 9: trace ----
+
+@test("rule 9: each branch's end is an event with its session, and so are the run's beginning and end")
+def _(ws):
+    run = run_flow(ws, flow("(a | b)"))["run_id"]
+    eq(sorted((e["session_id"], e["run_id"]) for e in ws.events("branch.ended")), [(f"{run}_a", run), (f"{run}_b", run)], "branches")
+    eq([e["data"]["status"] for e in ws.events("run.ended")], ["DONE"], "the end")
+
+
+@test("rule 9: logs and journal carry session, run and task")
+def _(ws):
+    run = run_flow(ws, flow("(a | b)", a="echo hello"))["run_id"]
+    eq((ws.path / ".aiflow/runs" / run / "tasks" / f"{run}_a" / "a.1.log").read_text(), "hello\n", "the log of a")
+    assert all(r["s"].startswith(run) for r in journal(ws, run) if "s" in r)
+
+
+# ---- what a task gets and how it talks back ----
+
+@test("a task gets its ids, its channel and its output by the environment")
+def _(ws):
+    run_flow(ws, flow("a", a="for v in RUN_ID SESSION_ID TASK_ID ATTEMPT FENCE CHANNEL OUTPUT; do eval test -n \\\"\\$TASUKI_$v\\\" || exit 1; "
+                             "done; test -f $TASUKI_CHANNEL"), "--set", "x=1")
+
+
+@test("output lines are key=value or JSON; values keep their type")
+def _(ws):
+    stage = run_flow(ws, flow("a", a="printf 'n=3\\ns=a text\\nb=true\\n{\"list\": [1, 2], \"m\": {\"k\": null}}\\n' >> $TASUKI_OUTPUT"))
+    eq(stage["channel"], {"n": 3, "s": "a text", "b": True, "list": [1, 2], "m": {"k": None}}, "channel")
+
+
+@test("what a failed task wrote is not applied")
+def _(ws):
+    eq(run_flow(ws, flow("a", a="echo x=1 >> $TASUKI_OUTPUT; exit 1"), code=7)["channel"], {}, "channel")
+
+
+@test("a line of the output that is neither fails the task and is shown")
+def _(ws):
+    stage = run_flow(ws, flow("a", a="echo nonsense >> $TASUKI_OUTPUT"), code=7)
+    assert "line 1" in stage["failures"][0]["reason"] and "nonsense" in stage["failures"][0]["reason"], stage["failures"]
+
+
+@test("a task sees its own writes, its siblings' only after the join")
+def _(ws):
+    run_flow(ws, flow("a", a="tasuki channel set x 1; tasuki channel add x 2; tasuki channel get x >> trace"))
+    eq(trace(ws), ["3"], "x")
+
+
+@test("finish ends the run early as success, cancel as failure")
+def _(ws):
+    eq(run_flow(ws, flow("a >> b", a="tasuki task finish enough"))["status"], "DONE", "status")
+    stage = run_flow(ws, flow("a >> b", a="tasuki task cancel 'no licence'"), code=7)
+    eq((stage["status"], "no licence" in stage["reason"], trace(ws)), ("FAILED", True, []), "the end")
+
+
+@test("outside a task the helpers say so")
+def _(ws):
+    for words in (["channel", "get", "x"], ["channel", "set", "x", "1"], ["task", "again"], ["task", "ask", "Why?"]):
+        assert "inside a task" in ws.tasuki(*words, "--json").expect(2, "INVALID_INPUT").error["message"], words
+
+
+@test("when: a condition that is false skips the task and what depends only on it")
+def _(ws):
+    text = flow("a >> b", f"  c: {{run: '{NOTE}', needs: [a, b]}}\n", b={"run": NOTE, "when": "mode == fast"})
+    run_flow(ws, text)
+    eq(trace(ws), ["a", "c"], "without the mode")
+    (ws.path / "trace").unlink()
+    run_flow(ws, text, "--set", "mode=fast")
+    eq(trace(ws), ["a", "b", "c"], "with it")
+
+
+@test("a command without shell syntax is executed directly, others by a shell; env and cwd are the task's")
+def _(ws):
+    (ws.path / "sub").mkdir()
+    run_flow(ws, """
+tasks:
+  direct: {run: sh show.sh, cwd: sub, env: {WHO: me}}
+  shell: {run: 'echo $0 >> trace'}
+  list: {run: [sh, -c, 'echo "$1" >> trace', x, 'a  b']}
+""".replace("sh show.sh", "sh ../show.sh"), "-j", "1") if (ws.path / "show.sh").write_text('echo "$WHO:$(basename $PWD)" >> ../trace\n') else None
+    eq((ws.path / "trace").read_text().split("\n")[:-1], ["me:sub", "/bin/sh", "a  b"], "trace")
+
+
+@test("a command that does not exist is a failed task with the reason, exit code 127")
+def _(ws):
+    stage = run_flow(ws, "tasks:\n  a: [no-such-program]\n", code=7)
+    eq(stage["failures"][0]["exit_code"], 127, "exit code")
+    assert "no-such-program" in stage["failures"][0]["reason"], stage["failures"]
+
+
+# ---- questions ----
+
+ASK = 'answer=$(tasuki task ask "Deploy?" --type approval); test -n "$answer" || exit 0; echo $answer >> trace'
+
+
+@test("a question stops the run after its siblings ended; the answer goes on with the same task")
+def _(ws):
+    stage = run_flow(ws, flow("(a | b) >> c", a=ASK, b=f"{NOTE}"), code=8)
+    run = stage["run_id"]
+    eq((stage["status"], stage["questions"][0]["question"]["question"], trace(ws)), ("NEEDS_INPUT", "Deploy?", ["b"]), "the stage")
+    ws.tasuki("answer", run, "text", "--json").expect(2, "INVALID_INPUT")
+    stage = last_document(ws.tasuki("answer", run, "--yes", "--wait", "--json", env=with_tool(ws)).expect(0))
+    eq((stage["status"], trace(ws), stage["channel"]), ("DONE", ["b", "true", "c"], {"a.answer": True}), "the end")
+    starts = [r for r in journal(ws, run) if r["e"] == "start" and r["k"] == "a"]
+    eq([r["a"] for r in starts], [1, 1], "attempts of a")
+    ws.tasuki("answer", run, "--yes", "--json").expect(4, "ALREADY_ANSWERED")
+
+
+@test("an answer without --wait lets the run go on in the background")
+def _(ws):
+    run = run_flow(ws, flow("a >> c", a='x=$(tasuki task ask "Which?" --option red --option blue); test -n "$x" || exit 0; echo $x >> trace'),
+                   code=8)["run_id"]
+    ws.tasuki("answer", run, "--choose", "2", env=with_tool(ws)).expect(0)
+    ws.until(lambda: ws.tasuki("runs", "show", run, "--json").json["status"] == "DONE", "the run is done")
+    eq(trace(ws), ["blue", "c"], "trace")
+
+
+# ---- the command line ----
+
+@test("without a terminal there is a line per task, and failures end with the path of their log")
+def _(ws):
+    result = ws.tasuki("run", write_flow(ws, flow("a >> b", b="echo broken; exit 9")), env=with_tool(ws)).expect(7)
+    run = only_run(ws)
+    assert "[1/2] a ok" in result.out and "[2/2] b failed" in result.out, result.out
+    log = f".aiflow/runs/{run}/tasks/{run}/b.1.log"
+    assert log in result.out and "exit code 9" in result.out and f"tasuki resume {run}" in result.out, result.out
+    eq((ws.path / log).read_text(), "broken\n", "the log")
+
+
+@test("on a terminal there is a bar")
+def _(ws):
+    result = ws.tty(["run", write_flow(ws, flow("a >> b")), "--no-color"], env=with_tool(ws)).expect(0)
+    assert "########] 2/2" in result.out and "DONE" in result.out, result.out
+
+
+@test("--json prints one document per line and the stage at the end; --quiet prints nothing on success")
+def _(ws):
+    result = ws.tasuki("run", write_flow(ws, flow("a")), "--json", env=with_tool(ws)).expect(0)
+    types = [json.loads(line)["type"] for line in result.out.splitlines() if line.startswith('{"time"')]
+    eq(types, ["run.started", "task.started", "task.ended", "run.ended"], "types")
+    eq(ws.tasuki("run", "flow.yaml", "--quiet").expect(0).out, "", "quiet")
+
+
+@test("runs list, show and logs show what happened")
+def _(ws):
+    run = run_flow(ws, flow("a >> b", a="echo one; echo two", b="exit 1"), code=7)["run_id"]
+    listed = ws.tasuki("runs", "list", "--json").expect(0).json["runs"]
+    eq([(r["run_id"], r["status"]) for r in listed], [(run, "FAILED")], "runs")
+    eq(ws.tasuki("runs", "list", "--status", "DONE", "--json").json["runs"], [], "runs that are done")
+    shown = ws.tasuki("runs", "show", run[:20], "--json").expect(0).json
+    eq([(t["task"], t["state"]) for t in shown["tasks"]], [("a", "ok"), ("b", "failed")], "tasks")
+    logs = ws.tasuki("runs", "logs", run, "a", "-n", "1", "--json").expect(0).json["logs"]
+    eq([entry["text"] for entry in logs], ["two\n"], "the log of a")
+    ws.tasuki("runs", "show", "RUN-nothing", "--json").expect(5, "RUN_NOT_FOUND")
+    ws.tasuki("runs", "logs", run, "zzz", "--json").expect(5)
+
+
+@test("--start begins in the middle, --dry-run runs nothing")
+def _(ws):
+    name = write_flow(ws, flow("a >> (b | c) >> d"))
+    ws.tasuki("run", name, "--start", "c", env=with_tool(ws)).expect(0)
+    eq(trace(ws), ["c", "d"], "what ran")
+    order = ws.tasuki("run", name, "--dry-run", "--json").expect(0).json["order"]
+    eq([o["task"] for o in order], ["a", "b", "c", "d"], "order")
+    eq(trace(ws), ["c", "d"], "what ran")
+
+
+@test("-j limits how many tasks run at a time")
+def _(ws):
+    busy = "mkdir lock || echo twice >> trace; sleep 0.02; rmdir lock"
+    run_flow(ws, "tasks:\n" + "".join(f"  t{i}: '{busy}'\n" for i in range(5)), "-j", "1")
+    eq(trace(ws), [], "two at a time")
+
+
+# ---- cancelling ----
+
+STUBBORN = "trap '' TERM INT; touch up; sh -c \"trap '' TERM; sleep 300\" & setsid sleep 300 & while :; do sleep 1; done"
+
+
+def cancelled(ws, proc, code=7):
+    stage = last_document(ws.finish(proc, 30).expect(code))
+    eq(stage["status"], "CANCELLED", "status")
+    eq(processes_of(stage["run_id"]), [], "processes that are left")
+    return stage
+
+
+@test("one SIGINT ends the run in good order: the task can clean up, nothing is left, resume goes on")
+def _(ws):
+    proc = spawn_flow(ws, flow("a >> b", a="test -e cleaned && exit 0; trap 'touch cleaned; exit 3' TERM; touch up; while :; do sleep 0.05; done"))
+    ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+    proc.send_signal(signal.SIGINT)
+    stage = cancelled(ws, proc)
+    assert (ws.path / "cleaned").exists(), "the task did not get SIGTERM"
+    eq(resume(ws, stage["run_id"])["status"], "DONE", "after resume")
+    eq(trace(ws), ["b"], "what ran")
+
+
+@test("a second SIGINT ends it at once, grandchildren included")
+def _(ws):
+    proc = spawn_flow(ws, flow("a", a=STUBBORN))
+    ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+    proc.send_signal(signal.SIGINT)
+    ws.until(lambda: ws.events("run.cancelling"), "the first signal was seen")
+    proc.send_signal(signal.SIGINT)
+    cancelled(ws, proc)
+
+
+@test("a task that ignores SIGTERM is ended after the grace time, with everything it started")
+def _(ws):
+    proc = spawn_flow(ws, flow("a", a=STUBBORN))
+    ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+    proc.send_signal(signal.SIGTERM)
+    cancelled(ws, proc)
+
+
+@test("runs cancel ends a run from outside; one that waits for an answer as well")
+def _(ws):
+    proc = spawn_flow(ws, flow("a", a="touch up; sleep 300"))
+    ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+    run = only_run(ws)
+    ws.until(lambda: (ws.path / ".aiflow/runs" / run / "stage.json").exists(), "the stage is there")
+    ws.tasuki("runs", "cancel", run).expect(0)
+    cancelled(ws, proc)
+    waiting = run_flow(ws, flow("a", a=ASK), code=8)["run_id"]
+    eq(ws.tasuki("runs", "cancel", waiting, "--json").expect(0).json["status"], "CANCELLED", "status")
+    eq(ws.tasuki("runs", "show", waiting, "--json").json["status"], "CANCELLED", "status")
+
+
+@test("a daemon that a task leaves behind on purpose lives on, and does not keep the run from ending")
+def _(ws):
+    stage = run_flow(ws, flow("a", a="setsid sleep 300 >/dev/null 2>&1 & echo $! > daemon"))
+    pid = int((ws.path / "daemon").read_text())
+    eq((stage["status"], ws.alive(pid)), ("DONE", True), "the end")
+    os.kill(pid, signal.SIGKILL)
+
+
+main(__name__)

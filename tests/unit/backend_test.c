@@ -1,0 +1,451 @@
+/* The conformance suite of backend.h: every test runs on every backend of the list at the end of the helpers. */
+#include "base/json.h"
+#include "graph/backend.h"
+#include "harness/test.h"
+
+#include <stdlib.h>
+
+struct run {
+    struct graph graph;
+    struct backend *backend;
+    struct tsk_error err;
+    char events[2048];
+};
+
+static void put_event(struct run *run, const char *format, const char *a, const char *b, const char *c)
+{
+    size_t at = strlen(run->events);
+    if (at)
+        at += (size_t)snprintf(run->events + at, sizeof run->events - at, "; ");
+    snprintf(run->events + at, sizeof run->events - at, "%s %s %s %s", format, a, b, c);
+}
+
+static void on_branch(void *data, const char *session, const char *branch, bool has_failed)
+{
+    put_event(data, "branch", session, branch, has_failed ? "failed" : "ended");
+}
+
+static void on_conflict(void *data, const char *session, const char *key, const char *rule, const char *first,
+                        const char *second)
+{
+    char both[100];
+    snprintf(both, sizeof both, "%s+%s", first, second);
+    (void)session;
+    put_event(data, "conflict", key, rule, both);
+}
+
+static void begin(struct run *run)
+{
+    *run = (struct run){0};
+    ASSERT_INT(graph_init(&run->graph, &run->err), 0);
+}
+
+static uint32_t task(struct run *run, uint32_t scope, const char *name)
+{
+    uint32_t node;
+    ASSERT_INT(graph_add_task(&run->graph, scope, name, NULL, NULL, &node, &run->err), 0);
+    return node;
+}
+
+static uint32_t group(struct run *run, uint32_t scope, const char *name, enum policy policy)
+{
+    uint32_t node;
+    ASSERT_INT(graph_add_group(&run->graph, scope, name, policy, &node, &run->err), 0);
+    return node;
+}
+
+static uint32_t branch(struct run *run, uint32_t of)
+{
+    uint32_t scope;
+    ASSERT_INT(graph_add_branch(&run->graph, of, NULL, &scope, &run->err), 0);
+    return scope;
+}
+
+static void edge(struct run *run, uint32_t before, uint32_t after)
+{
+    ASSERT_INT(graph_add_edge(&run->graph, before, after, &run->err), 0);
+}
+
+static void open_with(struct run *run, struct backend_limits limits)
+{
+    struct backend_watcher watcher = {.branch_ended = on_branch, .conflict = on_conflict, .data = run};
+    ASSERT_INT(graph_seal(&run->graph, &run->err), 0);
+    ASSERT_INT(backend_memory_new(&run->graph, "s", NULL, &limits, &watcher, &run->backend, &run->err), 0);
+}
+
+static void open_run(struct run *run)
+{
+    open_with(run, (struct backend_limits){.max_cycles = 10});
+}
+
+/* fetch >> (a | b) >> store */
+static void open_diamond(struct run *run)
+{
+    begin(run);
+    uint32_t fetch = task(run, GRAPH_ROOT, "fetch"), g = group(run, GRAPH_ROOT, "g", POLICY_STRICT);
+    task(run, branch(run, g), "a");
+    task(run, branch(run, g), "b");
+    uint32_t store = task(run, GRAPH_ROOT, "store");
+    edge(run, fetch, g);
+    edge(run, g, store);
+    open_run(run);
+}
+
+static void end(struct run *run)
+{
+    run->backend->ops->free(run->backend);
+    graph_clear(&run->graph);
+}
+
+/* Claims, and expects that task. */
+static struct claim take(struct run *run, const char *name)
+{
+    struct claim claim;
+    ASSERT_INT(run->backend->ops->claim(run->backend, 0, 1000, &claim, &run->err), 1);
+    ASSERT_STR(claim.task, name);
+    return claim;
+}
+
+static void expect_nothing(struct run *run)
+{
+    struct claim claim;
+    ASSERT_INT(run->backend->ops->claim(run->backend, 0, 1000, &claim, &run->err), 0);
+}
+
+static int finish(struct run *run, const struct claim *claim, enum outcome outcome)
+{
+    struct completion completion = {.outcome = outcome};
+    return run->backend->ops->complete(run->backend, claim, &completion, &run->err);
+}
+
+static void finish_writing(struct run *run, const struct claim *claim, enum effect_kind kind, const char *key,
+                           json_t *value)
+{
+    struct completion completion = {.outcome = OUTCOME_OK};
+    ASSERT_INT(effects_add_take(&completion.effects, kind, key, value, &run->err), 0);
+    ASSERT_INT(run->backend->ops->complete(run->backend, claim, &completion, &run->err), 0);
+    effects_clear(&completion.effects);
+}
+
+static void finish_asking(struct run *run, const struct claim *claim, json_t *request)
+{
+    json_t *requests CLEANUP_JSON = json_pack("[o]", request);
+    struct completion completion = {.outcome = OUTCOME_OK, .requests = requests};
+    ASSERT_INT(run->backend->ops->complete(run->backend, claim, &completion, &run->err), 0);
+}
+
+static void expect_ended(struct run *run, bool has_failed)
+{
+    struct backend_status status;
+    run->backend->ops->status(run->backend, &status);
+    ASSERT_INT(status.state, RUN_ENDED);
+    ASSERT_INT(status.has_failed, has_failed);
+}
+
+static void expect_value(struct run *run, const char *key, const char *expected)
+{
+    json_t *values CLEANUP_JSON = run->backend->ops->result(run->backend);
+    char *text = json_dumps(json_object_get(values, key), JSON_ENCODE_ANY | JSON_COMPACT);
+    ASSERT_STR(text ? text : "absent", expected);
+    free(text);
+}
+
+TEST(a_diamond_is_four_claims_and_the_join_comes_last)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    expect_nothing(&run);
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    struct claim a = take(&run, "a"), b = take(&run, "b");
+    ASSERT_STR(a.session, "s_a");
+    ASSERT_STR(b.session, "s_b");
+    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    expect_nothing(&run);
+    ASSERT_INT(finish(&run, &a, OUTCOME_OK), 0);
+    ASSERT_STR(run.events, "branch s_b b ended; branch s_a a ended");
+    c = take(&run, "store");
+    ASSERT_STR(c.session, "s");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    expect_ended(&run, false);
+    end(&run);
+}
+
+TEST(a_task_that_completes_twice_releases_nothing_twice)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), -1);
+    ASSERT_INT(run.err.code, TSK_LOCK_LOST);
+    take(&run, "a");
+    take(&run, "b");
+    expect_nothing(&run);
+    end(&run);
+}
+
+TEST(a_lease_that_ran_out_is_taken_over_and_the_late_worker_is_refused)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim late = take(&run, "fetch");
+    ASSERT_INT(run.backend->ops->expire(run.backend, 999, &run.err), 0);
+    expect_nothing(&run);
+    ASSERT_INT(run.backend->ops->expire(run.backend, 1000, &run.err), 0);
+    struct claim now = take(&run, "fetch");
+    ASSERT(now.fence > late.fence);
+    ASSERT_INT(finish(&run, &late, OUTCOME_OK), -1);
+    ASSERT_INT(run.backend->ops->renew(run.backend, &late, 0, 1000, &run.err), -1);
+    ASSERT_INT(run.err.code, TSK_LOCK_LOST);
+    ASSERT_INT(finish(&run, &now, OUTCOME_OK), 0);
+    end(&run);
+}
+
+TEST(a_lease_that_is_renewed_does_not_run_out)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(run.backend->ops->renew(run.backend, &c, 900, 1000, &run.err), 0);
+    ASSERT_INT(run.backend->ops->expire(run.backend, 1500, &run.err), 0);
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    end(&run);
+}
+
+TEST(a_task_that_was_taken_over_three_times_fails_as_poison)
+{
+    struct run run;
+    open_diamond(&run);
+    for (int i = 0; i < 4; i++) {
+        take(&run, "fetch");
+        ASSERT_INT(run.backend->ops->expire(run.backend, 5000, &run.err), 0);
+    }
+    expect_nothing(&run);
+    expect_ended(&run, true);
+    end(&run);
+}
+
+TEST(a_branch_sees_the_values_of_the_fork_and_not_its_sibling)
+{
+    struct run run;
+    uint64_t version;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    finish_writing(&run, &c, EFFECT_SET, "k", json_integer(1));
+    struct claim a = take(&run, "a"), b = take(&run, "b");
+    finish_writing(&run, &a, EFFECT_SET, "k", json_integer(2));
+    json_t *values CLEANUP_JSON = NULL;
+    ASSERT_INT(run.backend->ops->values(run.backend, &b, &values, &version, &run.err), 0);
+    ASSERT_INT(json_get_int(values, "k", 0), 1);
+    expect_value(&run, "k", "1");
+    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    expect_value(&run, "k", "2");
+    end(&run);
+}
+
+TEST(the_later_branch_wins_whoever_ended_first_and_both_are_named)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    struct claim a = take(&run, "a"), b = take(&run, "b");
+    finish_writing(&run, &b, EFFECT_SET, "k", json_string("b"));
+    finish_writing(&run, &a, EFFECT_SET, "k", json_string("a"));
+    expect_value(&run, "k", "\"b\"");
+    ASSERT(strstr(run.events, "conflict k last a+b"));
+    end(&run);
+}
+
+TEST(a_failed_branch_is_not_merged_and_successors_are_not_queued)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    struct claim a = take(&run, "a"), b = take(&run, "b");
+    finish_writing(&run, &a, EFFECT_SET, "k", json_integer(1));
+    ASSERT_INT(finish(&run, &b, OUTCOME_FAILED), 0);
+    expect_nothing(&run);
+    expect_ended(&run, true);
+    expect_value(&run, "k", "absent");
+    end(&run);
+}
+
+TEST(queues_of_sessions_are_served_in_turn)
+{
+    struct run run;
+    begin(&run);
+    uint32_t g = group(&run, GRAPH_ROOT, "g", POLICY_STRICT), long_branch = branch(&run, g);
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "x%d", i);
+        task(&run, long_branch, name);
+    }
+    task(&run, branch(&run, g), "y");
+    open_run(&run);
+    take(&run, "x0");
+    take(&run, "y");
+    take(&run, "x1");
+    take(&run, "x2");
+    end(&run);
+}
+
+TEST(a_retry_waits_for_its_time_and_counts_its_attempt)
+{
+    struct run run;
+    struct backend_status status;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    struct completion completion = {.outcome = OUTCOME_FAILED, .retry_at_ms = 50};
+    ASSERT_INT(run.backend->ops->complete(run.backend, &c, &completion, &run.err), 0);
+    expect_nothing(&run);
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.state, RUN_ACTIVE);
+    ASSERT_INT(status.next_due_ms, 50);
+    ASSERT_INT(run.backend->ops->claim(run.backend, 50, 1000, &c, &run.err), 1);
+    ASSERT_INT(c.attempt, 2);
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.steps, 1);
+    end(&run);
+}
+
+TEST(a_task_that_asks_waits_alone_and_goes_on_with_the_same_attempt)
+{
+    struct run run;
+    struct backend_status status;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    struct claim a = take(&run, "a"), b = take(&run, "b");
+    ASSERT_INT(run.backend->ops->park(run.backend, &a, &run.err), 0);
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.state, RUN_ACTIVE);
+    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.state, RUN_WAITING);
+    ASSERT_INT(run.backend->ops->unpark(run.backend, a.node, &run.err), 0);
+    ASSERT_INT(run.backend->ops->unpark(run.backend, a.node, &run.err), -1);
+    a = take(&run, "a");
+    ASSERT_INT(a.attempt, 1);
+    end(&run);
+}
+
+TEST(a_claim_that_is_given_back_can_be_claimed_again)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(run.backend->ops->give_back(run.backend, &c, &run.err), 0);
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), -1);
+    take(&run, "fetch");
+    end(&run);
+}
+
+TEST(a_task_that_is_added_in_a_branch_is_queued_there_and_joined_with_it)
+{
+    struct run run;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    struct claim a = take(&run, "a"), b = take(&run, "b");
+    finish_asking(&run, &a, json_pack("{s:s, s:s, s:{s:i}}", "do", "spawn", "task", "extra", "payload", "n", 7));
+    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    struct claim extra = take(&run, "extra");
+    ASSERT_STR(extra.session, "s_a");
+    ASSERT_INT(json_get_int(extra.payload, "n", 0), 7);
+    expect_nothing(&run);
+    ASSERT_INT(finish(&run, &extra, OUTCOME_OK), 0);
+    take(&run, "store");
+    end(&run);
+}
+
+TEST(goto_and_again_run_a_task_once_more_and_the_cycle_limit_ends_it)
+{
+    struct run run;
+    begin(&run);
+    uint32_t a = task(&run, GRAPH_ROOT, "a"), b = task(&run, GRAPH_ROOT, "b");
+    edge(&run, a, b);
+    open_with(&run, (struct backend_limits){.max_cycles = 3});
+    struct claim c = take(&run, "a");
+    finish_asking(&run, &c, json_pack("{s:s}", "do", "again"));
+    c = take(&run, "a");
+    ASSERT_INT(c.cycle, 2);
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    c = take(&run, "b");
+    finish_asking(&run, &c, json_pack("{s:s, s:s}", "do", "goto", "task", "a"));
+    c = take(&run, "a");
+    ASSERT_INT(c.cycle, 3);
+    finish_asking(&run, &c, json_pack("{s:s}", "do", "again"));
+    expect_nothing(&run);
+    struct backend_status status;
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.failure->code, TSK_CYCLE_LIMIT_EXCEEDED);
+    expect_ended(&run, true);
+    end(&run);
+}
+
+TEST(max_steps_ends_the_run_with_its_own_code)
+{
+    struct run run;
+    struct backend_status status;
+    begin(&run);
+    uint32_t a = task(&run, GRAPH_ROOT, "a");
+    edge(&run, a, task(&run, GRAPH_ROOT, "b"));
+    open_with(&run, (struct backend_limits){.max_steps = 1});
+    struct claim c = take(&run, "a");
+    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    expect_nothing(&run);
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.failure->code, TSK_MAX_STEPS_EXCEEDED);
+    expect_ended(&run, true);
+    end(&run);
+}
+
+TEST(a_request_for_an_unknown_task_fails_the_one_who_asked_and_its_writes_are_not_applied)
+{
+    struct run run;
+    begin(&run);
+    task(&run, GRAPH_ROOT, "a");
+    open_run(&run);
+    struct claim c = take(&run, "a");
+    json_t *requests CLEANUP_JSON = json_pack("[{s:s, s:s}]", "do", "next", "task", "nobody");
+    struct completion completion = {.outcome = OUTCOME_OK, .requests = requests};
+    ASSERT_INT(effects_add_take(&completion.effects, EFFECT_SET, "k", json_integer(1), &run.err), 0);
+    ASSERT_INT(run.backend->ops->complete(run.backend, &c, &completion, &run.err), 0);
+    ASSERT_INT(completion.outcome, OUTCOME_FAILED);
+    expect_ended(&run, true);
+    expect_value(&run, "k", "absent");
+    effects_clear(&completion.effects);
+    end(&run);
+}
+
+TEST(a_stopped_run_gives_no_more_claims_and_ends_when_its_last_task_did)
+{
+    struct run run;
+    struct backend_status status;
+    open_diamond(&run);
+    struct claim c = take(&run, "fetch");
+    ASSERT_INT(run.backend->ops->stop(run.backend, NULL, &run.err), 0);
+    expect_nothing(&run);
+    run.backend->ops->status(run.backend, &status);
+    ASSERT_INT(status.state, RUN_ACTIVE);
+    ASSERT_INT(finish(&run, &c, OUTCOME_STOPPED), 0);
+    expect_ended(&run, true);
+    end(&run);
+}
+
+TEST(finish_ends_the_run_early_as_success_and_cancel_as_failure)
+{
+    for (int i = 0; i < 2; i++) {
+        struct run run;
+        open_diamond(&run);
+        struct claim c = take(&run, "fetch");
+        finish_asking(&run, &c, json_pack("{s:s}", "do", i ? "cancel" : "finish"));
+        expect_nothing(&run);
+        expect_ended(&run, i == 1);
+        end(&run);
+    }
+}
