@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_SIZE 50
+#define PAGE_SIZE 64 /* all real tools on one page: many clients do not ask for the second */
 
 /* ---- which ---- */
 
@@ -86,12 +86,12 @@ int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
     if (server->options.tools && check_groups(server->options.tools, err) < 0)
         return -1;
     server->tool_list = json_array();
-    for (size_t i = 0; i < count; i++)
-        if (is_wanted(server, rows[i]))
-            add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]}, definition(rows[i]));
     const struct mcp_fixture *fixture;
     for (size_t i = 0; server->options.is_conformance && (fixture = fixture_tool(i)); i++)
         add_tool(server, (struct mcp_tool){.name = fixture->name, .fixture = fixture}, fixture_definition(fixture));
+    for (size_t i = 0; i < count; i++)
+        if (is_wanted(server, rows[i]))
+            add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]}, definition(rows[i]));
     return 0;
 }
 
