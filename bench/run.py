@@ -16,7 +16,8 @@ import tempfile
 import report
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCHES = ["locks", "processes", "crash", "flows", "engine"]  # each is bench/NAME/measure.py with measure(context) -> (rows, raw)
+# Each is bench/NAME/measure.py with measure(context) -> (rows, raw).
+BENCHES = ["locks", "processes", "crash", "flows", "engine", "mcp"]
 
 
 class Context:

@@ -19,9 +19,18 @@ static int sys_renameat2(int from, const char *old, int to, const char *new, uns
     return renameat2(from, old, to, new, flags);
 }
 
+/* ThreadSanitizer takes clone for a fork, and stops following the locks of a thread that has forked; but with CLONE_VM the
+ * thread that it gives up is ours. It does not know the other name. */
+#if defined __SANITIZE_THREAD__
+int __clone(int (*run)(void *), void *stack, int flags, void *arg, ...);
+#define real_clone __clone
+#else
+#define real_clone clone
+#endif
+
 static int sys_clone(int (*run)(void *), void *stack, int flags, void *arg, int *ret_pidfd)
 {
-    return clone(run, stack, flags, arg, ret_pidfd);
+    return real_clone(run, stack, flags, arg, ret_pidfd);
 }
 
 static int sys_ofd_lock(int fd, int cmd, struct flock *range)

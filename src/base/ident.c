@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -287,7 +288,11 @@ static int is_passing_through(pid_t pid)
 
 int proc_guess_holder(struct proc_id *ret)
 {
-    pid_t pid = getppid();
+    return proc_guess_holder_from(getppid(), ret);
+}
+
+int proc_guess_holder_from(pid_t pid, struct proc_id *ret)
+{
     int passes = 0;
     while (pid > 1 && (passes = is_passing_through(pid)) == 1)
         if (proc_parent(pid, &pid) < 0)
@@ -312,6 +317,18 @@ bool proc_is_ancestor(const struct proc_id *id)
             return false;
     }
     return false;
+}
+
+pid_t instance_pid(const char *instance)
+{
+    const char *stamp = strrchr(instance, '-'), *digits = stamp;
+    while (digits && digits > instance && digits[-1] != '-')
+        digits--;
+    if (!digits || digits == instance || digits == stamp || !stamp[1] || stamp[1 + strspn(stamp + 1, "0123456789")])
+        return 0;
+    char *end;
+    long pid = strtol(digits, &end, 10);
+    return end == stamp && pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
 }
 
 void random_hex(char *text, size_t digits)

@@ -40,8 +40,13 @@ int proc_name(pid_t pid, char *name, size_t size);
  * passing through (shells started with -c, sudo, timeout, xargs, env, nice, ...). -1 with ESRCH when only pid 1
  * is left. */
 int proc_guess_holder(struct proc_id *ret);
+/* The same, upwards from `pid` (itself included). */
+int proc_guess_holder_from(pid_t pid, struct proc_id *ret);
 /* Whether `id` is this process or one of its ancestors. */
 bool proc_is_ancestor(const struct proc_id *id);
+
+/* The pid in an instance id `{hostname}-{pid}-{start in ms}`, split from the right; 0 when it has another form. */
+pid_t instance_pid(const char *instance);
 
 /* Random lower-case hex digits, `digits` of them plus a NUL. Aborts if the kernel has no randomness to give. */
 void random_hex(char *text, size_t digits);

@@ -32,6 +32,13 @@ static json_t *describe_param(const struct op_param *param)
     return json;
 }
 
+static json_t *describe_tool(const struct op *op)
+{
+    return op->mcp.tool
+               ? json_pack("{s:s, s:s, s:b}", "tool", op->mcp.tool, "group", op->mcp.group, "core", op->mcp.is_core)
+               : json_pack("{s:s}", "absent", op->mcp.absent);
+}
+
 static json_t *describe_op(const struct op *op)
 {
     json_t *params = json_array(), *result = json_array(), *errors = json_array();
@@ -45,10 +52,10 @@ static json_t *describe_op(const struct op *op)
                                                 code_info(*code)->exit_code, "http", code_info(*code)->http_status));
     struct buf usage CLEANUP(buf_clear) = BUF_INIT;
     cli_usage_line(op, &usage);
-    return json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o}", "name", op->name, "usage", buf_str(&usage),
+    return json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name", op->name, "usage", buf_str(&usage),
                      "summary", op->summary, "read_only", (op->flags & OP_READ_ONLY) != 0, "destructive",
                      (op->flags & OP_DESTRUCTIVE) != 0, "idempotent", (op->flags & OP_IDEMPOTENT) != 0, "params",
-                     params, "result", result, "errors", errors);
+                     params, "result", result, "errors", errors, "mcp", describe_tool(op));
 }
 
 json_t *cli_describe(const char *noun, const char *verb)

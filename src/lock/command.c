@@ -47,7 +47,9 @@ static bool is_proven(const struct lock_proof *proof, const struct lock_record *
     if (proof->instance && record->instance[0] && strcmp(proof->instance, record->instance) == 0)
         return true;
     bool is_process = record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS;
-    return is_process && proc_is_ancestor(&record->holder);
+    /* Of two instances below one process, each says that it is not that process. */
+    pid_t said = proof->instance ? instance_pid(proof->instance) : 0;
+    return is_process && (!said || said == record->holder.pid) && proc_is_ancestor(&record->holder);
 }
 
 static bool may_release(const struct lock_target *target, const struct lock_proof *proof, const struct judgement *found)

@@ -93,6 +93,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
 int64_t lock_args_wait(struct op_call *call)
 {
     int64_t wait_ms = json_get_int(call->args, "wait", 0);
+    if (!call->is_cli && (wait_ms < 0 || wait_ms > REMOTE_WAIT_MAX_MS))
+        return REMOTE_WAIT_MAX_MS;
     return wait_ms < 0 ? (int64_t)100 * 366 * 24 * 3600 * 1000 : wait_ms;
 }
 
@@ -145,6 +147,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     if (!confirmed && call->confirm) {
         struct buf question CLEANUP(buf_clear) = BUF_INIT;
         lock_put_question(call, target, &outcome->before, &question);
+        call->asks_about_dead = outcome->before.alive == LIVE_DEAD;
         confirmed = call->confirm(call, buf_str(&question));
     } else if (!confirmed && !target->kind->is_sprint) {
         err->code = TSK_NEEDS_CONFIRMATION;

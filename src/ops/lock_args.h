@@ -15,13 +15,13 @@ extern const char *const lock_kind_choices[];
     }
 #define LOCK_PID_PARAM                                                                                                 \
     {                                                                                                                  \
-        .name = "pid", .type = OP_INT, .value = "N",                                                                   \
+        .name = "pid", .type = OP_INT, .flags = OP_CALLER, .value = "N",                                               \
         .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1,               \
         .max = INT32_MAX                                                                                               \
     }
 #define LOCK_INSTANCE_PARAM                                                                                            \
     {                                                                                                                  \
-        .name = "instance", .type = OP_STRING, .value = "I",                                                           \
+        .name = "instance", .type = OP_STRING, .flags = OP_CALLER, .value = "I",                                       \
         .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256        \
     }
 #define LOCK_SESSION_PARAM                                                                                             \

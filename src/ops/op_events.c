@@ -1,6 +1,7 @@
 /* op_events.c - reading the audit trail, and following it. */
 #include "base/fs.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/process.h"
 
 #include <errno.h>
@@ -122,7 +123,11 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param params[] = {
-    {.name = "follow", .type = OP_BOOL, .letter = 'f', .help = "Go on and print new events as they happen."},
+    {.name = "follow",
+     .type = OP_BOOL,
+     .flags = OP_CLI_ONLY,
+     .letter = 'f',
+     .help = "Go on and print new events as they happen."},
     {.name = "limit",
      .type = OP_INT,
      .letter = 'n',
@@ -156,6 +161,6 @@ const struct op op_events = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/events"},
-    .mcp = {.tool = "events", .group = "workspace"},
+    .mcp = {.tool = "events", .group = "workspace", TOOL_EVENTS},
     .run = run_events,
 };

@@ -2,6 +2,7 @@
 #include "lock/report.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -131,11 +132,12 @@ const struct op op_lock_acquire = {
     .examples = "tasuki lock acquire name deploy  # take it, or be told who has it\n"
                 "tasuki lock acquire name deploy --wait 5m  # wait for it, in arrival order\n"
                 "tasuki lock acquire request RQ-12 --pid $$ --run RUN-7  # for a process you name",
+    .flags = OP_INTERRUPTIBLE,
     .params = acquire_params,
     .result = acquire_result,
     .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_acquire", .group = "locks"},
+    .mcp = {.tool = "lock_acquire", .group = "locks", .is_core = true, TOOL_LOCK_ACQUIRE},
     .run = run_acquire,
 };
 
@@ -198,7 +200,7 @@ const struct op op_lock_release = {
     .result = release_result,
     .errors = release_errors,
     .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_release", .group = "locks"},
+    .mcp = {.tool = "lock_release", .group = "locks", .is_core = true, TOOL_LOCK_RELEASE},
     .run = run_release,
 };
 
@@ -253,7 +255,7 @@ const struct op op_lock_renew = {
     .result = renew_result,
     .errors = renew_errors,
     .http = {.method = "PUT", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_renew", .group = "locks"},
+    .mcp = {.tool = "lock_renew", .group = "locks", TOOL_LOCK_RENEW},
     .run = run_renew,
 };
 
@@ -300,7 +302,7 @@ const struct op op_lock_check = {
     .result = lock_fields,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_check", .group = "locks"},
+    .mcp = {.tool = "lock_check", .group = "locks", TOOL_LOCK_CHECK},
     .run = run_check,
 };
 
@@ -336,6 +338,6 @@ const struct op op_lock_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks"},
-    .mcp = {.tool = "lock_list", .group = "locks"},
+    .mcp = {.tool = "lock_list", .group = "locks", .is_core = true, TOOL_LOCK_LIST},
     .run = run_list,
 };

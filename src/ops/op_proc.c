@@ -1,6 +1,7 @@
 /* op_proc.c - registering, starting and stopping processes. */
 #include "ops/proc_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/depend.h"
 
 #include <stdlib.h>
@@ -74,7 +75,7 @@ const struct op op_process_create = {
     .result = proc_fields,
     .errors = create_errors,
     .http = {.method = "POST", .path = "/api/processes"},
-    .mcp = {.tool = "create_process", .group = "processes"},
+    .mcp = {.tool = "create_process", .group = "processes", .is_core = true, TOOL_CREATE_PROCESS},
     .run = run_create,
 };
 
@@ -144,7 +145,7 @@ const struct op op_process_start = {
     .result = proc_fields,
     .errors = start_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/start"},
-    .mcp = {.tool = "start_process", .group = "processes"},
+    .mcp = {.tool = "start_process", .group = "processes", .is_core = true, TOOL_START_PROCESS},
     .run = run_start,
 };
 
@@ -190,7 +191,7 @@ const struct op op_process_stop = {
     .result = proc_fields,
     .errors = stop_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/stop"},
-    .mcp = {.tool = "stop_process", .group = "processes"},
+    .mcp = {.tool = "stop_process", .group = "processes", .is_core = true, TOOL_STOP_PROCESS},
     .run = run_stop,
 };
 
@@ -262,7 +263,7 @@ const struct op op_process_restart = {
     .result = proc_fields,
     .errors = restart_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/restart"},
-    .mcp = {.tool = "restart_process", .group = "processes"},
+    .mcp = {.tool = "restart_process", .group = "processes", .is_core = true, TOOL_RESTART_PROCESS},
     .run = run_restart,
 };
 
@@ -290,7 +291,7 @@ const struct op op_process_status = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "GET", .path = "/api/processes/:id"},
-    .mcp = {.tool = "get_process_status", .group = "processes"},
+    .mcp = {.tool = "get_process_status", .group = "processes", .is_core = true, TOOL_GET_PROCESS_STATUS},
     .run = run_status,
 };
 
@@ -356,7 +357,7 @@ const struct op op_process_list = {
     .result = list_result,
     .errors = list_errors,
     .http = {.method = "GET", .path = "/api/processes"},
-    .mcp = {.tool = "list_processes", .group = "processes"},
+    .mcp = {.tool = "list_processes", .group = "processes", .is_core = true, TOOL_LIST_PROCESSES},
     .run = run_list,
 };
 
@@ -424,7 +425,7 @@ const struct op op_process_remove = {
     .result = remove_result,
     .errors = remove_errors,
     .http = {.method = "DELETE", .path = "/api/processes/:id"},
-    .mcp = {.tool = "remove_process", .group = "processes"},
+    .mcp = {.tool = "remove_process", .group = "processes", .is_core = true, TOOL_REMOVE_PROCESS},
     .run = run_remove,
 };
 
@@ -491,7 +492,7 @@ const struct op op_process_update = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "PUT", .path = "/api/processes/:id"},
-    .mcp = {.tool = "update_process", .group = "processes"},
+    .mcp = {.tool = "update_process", .group = "processes", .is_core = true, TOOL_UPDATE_PROCESS},
     .run = run_update,
 };
 

@@ -77,7 +77,7 @@ const struct op op_process_export = {
     .result = export_fields,
     .errors = export_errors,
     .http = {.method = "GET", .path = "/api/processes/export"},
-    .mcp = {.tool = "export_processes", .group = "templates"},
+    .mcp = {.tool = "export_processes", .group = "templates", .refusal = "NOT EXPORTED"},
     .run = run_export,
 };
 
@@ -209,6 +209,6 @@ const struct op op_process_import = {
     .result = import_fields,
     .errors = import_errors,
     .http = {.method = "POST", .path = "/api/processes/import"},
-    .mcp = {.tool = "import_processes", .group = "templates"},
+    .mcp = {.tool = "import_processes", .group = "templates", .refusal = "NOT IMPORTED"},
     .run = run_import,
 };

@@ -1,5 +1,6 @@
 /* op_proc_logs.c - what a process wrote: the end of it, a part of it, or as it is written. */
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/log.h"
 #include "proc/log_text.h"
 #include "proc/log_watch.h"
@@ -380,6 +381,6 @@ const struct op op_process_logs = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/processes/:id/logs"},
-    .mcp = {.tool = "get_process_output", .group = "processes"},
+    .mcp = {.tool = "get_process_output", .group = "processes", .is_core = true, TOOL_GET_PROCESS_OUTPUT},
     .run = run_logs,
 };

@@ -1,11 +1,12 @@
 /* op_proc_wait.c - waiting for a process instead of asking for it again and again. */
 #include "ops/proc_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/depend.h"
 
 #include <string.h>
 
-#define REMOTE_WAIT_MAX_MS 45000 /* clients of HTTP and MCP give up after a minute; they can repeat the call */
+#define SLICE_MS 500 /* how soon a cancelled call ends */
 
 static const char *const for_choices[] = {"exit", "ready", NULL};
 static const char *const kind_choices[] = {"process", NULL};
@@ -18,15 +19,49 @@ static int64_t timeout_of(const struct op_call *call)
     return timeout_ms;
 }
 
+/* The error of the last slice, with the whole time. */
+static int timed_out(int64_t timeout_ms, struct tsk_error *err)
+{
+    struct tsk_error slice = *err;
+    char span[TIME_TEXT_MAX];
+    duration_format(timeout_ms, span);
+    error_set(err, TSK_CONFLICT, slice.text, "id", tsk_error_context(&slice, "id"), "for",
+              tsk_error_context(&slice, "for"), "span", span, "state", tsk_error_context(&slice, "state"), "phase",
+              tsk_error_context(&slice, "phase"), NULL);
+    const char *command;
+    for (unsigned i = 0; (command = tsk_error_next(&slice, i)); i++)
+        error_add_next(err, "%s", command);
+    return -1;
+}
+
+/* Looks up now and then whether the caller still wants to know. */
+static int wait_sliced(struct op_call *call, struct proc_registry *reg, enum proc_wait_for what, struct proc *ret,
+                       struct tsk_error *err)
+{
+    const char *id = json_get_string(call->args, "id", "");
+    int64_t timeout_ms = timeout_of(call), deadline_ms = clock_now().boot_ms + timeout_ms;
+    if (!call->is_cancelled)
+        return proc_wait(reg, id, what, timeout_ms, ret, err);
+    for (;;) {
+        int64_t left = deadline_ms - clock_now().boot_ms;
+        bool is_last = left <= SLICE_MS || call->is_cancelled(call);
+        *err = (struct tsk_error){.code = TSK_OK};
+        int result = proc_wait(reg, id, what, left < SLICE_MS ? (left > 0 ? left : 0) : SLICE_MS, ret, err);
+        if (result == 0 || err->code != TSK_CONFLICT)
+            return result;
+        if (is_last)
+            return timed_out(timeout_ms, err);
+    }
+}
+
 static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct proc_registry reg;
     struct proc p;
-    const char *id = json_get_string(call->args, "id", "");
     bool is_ready = strcmp(json_get_string(call->args, "for", "exit"), "ready") == 0;
     if (proc_registry_open(&reg, call->ws, err) < 0)
         return -1;
-    int result = proc_wait(&reg, id, is_ready ? PROC_WAIT_READY : PROC_WAIT_EXIT, timeout_of(call), &p, err);
+    int result = wait_sliced(call, &reg, is_ready ? PROC_WAIT_READY : PROC_WAIT_EXIT, &p, err);
     if (result == 0) {
         *ret = proc_to_json(&reg, &p);
         /* So that a script does not go on after a failure: `tasuki proc wait build && …`. */
@@ -104,6 +139,6 @@ const struct op op_wait = {
     .result = proc_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/wait"},
-    .mcp = {.tool = "wait_for", .group = "workspace"},
+    .mcp = {.tool = "wait_for", .group = "workspace", .is_core = true, TOOL_WAIT_FOR},
     .run = run_wait,
 };

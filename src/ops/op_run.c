@@ -4,6 +4,7 @@
 #include "ops/flow_args.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 
 #include <string.h>
 
@@ -155,7 +156,7 @@ const struct op op_run_flow = {
     .result = stage_fields,
     .errors = run_errors,
     .http = {.method = "POST", .path = "/api/flows/run"},
-    .mcp = {.tool = "flow_run", .group = "requests"},
+    .mcp = {.tool = "flow_run", .group = "requests", .is_core = true, TOOL_FLOW_RUN},
     .run = run_run,
 };
 
@@ -232,6 +233,6 @@ const struct op op_resume = {
     .result = stage_fields,
     .errors = resume_errors,
     .http = {.method = "POST", .path = "/api/runs/:run/resume"},
-    .mcp = {.tool = "run_resume", .group = "requests"},
+    .mcp = {.tool = "run_resume", .group = "requests", TOOL_RUN_RESUME},
     .run = run_resume,
 };

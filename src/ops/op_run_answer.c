@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/spawn.h"
 
 #include <errno.h>
@@ -189,6 +190,6 @@ const struct op op_answer = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/runs/:run/answer"},
-    .mcp = {.tool = "run_answer", .group = "requests"},
+    .mcp = {.tool = "run_answer", .group = "requests", .is_core = true, TOOL_RUN_ANSWER},
     .run = run_answer,
 };

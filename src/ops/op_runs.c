@@ -3,6 +3,7 @@
 #include "base/ident.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -84,7 +85,7 @@ const struct op op_runs_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/runs"},
-    .mcp = {.tool = "run_list", .group = "requests"},
+    .mcp = {.tool = "run_list", .group = "requests", TOOL_RUN_LIST},
     .run = run_list,
 };
 
@@ -119,7 +120,7 @@ const struct op op_runs_show = {
     .result = show_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/runs/:run"},
-    .mcp = {.tool = "run_show", .group = "requests"},
+    .mcp = {.tool = "run_show", .group = "requests", .is_core = true, TOOL_RUN_SHOW},
     .run = run_show,
 };
 
@@ -211,7 +212,7 @@ const struct op op_runs_logs = {
     .result = logs_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/runs/:run/logs"},
-    .mcp = {.tool = "run_logs", .group = "requests"},
+    .mcp = {.tool = "run_logs", .group = "requests", .is_core = true, TOOL_RUN_LOGS},
     .run = run_logs,
 };
 
@@ -284,6 +285,6 @@ const struct op op_runs_cancel = {
     .result = cancel_result,
     .errors = cancel_errors,
     .http = {.method = "POST", .path = "/api/runs/:run/cancel"},
-    .mcp = {.tool = "run_cancel", .group = "requests"},
+    .mcp = {.tool = "run_cancel", .group = "requests", TOOL_RUN_CANCEL},
     .run = run_cancel,
 };

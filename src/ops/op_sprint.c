@@ -4,6 +4,7 @@
 #include "lock/report.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -299,6 +300,9 @@ static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED,
                                        TSK_UNSUPPORTED_FS,
                                        TSK_STORAGE_FULL,
                                        TSK_OK};
+static const enum tsk_code acquire_errors[] = {
+    TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT,
+    TSK_ENVIRONMENT,    TSK_UNSUPPORTED_FS,     TSK_STORAGE_FULL,    TSK_OK};
 
 const struct op op_sprint_acquire = {
     .name = "sprint.acquire",
@@ -310,12 +314,12 @@ const struct op op_sprint_acquire = {
               "with --force and a second yes. Without a terminal and without --yes the answer is no. The "
               "question waits 30 s.",
     .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
-    .flags = OP_NO_WORKSPACE,
+    .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE,
     .params = acquire_params,
     .result = result_fields,
-    .errors = errors,
+    .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
-    .mcp = {.tool = "sprint_acquire", .group = "locks"},
+    .mcp = {.tool = "sprint_acquire", .group = "locks", TOOL_SPRINT_ACQUIRE},
     .run = run_acquire,
 };
 
@@ -379,7 +383,7 @@ const struct op op_sprint_release = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
-    .mcp = {.tool = "sprint_release", .group = "locks"},
+    .mcp = {.tool = "sprint_release", .group = "locks", TOOL_SPRINT_RELEASE},
     .run = run_release,
 };
 
@@ -424,6 +428,6 @@ const struct op op_sprint_check = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/sprint"},
-    .mcp = {.tool = "sprint_check", .group = "locks"},
+    .mcp = {.tool = "sprint_check", .group = "locks", TOOL_SPRINT_CHECK},
     .run = run_check,
 };

@@ -112,7 +112,7 @@ const struct op op_template_create = {
     .result = template_fields,
     .errors = template_errors,
     .http = {.method = "POST", .path = "/api/templates"},
-    .mcp = {.tool = "create_template", .group = "templates"},
+    .mcp = {.tool = "create_template", .group = "templates", .refusal = "NOT CREATED"},
     .run = run_create,
 };
 
@@ -216,7 +216,7 @@ const struct op op_template_update = {
     .result = template_fields,
     .errors = template_errors,
     .http = {.method = "PUT", .path = "/api/templates/:name"},
-    .mcp = {.tool = "update_template", .group = "templates"},
+    .mcp = {.tool = "update_template", .group = "templates", .refusal = "NOT UPDATED"},
     .run = run_update,
 };
 
@@ -243,7 +243,7 @@ const struct op op_template_delete = {
     .result = delete_fields,
     .errors = template_errors,
     .http = {.method = "DELETE", .path = "/api/templates/:name"},
-    .mcp = {.tool = "delete_template", .group = "templates"},
+    .mcp = {.tool = "delete_template", .group = "templates", .refusal = "NOT DELETED"},
     .run = run_delete,
 };
 
@@ -331,6 +331,6 @@ const struct op op_template_use = {
     .result = proc_fields,
     .errors = use_errors,
     .http = {.method = "POST", .path = "/api/templates/:name/use"},
-    .mcp = {.tool = "create_process_from_template", .group = "templates"},
+    .mcp = {.tool = "create_process_from_template", .group = "templates", .refusal = "NOT CREATED"},
     .run = run_use,
 };

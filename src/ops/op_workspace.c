@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/process.h"
 #include "store/db.h"
 
@@ -92,7 +93,7 @@ const struct op op_status = {
     .result = status_result,
     .errors = status_errors,
     .http = {.method = "GET", .path = "/api/status"},
-    .mcp = {.tool = "get_status", .group = "workspace"},
+    .mcp = {.tool = "get_status", .group = "workspace", .is_core = true, TOOL_GET_STATUS},
     .run = run_status,
 };
 

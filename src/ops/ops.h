@@ -13,6 +13,8 @@
 #include "base/word.h"
 #include "store/workspace.h"
 
+#define REMOTE_WAIT_MAX_MS 45000 /* clients of HTTP and MCP give up after a minute; they can repeat the call */
+
 enum op_type {
     OP_STRING,   /* any UTF-8 text up to max (default 4096) bytes */
     OP_ID,       /* id_is_valid */
@@ -35,6 +37,7 @@ enum op_param_flags {
     OP_MANY = 32,           /* one string, or a list of them; on the command line several words */
     OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
     OP_MS = 128,            /* OP_DURATION: a bare number is milliseconds, not seconds */
+    OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM,
 };
 
@@ -67,6 +70,7 @@ enum op_flags {
     OP_STREAMS = 16,         /* call->emit is used, one JSON document per line */
     OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
+    OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 
 struct op_call;
@@ -90,6 +94,9 @@ struct op {
     struct {
         const char *tool, *group;
         const char *absent; /* why there is no tool */
+        const char *text;   /* for agents: what and when; side effect and refusal; lifetime. NULL: summary and detail */
+        const char *refusal; /* the verdict an error's text begins with: "NOT ACQUIRED"; NULL: by its category */
+        bool is_core;        /* in the working set */
     } mcp;
     int (*run)(struct op_call *call, json_t **ret, struct tsk_error *err);
 };
@@ -105,6 +112,9 @@ struct op_call {
     bool is_quiet;
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
     bool (*confirm)(struct op_call *call, const char *question);
+    bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */
+    /* Whether nobody waits for the answer any more; looked at by operations that wait. NULL: somebody does. */
+    bool (*is_cancelled)(struct op_call *call);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
     /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */

@@ -9,6 +9,8 @@ static const struct op *const rows[] = {
     &op_version,
     &op_help,
     &op_completion,
+    &op_mcp,
+    &op_confirm,
     &op_run_flow,
     &op_resume,
     &op_answer,

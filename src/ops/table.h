@@ -10,6 +10,10 @@ extern const struct op op_init, op_status, op_version;
 extern const struct op op_events;
 /* op_help.c: shown by the CLI skin, which has the words for it */
 extern const struct op op_help, op_completion;
+/* op_mcp.c */
+extern const struct op op_mcp, op_confirm;
+/* What `tasuki mcp` does: set by main, because the skin is above the table. */
+extern int (*op_mcp_serve)(struct op_call *call, struct tsk_error *err);
 /* op_flow.c, op_graph.c */
 extern const struct op op_flow_validate, op_graph;
 /* op_run.c, op_run_answer.c, op_runs.c */

@@ -368,7 +368,7 @@ int proc_sync(struct proc_registry *reg, struct proc *list, size_t count, struct
     if (has_changed && db_commit(&reg->db, err) < 0)
         return -1;
     struct tsk_error problem = {0};
-    if (db_flush_outbox(&reg->db, &reg->ws->trail, &problem) < 0)
+    if (workspace_flush_outbox(reg->ws, &reg->db, &problem) < 0)
         log_problem(&problem);
     return 0;
 }

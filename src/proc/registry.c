@@ -319,7 +319,7 @@ int proc_commit(struct proc_registry *reg, int result, struct tsk_error *err)
     if (db_commit(&reg->db, err) < 0)
         return -1;
     struct tsk_error problem = {0};
-    if (db_flush_outbox(&reg->db, &reg->ws->trail, &problem) < 0)
+    if (workspace_flush_outbox(reg->ws, &reg->db, &problem) < 0)
         log_problem(&problem); /* the change has happened; its events go out with the next one */
     return 0;
 }

@@ -247,11 +247,17 @@ static void block_stopping(struct db *db)
     pthread_sigmask(SIG_BLOCK, &stopping, &db->saved_signals);
 }
 
+/* Threads of one program take turns before they ask SQLite, whose waiting is not fair: of a hundred that wait, one can be
+ * passed over until its time is up. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
 int db_begin(struct db *db, struct tsk_error *err)
 {
     BUG(db->in_transaction);
     block_stopping(db);
+    pthread_mutex_lock(&turn);
     if (run_sql(db, "BEGIN IMMEDIATE", err) < 0) {
+        pthread_mutex_unlock(&turn);
         pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
         return -1;
     }
@@ -267,6 +273,7 @@ int db_commit(struct db *db, struct tsk_error *err)
         return -1;
     }
     db->in_transaction = false;
+    pthread_mutex_unlock(&turn);
     pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
     return 0;
 }
@@ -277,6 +284,7 @@ void db_rollback(struct db *db)
         return;
     sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL); /* fails only if SQLite did it already */
     db->in_transaction = false;
+    pthread_mutex_unlock(&turn);
     pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
 }
 

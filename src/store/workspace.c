@@ -1,6 +1,7 @@
 #include "store/workspace.h"
 #include "base/fs.h"
 #include "base/yaml.h"
+#include "store/db.h"
 #include "store/find.h"
 
 #include <errno.h>
@@ -91,6 +92,14 @@ int workspace_event(struct tsk_workspace *ws, const struct now *now, const struc
 {
     pthread_mutex_lock(&ws->mutex);
     int result = event_append(&ws->trail, now, event, NULL, err);
+    pthread_mutex_unlock(&ws->mutex);
+    return result;
+}
+
+int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err)
+{
+    pthread_mutex_lock(&ws->mutex);
+    int result = db_flush_outbox(db, &ws->trail, err);
     pthread_mutex_unlock(&ws->mutex);
     return result;
 }

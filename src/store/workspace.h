@@ -47,6 +47,10 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err);
 /* Appends an event to the trail; safe from several threads. */
 int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event, struct tsk_error *err);
 
+/* db_flush_outbox to this trail; safe from several threads. Not inside a transaction. */
+struct db;
+int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err);
+
 /* The boolean `key` of config.yaml; `fallback` when the file or the key is absent. A broken file is an error. */
 int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err);
 

@@ -335,3 +335,13 @@ TEST(this_boot_and_namespace_are_known_and_stay)
     ASSERT(pid_namespace() != 0);
     ASSERT(host_name()[0] && isprint((unsigned char)host_name()[0]));
 }
+
+TEST(the_pid_of_an_instance_is_split_from_the_right)
+{
+    ASSERT_INT(instance_pid("host-12-1794745468953"), 12);
+    ASSERT_INT(instance_pid("a-host-with-dashes-7-1"), 7);
+    static const char *const others[] = {"",     "me",     "a-b",   "a-b-1",           "a-1-b",
+                                         "a-1-", "a-1x-2", "a-0-1", "a-99999999999-1", "a-1-2x"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ASSERT_INT(instance_pid(others[i]), 0);
+}

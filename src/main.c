@@ -1,0 +1,10 @@
+/* main.c - the program: the skins are put together here, because none of them sees another. */
+#include "cli/cli.h"
+#include "mcp/mcp.h"
+#include "ops/table.h"
+
+int main(int argc, char **argv)
+{
+    op_mcp_serve = mcp_stdio;
+    return cli_main(argc, argv);
+}

@@ -1,0 +1,32 @@
+/* identity.h - whose tools these are (spec 4): the agent that started this server, so that its tools and its shell commands are
+ * one instance, and what happens to its locks when the connection ends.
+ *
+ * While a server serves an instance it holds a byte lock on `.aiflow/mcp/serve.<pid>.<start>` (for one that was named: of a hash
+ * of the name). The file has the instance's id, so that the agent is the same one when it connects again; it is removed when
+ * that process is gone. A second server of the same process finds it locked and is an instance of its own. */
+#ifndef MCP_IDENTITY_H
+#define MCP_IDENTITY_H
+
+#include "mcp/internal.h"
+
+struct mcp_identity {
+    char instance[512];     /* {hostname}-{pid}-{start in ms}, or as it was given */
+    struct proc_id process; /* pid 0: not known */
+    int serve_fd;           /* -1: without a workspace */
+};
+
+/* `given`: --instance, or NULL. */
+void identity_find(struct mcp_identity *ret, const char *given, const char *root);
+void identity_clear(struct mcp_identity *identity);
+
+/* How many locks are recorded for the instance; -1 when that cannot be told. As a side effect those past half of their TTL are
+ * renewed (spec 3: whoever meets them does that). */
+int identity_count_locks(struct mcp_server *server, const char *instance);
+void identity_release_locks(struct mcp_server *server, const char *instance);
+
+/* The connection has ended: what the instance holds is released now if its process is gone or `grace_ms` is 0, else after that
+ * time by a process of its own (identity_let_go), unless the instance is served again by then. */
+void identity_end(struct mcp_identity *identity, struct mcp_server *server, int64_t grace_ms);
+void identity_let_go(struct mcp_server *server, const char *instance, int64_t grace_ms);
+
+#endif

@@ -1,0 +1,339 @@
+/* link.c - one connection: frames in, frames out, what runs in between. */
+#include "mcp/internal.h"
+#include "mcp/pool.h"
+#include "mcp/task.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CANCEL_AGAIN_MS = 50, /* a signal may come just before the wait that it should end */
+    TICK_MS = 1000,
+};
+
+/* ---- frames out ---- */
+
+void mcp_link_send(struct mcp_link *link, const struct buf *b)
+{
+    if (b->failed)
+        return;
+    pthread_mutex_lock(&link->send_mutex);
+    link->send(link->data, b->data, b->len);
+    pthread_mutex_unlock(&link->send_mutex);
+}
+
+void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_t *value)
+{
+    buf_puts(b, "{\"jsonrpc\":\"2.0\"");
+    if (id) {
+        buf_puts(b, ",\"id\":");
+        json_write(b, id, false);
+    }
+    buf_printf(b, ",\"%s\":", key);
+    json_write(b, value, false);
+    buf_puts(b, "}");
+}
+
+void mcp_link_message(struct mcp_link *link, const json_t *id, const char *method, const json_t *params)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    buf_puts(&b, "{\"jsonrpc\":\"2.0\"");
+    if (id) {
+        buf_puts(&b, ",\"id\":");
+        json_write(&b, id, false);
+    }
+    buf_puts(&b, ",\"method\":");
+    buf_json_string(&b, method);
+    if (params) {
+        buf_puts(&b, ",\"params\":");
+        json_write(&b, params, false);
+    }
+    buf_puts(&b, "}");
+    mcp_link_send(link, &b);
+}
+
+void mcp_link_notify(struct mcp_link *link, const char *method, json_t *params_take)
+{
+    mcp_link_message(link, NULL, method, params_take);
+    json_decref(params_take);
+}
+
+json_t *mcp_fault(struct mcp_fault *fault, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fault->message, sizeof fault->message, format, args);
+    va_end(args);
+    fault->code = code;
+    return NULL;
+}
+
+json_t *mcp_missing_capability(struct mcp_fault *fault, const char *capability)
+{
+    bool is_extension = strchr(capability, '/') != NULL;
+    fault->data = is_extension ? json_pack("{s:{s:{s:{}}}}", "requiredCapabilities", "extensions", capability)
+                               : json_pack("{s:{s:{}}}", "requiredCapabilities", capability);
+    return mcp_fault(fault, MCP_MISSING_CAPABILITY, "The client must declare the capability %s", capability);
+}
+
+void mcp_link_fault(struct mcp_link *link, const json_t *id, struct mcp_fault *fault)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    json_t *error CLEANUP_JSON = json_pack("{s:i}", "code", fault->code);
+    json_t *message = json_string(fault->message);
+    json_object_set_new(error, "message", message ? message : json_string("Invalid")); /* a cut character */
+    if (fault->data)
+        json_object_set_new(error, "data", fault->data);
+    fault->data = NULL;
+    mcp_put_frame(&b, id, "error", error);
+    mcp_link_send(link, &b);
+}
+
+static void take_response(struct mcp_link *link, const json_t *message)
+{
+    const json_t *id = json_object_get(message, "id");
+    pthread_mutex_lock(&link->mutex);
+    for (struct mcp_question *question = link->questions; question; question = question->next)
+        if (json_is_integer(id) && json_integer_value(id) == question->id && !question->answer)
+            question->answer = json_deep_copy(message); /* jansson's references are not for two threads */
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+}
+
+/* ---- frames in ---- */
+
+static const json_t *meta_of(const json_t *params, const char *key)
+{
+    return json_object_get(json_object_get(params, "_meta"), key);
+}
+
+/* Which era a request belongs to, and what it must say for that. */
+static json_t *enter_modern(struct mcp_request *request, struct mcp_fault *fault)
+{
+    const json_t *version = meta_of(request->params, MCP_META "protocolVersion");
+    const json_t *capabilities = meta_of(request->params, MCP_META "clientCapabilities");
+    request->is_modern = true;
+    if (!json_is_string(version))
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "_meta must have %sprotocolVersion", MCP_META);
+    if (strcmp(json_string_value(version), MCP_MODERN) != 0) {
+        fault->data = json_pack("{s:[s], s:O}", "supported", MCP_MODERN, "requested", version);
+        return mcp_fault(fault, MCP_UNSUPPORTED_VERSION, "Unsupported protocol version");
+    }
+    if (!json_is_object(capabilities))
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "_meta must have %sclientCapabilities", MCP_META);
+    request->capabilities = capabilities;
+    return NULL;
+}
+
+static void enter_era(struct mcp_request *request, const char *method, struct mcp_fault *fault)
+{
+    struct mcp_link *link = request->link;
+    bool has_meta =
+        meta_of(request->params, MCP_META "protocolVersion") || meta_of(request->params, MCP_META "clientCapabilities");
+    bool is_handshake = strcmp(method, "initialize") == 0 || strcmp(method, "ping") == 0;
+    if (has_meta || (!mcp_method_find(method, false) && mcp_method_find(method, true))) {
+        enter_modern(request, fault);
+        return;
+    }
+    pthread_mutex_lock(&link->mutex);
+    request->capabilities = link->capabilities;
+    bool is_ready = link->version != NULL;
+    pthread_mutex_unlock(&link->mutex);
+    if (!is_ready && !is_handshake && mcp_method_find(method, false))
+        mcp_fault(fault, MCP_INVALID_PARAMS, "Send initialize first, or say in _meta which protocol you speak (%s)",
+                  MCP_MODERN);
+}
+
+/* The message goes to the request, and with it to another thread. */
+static void take_request(struct mcp_link *link, json_t *message_take, const json_t *id, const char *method)
+{
+    struct mcp_fault fault = {0};
+    struct mcp_request *request = calloc(1, sizeof *request);
+    BUG(!request);
+    const json_t *params = json_object_get(message_take, "params");
+    if (!params) {
+        json_object_set_new(message_take, "params", json_object());
+        params = json_object_get(message_take, "params");
+    }
+    *request = (struct mcp_request){.link = link, .message = message_take, .id = id, .params = params, .progress = -1};
+    if (!json_is_object(params))
+        mcp_fault(&fault, MCP_INVALID_PARAMS, "params must be an object");
+    else
+        enter_era(request, method, &fault);
+    request->method = mcp_method_find(method, request->is_modern);
+    if (!fault.code && !request->method)
+        mcp_fault(&fault, MCP_METHOD_NOT_FOUND, "Method not found: %.100s", method);
+    else if (!fault.code && (request->method->flags & MCP_NEEDS_TASKS) && !mcp_client_has_tasks(request))
+        mcp_missing_capability(&fault, MCP_TASKS);
+    if (!fault.code && request->method) {
+        if (!(request->method->flags & MCP_BEFORE))
+            mcp_server_instance(link->server);
+        mcp_request_start(request);
+        return;
+    }
+    mcp_link_fault(link, id, &fault);
+    mcp_request_free(request);
+}
+
+static void cancel(struct mcp_link *link, const json_t *id)
+{
+    pthread_mutex_lock(&link->mutex);
+    for (struct mcp_request *request = link->running; request; request = request->next)
+        if (json_equal(request->id, id) && !request->task) {
+            request->is_cancelled = true;
+            mcp_request_signal(request);
+        }
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+    mcp_listen_cancel(link, id);
+}
+
+static void take_notification(struct mcp_link *link, const json_t *message, const char *method)
+{
+    const json_t *id = json_object_get(json_object_get(message, "params"), "requestId");
+    if (strcmp(method, "notifications/cancelled") == 0 && id)
+        cancel(link, id);
+    else if (strcmp(method, "notifications/initialized") == 0)
+        mcp_server_instance(link->server); /* from now on the agent is connected */
+}
+
+void mcp_link_take(struct mcp_link *link, const char *text, size_t len)
+{
+    struct mcp_fault fault = {0};
+    struct tsk_error err = {0};
+    json_t *message CLEANUP_JSON = NULL;
+    if (json_parse(text, len, "frame", &message, &err) < 0) {
+        mcp_fault(&fault, MCP_PARSE_ERROR, "Parse error: %s", tsk_error_context(&err, "reason"));
+        mcp_link_fault(link, NULL, &fault);
+        return;
+    }
+    const json_t *id = json_object_get(message, "id");
+    const char *method = json_get_string(message, "method", NULL);
+    bool has_id = json_is_string(id) || json_is_integer(id);
+    if (strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0 && (has_id || !id)) {
+        if (method && id) {
+            take_request(link, message, id, method);
+            message = NULL;
+            return;
+        }
+        if (method)
+            take_notification(link, message, method);
+        else if (id)
+            take_response(link, message);
+        if (method || id)
+            return;
+    }
+    mcp_fault(&fault, MCP_INVALID_REQUEST, "Not a JSON-RPC 2.0 message with a string or integer id");
+    mcp_link_fault(link, has_id ? id : NULL, &fault);
+}
+
+/* ---- the clock ---- */
+
+/* The worker frees its request when it has taken it off the list; so one that is due is kept on it meanwhile. */
+static bool tick_one(struct mcp_link *link, int64_t now_ms)
+{
+    pthread_mutex_lock(&link->mutex);
+    for (struct mcp_request *request = link->running; request; request = request->next) {
+        enum mcp_due due = mcp_request_due(request, now_ms);
+        if (due == DUE_NOTHING)
+            continue;
+        request->is_held = true;
+        pthread_mutex_unlock(&link->mutex);
+        mcp_request_tick(request, due, now_ms);
+        pthread_mutex_lock(&link->mutex);
+        request->is_held = false;
+        pthread_cond_broadcast(&link->changed);
+        pthread_mutex_unlock(&link->mutex);
+        return true;
+    }
+    pthread_mutex_unlock(&link->mutex);
+    return false;
+}
+
+int mcp_link_tick(struct mcp_link *link)
+{
+    int64_t now_ms = clock_now().boot_ms;
+    while (tick_one(link, now_ms))
+        ;
+    mcp_listen_tell(link);
+    pthread_mutex_lock(&link->mutex);
+    int next = link->listens ? TICK_MS : -1;
+    for (struct mcp_request *request = link->running; request; request = request->next)
+        next = request->is_cancelled ? CANCEL_AGAIN_MS : next == CANCEL_AGAIN_MS ? next : TICK_MS;
+    pthread_mutex_unlock(&link->mutex);
+    return pool_nudge(link->server->pool) ? POOL_STALL_MS : next;
+}
+
+int mcp_link_watch_fd(struct mcp_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    int fd = link->watch_fd;
+    pthread_mutex_unlock(&link->mutex);
+    return fd;
+}
+
+/* ---- life ---- */
+
+struct mcp_link *mcp_link_new(struct mcp_server *server, mcp_send *send, void *data)
+{
+    struct mcp_link *link = calloc(1, sizeof *link);
+    pthread_condattr_t attr;
+    BUG(!link);
+    *link = (struct mcp_link){.server = server, .send = send, .data = data, .watch_fd = -1};
+    pthread_mutex_init(&link->mutex, NULL);
+    pthread_mutex_init(&link->send_mutex, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&link->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_lock(&server->mutex);
+    link->next = server->links;
+    server->links = link;
+    pthread_mutex_unlock(&server->mutex);
+    return link;
+}
+
+/* Ends what only waits; what changes something is let finish. */
+static bool end_waits(struct mcp_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    link->is_ended = true;
+    for (struct mcp_request *request = link->running; request; request = request->next)
+        mcp_request_signal(request);
+    bool is_idle = !link->running && !link->is_looking;
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+    return is_idle;
+}
+
+void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
+{
+    int64_t end = clock_now().boot_ms + drain_ms;
+    while (!end_waits(link) && clock_now().boot_ms < end) {
+        struct timespec soon;
+        mcp_in_future(&soon, CANCEL_AGAIN_MS);
+        pool_nudge(link->server->pool);
+        pthread_mutex_lock(&link->mutex);
+        if (link->running || link->is_looking)
+            pthread_cond_timedwait(&link->changed, &link->mutex, &soon);
+        pthread_mutex_unlock(&link->mutex);
+    }
+    mcp_listen_clear(link, true);
+}
+
+void mcp_link_free(struct mcp_link *link)
+{
+    struct mcp_link **at;
+    pthread_mutex_lock(&link->server->mutex);
+    for (at = &link->server->links; *at != link; at = &(*at)->next)
+        ;
+    *at = link->next;
+    pthread_mutex_unlock(&link->server->mutex);
+    json_decref(link->capabilities);
+    pthread_cond_destroy(&link->changed);
+    pthread_mutex_destroy(&link->mutex);
+    pthread_mutex_destroy(&link->send_mutex);
+    free(link);
+}

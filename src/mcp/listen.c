@@ -1,0 +1,279 @@
+/* listen.c - news for those who asked: resources by the event trail, tasks, and (for the suite) changed lists. */
+#include "base/fs.h"
+#include "mcp/internal.h"
+#include "mcp/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#define LOOK_EVERY_MS 1000
+
+static void listen_free(struct mcp_listen *listen)
+{
+    json_decref(listen->id);
+    json_decref(listen->uris);
+    json_decref(listen->task_ids);
+    free(listen);
+}
+
+/* With the mutex held. News begin with the first subscription. */
+static void start_watching(struct mcp_link *link)
+{
+    struct tsk_workspace *ws = mcp_server_workspace(link->server);
+    struct tsk_error ignored;
+    if (!ws || link->has_reader)
+        return;
+    link->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (link->watch_fd >= 0)
+        inotify_add_watch(link->watch_fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE);
+    link->has_reader = event_reader_init(&link->reader, ws->state_dir, EVENT_FROM_END, &ignored) == 0;
+}
+
+static void listen_add(struct mcp_link *link, struct mcp_listen *listen)
+{
+    start_watching(link);
+    listen->next = link->listens;
+    link->listens = listen;
+}
+
+static json_t *tagged(const struct mcp_listen *listen, json_t *params_take)
+{
+    if (listen->id)
+        json_object_set_new(params_take, "_meta", json_pack("{s:O}", MCP_META "subscriptionId", listen->id));
+    return params_take;
+}
+
+/* ---- legacy ---- */
+
+/* With the mutex held. */
+static struct mcp_listen *legacy_listen(struct mcp_link *link)
+{
+    struct mcp_listen *listen = link->listens;
+    while (listen && listen->id)
+        listen = listen->next;
+    if (listen)
+        return listen;
+    listen = calloc(1, sizeof *listen);
+    BUG(!listen);
+    listen->uris = json_object();
+    listen_add(link, listen);
+    return listen;
+}
+
+static json_t *change_subscription(struct mcp_request *request, bool wants, struct mcp_fault *fault)
+{
+    struct mcp_link *link = request->link;
+    const char *uri = json_get_string(request->params, "uri", NULL);
+    if (!uri)
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "A subscription needs a uri");
+    if (wants && !mcp_resource_exists(link->server, uri))
+        return mcp_fault(fault, MCP_RESOURCE_NOT_FOUND, "Resource not found");
+    pthread_mutex_lock(&link->mutex);
+    struct mcp_listen *listen = legacy_listen(link);
+    if (wants)
+        json_object_set_new(listen->uris, uri, json_true());
+    else
+        json_object_del(listen->uris, uri);
+    pthread_mutex_unlock(&link->mutex);
+    return json_object();
+}
+
+json_t *mcp_subscribe(struct mcp_request *request, struct mcp_fault *fault)
+{
+    return change_subscription(request, true, fault);
+}
+
+json_t *mcp_unsubscribe(struct mcp_request *request, struct mcp_fault *fault)
+{
+    return change_subscription(request, false, fault);
+}
+
+/* ---- modern ---- */
+
+/* The strings of a list as keys; what the server does not know is not honoured. */
+static json_t *string_set(const json_t *strings, const struct mcp_server *server)
+{
+    json_t *set = json_object(), *item;
+    size_t i;
+    json_array_foreach (strings, i, item)
+        if (json_is_string(item) && (!server || mcp_resource_exists(server, json_string_value(item))))
+            json_object_set_new(set, json_string_value(item), json_true());
+    return set;
+}
+
+static json_t *keys_of(json_t *set)
+{
+    json_t *list = json_array(), *value;
+    const char *key;
+    json_object_foreach (set, key, value)
+        json_array_append_new(list, json_string(key));
+    return list;
+}
+
+static json_t *honoured(const struct mcp_listen *listen)
+{
+    json_t *filter = json_object();
+    if (listen->tools)
+        json_object_set_new(filter, "toolsListChanged", json_true());
+    if (listen->prompts)
+        json_object_set_new(filter, "promptsListChanged", json_true());
+    if (json_object_size(listen->uris))
+        json_object_set_new(filter, "resourceSubscriptions", keys_of(listen->uris));
+    if (json_object_size(listen->task_ids))
+        json_object_set_new(filter, "taskIds", keys_of(listen->task_ids));
+    return filter;
+}
+
+json_t *mcp_listen(struct mcp_request *request, struct mcp_fault *fault)
+{
+    struct mcp_link *link = request->link;
+    const json_t *filter = json_object_get(request->params, "notifications");
+    bool has_changes = link->server->options.is_conformance;
+    if (!json_is_object(filter))
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "subscriptions/listen needs notifications");
+    struct mcp_listen *listen = calloc(1, sizeof *listen);
+    BUG(!listen);
+    *listen = (struct mcp_listen){
+        .id = json_deep_copy(request->id),
+        .tools = has_changes && json_get_bool(filter, "toolsListChanged", false),
+        .prompts = has_changes && json_get_bool(filter, "promptsListChanged", false),
+        .uris = string_set(json_object_get(filter, "resourceSubscriptions"), link->server),
+        .task_ids = string_set(mcp_client_has_tasks(request) ? json_object_get(filter, "taskIds") : NULL, NULL)};
+    /* First the acknowledgement: nothing can be sent for it before it is on the list. */
+    mcp_link_notify(link, "notifications/subscriptions/acknowledged",
+                    tagged(listen, json_pack("{s:o}", "notifications", honoured(listen))));
+    pthread_mutex_lock(&link->mutex);
+    listen_add(link, listen);
+    pthread_mutex_unlock(&link->mutex);
+    return NULL; /* the answer is its end */
+}
+
+bool mcp_listen_cancel(struct mcp_link *link, const json_t *id)
+{
+    struct mcp_listen **at, *found;
+    pthread_mutex_lock(&link->mutex);
+    for (at = &link->listens; *at && !((*at)->id && json_equal((*at)->id, id)); at = &(*at)->next)
+        ;
+    found = *at;
+    if (found)
+        *at = found->next;
+    pthread_mutex_unlock(&link->mutex);
+    if (found)
+        listen_free(found);
+    return found != NULL;
+}
+
+static void say_end(struct mcp_link *link, const struct mcp_listen *listen)
+{
+    static const struct mcp_method method = {.name = "subscriptions/listen", .flags = MCP_IN_MODERN};
+    struct mcp_request request = {.link = link, .id = listen->id, .method = &method, .is_modern = true};
+    struct mcp_fault none = {0};
+    mcp_request_answer(&request, tagged(listen, json_object()), &none);
+}
+
+void mcp_listen_clear(struct mcp_link *link, bool say_so)
+{
+    pthread_mutex_lock(&link->mutex);
+    struct mcp_listen *listen = link->listens, *next;
+    link->listens = NULL;
+    if (link->has_reader)
+        event_reader_clear(&link->reader);
+    link->has_reader = false;
+    fs_close(&link->watch_fd);
+    pthread_mutex_unlock(&link->mutex);
+    for (; listen; listen = next) {
+        next = listen->next;
+        if (say_so && listen->id)
+            say_end(link, listen);
+        listen_free(listen);
+    }
+}
+
+/* ---- news ---- */
+
+/* With the mutex held: the messages to send, each {"method", "params"}. */
+static void collect(const struct mcp_link *link, json_t *uris, json_t *messages)
+{
+    const char *uri;
+    json_t *unused;
+    json_object_foreach (uris, uri, unused)
+        for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
+            if (json_object_get(listen->uris, uri))
+                json_array_append_new(messages, tagged(listen, json_pack("{s:s}", "uri", uri)));
+}
+
+/* What processes did becomes events when somebody looks; while somebody listens that is us, in a worker. */
+static void look(void *arg)
+{
+    struct mcp_link *link = arg;
+    struct tsk_error ignored;
+    json_decref(mcp_run_op(link->server, "process.list", json_object(), &ignored));
+    pthread_mutex_lock(&link->mutex);
+    link->is_looking = false;
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+}
+
+void mcp_listen_tell(struct mcp_link *link)
+{
+    json_t *uris CLEANUP_JSON = json_object(), *messages CLEANUP_JSON = json_array(), *event, *item;
+    struct tsk_error ignored;
+    char notes[4096];
+    size_t i;
+    pthread_mutex_lock(&link->mutex);
+    bool has_readers = link->has_reader && link->listens;
+    while (link->watch_fd >= 0 && read(link->watch_fd, notes, sizeof notes) > 0)
+        ;
+    while (has_readers && event_read(&link->reader, &event, &ignored) == 1) {
+        json_t *changed CLEANUP_JSON = mcp_resources_of_event(event);
+        json_array_foreach (changed, i, item)
+            json_object_set_new(uris, json_string_value(item), json_true());
+        json_decref(event);
+    }
+    collect(link, uris, messages);
+    int64_t now_ms = clock_now().boot_ms;
+    /* Not with every change: looking itself changes files of the database. */
+    bool looks = has_readers && !link->is_looking && !link->is_ended && now_ms - link->looked_ms >= LOOK_EVERY_MS;
+    if (looks) {
+        link->is_looking = true;
+        link->looked_ms = now_ms;
+    }
+    pthread_mutex_unlock(&link->mutex);
+    if (looks)
+        pool_submit(link->server->pool, look, link);
+    json_array_foreach (messages, i, item)
+        mcp_link_notify(link, "notifications/resources/updated", json_incref(item));
+}
+
+void mcp_listen_task(struct mcp_link *link, const char *task_id, const json_t *task)
+{
+    json_t *messages CLEANUP_JSON = json_array(), *item;
+    size_t i;
+    pthread_mutex_lock(&link->mutex);
+    for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
+        if (listen->task_ids && json_object_get(listen->task_ids, task_id))
+            json_array_append_new(messages, tagged(listen, json_deep_copy(task)));
+    pthread_mutex_unlock(&link->mutex);
+    json_array_foreach (messages, i, item)
+        mcp_link_notify(link, "notifications/tasks", json_incref(item));
+}
+
+void mcp_listen_list_changed(struct mcp_server *server, bool is_tools)
+{
+    pthread_mutex_lock(&server->mutex);
+    for (struct mcp_link *link = server->links; link; link = link->next) {
+        json_t *messages CLEANUP_JSON = json_array(), *item;
+        size_t i;
+        pthread_mutex_lock(&link->mutex);
+        for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
+            if (is_tools ? listen->tools : listen->prompts)
+                json_array_append_new(messages, tagged(listen, json_object()));
+        pthread_mutex_unlock(&link->mutex);
+        json_array_foreach (messages, i, item)
+            mcp_link_notify(link, is_tools ? "notifications/tools/list_changed" : "notifications/prompts/list_changed",
+                            json_incref(item));
+    }
+    pthread_mutex_unlock(&server->mutex);
+}

@@ -1,0 +1,65 @@
+/* mcp.h - the agents' door: the Model Context Protocol as a skin over the operation table.
+ *
+ * One protocol core for every transport and both eras of the protocol:
+ *   legacy   2025-03-26, 2025-06-18, 2025-11-25: `initialize`, then requests; the server may ask the client something
+ *   modern   2026-07-28: every request says in its `_meta` who asks and what it can do; nothing is remembered between two
+ *
+ * A transport makes a link per connection, hands it the frames it reads and sends the frames it gets:
+ *
+ *     struct mcp_link *link = mcp_link_new(server, send_line, &connection);
+ *     while (...) mcp_link_take(link, text, len);        // answers now, or later from another thread
+ *     wait at most mcp_link_tick(link) ms, less when mcp_link_watch_fd(link) is readable
+ *     mcp_link_end(link, 2000); mcp_link_free(link);
+ *
+ *  M1  Tools, their schemas and results come from the rows; no code here knows a tool by its name.
+ *  M2  State is in the workspace: questions (ops/confirm.h), tasks (mcp/task.h), locks, events. A link has only what the legacy
+ *      handshake negotiated, what runs, and what is subscribed to.
+ *  M3  What an operation refuses is a result with isError, which a model reads; what the protocol refuses is a JSON-RPC error.
+ *  M4  A request has at most one answer: by its worker, or by the clock (it became a task, or goes on without its call).
+ *  M5  Operations run in worker threads, so that one that waits stops nobody. Threads and not processes: an answer costs some
+ *      microseconds instead of a fork, and cancelling is a signal that ends a wait (OP_INTERRUPTIBLE), never a kill in the
+ *      middle of a change. */
+#ifndef MCP_MCP_H
+#define MCP_MCP_H
+
+#include "ops/ops.h"
+
+struct mcp_server;
+struct mcp_link;
+
+struct mcp_options {
+    const char *root;
+    enum lang lang;
+    const char *tools; /* "core", "all", or groups with commas; NULL: core */
+    /* Says whose tools these are, once, when the client stays: one that only asks what there is (the official client tries a
+     * server out like that) should not be in the way of the one that follows. NULL: each operation finds its caller itself. */
+    void (*identify)(void *data, char *ret_instance, size_t size);
+    void *identify_data;
+    bool is_conformance; /* with the fixtures of the official suite */
+};
+
+/* INVALID_INPUT for unknown groups. A missing workspace is no error here: each call says it. */
+int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err);
+void mcp_server_free(struct mcp_server *server); /* after its links */
+
+/* Gets whole frames, one JSON document each, without a newline; from any thread, never two at once for one link. */
+typedef void mcp_send(void *data, const char *frame, size_t len);
+
+struct mcp_link *mcp_link_new(struct mcp_server *server, mcp_send *send, void *data);
+/* One frame from the other side. */
+void mcp_link_take(struct mcp_link *link, const char *text, size_t len);
+/* What the clock asks for: progress, tasks, news for subscribers. Returns after how many ms to call it again, -1: only after the
+ * next frame. */
+int mcp_link_tick(struct mcp_link *link);
+/* Readable when there may be news for subscribers; -1: nobody subscribed. */
+int mcp_link_watch_fd(struct mcp_link *link);
+/* No more frames will come: ends waits and subscriptions, and gives what runs up to `drain_ms` to answer. */
+void mcp_link_end(struct mcp_link *link, int64_t drain_ms);
+void mcp_link_free(struct mcp_link *link); /* after mcp_link_end */
+
+/* ---- stdio.c ---- */
+
+/* `tasuki mcp`: serves standard input and output until one of them, or the parent, ends. */
+int mcp_stdio(struct op_call *call, struct tsk_error *err);
+
+#endif

@@ -1,0 +1,213 @@
+/* resources.c - what can be read by name, and which names an event changes. A resource is an operation without an effect. */
+#include "mcp/fixtures.h"
+#include "mcp/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SCHEME "tasuki://"
+
+struct resource {
+    const char *uri; /* with {parameter}s: a template */
+    const char *op;  /* offered when there is such an operation */
+    const char *name, *description;
+};
+
+static const struct resource resources[] = {
+    {SCHEME "status", "status", "status", "The whole workspace: locks and processes."},
+    {SCHEME "processes", "process.list", "processes", "All processes with their states."},
+    {SCHEME "locks", "lock.list", "locks", "All locks and who holds them."},
+    {SCHEME "runs", "runs.list", "runs", "All runs."},
+    {SCHEME "events", "events", "events", "The newest events."},
+    {SCHEME "process/{id}", "process.status", "process", "One process."},
+    {SCHEME "process/{id}/log{?stream,tail}", "process.logs", "process log",
+     "What a process wrote; stream: stdout, stderr or both; tail: the last so many lines."},
+    {SCHEME "run/{id}", "runs.show", "run", "One run."},
+    {SCHEME "lock/{kind}/{id}", "lock.check", "lock", "One lock: free, held, stale or zombie."},
+};
+#define COUNT (sizeof resources / sizeof resources[0])
+
+static bool is_template(const struct resource *resource)
+{
+    return strchr(resource->uri, '{') != NULL;
+}
+
+static json_t *list(const struct mcp_server *server, bool templates)
+{
+    json_t *found = json_array();
+    for (size_t i = 0; i < COUNT; i++)
+        if (is_template(&resources[i]) == templates && op_by_name(resources[i].op))
+            json_array_append_new(found, json_pack("{s:s, s:s, s:s, s:s}", templates ? "uriTemplate" : "uri",
+                                                   resources[i].uri, "name", resources[i].name, "description",
+                                                   resources[i].description, "mimeType", "application/json"));
+    if (server->options.is_conformance)
+        fixture_add_resources(found, templates);
+    return found;
+}
+
+json_t *mcp_resources_list(struct mcp_request *request, struct mcp_fault *fault)
+{
+    json_t *found CLEANUP_JSON = list(request->link->server, false);
+    return mcp_page(request, "resources", found, fault);
+}
+
+json_t *mcp_resources_templates(struct mcp_request *request, struct mcp_fault *fault)
+{
+    json_t *found CLEANUP_JSON = list(request->link->server, true);
+    return mcp_page(request, "resourceTemplates", found, fault);
+}
+
+/* ---- reading ---- */
+
+static int hex(char c)
+{
+    const char *digits = "0123456789abcdef0123456789ABCDEF", *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) % 16 : -1;
+}
+
+/* The text between two places, with %XX resolved; NULL when that is not UTF-8. */
+static json_t *decoded(const char *text, size_t len)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < len; i++) {
+        bool is_escape = text[i] == '%' && i + 2 < len && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0;
+        char c = is_escape ? (char)(hex(text[i + 1]) * 16 + hex(text[i + 2])) : text[i];
+        buf_put(&b, &c, 1);
+        i += is_escape ? 2 : 0;
+    }
+    return json_stringn(buf_str(&b), b.len);
+}
+
+/* Whether a template's "stream,tail}" has that name. */
+static bool is_named(const char *names, const char *name, size_t len)
+{
+    for (; *names && *names != '}'; names += strcspn(names, ",}") + (names[strcspn(names, ",}")] == ','))
+        if (strcspn(names, ",}") == len && strncmp(names, name, len) == 0)
+            return true;
+    return false;
+}
+
+/* Fills `args` from "?stream=stderr&tail=20" for the parameters that the template names. */
+static bool take_query(const char *query, const char *names, json_t *args)
+{
+    while (*query) {
+        size_t pair = strcspn(query, "&"), key = strcspn(query, "=&");
+        bool is_tail = key == 4 && strncmp(query, "tail", key) == 0; /* the operation calls it lines */
+        json_t *value = key < pair && is_named(names, query, key) ? decoded(query + key + 1, pair - key - 1) : NULL;
+        if (!value || json_object_setn_new(args, is_tail ? "lines" : query, is_tail ? 5 : key, value) < 0)
+            return false;
+        query += pair + (query[pair] == '&');
+    }
+    return true;
+}
+
+/* Matches a uri with a template: {name} is one segment, {?a,b} an optional query. The parameters, owned, or NULL. */
+static json_t *match(const char *pattern, const char *uri)
+{
+    json_t *args = json_object();
+    while (*pattern && !(pattern[0] == '{' && pattern[1] == '?')) {
+        if (*pattern != '{') {
+            if (*pattern++ != *uri++)
+                break;
+            continue;
+        }
+        size_t len = strcspn(uri, "/?"), name_len = strcspn(pattern + 1, "}");
+        json_t *value = len ? decoded(uri, len) : NULL;
+        if (!value || json_object_setn_new(args, pattern + 1, name_len, value) < 0)
+            break;
+        uri += len;
+        pattern += name_len + 2;
+    }
+    bool fits = !*pattern && !*uri;
+    if (*pattern == '{' && pattern[1] == '?')
+        fits = !*uri || (*uri == '?' && take_query(uri + 1, pattern + 2, args));
+    if (fits)
+        return args;
+    json_decref(args);
+    return NULL;
+}
+
+static const struct resource *find(const char *uri, json_t **ret_args)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        json_t *args = op_by_name(resources[i].op) ? match(resources[i].uri, uri) : NULL;
+        if (args && ret_args)
+            *ret_args = args;
+        else
+            json_decref(args);
+        if (args)
+            return &resources[i];
+    }
+    return NULL;
+}
+
+bool mcp_resource_exists(const struct mcp_server *server, const char *uri)
+{
+    return find(uri, NULL) || (server->options.is_conformance && strncmp(uri, "test://", 7) == 0);
+}
+
+static json_t *not_found(const struct mcp_request *request, const char *uri, const char *why, struct mcp_fault *fault)
+{
+    json_t *text = json_string(uri);
+    fault->data = json_pack("{s:o}", "uri", text ? text : json_null());
+    return mcp_fault(fault, request->is_modern ? MCP_INVALID_PARAMS : MCP_RESOURCE_NOT_FOUND, "%s", why);
+}
+
+json_t *mcp_resources_read(struct mcp_request *request, struct mcp_fault *fault)
+{
+    struct mcp_server *server = request->link->server;
+    const char *uri = json_get_string(request->params, "uri", NULL);
+    json_t *args = NULL, *fixture;
+    if (!uri)
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "resources/read needs a uri");
+    if (server->options.is_conformance && (fixture = fixture_read(uri)))
+        return fixture;
+    const struct resource *resource = find(uri, &args);
+    if (!resource)
+        return not_found(request, uri, "Resource not found", fault);
+    struct tsk_error err = {0};
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_t *answer CLEANUP_JSON = mcp_run_op(server, resource->op, args, &err);
+    if (!answer) {
+        text_put_error(&text, server->options.lang, &err);
+        bool is_absent = strcmp(code_info(err.code)->category, "NOT_FOUND") == 0 || err.code == TSK_INVALID_INPUT;
+        return is_absent ? not_found(request, uri, buf_str(&text), fault)
+                         : mcp_fault(fault, MCP_INTERNAL, "%s", buf_str(&text));
+    }
+    json_write(&text, answer, false);
+    return json_pack("{s:[{s:s, s:s, s:s}]}", "contents", "uri", uri, "mimeType", "application/json", "text",
+                     buf_str(&text));
+}
+
+/* ---- events ---- */
+
+static void add(json_t *uris, json_t *uri_take)
+{
+    if (uri_take)
+        json_array_append_new(uris, uri_take);
+}
+
+json_t *mcp_resources_of_event(const json_t *event)
+{
+    const char *type = json_get_string(event, "type", "");
+    const json_t *data = json_object_get(event, "data");
+    const char *process = json_get_string(data, "process_id", NULL), *kind = json_get_string(data, "kind", NULL),
+               *run = json_get_string(event, "run_id", NULL);
+    bool is_lock = strncmp(type, "lock.", 5) == 0 || strncmp(type, "LOCK_", 5) == 0;
+    json_t *uris = json_array();
+    add(uris, json_string(SCHEME "events"));
+    add(uris, json_string(SCHEME "status"));
+    if (process) {
+        add(uris, json_string(SCHEME "processes"));
+        add(uris, json_sprintf(SCHEME "process/%s", process));
+    }
+    if (is_lock) {
+        add(uris, json_string(SCHEME "locks"));
+        add(uris, json_sprintf(SCHEME "lock/%s/%s", kind ? kind : "?", json_get_string(data, "id", "")));
+    }
+    if (run) {
+        add(uris, json_string(SCHEME "runs"));
+        add(uris, json_sprintf(SCHEME "run/%s", run));
+    }
+    return uris;
+}

@@ -1,0 +1,143 @@
+/* schema.c - JSON Schemas from rows. Agents pay for every byte of them: what a value means is said once, limits that nobody
+ * meets are left out, and results name their top-level keys only. And a schema is portable: one type each, no null, no choice
+ * of types; where an operation takes more (a list of ids, a probe as an object), the schema has the short form. */
+#include "mcp/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool mcp_op_asks(const struct op *op)
+{
+    for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
+        if (*code == TSK_NEEDS_CONFIRMATION && !(op->flags & OP_READ_ONLY))
+            return true;
+    return false;
+}
+
+static json_t *strings(const char *const *choices)
+{
+    json_t *list = json_array();
+    for (; *choices; choices++)
+        json_array_append_new(list, json_string(*choices));
+    return list;
+}
+
+static void set_type(json_t *schema, const char *type)
+{
+    json_object_set_new(schema, "type", json_string(type));
+}
+
+static void add_int(json_t *schema, const struct op_param *param)
+{
+    set_type(schema, "integer");
+    json_object_set_new(schema, "minimum", json_integer(param->min));
+    if (param->max < INT32_MAX)
+        json_object_set_new(schema, "maximum", json_integer(param->max));
+}
+
+static void add_type(json_t *schema, const struct op_param *param)
+{
+    switch (param->type) {
+    case OP_STRING:
+    case OP_ID:
+    case OP_PATH:
+    case OP_ANY:
+        set_type(schema, "string");
+        break;
+    case OP_INT:
+        add_int(schema, param);
+        break;
+    case OP_DURATION:
+        set_type(schema, param->flags & OP_MS ? "integer" : "string");
+        break;
+    case OP_BOOL:
+        set_type(schema, "boolean");
+        break;
+    case OP_ENUM:
+        set_type(schema, "string");
+        json_object_set_new(schema, "enum", strings(param->choices));
+        break;
+    case OP_ARGV:
+        set_type(schema, "array");
+        json_object_set_new(schema, "items", json_pack("{s:s}", "type", "string"));
+        break;
+    case OP_MAP:
+        set_type(schema, "object");
+        json_object_set_new(schema, "additionalProperties", json_pack("{s:s}", "type", "string"));
+        break;
+    }
+}
+
+/* The fallback as a value of the parameter's type, or NULL when it is words. */
+static json_t *default_of(const struct op_param *param)
+{
+    char *end;
+    int64_t ms;
+    if (param->type == OP_ENUM)
+        return json_string(param->fallback);
+    if (param->type == OP_DURATION && duration_parse(param->fallback, &ms) == 0)
+        return param->flags & OP_MS ? json_integer(ms) : json_string(param->fallback);
+    long long number = strtoll(param->fallback, &end, 10);
+    return param->type == OP_INT && !*end ? json_integer(number) : NULL;
+}
+
+/* Where what is not mentioned stays as it is, there are no defaults. */
+static json_t *param_schema(const struct op *op, const struct op_param *param)
+{
+    struct buf help CLEANUP(buf_clear) = BUF_INIT;
+    bool has_default = param->fallback && !(op->flags & OP_KEEPS_REST);
+    json_t *schema = json_object(), *fallback = has_default ? default_of(param) : NULL;
+    add_type(schema, param);
+    buf_puts(&help, param->help);
+    if (param->type == OP_DURATION && !(param->flags & OP_MS))
+        buf_puts(&help, param->flags & OP_FOREVER ? " (30s, 5m, forever)" : " (30s, 5m)");
+    if (has_default && !fallback)
+        buf_printf(&help, " Default: %s.", param->fallback);
+    json_object_set_new(schema, "description", json_string(buf_str(&help)));
+    if (fallback)
+        json_object_set_new(schema, "default", fallback);
+    return schema;
+}
+
+static void add_asking(json_t *properties)
+{
+    json_object_set_new(properties, "confirm",
+                        json_pack("{s:s, s:s}", "type", "boolean", "description",
+                                  "Yes, for what a dead holder left; a living one's needs a person."));
+    json_object_set_new(
+        properties, "confirm_token",
+        json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal that a person has confirmed since."));
+}
+
+json_t *mcp_input_schema(const struct op *op)
+{
+    json_t *properties = json_object(), *required = json_array();
+    for (const struct op_param *param = op->params; param->name; param++) {
+        if (param->flags & (OP_CLI_ONLY | OP_CALLER))
+            continue;
+        json_object_set_new(properties, param->name, param_schema(op, param));
+        if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
+            json_array_append_new(required, json_string(param->name));
+    }
+    if (mcp_op_asks(op))
+        add_asking(properties);
+    json_t *schema = json_pack("{s:s}", "type", "object");
+    if (json_object_size(properties))
+        json_object_set(schema, "properties", properties);
+    if (json_array_size(required))
+        json_object_set(schema, "required", required);
+    json_object_set_new(schema, "additionalProperties", json_false());
+    json_decref(properties);
+    json_decref(required);
+    return schema;
+}
+
+/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. */
+json_t *mcp_output_schema(const struct op *op)
+{
+    json_t *properties = json_object();
+    for (const struct op_field *field = op->result; field->name; field++)
+        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0)
+            json_object_set_new(properties, field->name, json_pack("{s:s}", "type", field->type));
+    return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
+}

@@ -1,0 +1,322 @@
+#include "mcp/task.h"
+#include "base/fs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FOLDER   "mcp"
+#define TTL_MS   3600000
+#define POLL_MS  1000
+#define FILE_MAX (4u << 20)
+
+struct mcp_task {
+    struct mcp_link *link;
+    char id[40];
+    json_t *record;  /* of the link's mutex, like `answers` */
+    json_t *answers; /* id -> response, while questions are open */
+    bool is_over;    /* cancelled or completed: nothing changes it any more */
+};
+
+static const char *const over[] = {"completed", "failed", "cancelled"};
+
+static bool is_over(const json_t *record)
+{
+    const char *status = json_get_string(record, "status", "");
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++)
+        if (strcmp(status, over[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the file ---- */
+
+static int open_folder(const struct mcp_server *server)
+{
+    struct tsk_workspace *ws = mcp_server_workspace(server);
+    if (!ws || fs_make_dirs(ws->state_dir, FOLDER) < 0)
+        return -1;
+    return fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
+}
+
+static int save(const struct mcp_server *server, const char *id, const json_t *record)
+{
+    char name[64];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    int dir CLEANUP_FD = open_folder(server);
+    snprintf(name, sizeof name, "%s.json", id);
+    json_write(&b, record, false);
+    return dir < 0 || b.failed ? -1 : fs_replace_file(dir, name, 0600, b.data, b.len);
+}
+
+/* The thread that works on it is gone with its process. */
+static bool is_orphan(const json_t *record)
+{
+    const json_t *owner = json_object_get(record, "owner");
+    struct proc_id id = {.pid = (pid_t)json_get_int(owner, "pid", 0),
+                         .start_ticks = (uint64_t)json_get_int(owner, "start_ticks", 0),
+                         .pid_ns = (uint64_t)json_get_int(owner, "pid_ns", 0)};
+    snprintf(id.boot_id, sizeof id.boot_id, "%s", json_get_string(owner, "boot_id", ""));
+    return proc_id_liveness(&id) == LIVE_DEAD;
+}
+
+static json_t *load(const struct mcp_server *server, const char *id)
+{
+    char name[64];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct tsk_error ignored;
+    json_t *record = NULL;
+    if (!id_is_valid(id) || strlen(id) > 40)
+        return NULL;
+    int dir CLEANUP_FD = open_folder(server);
+    snprintf(name, sizeof name, "%s.json", id);
+    if (dir < 0 || fs_read_file(dir, name, FILE_MAX, &b) < 0 ||
+        json_parse(buf_str(&b), b.len, name, &record, &ignored) < 0)
+        return NULL;
+    if (!is_over(record) && is_orphan(record)) {
+        json_object_set_new(record, "status", json_string("failed"));
+        json_object_del(record, "inputRequests");
+        json_object_set_new(
+            record, "error",
+            json_pack("{s:i, s:s}", "code", MCP_INTERNAL, "message", "The server that worked on this task has ended"));
+    }
+    return record;
+}
+
+/* What is older than its time is removed when a new one is made. */
+static void sweep(int dir)
+{
+    struct dirent **names = NULL;
+    int64_t now_s = clock_now().wall_ms / 1000;
+    int count = scandirat(dir, ".", &names, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        struct stat st;
+        if (strstr(names[i]->d_name, ".json") && fs->fstatat(dir, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            now_s - st.st_mtim.tv_sec > TTL_MS / 1000)
+            fs->unlinkat(dir, names[i]->d_name, 0);
+        free(names[i]);
+    }
+    free(names);
+}
+
+/* ---- the wire ---- */
+
+/* As the client sees it: without what is ours. */
+static json_t *shown(const json_t *record)
+{
+    json_t *task = json_deep_copy(record);
+    json_object_del(task, "owner");
+    return task;
+}
+
+/* With the link's mutex held. */
+static void change(struct mcp_task *task, const char *status)
+{
+    char time[TIME_TEXT_MAX];
+    time_format_exact(clock_now().wall_ms, time);
+    json_object_set_new(task->record, "status", json_string(status));
+    json_object_set_new(task->record, "lastUpdatedAt", json_string(time));
+    save(task->link->server, task->id, task->record);
+}
+
+static void tell(struct mcp_link *link, const char *id, json_t *task_take)
+{
+    mcp_listen_task(link, id, task_take);
+    json_decref(task_take);
+}
+
+static json_t *new_record(const char *id)
+{
+    char time[TIME_TEXT_MAX];
+    struct proc_id self;
+    time_format_exact(clock_now().wall_ms, time);
+    if (proc_id_of(getpid(), &self) < 0)
+        return NULL;
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:{s:i, s:I, s:I, s:s}}", "taskId", id, "status", "working",
+                     "createdAt", time, "lastUpdatedAt", time, "ttlMs", TTL_MS, "pollIntervalMs", POLL_MS, "owner",
+                     "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "pid_ns",
+                     (json_int_t)self.pid_ns, "boot_id", self.boot_id);
+}
+
+/* ---- life ---- */
+
+bool task_begin(struct mcp_request *request)
+{
+    struct mcp_link *link = request->link;
+    struct mcp_task *task = calloc(1, sizeof *task);
+    struct mcp_fault none = {0};
+    BUG(!task);
+    task->link = link;
+    memcpy(task->id, "task-", 5);
+    random_hex(task->id + 5, 32);
+    task->record = new_record(task->id);
+    int dir CLEANUP_FD = open_folder(link->server);
+    if (dir >= 0)
+        sweep(dir);
+    bool is_kept = dir >= 0 && task->record && save(link->server, task->id, task->record) == 0;
+    pthread_mutex_lock(&link->mutex);
+    bool is_late = request->is_answered;
+    request->has_no_task = !is_kept;
+    if (is_kept && !is_late) { /* M4: both at once */
+        request->task = task;
+        request->is_answered = true;
+    }
+    json_t *result = shown(task->record);
+    pthread_mutex_unlock(&link->mutex);
+    if (!is_kept || is_late) {
+        json_decref(result);
+        task_drop(task);
+        return false;
+    }
+    json_object_set_new(result, "resultType", json_string("task"));
+    mcp_request_answer(request, result, &none);
+    return true;
+}
+
+void task_end(struct mcp_task *task, const json_t *result, const struct mcp_fault *fault)
+{
+    pthread_mutex_lock(&task->link->mutex);
+    bool is_mine = !task->is_over;
+    task->is_over = true;
+    if (is_mine && result) {
+        json_t *kept = json_copy((json_t *)result);
+        json_object_set_new(kept, "resultType", json_string("complete"));
+        json_object_set_new(task->record, "result", kept);
+        change(task, "completed");
+    } else if (is_mine) {
+        json_object_set_new(task->record, "error",
+                            json_pack("{s:i, s:s}", "code", fault->code, "message", fault->message));
+        change(task, "failed");
+    }
+    json_t *news = shown(task->record);
+    pthread_mutex_unlock(&task->link->mutex);
+    tell(task->link, task->id, news);
+}
+
+json_t *task_ask(struct mcp_request *request, json_t *questions_take)
+{
+    struct mcp_task *task = request->task;
+    struct mcp_link *link = request->link;
+    pthread_mutex_lock(&link->mutex);
+    json_object_set_new(task->record, "inputRequests", questions_take);
+    task->answers = json_object();
+    change(task, "input_required");
+    json_t *news = shown(task->record);
+    pthread_mutex_unlock(&link->mutex);
+    tell(link, task->id, news);
+    pthread_mutex_lock(&link->mutex);
+    while (!task->is_over && !link->is_ended && json_object_size(json_object_get(task->record, "inputRequests")))
+        pthread_cond_wait(&link->changed, &link->mutex);
+    json_t *answers = task->answers;
+    task->answers = NULL;
+    bool is_answered = !task->is_over && !link->is_ended;
+    if (is_answered) {
+        json_object_del(task->record, "inputRequests");
+        change(task, "working");
+    }
+    pthread_mutex_unlock(&link->mutex);
+    if (!is_answered)
+        json_free(&answers);
+    return answers;
+}
+
+void task_drop(struct mcp_task *task)
+{
+    if (!task)
+        return;
+    json_decref(task->record);
+    json_decref(task->answers);
+    free(task);
+}
+
+/* ---- methods ---- */
+
+static json_t *unknown(struct mcp_fault *fault)
+{
+    return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no task with this taskId");
+}
+
+json_t *mcp_tasks_get(struct mcp_request *request, struct mcp_fault *fault)
+{
+    json_t *record CLEANUP_JSON = load(request->link->server, json_get_string(request->params, "taskId", ""));
+    return record ? shown(record) : unknown(fault);
+}
+
+/* The request whose task it is, on any link of this server; with that link's mutex held. */
+static struct mcp_request *find_running(struct mcp_server *server, const char *id)
+{
+    pthread_mutex_lock(&server->mutex);
+    for (struct mcp_link *link = server->links; link; link = link->next) {
+        pthread_mutex_lock(&link->mutex);
+        for (struct mcp_request *request = link->running; request; request = request->next)
+            if (request->task && strcmp(request->task->id, id) == 0) {
+                pthread_mutex_unlock(&server->mutex);
+                return request;
+            }
+        pthread_mutex_unlock(&link->mutex);
+    }
+    pthread_mutex_unlock(&server->mutex);
+    return NULL;
+}
+
+static void take_answers(struct mcp_task *task, const json_t *responses)
+{
+    json_t *open = json_object_get(task->record, "inputRequests");
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)responses, key, value)
+        if (json_object_get(open, key)) {
+            json_object_set(task->answers, key, value);
+            json_object_del(open, key);
+        }
+    change(task, json_object_size(open) ? "input_required" : "working");
+}
+
+json_t *mcp_tasks_update(struct mcp_request *request, struct mcp_fault *fault)
+{
+    const char *id = json_get_string(request->params, "taskId", "");
+    const json_t *responses = json_object_get(request->params, "inputResponses");
+    json_t *record CLEANUP_JSON = load(request->link->server, id);
+    if (!record)
+        return unknown(fault);
+    if (!json_is_object(responses))
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "tasks/update needs inputResponses");
+    struct mcp_request *running = find_running(request->link->server, id);
+    if (running) {
+        if (running->task->answers)
+            take_answers(running->task, responses);
+        pthread_cond_broadcast(&running->link->changed);
+        pthread_mutex_unlock(&running->link->mutex);
+    }
+    return json_object();
+}
+
+json_t *mcp_tasks_cancel(struct mcp_request *request, struct mcp_fault *fault)
+{
+    const char *id = json_get_string(request->params, "taskId", "");
+    json_t *record CLEANUP_JSON = load(request->link->server, id);
+    if (!record)
+        return unknown(fault);
+    struct mcp_request *running = find_running(request->link->server, id);
+    if (!running)
+        return json_object();
+    struct mcp_link *link = running->link;
+    struct mcp_task *task = running->task;
+    json_t *news = NULL;
+    running->is_cancelled = true;
+    if (!task->is_over) {
+        task->is_over = true;
+        json_object_del(task->record, "inputRequests");
+        change(task, "cancelled");
+        news = shown(task->record);
+    }
+    mcp_request_signal(running);
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+    if (news)
+        tell(link, id, news);
+    return json_object();
+}

@@ -1,0 +1,103 @@
+/* tool_texts.h - what agents read of each tool, in one place, because they read them side by side.
+ *
+ * First what it does and when to use it; then its side effect and what a refusal means; then how long it lasts. Every byte is
+ * paid for in each conversation (spec 8: the working set in 24 KB). Each macro is the part of a row's .mcp that is words. */
+#ifndef OPS_TOOL_TEXTS_H
+#define OPS_TOOL_TEXTS_H
+
+#define TOOL_EVENTS                                                                                                    \
+    .text = "Read what happened in this workspace, the newest last. It changes nothing; to read on, pass the id "      \
+            "of the last event as after."
+#define TOOL_LOCK_ACQUIRE                                                                                              \
+    .refusal = "NOT ACQUIRED",                                                                                         \
+    .text = "Take a lock before you change what others may change too; kind name is any name that you agree on. "      \
+            "NOT ACQUIRED says who holds it: wait (wait: \"45s\", repeated), do something else, or ask the "           \
+            "person; do not go on without it. It stays until lock_release, or until your program ends."
+#define TOOL_LOCK_RELEASE                                                                                              \
+    .refusal = "NOT RELEASED",                                                                                         \
+    .text = "Give a lock back as soon as the work is done. No lock is success; NOT RELEASED (LOCK_LOST) means "        \
+            "that it is somebody else's now."
+#define TOOL_LOCK_RENEW                                                                                                \
+    .refusal = "NOT RENEWED",                                                                                          \
+    .text = "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop what "     \
+            "you do, it is not yours any more. This connection renews its locks by itself."
+#define TOOL_LOCK_CHECK                                                                                                \
+    .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "           \
+            "nothing: only lock_acquire gives it to you."
+#define TOOL_LOCK_LIST                                                                                                 \
+    .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."
+#define TOOL_CREATE_PROCESS                                                                                            \
+    .refusal = "NOT CREATED",                                                                                          \
+    .text = "Register a command as a process that is started, stopped and watched by its id. start: true starts "      \
+            "it at once; an id that exists is refused (ProcessAlreadyExists). It outlives this connection; only "      \
+            "stop_process ends it."
+#define TOOL_START_PROCESS                                                                                             \
+    .refusal = "NOT STARTED",                                                                                          \
+    .text = "Start registered processes, and first what they depend on; returns when they run. A second copy is "      \
+            "never started: ProcessAlreadyRunning means it runs. They live on when you disconnect."
+#define TOOL_STOP_PROCESS                                                                                              \
+    .refusal = "NOT STOPPED",                                                                                          \
+    .text = "Stop processes with everything they started; returns when all of it is gone. SIGTERM, and SIGKILL "       \
+            "after grace_period_ms. No restart policy revives them; ProcessNotRunning: there was nothing to stop."
+#define TOOL_RESTART_PROCESS                                                                                           \
+    .refusal = "NOT RESTARTED",                                                                                        \
+    .text = "Stop processes and start them again with their present settings, after update_process for example. "      \
+            "One that does not run is simply started."
+#define TOOL_GET_PROCESS_STATUS                                                                                        \
+    .text = "Show one process: state, pid, exit code, restarts, log files. It changes nothing; to wait for a "         \
+            "change use wait_for."
+#define TOOL_LIST_PROCESSES                                                                                            \
+    .text = "List all processes with their true states; look here before you create or start one. It changes "         \
+            "nothing."
+#define TOOL_REMOVE_PROCESS                                                                                            \
+    .refusal = "NOT REMOVED",                                                                                          \
+    .text = "Remove processes with their logs, for good. A running one is refused (NEEDS_CONFIRMATION) unless "        \
+            "force: true, which stops it first."
+#define TOOL_UPDATE_PROCESS                                                                                            \
+    .refusal = "NOT UPDATED",                                                                                          \
+    .text = "Change a process's command or settings; what is not named stays, env replaces all variables. What "       \
+            "runs keeps the old ones until restart_process. With expected_updated_at, CONFLICT means that "            \
+            "somebody else changed it."
+#define TOOL_GET_PROCESS_OUTPUT                                                                                        \
+    .text = "Read what a process wrote, also after its end: the last 100 lines, or a part. It changes nothing; to "    \
+            "read on, pass the answer's cursor."
+#define TOOL_WAIT_FOR                                                                                                  \
+    .refusal = "NOT YET",                                                                                              \
+    .text = "Wait until a process has ended, or until it is ready, instead of asking again and again. It changes "     \
+            "nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most, and fails "     \
+            "at once when what you wait for cannot happen any more."
+#define TOOL_SPRINT_ACQUIRE                                                                                            \
+    .refusal = "NOT ACQUIRED",                                                                                         \
+    .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "      \
+            "the holder; a dead one's needs confirm: true, a living one's force: true and a person's yes. It "         \
+            "stays until sprint_release."
+#define TOOL_SPRINT_RELEASE                                                                                            \
+    .refusal = "NOT RELEASED",                                                                                         \
+    .text = "Give the sprint lock back at the end of the sprint. No lock is success; another session's is "            \
+            "released with a warning, or refused with strict: true."
+#define TOOL_SPRINT_CHECK .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."
+#define TOOL_GET_STATUS                                                                                                \
+    .text = "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "      \
+            "or change anything; it changes nothing."
+#define TOOL_FLOW_RUN                                                                                                  \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "Run a flow file: its tasks, in parallel where the flow allows it, and answer with what became "           \
+            "of them. NOT DONE says what failed; run_resume goes on from there. After 50 s the answer is NOT "         \
+            "YET and the run goes on (run_show), but not longer than this connection."
+#define TOOL_RUN_RESUME                                                                                                \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
+            "again. Refused while somebody runs it. As flow_run it ends with this connection."
+#define TOOL_RUN_ANSWER                                                                                                \
+    .refusal = "NOT ANSWERED",                                                                                         \
+    .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "               \
+            "recorded first; a second one is refused (ALREADY_ANSWERED)."
+#define TOOL_RUN_LIST .text = "List runs, the newest first, with their status. It changes nothing."
+#define TOOL_RUN_SHOW .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."
+#define TOOL_RUN_LOGS .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."
+#define TOOL_RUN_CANCEL                                                                                                \
+    .refusal = "NOT CANCELLED",                                                                                        \
+    .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "                   \
+            "run_resume can go on with it later."
+
+#endif

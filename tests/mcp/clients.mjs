@@ -1,0 +1,53 @@
+// The official clients against a server on stdio: connect, look around, work, be refused, leave.
+//   clients.mjs GENERATION-MODE SERVER...      v1 | v2-legacy | v2-auto | v2-modern
+// Prints what it saw as one JSON document.
+const [mode, command, ...args] = process.argv.slice(2);
+
+async function connect() {
+    const info = { name: "tasuki-test", version: "1" };
+    const options = { capabilities: { elicitation: {} } };
+    if (mode === "v1") {
+        const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
+        const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
+        const { ElicitRequestSchema } = await import("@modelcontextprotocol/sdk/types.js");
+        const client = new Client(info, options);
+        client.setRequestHandler(ElicitRequestSchema, answer);
+        return [client, new StdioClientTransport({ command, args })];
+    }
+    const { Client } = await import("@modelcontextprotocol/client");
+    const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
+    const negotiation = { "v2-legacy": "legacy", "v2-auto": "auto", "v2-modern": { pin: "2026-07-28" } }[mode];
+    const client = new Client(info, { ...options, versionNegotiation: { mode: negotiation } });
+    client.setRequestHandler("elicitation/create", answer);
+    return [client, new StdioClientTransport({ command, args })];
+}
+
+const asked = [];
+async function answer(request) {
+    asked.push(request.params.message);
+    return { action: "accept", content: { confirm: true } };
+}
+
+async function call(client, name, args = {}) {
+    const result = await client.callTool({ name, arguments: args });
+    return { isError: !!result.isError, text: result.content[0].text, structure: result.structuredContent };
+}
+
+const [client, transport] = await connect();
+await client.connect(transport);
+const seen = {};
+seen.version = client.getNegotiatedProtocolVersion?.() ?? transport.protocolVersion ?? null;
+seen.instructions = client.getInstructions()?.length ?? 0;
+seen.tools = (await client.listTools()).tools.map((tool) => tool.name);
+seen.status = await call(client, "get_status");
+seen.acquired = await call(client, "lock_acquire", { kind: "name", id: "mine" });
+seen.refused = await call(client, "lock_acquire", { kind: "name", id: "held" });
+seen.forced = await call(client, "lock_acquire", { kind: "name", id: "held", force: true });
+seen.asked = asked.length;
+seen.resources = (await client.listResources()).resources.map((resource) => resource.uri);
+seen.locks = JSON.parse((await client.readResource({ uri: "tasuki://locks" })).contents[0].text).locks.length;
+seen.prompts = (await client.listPrompts()).prompts.map((prompt) => prompt.name);
+seen.prompt = (await client.getPrompt({ name: "start_work", arguments: { task: "x" } })).messages.length;
+seen.released = await call(client, "lock_release", { kind: "name", id: "mine" });
+await client.close();
+console.log(JSON.stringify(seen));

@@ -1,0 +1,232 @@
+"""Spec 8, MCP: what an agent may not decide alone, by each of the three ways to ask a person."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import FORMS, Agent  # noqa: E402
+from common import sleeper  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+
+FORCE = dict(kind="name", id="a", force=True)
+
+
+def held_lock(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    return holder
+
+
+def holder_of(ws):
+    return ws.tasuki("lock", "check", "name", "a", "--json").json.get("holder", {}).get("pid")
+
+
+def dead_sprint(ws):
+    holder = sleeper(ws)
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e", "--pid", holder.pid).expect(0)
+    holder.kill()
+    holder.wait()
+
+
+# -- legacy with elicitation --------------------------------------------------------------------------------
+
+def answering(**result):
+    asked = []
+
+    def answer(method, params):
+        asked.append((method, params))
+        return result
+    return asked, answer
+
+
+@test("a client that shows forms is asked, and a yes takes the lock from its living holder")
+def _(ws):
+    holder = held_lock(ws)
+    asked, answer = answering(action="accept", content={"confirm": True})
+    agent = Agent(ws, capabilities=FORMS, on_request=answer)
+    result = agent.ok("lock_acquire", **FORCE)
+    eq(result["forced"]["pid"], holder.pid, "from whom")
+    eq([method for method, _ in asked], ["elicitation/create"], "what was asked")
+    assert str(holder.pid) in asked[0][1]["message"], asked
+    eq(asked[0][1]["requestedSchema"]["required"], ["confirm"], "the form")
+
+
+@test("a form that is declined, cancelled, or accepted without the yes is a refusal")
+def _(ws):
+    holder = held_lock(ws)
+    for result in ({"action": "decline"}, {"action": "cancel"}, {"action": "accept", "content": {"confirm": False}},
+                   {"action": "accept", "content": {}}, {}):
+        _, answer = answering(**result)
+        agent = Agent(ws, capabilities=FORMS, on_request=answer)
+        text, error = agent.refused("lock_acquire", **FORCE)
+        eq(error["reason_code"], "NEEDS_CONFIRMATION", f"the answer to {result}")
+        assert text.startswith("NEEDS CONFIRMATION: "), text
+        eq(holder_of(ws), holder.pid, "the holder")
+        agent.close()
+
+
+@test("while a person is asked, other calls are served")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws, capabilities=FORMS)
+    number = agent.begin_call("lock_acquire", **FORCE)
+    question = agent.until(lambda n: n["method"] == "elicitation/create", "the question")
+    agent.ok("get_status")
+    assert not agent.has_answer(number)
+    agent.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+    eq(agent.answer(number)["result"]["isError"], True)
+
+
+# -- modern with elicitation --------------------------------------------------------------------------------
+
+def ask(agent, **arguments):
+    result = agent.call("lock_acquire", modern=True, **(arguments or FORCE))
+    eq(result.get("resultType"), "input_required", "resultType")
+    eq(list(result["inputRequests"]), ["confirm"], "the questions")
+    eq(result["inputRequests"]["confirm"]["method"], "elicitation/create", "the method")
+    return result["requestState"]
+
+
+def reply(state, action="accept", **content):
+    return {"requestState": state, "inputResponses": {"confirm": {"action": action, "content": content}}}
+
+
+@test("a stateless client is asked by a round trip, on any server of the workspace")
+def _(ws):
+    holder = held_lock(ws)
+    asking = Agent(ws, "--instance", "me", capabilities=FORMS, initialize=False)
+    state = ask(asking)
+    asking.close()
+    other = Agent(ws, "--instance", "me", capabilities=FORMS, initialize=False)
+    result = other.call("lock_acquire", modern=True, more=reply(state, confirm=True), **FORCE)
+    eq(result["structuredContent"]["forced"]["pid"], holder.pid, "from whom")
+
+
+@test("the state of a round trip is used once, by who asked, for what was asked")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Agent(ws, "--instance", "me", capabilities=FORMS, initialize=False)
+    stranger = Agent(ws, "--instance", "you", capabilities=FORMS, initialize=False)
+
+    def refuse(who, state, what, **arguments):
+        answer = who.answer(who.begin_call("lock_acquire", True, None, reply(state, confirm=True), **arguments))
+        eq(answer.get("error", {}).get("code"), -32602, what)
+
+    refuse(agent, "f" * 32, "an invented one", **FORCE)
+    refuse(agent, "../../x", "a path", **FORCE)
+    refuse(agent, ask(agent) + "x", "a tampered one", **FORCE)
+    refuse(stranger, ask(agent), "another caller's", **FORCE)
+    refuse(agent, ask(agent), "another call's", kind="name", id="b", force=True)
+    eq(holder_of(ws), holder.pid, "the holder")
+    state = ask(agent)
+    assert not agent.call("lock_acquire", modern=True, more=reply(state, "decline"), **FORCE)["structuredContent"].get("fence")
+    refuse(agent, state, "one that was declined", **FORCE)
+    eq(holder_of(ws), holder.pid, "the holder")
+
+
+@test("a round trip without the answer asks again, and extra answers are ignored")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws, capabilities=FORMS, initialize=False)
+    state = ask(agent)
+    result = agent.call("lock_acquire", modern=True, more={"requestState": state, "inputResponses": {"x": {}}}, **FORCE)
+    eq(result["resultType"], "input_required", "resultType")
+    more = reply(result["requestState"], confirm=True)
+    more["inputResponses"]["x"] = {"action": "accept"}
+    assert agent.call("lock_acquire", modern=True, more=more, **FORCE)["structuredContent"]["fence"]
+
+
+@test("the yes is for the holder that was shown, not for the one who came since")
+def _(ws):
+    first = held_lock(ws)
+    agent = Agent(ws, capabilities=FORMS, initialize=False)
+    state = ask(agent)
+    ws.tasuki("lock", "release", "name", "a", "--token", ws.read_lock("name", "a")["token"]).expect(0)
+    second = held_lock(ws)
+    assert first.pid != second.pid
+    result = agent.call("lock_acquire", modern=True, more=reply(state, confirm=True), **FORCE)
+    eq(result["resultType"], "input_required", "it is asked again")
+    eq(holder_of(ws), second.pid, "the holder")
+
+
+# -- without elicitation ------------------------------------------------------------------------------------
+
+def token_of(agent):
+    text, error = agent.refused("lock_acquire", **FORCE)
+    eq(error["reason_code"], "NEEDS_CONFIRMATION")
+    token = error["context"]["confirm_token"]
+    assert f"tasuki confirm {token}" in text, text
+    assert error["context"]["holder"]["pid"], error
+    return token
+
+
+@test("otherwise a person confirms the token, and the same call with it succeeds once")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Agent(ws)
+    token = token_of(agent)
+    text, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+    eq((error["reason_code"], error["context"]["confirm_token"]), ("NEEDS_CONFIRMATION", token), "before the yes")
+    answer = ws.tasuki("confirm", token, "--json").expect(0).json
+    eq((answer["status"], answer["operation"]), ("confirmed", "lock.acquire"))
+    assert str(holder.pid) in answer["question"], answer
+    eq(len(ws.events("confirm.given")), 1, "events")
+    eq(agent.ok("lock_acquire", confirm_token=token, **FORCE)["forced"]["pid"], holder.pid, "from whom")
+    text, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+    eq(error["reason_code"], "NOT_FOUND", "the second time")
+
+
+@test("a token is for its own call only, and one that is unknown is said to be")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws)
+    token = token_of(agent)
+    ws.tasuki("confirm", token).expect(0)
+    text, error = agent.refused("lock_acquire", kind="name", id="a", force=True, kill=True, confirm_token=token)
+    eq(error["reason_code"], "INVALID_INPUT", "other arguments")
+    for wrong in ("0" * 32, "../../config", "x"):
+        ws.tasuki("confirm", wrong, "--json").expect(5, "NOT_FOUND")
+
+
+@test("on a terminal, confirm shows the question and takes no for an answer")
+def _(ws):
+    held_lock(ws)
+    token = token_of(Agent(ws))
+    result = ws.tty(["confirm", token], answers=["n"])
+    eq(result.code, 6, "exit")
+    assert "[y/N]" in result.out, result
+    eq(ws.tty(["confirm", token], answers=["y"]).code, 0, "exit")
+
+
+# -- confirm: true ------------------------------------------------------------------------------------------
+
+@test("an agent may confirm for itself what a dead holder left")
+def _(ws):
+    dead_sprint(ws)
+    agent = Agent(ws, "--tools", "all")
+    text, error = agent.refused("sprint_acquire", session="t", epic="e")
+    eq(error["reason_code"], "NEEDS_CONFIRMATION", "without")
+    eq(agent.ok("sprint_acquire", session="t", epic="e", confirm=True)["status"], "acquired", "with")
+
+
+@test("an agent's own yes is not enough for a living holder, unless config.yaml says so")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Agent(ws)
+    text, error = agent.refused("lock_acquire", confirm=True, **FORCE)
+    eq((error["reason_code"], holder_of(ws)), ("NEEDS_CONFIRMATION", holder.pid))
+    (ws.path / ".aiflow" / "config.yaml").write_text("agents_confirm_live: true\n")
+    assert agent.ok("lock_acquire", confirm=True, **FORCE)["forced"]
+
+
+@test("a running process is removed with force, or after a yes")
+def _(ws):
+    asked, answer = answering(action="accept", content={"confirm": True})
+    agent = Agent(ws, capabilities=FORMS, on_request=answer)
+    for arguments, questions in (({}, 1), ({"force": True}, 1)):
+        agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+        agent.ok("remove_process", id="p", **arguments)
+        eq(len(asked), questions, "questions so far")
+
+
+main(__name__)

@@ -1,0 +1,336 @@
+"""Spec 8 and 4, MCP: several calls at once, whose tools they are, and what stays when the agent goes."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import Agent  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from harness.workspace import children_of  # noqa: E402
+
+LOCK = dict(kind="name", id="a")
+# A program that is an agent of its own: it starts its server and passes on what it is told.
+WRAPPER = ("import subprocess, sys; p = subprocess.Popen(sys.argv[1:]); sys.exit(p.wait())")
+
+
+def own_agent(ws, *args, **options):
+    """A connection whose agent is not this test but a program that can be killed."""
+    return Agent(ws, command=[sys.executable, "-c", WRAPPER, ws.binary, "mcp", *args], **options)
+
+
+def holder_pid(ws, id="a"):
+    return (ws.tasuki("lock", "check", "name", id, "--json").json.get("holder") or {}).get("pid")
+
+
+def waiters(ws, guard):
+    """How many stand in line for a lock: each has a byte of its guard file locked, far beyond all others."""
+    inode = f":{(ws.path / '.aiflow' / 'locks' / '.guard' / guard).stat().st_ino} "
+    lines = [line for line in pathlib.Path("/proc/locks").read_text().splitlines() if inode in line and "->" not in line]
+    return sum(int(line.split()[-2]) >= 2**62 for line in lines)
+
+
+# -- several at once ----------------------------------------------------------------------------------------
+
+@test("a call that waits does not keep others waiting, and gets the lock when it is free")
+def _(ws):
+    first, second = own_agent(ws), Agent(ws)
+    first.ok("lock_acquire", **LOCK)
+    waiting = [second.begin_call("lock_acquire", wait="40s", **LOCK) for _ in range(40)]
+    for _ in range(20):
+        second.ok("get_status")
+    assert not any(second.has_answer(number) for number in waiting)
+    first.ok("lock_release", **LOCK)
+    ws.until(lambda: any(second.has_answer(number) for number in waiting), "one of them gets it")
+
+
+@test("a hundred calls at once are all answered")
+def _(ws):
+    agent = Agent(ws)
+    numbers = [agent.begin_call("create_process", id=f"p{i}", command="true") for i in range(100)]
+    for number in numbers:
+        assert not agent.answer(number)["result"].get("isError"), agent.answer(number)
+    eq(agent.ok("list_processes")["total"], 100, "processes")
+
+
+@test("a cancelled wait ends without an answer and without the lock")
+def _(ws):
+    holder, agent = own_agent(ws), Agent(ws)
+    holder.ok("lock_acquire", **LOCK)
+    number = agent.begin_call("lock_acquire", wait="40s", **LOCK)
+    ws.until(lambda: waiters(ws, "name.a") == 1, "it waits in line")
+    agent.notify("notifications/cancelled", {"requestId": number})
+    ws.until(lambda: waiters(ws, "name.a") == 0, "it has left the line")
+    holder.ok("lock_release", **LOCK)
+    own_agent(ws).ok("lock_acquire", **LOCK)
+    assert not agent.has_answer(number), agent.answer(number)
+    eq(agent.request("ping")["result"], {}, "ping")
+
+
+@test("a cancelled wait_for ends without an answer")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+    number = agent.begin_call("wait_for", kind="process", id="p")
+    agent.notify("notifications/cancelled", {"requestId": number})
+    again = agent.begin_call("wait_for", kind="process", id="p", timeout="3s")
+    eq(agent.answer(again)["result"]["isError"], True, "one that is not cancelled waits its time out")
+    assert not agent.has_answer(number), agent.answer(number)
+    agent.ok("stop_process", id="p")
+    eq(agent.request("ping")["result"], {}, "ping")
+    assert not agent.has_answer(number), agent.answer(number)
+
+
+@test("a long call reports progress if it was asked to, growing, and only until its answer")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+    number = agent.begin("tools/call", {"name": "wait_for", "arguments": {"kind": "process", "id": "p"},
+                                        "_meta": {"progressToken": "t"}})
+    first = agent.until(lambda n: n["method"] == "notifications/progress", "progress")
+    eq(first["params"]["progressToken"], "t", "token")
+    agent.ok("stop_process", id="p")
+    agent.answer(number)
+    values = [n["params"]["progress"] for n in agent.notifications if n["method"] == "notifications/progress"]
+    eq(values, sorted(set(values)), "progress grows")
+
+
+@test("waiting that runs out says so, and can be repeated")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+    text, error = agent.refused("wait_for", kind="process", id="p", timeout="700ms")
+    assert text.startswith("NOT YET: ") and "700 ms" in text, text
+    agent.ok("stop_process", id="p")
+
+
+# -- whose tools --------------------------------------------------------------------------------------------
+
+@test("an agent's tools and its shell commands are one instance")
+def _(ws):
+    agent = Agent(ws)  # this test is the agent
+    agent.ok("lock_acquire", **LOCK)
+    eq(holder_pid(ws), os.getpid(), "the holder")
+    ws.tasuki("lock", "release", "name", "a", "--json").expect(0)
+    ws.tasuki("lock", "acquire", "name", "a").expect(0)
+    eq(agent.ok("lock_release", token=ws.read_lock("name", "a")["token"], **LOCK)["existed"], True, "released by a tool")
+
+
+@test("shells, timeout and package runners between the agent and its server are passed through")
+def _(ws):
+    runner = ws.path / "npx"
+    runner.write_text("import subprocess, sys\nsys.exit(subprocess.call(sys.argv[1:]))\n")
+    node = ws.path / "bin" / "node"
+    node.parent.mkdir()
+    node.symlink_to(sys.executable)
+    for prefix in (["sh", "-c", '"$0" "$@"; true'], ["timeout", "100"]):
+        agent = Agent(ws, command=[*prefix, ws.binary, "mcp"])
+        agent.ok("lock_acquire", **LOCK)
+        eq(holder_pid(ws), os.getpid(), f"the holder through {prefix[0]}")
+        agent.ok("lock_release", **LOCK)
+        agent.close()
+    agent = Agent(ws, command=[node, runner, ws.binary, "mcp"])
+    agent.ok("lock_acquire", **LOCK)
+    eq(holder_pid(ws), os.getpid(), "the holder through npx")
+
+
+@test("a second server of one process is an instance of its own")
+def _(ws):
+    first, second = Agent(ws), Agent(ws)
+    first.ok("lock_acquire", **LOCK)
+    text, error = second.refused("lock_acquire", **LOCK)
+    eq(error["reason_code"], "LOCK_HELD")
+    text, error = second.refused("lock_release", **LOCK)
+    eq(error["reason_code"], "LOCK_LOST", "release by the other")
+    second.ok("lock_acquire", kind="name", id="b")
+    eq(holder_pid(ws, "b"), second.proc.pid, "the second one's holder")
+    eq(holder_pid(ws), os.getpid(), "the first one's holder")
+
+
+@test("a server that is only tried out does not take the agent's place")
+def _(ws):
+    probe = Agent(ws, initialize=False)
+    assert probe.request("server/discover", modern=True)["result"]
+    agent = Agent(ws)
+    agent.ok("lock_acquire", **LOCK)
+    eq(holder_pid(ws), os.getpid(), "the holder")
+
+
+@test("an instance can be named, by option or environment")
+def _(ws):
+    for options in ({"args": ("--instance", "me")}, {"env": {"TASUKI_INSTANCE_ID": "me"}}):
+        agent = Agent(ws, *options.get("args", ()), "--grace", "0s", env=options.get("env"))
+        agent.ok("lock_acquire", **LOCK)
+        eq(agent.ok("lock_list")["locks"][0]["holder"]["instance"], "me", "instance")
+        ws.tasuki("lock", "release", "name", "a", "--instance", "me").expect(0)
+        agent.close()
+
+
+# -- the end ------------------------------------------------------------------------------------------------
+
+@test("the server ends when its input ends, answers first what was asked, and exits with 0")
+def _(ws):
+    request = ('{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}\n'
+               '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_status"}}\n')
+    result = ws.tasuki("mcp", input=request).expect(0)
+    eq(sorted(line.split('"id":')[1][0] for line in result.out.splitlines()), ["1", "2"], "the answers")
+    eq(ws.tasuki("mcp", input="").expect(0).out, "", "the output")
+
+
+@test("it ends although a call waits, or its output is not read")
+def _(ws):
+    holder, agent = own_agent(ws), Agent(ws)
+    holder.ok("lock_acquire", **LOCK)
+    agent.begin_call("lock_acquire", wait="40s", **LOCK)
+    agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+    agent.begin_call("wait_for", kind="process", id="p")
+    agent.ok("get_status")
+    eq(agent.close(timeout=8), 0, "exit")
+    ws.tasuki("proc", "stop", "p").expect(0)
+
+
+@test("it ends when it is told to, when its output is closed, and when its parent is gone")
+def _(ws):
+    agent = Agent(ws)
+    agent.proc.send_signal(signal.SIGTERM)
+    eq(agent.proc.wait(10), 0, "exit after SIGTERM")
+    reader, writer = os.pipe()
+    proc = ws.spawn("mcp", stdin=subprocess.PIPE, stdout=writer)
+    os.close(writer)
+    os.close(reader)
+    proc.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    proc.stdin.flush()
+    proc.wait(10)
+    agent = own_agent(ws)
+    server = ws.until(lambda: children_of(agent.proc.pid), "the server")[0]
+    held = os.dup(agent.proc.stdin.fileno())  # its input stays open
+    agent.kill()
+    ws.until(lambda: not ws.alive(server), "the server ends")
+    os.close(held)
+
+
+@test("what the agent started lives on, and holds nothing of the connection open")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+    eq(agent.close(), 0, "exit")
+    ws.until(lambda: agent.is_over, "the end of its output")
+    eq(ws.tasuki("proc", "status", "p", "--json").json["state_name"], "Running", "the process")
+    ws.tasuki("proc", "stop", "p").expect(0)
+
+
+@test("what the agent locked is free at the end of a grace period, unless it has come back")
+def _(ws):
+    agent = Agent(ws, "--grace", "0s")
+    agent.ok("lock_acquire", **LOCK)
+    agent.close()
+    eq(holder_pid(ws), None, "with no grace")
+    agent = Agent(ws, "--grace", "1h")
+    agent.ok("lock_acquire", **LOCK)
+    agent.close()
+    waiting = ws.until(lambda: [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                                if b"--let-go" in command_line(pid) and str(os.getpid()).encode() in command_line(pid)],
+                       "somebody waits for the end of the grace")
+    eq(holder_pid(ws), os.getpid(), "in its grace")
+    for pid in waiting:
+        os.kill(pid, signal.SIGKILL)
+    instance = ws.read_lock("name", "a").get("instance") or agent_instance(ws)
+    agent = Agent(ws)  # it is back: the old one's end changes nothing
+    ws.tasuki("mcp", "--let-go", "--instance", instance, "--grace", "0s").expect(0)
+    eq(holder_pid(ws), os.getpid(), "after it came back")
+    agent.kill()
+    ws.tasuki("mcp", "--let-go", "--instance", instance, "--grace", "0s").expect(0)
+    eq(holder_pid(ws), None, "after it has not")
+
+
+def command_line(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def agent_instance(ws):
+    return ws.tasuki("lock", "check", "name", "a", "--json").json["holder"]["instance"]
+
+
+@test("two agents compete for a lock and a process: one has each, and when it is killed the other takes over")
+def _(ws):
+    agents = [own_agent(ws) for _ in range(2)]
+    agents[0].ok("create_process", id="p", command="sleep", args=["1000"])
+    for tool, arguments, code in (("lock_acquire", LOCK, "LOCK_HELD"), ("start_process", {"id": "p"}, "ProcessAlreadyRunning")):
+        numbers = [agent.begin_call(tool, **arguments) for agent in agents]
+        results = [agent.answer(number)["result"] for agent, number in zip(agents, numbers)]
+        eq(sorted(bool(result.get("isError")) for result in results), [False, True], f"winners of {tool}")
+        lost = next(result for result in results if result.get("isError"))
+        eq(lost["structuredContent"]["error"]["reason_code"], code, tool)
+        assert lost["structuredContent"]["error"]["next"], lost
+        if tool == "lock_acquire":
+            winner = next(i for i, result in enumerate(results) if not result.get("isError"))
+    agents[winner].kill()
+    other = agents[1 - winner]
+    result = other.ok("lock_acquire", wait="20s", **LOCK)
+    eq(result["holder"]["pid"], other.proc.pid, "the new holder")
+    eq(other.ok("get_process_status", id="p")["state_name"], "Running", "the process lives on")
+    other.ok("stop_process", id="p")
+
+
+def kill_clients(ws, count):
+    """Agents that are killed at any moment leave no server and no lock that stays, and no process is lost."""
+    ws.tasuki("proc", "create", "p", "--start", "--", "sleep", "1000").expect(0)
+    servers = []
+    for number in range(count):
+        agent = own_agent(ws, initialize=False)
+        agent.begin("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        agent.begin_call("lock_acquire", kind="name", id=f"l{number % 3}")
+        agent.begin_call("create_process", id=f"p{number}", command="true", start=True)
+        if random.random() < 0.5:
+            ws.until(lambda: agent.has_answer(2) or agent.is_over, "an answer")
+        servers += children_of(agent.proc.pid)
+        agent.kill()
+    ws.until(lambda: not [pid for pid in servers if ws.alive(pid)], "the servers end")
+    for number in range(3):
+        ws.tasuki("lock", "acquire", "name", f"l{number}").expect(0)
+    eq(ws.tasuki("proc", "status", "p", "--json").json["state_name"], "Running", "the process")
+    ws.tasuki("proc", "stop", "p").expect(0)
+    ws.until(lambda: all(p["state_name"] != "Running" for p in ws.tasuki("proc", "list", "--json").json["processes"]),
+             "the others have ended")
+
+
+@test("killed clients leave no server, no lock that stays, and lose no process")
+def _(ws):
+    kill_clients(ws, 20)
+
+
+@test("a thousand killed clients leave no server, no lock that stays, and lose no process", long=True, deadline=1200)
+def _(ws):
+    kill_clients(ws, 1000)
+
+
+@test("calls from many threads of one client and the end of the connection in the middle of them")
+def _(ws):
+    for _ in range(5):
+        agent = Agent(ws)
+        stop = threading.Event()
+
+        def work():
+            try:
+                while not stop.is_set():
+                    agent.begin_call("lock_list")
+            except (OSError, ValueError):
+                pass
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        ws.until(lambda: len(agent._answers) > 200, "answers")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        eq(agent.close(), 0, "exit")
+
+
+main(__name__)

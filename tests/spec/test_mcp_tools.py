@@ -1,0 +1,227 @@
+"""Spec 8, MCP: the rows of the operation table as tools."""
+
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import Agent  # noqa: E402
+from common import sleeper  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+
+TYPES = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict, "number": (int, float)}
+
+
+def operations(ws):
+    return ws.tasuki("help", "--json").expect(0).json["operations"]
+
+
+def tools_of(agent):
+    tools, cursor = {}, None
+    while True:
+        result = agent.request("tools/list", {"cursor": cursor} if cursor else {})["result"]
+        tools.update({tool["name"]: tool for tool in result["tools"]})
+        cursor = result.get("nextCursor")
+        if not cursor:
+            return tools
+
+
+# -- the list -----------------------------------------------------------------------------------------------
+
+@test("every row of the table is a tool, or says why it is none")
+def _(ws):
+    tools = tools_of(Agent(ws, "--tools", "all"))
+    rows = {row["mcp"]["tool"]: row for row in operations(ws) if row["mcp"].get("tool")}
+    eq(sorted(tools), sorted(rows), "the tools")
+    for row in operations(ws):
+        assert row["mcp"].get("tool") or row["mcp"].get("absent"), row["name"]
+
+
+@test("a tool's schema has the row's parameters, but those of the command line and of the caller")
+def _(ws):
+    tools = tools_of(Agent(ws, "--tools", "all"))
+    for row in operations(ws):
+        if not row["mcp"].get("tool"):
+            continue
+        schema = tools[row["mcp"]["tool"]]["inputSchema"]
+        eq((schema["type"], schema["additionalProperties"]), ("object", False), row["name"])
+        shown = set(schema.get("properties", {})) - {"confirm", "confirm_token"}
+        assert shown <= {p["name"] for p in row["params"]}, (row["name"], shown)
+        for param in row["params"]:
+            if param.get("required") and param["name"] in shown:
+                assert param["name"] in schema["required"], (row["name"], param)
+        assert not shown & {"follow", "instance", "pid"}, (row["name"], shown)
+        for name, value in schema.get("properties", {}).items():
+            assert value["type"] in TYPES and value["description"], (row["name"], name)
+
+
+@test("the working set has at most 24 tools in at most 24 KB, and is the default")
+def _(ws):
+    tools = tools_of(Agent(ws))
+    eq(sorted(tools), sorted(tools_of(Agent(ws, "--tools", "core"))), "the default")
+    size = len(json.dumps(list(tools.values()), separators=(",", ":"), ensure_ascii=False).encode())
+    assert len(tools) <= 24 and size <= 24 * 1024, (len(tools), size)
+    assert {"get_status", "lock_acquire", "lock_release", "lock_list", "wait_for", "create_process", "start_process",
+            "stop_process", "get_process_status", "get_process_output", "list_processes", "remove_process",
+            "update_process", "restart_process"} <= set(tools), sorted(tools)
+
+
+@test("groups can be chosen; a word that is none is refused, and said which there are")
+def _(ws):
+    tools = tools_of(Agent(ws, "--tools", "locks,workspace"))
+    assert {"lock_check", "sprint_check", "get_status"} <= set(tools) and "start_process" not in tools, sorted(tools)
+    result = ws.tasuki("mcp", "--tools", "locks,nonsense", "--json").expect(2, "INVALID_INPUT")
+    assert "nonsense" in result.error["message"] and "processes" in result.error["message"], result.error
+
+
+@test("the suite's fixtures are offered only with --conformance")
+def _(ws):
+    for args in ((), ("--tools", "all")):
+        agent = Agent(ws, *args)
+        assert not [name for name in tools_of(agent) if name.startswith("test_")], args
+        eq(agent.request("resources/read", {"uri": "test://static-text"})["error"]["code"], -32002)
+        eq(agent.request("prompts/get", {"name": "test_simple_prompt"})["error"]["code"], -32602)
+
+
+@test("annotations say what only reads, what destroys, what may be repeated")
+def _(ws):
+    tools = tools_of(Agent(ws, "--tools", "all"))
+    for name, hints in {"lock_list": {"readOnlyHint": True}, "stop_process": {"destructiveHint": True},
+                        "lock_release": {"destructiveHint": False, "idempotentHint": True},
+                        "create_process": {"destructiveHint": False}}.items():
+        eq(tools[name]["annotations"], {"openWorldHint": False, **hints}, name)
+
+
+@test("a description says first what the tool does, and never names an option of the command line")
+def _(ws):
+    for name, tool in tools_of(Agent(ws)).items():
+        first = tool["description"].split(".")[0]
+        assert 10 < len(first) < 200 and "--" not in tool["description"], (name, tool["description"])
+
+
+# -- results ------------------------------------------------------------------------------------------------
+
+def without_time(value):
+    """What does not change from one moment to the next."""
+    if isinstance(value, dict):
+        return {key: without_time(item) for key, item in value.items() if key not in ("time", "age_ms", "expires_in_ms")}
+    return [without_time(item) for item in value] if isinstance(value, list) else value
+
+
+@test("a result is the JSON of the command line, as text and as structure, of the types the schema says")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", os.getpid()).expect(0)
+    agent = Agent(ws, "--tools", "all")
+    tools = tools_of(agent)
+    for tool, arguments, command in (("get_status", {}, ["status"]), ("lock_list", {}, ["lock", "list"]),
+                                     ("lock_check", {"kind": "name", "id": "a"}, ["lock", "check", "name", "a"]),
+                                     ("list_processes", {}, ["proc", "list"]),
+                                     ("get_process_status", {"id": "web"}, ["proc", "status", "web"]),
+                                     ("get_process_output", {"id": "web"}, ["proc", "logs", "web"]),
+                                     ("list_templates", {}, ["proc", "template", "list"]),
+                                     ("sprint_check", {}, ["sprint", "check"]),
+                                     ("events", {"limit": 3}, ["events", "-n", "3"])):
+        result = agent.call(tool, **arguments)
+        assert not result.get("isError"), result
+        structure = result["structuredContent"]
+        eq(without_time(structure), without_time(ws.tasuki("--json", *command).json), tool)
+        eq(json.loads(result["content"][0]["text"]), structure, f"the text of {tool}")
+        for key, schema in tools[tool]["outputSchema"]["properties"].items():
+            if key in structure:
+                assert isinstance(structure[key], TYPES[schema["type"]]), (tool, key, structure[key])
+
+
+@test("a refusal has the reason code of the command line, and its text begins with the verdict")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    agent = Agent(ws, "--tools", "all")
+    for verdict, tool, arguments, command in (
+            ("NOT ACQUIRED", "lock_acquire", {"kind": "name", "id": "a"}, ["lock", "acquire", "name", "a"]),
+            ("NOT RELEASED", "lock_release", {"kind": "name", "id": "a"}, ["lock", "release", "name", "a"]),
+            ("NOT CREATED", "create_process", {"id": "web", "command": "x"}, ["proc", "create", "web", "--", "x"]),
+            ("NOT STOPPED", "stop_process", {"id": "web"}, ["proc", "stop", "web"]),
+            ("NOT STARTED", "start_process", {"id": "wep"}, ["proc", "start", "wep"]),
+            ("NOT FOUND", "get_process_status", {"id": "wep"}, ["proc", "status", "wep"]),
+            ("NOT YET", "wait_for", {"kind": "process", "id": "web"}, ["wait", "process", "web"]),
+            ("INVALID INPUT", "lock_acquire", {"kind": "nome", "id": "a"}, ["lock", "acquire", "nome", "a"])):
+        text, error = agent.refused(tool, **arguments)
+        shown = ws.tasuki("--json", *command).error
+        eq(error["reason_code"], shown["reason_code"], f"the code of {tool}")
+        assert text.startswith(verdict + ": ") and error["reason_code"] in text, text
+        eq(error["message"], shown["message"], f"the message of {tool}")
+    text, error = agent.refused("lock_acquire", kind="name", id="a")
+    assert str(holder.pid) in text and error["context"]["holder"]["pid"] == holder.pid, (text, error)
+    assert "Next: tasuki lock acquire" in text, text
+
+
+@test("an answer that is no success is a refusal where something was asked for, and none where it was only looked")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e", "--pid", holder.pid).expect(0)
+    agent = Agent(ws, "--tools", "all")
+    result = agent.call("sprint_check")
+    assert not result.get("isError"), result
+    eq(result["_meta"]["tasuki/reasonCode"], "SPRINT_BLOCKED", "the verdict")
+    result = agent.call("sprint_acquire", session="t", epic="e")
+    eq((result["isError"], result["structuredContent"]["status"]), (True, "blocked"))
+    assert result["content"][0]["text"].startswith("NOT ACQUIRED: Sprint already running"), result
+
+
+@test("bad arguments are refusals that a model can read, not protocol errors")
+def _(ws):
+    agent = Agent(ws, "--tools", "all")
+    for tool, arguments, word in (("lock_acquire", {}, "kind"), ("lock_acquire", {"kind": "name", "id": "a", "x": 1}, "x"),
+                                  ("lock_acquire", {"kind": "name", "id": "../a"}, "../a"),
+                                  ("create_process", {"id": "a b", "command": "x"}, "a b"),
+                                  ("get_process_output", {"id": "a", "lines": "many"}, "lines"),
+                                  ("get_process_output", {"id": "a", "follow": True}, "follow"),
+                                  ("lock_acquire", {"kind": "name", "id": "a", "yes": True}, "yes"),
+                                  ("remove_process", {"id": "a", "yes": True}, "yes")):
+        text, error = agent.refused(tool, **arguments)
+        eq(error["reason_code"], "INVALID_INPUT", tool)
+        assert text.startswith("INVALID INPUT: ") and word in text, text
+
+
+@test("without a workspace the server answers, and every tool says how to make one", init=False)
+def _(ws):
+    agent = Agent(ws)
+    assert tools_of(agent)
+    text, error = agent.refused("get_status")
+    eq(error["reason_code"], "NOT_FOUND")
+    assert "tasuki init" in text, text
+    ws.tasuki("init").expect(0)
+    assert agent.ok("get_status")["root"], "after init"
+
+
+@test("a workspace that was removed and made anew is used, not the memory of the old one")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("create_process", id="a", command="true")
+    ws.run(["rm", "-r", ".aiflow"]).expect(0)
+    ws.tasuki("init").expect(0)
+    eq(agent.ok("list_processes")["total"], 0, "processes")
+
+
+@test("a process from its creation to its removal, by tools alone")
+def _(ws):
+    agent = Agent(ws, "--tools", "all")
+    agent.ok("create_process", id="job", command="sh", args=["-c", "echo hello; echo bad >&2; exit 3"])
+    agent.ok("start_process", id="job")
+    record = agent.ok("wait_for", kind="process", id="job")
+    eq((record["state_name"], record["exit_code"]), ("Failed", 3), "its end")
+    lines = agent.ok("get_process_output", id="job", stream="both")["lines"]
+    eq(sorted((line["stream"], line["text"]) for line in lines), [("stderr", "bad"), ("stdout", "hello")], "its output")
+    cursor = agent.ok("get_process_output", id="job")["cursor"]
+    eq(agent.ok("get_process_output", id="job", cursor=cursor)["lines"], [], "nothing new")
+    agent.ok("update_process", id="job", command="true")
+    agent.ok("restart_process", id="job")
+    eq(agent.ok("wait_for", kind="process", id="job")["state_name"], "Stopped", "the new one")
+    eq(agent.ok("remove_process", id="job")["removed"], True, "removed")
+    eq(agent.ok("list_processes")["total"], 0, "left")
+
+
+main(__name__)
