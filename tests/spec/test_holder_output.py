@@ -256,7 +256,8 @@ def _(ws):
 def _(ws):
     h = Holder(ws)
     h.start(sh("exec sleep 100 >/dev/null 2>&1"), log="pipe")
-    wait_until(lambda: os.readlink(f"/proc/{h.pid}/fd/1") == "/dev/null", "the child's exec")
+    name = pathlib.Path(f"/proc/{h.pid}/comm")  # the shell, until it has opened /dev/null and become the command
+    wait_until(lambda: name.read_text().strip() == "sleep", "the child's exec")
     cpu = lambda: pathlib.Path(f"/proc/{h.proc.pid}/stat").read_text().split()[13:15]  # noqa: E731
     before = cpu()
     time.sleep(0.3)  # what it must not do in this time is spin
