@@ -13,6 +13,7 @@ from harness.sources import ROOT, c_files, place, read, refuse  # noqa: E402
 ROWS = [
     ("base", "hold"),
     ("store",),
+    ("own",),
     ("loop",),
     ("redis",),
     ("lock",),
