@@ -18,6 +18,9 @@ struct cli_options {
 /* The whole program. Returns the exit code. */
 int cli_main(int argc, char **argv);
 
+/* detached.c: a runner that another tasuki has started; performs the operation of its job. */
+int cli_detached(const char *root, struct cli_options *options);
+
 /* ---- parse.c ---- */
 
 /* Takes the global options out of argv[1…], wherever they stand before `--`. What is left is in words[0…*ret_count). */
@@ -73,6 +76,10 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
 void cli_print_processes(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_removed(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_restored(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_doctor.c ---- */
+
+void cli_print_doctor(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
 /* ---- print_exchange.c ---- */
 

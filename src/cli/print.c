@@ -473,6 +473,7 @@ static const struct {
     {"runs.logs", cli_print_logs},
     {"channel.get", cli_print_value},
     {"task.ask", cli_print_value},
+    {"doctor", cli_print_doctor},
     {"lock.acquire", print_acquired},
     {"lock.check", print_check},
     {"lock.release", print_released},

@@ -192,25 +192,12 @@ static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, cons
     return 0;
 }
 
-/* The id in a lock file's name, or false if the name is not one of this kind. */
-static bool id_of_file(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX])
-{
-    size_t prefix = strlen(kind->file_prefix), suffix = strlen(kind->file_suffix), len = strlen(file);
-    if (kind->is_sprint || len < prefix + suffix || len - prefix - suffix >= LOCK_ID_MAX)
-        return false;
-    if (strncmp(file, kind->file_prefix, prefix) != 0 || strcmp(file + len - suffix, kind->file_suffix) != 0)
-        return false;
-    memcpy(id, file + prefix, len - prefix - suffix);
-    id[len - prefix - suffix] = '\0';
-    return kind->has_id ? id_is_valid(id) : id[0] == '\0';
-}
-
 static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, struct dirent **names, int count,
                      json_t *list, struct tsk_error *err)
 {
     char id[LOCK_ID_MAX];
     for (int i = 0; i < count; i++)
-        if (id_of_file(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
+        if (lock_kind_file_id(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
             return -1;
     return 0;
 }

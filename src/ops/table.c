@@ -5,6 +5,7 @@
 static const struct op *const rows[] = {
     &op_init,
     &op_status,
+    &op_doctor,
     &op_events,
     &op_version,
     &op_help,

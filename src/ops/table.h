@@ -6,6 +6,8 @@
 
 /* op_workspace.c */
 extern const struct op op_init, op_status, op_version;
+/* op_doctor.c */
+extern const struct op op_doctor;
 /* op_events.c */
 extern const struct op op_events;
 /* op_help.c: shown by the CLI skin, which has the words for it */

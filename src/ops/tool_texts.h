@@ -79,15 +79,19 @@
 #define TOOL_GET_STATUS                                                                                                \
     .text = "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "      \
             "or change anything; it changes nothing."
+#define TOOL_DOCTOR                                                                                                    \
+    .text = "Examine the workspace when something seems stuck or broken: each check with evidence and the command "    \
+            "that mends it. Locks of dead holders are recovered; fix: true also mends what is safe. A FAIL is an "     \
+            "answer, not an error; nothing that lives is touched."
 #define TOOL_FLOW_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Run a flow file: its tasks, in parallel where the flow allows it, and answer with what became "           \
-            "of them. NOT DONE says what failed; run_resume goes on from there. After 50 s the answer is NOT "         \
-            "YET and the run goes on (run_show), but not longer than this connection."
+            "of them. NOT DONE says what failed; run_resume goes on from there. A run that takes longer than "         \
+            "45 s is answered with status RUNNING and goes on by itself, also without this connection."
 #define TOOL_RUN_RESUME                                                                                                \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
-            "again. Refused while somebody runs it. As flow_run it ends with this connection."
+            "again. Refused while somebody runs it. It outlives this connection, as flow_run does."
 #define TOOL_RUN_ANSWER                                                                                                \
     .refusal = "NOT ANSWERED",                                                                                         \
     .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "               \
