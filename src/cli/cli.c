@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 #include "base/log.h"
 #include "proc/log_text.h"
+#include "run/detach.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -311,6 +312,8 @@ int cli_main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is a failed write, not a death */
     if (argc >= 2 && strcmp(argv[1], "__complete") == 0)
         return cli_complete(argv + 2, argc - 2);
+    if (argc == 4 && strcmp(argv[3], DETACH_WORD) == 0)
+        return cli_detached(argv[2], &options);
     char **words = calloc((size_t)argc + 1, sizeof *words);
     BUG(!words);
     int count, code = -1;

@@ -17,8 +17,6 @@
 #define DYING_CHILD_MS 1000
 #define STAGE_MAX      (64u << 20)
 
-enum { BYTE_LIFE = 0, BYTE_RUNNER = 1 };
-
 static int open_life(struct rundir *run, int flags, int *ret)
 {
     *ret = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
@@ -54,8 +52,8 @@ int rundir_create(struct tsk_workspace *ws, struct rundir *ret, struct tsk_error
     if (open_dir(ws, id, ret, err) < 0)
         return -1;
     if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
-        fs_lock_try(ret->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0 ||
-        fs_lock_try(ret->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
+        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0 ||
+        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
         error_errno(err, "lock", ret->path);
         rundir_clear(ret);
         return -1;
@@ -124,7 +122,7 @@ static bool has_living_runner(const struct rundir *run)
 static int take_runner_byte(struct rundir *run, struct tsk_error *err)
 {
     int64_t until = clock_now().boot_ms + DYING_CHILD_MS;
-    while (fs_lock_try(run->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
+    while (fs_lock_try(run->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
         if (errno != EAGAIN)
             return error_errno(err, "lock", run->path);
         if (has_living_runner(run) || clock_now().boot_ms > until)
@@ -144,7 +142,7 @@ int rundir_take(struct rundir *run, struct tsk_error *err)
         return error_errno(err, "open", run->path);
     if (rundir_end_processes(run, NULL, NULL, err) < 0)
         return -1;
-    if (fs_lock_try(run->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0)
+    if (fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0)
         return error_errno(err, "lock", run->path);
     return 0;
 }
@@ -153,7 +151,7 @@ void rundir_clear(struct rundir *run)
 {
     /* Unlocked rather than only closed: a process that a task left behind on purpose keeps a descriptor, but no lock. */
     if (run->life_fd >= 0)
-        fs_lock_try(run->life_fd, F_UNLCK, BYTE_LIFE, 1);
+        fs_lock_try(run->life_fd, F_UNLCK, RUN_BYTE_LIFE, 1);
     fs_close(&run->life_fd);
     fs_close(&run->runner_fd);
     fs_close(&run->dir);
@@ -163,7 +161,7 @@ void rundir_clear(struct rundir *run)
 bool rundir_has_runner(const struct rundir *run)
 {
     int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, BYTE_RUNNER, 1, NULL) == 1;
+    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, RUN_BYTE_RUNNER, 1, NULL) == 1;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */

@@ -23,6 +23,8 @@
 #define RUN_ID_MAX  64
 #define RUN_LIFE_FD 62 /* in a task: where it has the descriptor with byte 0, out of the way of what shells use */
 
+enum { RUN_BYTE_LIFE = 0, RUN_BYTE_RUNNER = 1 }; /* of `life` */
+
 struct rundir {
     char id[RUN_ID_MAX];
     char path[PATH_MAX];

@@ -230,7 +230,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     if (begin_at(runner, err) < 0)
         return -1;
     runner->options.start = NULL; /* it was borrowed from the record */
-    if (chdir(json_get_string(first, "cwd", "/")) < 0)
+    /* Who only records an answer executes nothing, and may be one of many threads. */
+    if (!options->is_answer && chdir(json_get_string(first, "cwd", "/")) < 0)
         return error_errno(err, "go to", json_get_string(first, "cwd", "/"));
     if (journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
         set_up(runner, json_object_get(first, "set"), err) < 0)

@@ -1,6 +1,7 @@
-/* op_run.c - run and resume: a flow in the foreground. */
+/* op_run.c - run and resume: a flow in the foreground, or in a runner of its own. */
 #include "graph/journal.h"
 #include "graph/runner.h"
+#include "ops/detached.h"
 #include "ops/flow_args.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
@@ -27,7 +28,7 @@ json_t *run_values(const json_t *pairs)
 enum tsk_code run_verdict(const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *code = json_get_string(stage, "reason_code", "");
-    if (strcmp(status, "DONE") == 0)
+    if (strcmp(status, "DONE") == 0 || strcmp(status, "RUNNING") == 0)
         return TSK_OK;
     if (strcmp(status, "NEEDS_INPUT") == 0)
         return TSK_NEEDS_INPUT;
@@ -37,8 +38,19 @@ enum tsk_code run_verdict(const json_t *stage)
     return TSK_RUN_FAILED;
 }
 
+/* Somebody waits to hear that it has begun: readers shall find it, too. */
+static void tell_begun(struct op_call *call, struct runner *runner)
+{
+    if (!call->decided)
+        return;
+    json_t *stage CLEANUP_JSON = runner_stage(runner);
+    runner_save_stage(runner);
+    op_decided(call, stage);
+}
+
 int run_execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
 {
+    tell_begun(call, runner);
     if (runner_execute(runner, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
@@ -81,12 +93,15 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct flow_file file;
     struct runner runner;
+    bool is_dry = json_get_bool(call->args, "dry_run", false);
+    if (!is_dry && op_is_apart(call))
+        return op_run_apart(call, ret, err);
     struct runner_options options = run_options(call);
     json_t *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
     if (flow_args_load(call, &file, err) < 0)
         return -1;
     int result;
-    if (json_get_bool(call->args, "dry_run", false)) {
+    if (is_dry) {
         result = dry_run(call, &file.flow, values, ret, err);
     } else {
         result = runner_begin(&runner, call->ws, &file.flow, buf_str(&file.text), file.text.len, values, &options, err);
@@ -107,6 +122,7 @@ static const struct op_param run_params[] = {
      .value = "TASK",
      .help = "Begin with this task; what lies before it counts as done."},
     {.name = "dry_run", .type = OP_BOOL, .help = "Only say in which order tasks could run."},
+    OP_DETACH_PARAM,
     {0},
 };
 static const struct op_field stage_fields[] = {
@@ -196,6 +212,8 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     int is_done = look_done(call, ret, err);
     if (is_done != 0)
         return is_done < 0 ? -1 : 0;
+    if (op_is_apart(call))
+        return op_run_apart(call, ret, err);
     struct runner runner;
     struct flow flow;
     struct buf text;
@@ -211,7 +229,7 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
-static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, {0}};
+static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, {0}};
 static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,
                                               TSK_TASK_FAILED,          TSK_GROUP_FAILED,
                                               TSK_TASK_TIMEOUT,         TSK_MAX_STEPS_EXCEEDED,

@@ -115,6 +115,9 @@ struct op_call {
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */
     /* Whether nobody waits for the answer any more; looked at by operations that wait. NULL: somebody does. */
     bool (*is_cancelled)(struct op_call *call);
+    /* In a runner that was started apart (ops/detached.h): takes the decision, the run's stage as soon as its locks are taken.
+     * NULL: nobody waits for it. */
+    void (*decided)(struct op_call *call, const json_t *stage);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
     /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */
