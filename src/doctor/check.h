@@ -18,8 +18,9 @@ struct doctor {
     struct tsk_workspace *ws;
     struct doctor_options options;
     struct now now;
-    json_t *recovered; /* locks, as in lock.list */
-    struct db db;      /* open after the check "database", unless its handle is NULL */
+    json_t *recovered;       /* locks, as in lock.list */
+    struct db db;            /* open after the check "database", unless its handle is NULL */
+    int64_t newest_event_ms; /* the greatest time in the trail, after the check "events"; -1: none */
 };
 
 /* What one check has found so far. */
@@ -75,6 +76,8 @@ void check_journals(struct finding *f);
 /* processes.c */
 void check_processes(struct finding *f);
 void check_process_dirs(struct finding *f);
+/* leftovers.c */
+void check_leftovers(struct finding *f);
 /* clock.c */
 void check_clock(struct finding *f);
 /* config.c */

@@ -21,9 +21,20 @@ static const struct check checks[] = {
     {"database", "doctor_title_database", true, check_database},
     {"locks", "doctor_title_locks", true, check_locks},
     {"sprint", "doctor_title_sprint", false, check_sprint},
+    {"events", "doctor_title_events", false, check_events},
     {"outbox", "doctor_title_outbox", false, check_outbox},
-    {"gitignore", "doctor_title_gitignore", false, check_gitignore},
+    {"runs", "doctor_title_runs", false, check_runs},
+    {"journals", "doctor_title_journals", false, check_journals},
+    {"processes", "doctor_title_processes", false, check_processes},
+    {"process_dirs", "doctor_title_process_dirs", false, check_process_dirs},
+    {"leftovers", "doctor_title_leftovers", false, check_leftovers},
+    {"clock", "doctor_title_clock", false, check_clock},
+    {"config", "doctor_title_config", false, check_config},
+    {"flows", "doctor_title_flows", false, check_flows},
+    {"tools", "doctor_title_tools", false, check_tools},
+    {"redis", "doctor_title_redis", false, check_redis},
     {"server", "doctor_title_server", false, check_server},
+    {"gitignore", "doctor_title_gitignore", false, check_gitignore},
 };
 
 const char *doctor_status_name(enum doctor_status status)
@@ -98,7 +109,8 @@ static enum doctor_status perform(const struct check *check, struct doctor *d, j
 
 int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *options, json_t **ret, struct tsk_error *err)
 {
-    struct doctor d = {.ws = ws, .options = *options, .now = clock_now(), .recovered = json_array()};
+    struct doctor d = {
+        .ws = ws, .options = *options, .now = clock_now(), .recovered = json_array(), .newest_event_ms = -1};
     json_t *list = json_array();
     enum doctor_status worst = DOCTOR_PASS;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
