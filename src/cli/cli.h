@@ -91,6 +91,13 @@ void cli_print_templates(const struct op_call *call, const struct cli_options *o
 void cli_print_template_deleted(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_template(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
+/* ---- print_own.c ---- */
+
+void cli_print_own_check(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_claimed(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_released(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_list(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
 /* ---- print_flow.c ---- */
 
 /* The problems of a flow file after the first, which is the error's own sentence. */

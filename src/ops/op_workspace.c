@@ -1,6 +1,7 @@
 /* op_workspace.c - init, status, version. */
 #include "base/fs.h"
 #include "ops/lock_args.h"
+#include "ops/own_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 #include "proc/process.h"
@@ -59,6 +60,22 @@ const struct op op_init = {
 
 /* ---- status ---- */
 
+/* Adds who the caller is from now on. A skin that knows it has said so; a client of the server gets an id and its secret. */
+static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *err)
+{
+    char id[INSTANCE_HTTP_SIZE], secret[INSTANCE_SECRET_SIZE];
+    const char *known = json_get_string(call->args, "instance", NULL);
+    if (known) {
+        json_object_set_new(answer, "instance", json_string(known));
+        return 0;
+    }
+    if (instance_register_http(call->ws, json_get_string(call->args, "label", NULL), id, secret, err) < 0)
+        return -1;
+    json_object_set_new(answer, "instance", json_string(id));
+    json_object_set_new(answer, "secret", json_string(secret));
+    return 0;
+}
+
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL;
@@ -71,15 +88,39 @@ static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
     time_format_local(now.wall_ms, time);
     *ret = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
                      call->ws->state_path, "time", time, "locks", locks, "processes", processes);
-    return 0;
+    if (!json_get_bool(call->args, "register", false) || add_instance(call, *ret, err) == 0)
+        return 0;
+    json_free(ret);
+    return -1;
 }
 
+static const struct op_param status_params[] = {
+    {.name = "register",
+     .type = OP_BOOL,
+     .flags = OP_REMOTE_ONLY,
+     .help = "Also say which instance you are; over HTTP a new one, with its secret."},
+    {.name = "label",
+     .type = OP_STRING,
+     .flags = OP_REMOTE_ONLY | OP_CALLER,
+     .value = "TEXT",
+     .help = "Who registers, for people.",
+     .max = 128},
+    {.name = "instance",
+     .type = OP_STRING,
+     .flags = OP_REMOTE_ONLY | OP_CALLER,
+     .value = "I",
+     .help = "The caller's instance id.",
+     .max = 256},
+    {0},
+};
 static const struct op_field status_result[] = {{"version", "string", "of this program"},
                                                 {"root", "string", "the workspace"},
                                                 {"state", "string", "the directory with its state"},
                                                 {"time", "string", "now"},
                                                 {"locks", "array", "as in lock.list"},
                                                 {"processes", "array", "as in process.list"},
+                                                {"instance", "string?", "with register: who you are in later calls"},
+                                                {"secret", "string?", "that goes with it; told once"},
                                                 {0}};
 static const enum tsk_code status_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
 
@@ -89,7 +130,7 @@ const struct op op_status = {
     .summary = "Show the whole workspace on one screen: what runs, who holds what, alive or dead.",
     .examples = "tasuki status  # who is running what",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = no_params,
+    .params = status_params,
     .result = status_result,
     .errors = status_errors,
     .http = {.method = "GET", .path = "/api/status"},

@@ -38,7 +38,8 @@ enum op_param_flags {
     OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
     OP_MS = 128,            /* OP_DURATION: a bare number is milliseconds, not seconds */
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
-    OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM,
+    OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
+    OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
 
 struct op_param {
@@ -70,6 +71,7 @@ enum op_flags {
     OP_STREAMS = 16,         /* call->emit is used, one JSON document per line */
     OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
+    OP_QUESTION = 256,       /* asks how things are: a verdict that is no success refuses nothing */
     OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 

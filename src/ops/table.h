@@ -27,6 +27,8 @@ extern const struct op op_task_next, op_task_spawn, op_task_again, op_task_finis
 extern const struct op op_lock_acquire, op_lock_release, op_lock_renew, op_lock_check, op_lock_list;
 /* op_lock_run.c */
 extern const struct op op_lock_run;
+/* op_own.c */
+extern const struct op op_own_check, op_own_claim, op_own_release, op_own_force_claim, op_own_show, op_own_list;
 /* op_sprint.c */
 extern const struct op op_sprint_acquire, op_sprint_release, op_sprint_check;
 

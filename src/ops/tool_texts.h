@@ -66,6 +66,25 @@
     .text = "Wait until a process has ended, or until it is ready, instead of asking again and again. It changes "     \
             "nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most, and fails "     \
             "at once when what you wait for cannot happen any more."
+#define TOOL_UL_WORKFLOW_CHECK                                                                                         \
+    .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you (unless "     \
+            "no_auto_claim); "                                                                                         \
+            "owned: false with an owner means: do not touch it. Nothing else changes."
+#define TOOL_UL_WORKFLOW_CLAIM                                                                                         \
+    .refusal = "NOT CLAIMED",                                                                                          \
+    .text = "Become the one who drives a workflow, before you begin it. Refused while another instance that lives "    \
+            "owns it: wait, or "                                                                                       \
+            "ask the person; do not go on without it. Yours until ul_workflow_release, or until your program ends."
+#define TOOL_UL_WORKFLOW_RELEASE                                                                                       \
+    .refusal = "NOT RELEASED", .text = "Give a workflow back when your part of it is done, so that another instance "  \
+                                       "can go on. That nobody owned it is "                                           \
+                                       "success; somebody else's is refused."
+#define TOOL_UL_WORKFLOW_FORCE_CLAIM                                                                                   \
+    .refusal = "NOT CLAIMED", .text = "Take a workflow from an owner that does not work on it any more. A living "     \
+                                      "owner's needs a person's yes; what it "                                         \
+                                      "writes afterwards is refused. Yours until ul_workflow_release."
+#define TOOL_UL_WORKFLOW_LIST                                                                                          \
+    .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
 #define TOOL_SPRINT_ACQUIRE                                                                                            \
     .refusal = "NOT ACQUIRED",                                                                                         \
     .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "      \

@@ -276,10 +276,10 @@ int instance_keep(struct db *db, const struct now *now, struct instance *instanc
         return 0;
     while (instance->is_new && (found = find_row(db, instance->id, &row, err)) == 1)
         next_id(instance->id);
-    if (found < 0 || insert(db, now, instance->id, &instance->process, err) < 0)
+    if (found < 0 || sweep(db, now, err) < 0)
         return -1;
     instance->is_new = false;
-    return sweep(db, now, err);
+    return insert(db, now, instance->id, &instance->process, err);
 }
 
 int instance_register(struct tsk_workspace *ws, const struct proc_id *process, struct instance *ret,
