@@ -138,19 +138,30 @@ static const struct lock_kind *kind_of_file(const char *name, char id[LOCK_ID_MA
     return NULL;
 }
 
-/* `.tsk-<lock file>`: a command died between an exchange and its end. Whoever looks at the lock puts it away. */
+/* Whoever looks at a lock puts away what is beside it. */
+static void sweep(struct finding *f, const struct lock_kind *kind, const char *id)
+{
+    struct lock_target target;
+    struct judgement found;
+    struct tsk_error err;
+    if (lock_target_init(&target, f->doctor->ws, kind, kind->has_id ? id : NULL, NULL, &err) < 0)
+        return;
+    lock_inspect(&target, &found, &err);
+    lock_target_clear(&target);
+}
+
+/* `.tsk-<guard>`: a command died between an exchange and its end. */
 static void look_at_private(struct finding *f, const char *name)
 {
     struct stat st;
-    char id[LOCK_ID_MAX];
+    char id[LOCK_ID_MAX], path[PATH_MAX];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    char path[PATH_MAX];
-    const char *rest = strchr(name + 1, '-');
-    const struct lock_kind *kind = rest ? kind_of_file(rest + 1, id) : NULL;
-    if (kind && f->doctor->options.mode == DOCTOR_FULL)
-        look_at_lock(f, kind, id);
-    else if (f->doctor->options.mode == DOCTOR_QUICK)
+    if (f->doctor->options.mode == DOCTOR_QUICK)
         return;
+    snprintf(path, sizeof path, "%s.lock.json", strchr(name, '-') + 1);
+    const struct lock_kind *kind = kind_of_file(path, id);
+    if (kind)
+        sweep(f, kind, id);
     if (fs->fstatat(f->doctor->ws->locks_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         finding_fixed(f, "doctor_private_swept", "file", name, NULL);
         return;

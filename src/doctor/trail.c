@@ -13,7 +13,7 @@
 struct trail_look {
     uint64_t offset; /* of the line that begins in `line` */
     struct buf line;
-    size_t lines, broken;
+    size_t lines, broken, torn; /* torn: closed by whoever came next (E4) */
     uint64_t first_broken;
     int64_t newest_ms;
 };
@@ -31,7 +31,9 @@ static void look_at_line(struct trail_look *look)
     bool is_event = json_is_string(json_object_get(event, "type")) && json_is_string(json_object_get(event, "time"));
     int64_t time;
     look->lines++;
-    if (!is_header && !is_event && look->broken++ == 0)
+    if (!is_header && !is_event && strncmp(buf_str(&look->line), "{\"time\":", 8) == 0)
+        look->torn++;
+    else if (!is_header && !is_event && look->broken++ == 0)
         look->first_broken = look->offset;
     if (is_event && time_parse(json_get_string(event, "time", ""), &time) == 0 && time > look->newest_ms)
         look->newest_ms = time;
@@ -109,6 +111,8 @@ void check_events(struct finding *f)
         number_text((int64_t)look.first_broken, place);
         finding_add(f, DOCTOR_WARN, "doctor_events_broken", "count", count, "place", place, NULL);
     }
+    if (look.torn)
+        finding_add(f, DOCTOR_PASS, "doctor_events_cut", "count", number_text((int64_t)look.torn, count), NULL);
     if (segment_base(fd, &base) == 0)
         tell_torn(f, "doctor_events_headless", "doctor_events_headless_fixed");
     else if (is_torn)

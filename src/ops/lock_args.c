@@ -197,7 +197,8 @@ static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, str
 {
     char id[LOCK_ID_MAX];
     for (int i = 0; i < count; i++)
-        if (lock_kind_file_id(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
+        if (lock_kind_file_id(kind, names[i]->d_name, id) &&
+            add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
             return -1;
     return 0;
 }
