@@ -37,15 +37,23 @@ static int open_dir(struct tsk_workspace *ws, const char *id, struct rundir *ret
     return ret->dir < 0 ? error_errno(err, "open", ret->path) : 0;
 }
 
-int rundir_create(struct tsk_workspace *ws, struct rundir *ret, struct tsk_error *err)
+void rundir_new_id(char id[RUN_ID_MAX])
 {
-    char id[RUN_ID_MAX], random[7], name[RUN_ID_MAX + 16];
+    char random[7];
     time_t now = (time_t)(clock_now().wall_ms / 1000);
     struct tm utc;
     gmtime_r(&now, &utc);
     random_hex(random, 6);
-    size_t at = strftime(id, sizeof id, "RUN-%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, sizeof id - at, "%s", random);
+    size_t at = strftime(id, RUN_ID_MAX, "RUN-%Y%m%dT%H%M%S-", &utc);
+    snprintf(id + at, RUN_ID_MAX - at, "%s", random);
+}
+
+int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+{
+    char new_id[RUN_ID_MAX], name[RUN_ID_MAX + 16];
+    if (!id)
+        rundir_new_id(new_id);
+    id = id ? id : new_id;
     snprintf(name, sizeof name, "runs/%s", id);
     if (fs_make_dirs(ws->state_dir, name) < 0)
         return error_errno(err, "make", name);
@@ -87,6 +95,8 @@ int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, st
     char whole[RUN_ID_MAX];
     if (!id_is_valid(id) || strlen(id) >= RUN_ID_MAX)
         return error_set(err, TSK_RUN_NOT_FOUND, "run_unknown", "run", id, NULL);
+    if (strncmp(id, "RUN-", 4) == 0 && open_dir(ws, id, ret, err) == 0)
+        return 0; /* a whole id: without reading the list */
     return find_id(ws, id, whole, err) < 0 ? -1 : open_dir(ws, whole, ret, err);
 }
 
@@ -210,9 +220,10 @@ static json_t *stage_from_journal(const struct rundir *run)
     const json_t *first = json_array_get(records, 0);
     if (first)
         time_format_utc(json_get_int(first, "t", 0), began);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
-                     json_get_string(first, "flow", ""), "session_id", run->id, "status", "RUNNING", "started_at",
-                     began, "counts", "failures", "questions", "tasks");
+    return json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
+                     json_get_string(first, "flow", ""), "session_id", run->id, "request_id",
+                     json_get_string(first, "request", NULL), "status", "RUNNING", "started_at", began, "counts",
+                     "failures", "questions", "tasks");
 }
 
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)

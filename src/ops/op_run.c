@@ -1,4 +1,5 @@
 /* op_run.c - run and resume: a flow in the foreground, or in a runner of its own. */
+#include "doctor/doctor.h"
 #include "graph/journal.h"
 #include "graph/runner.h"
 #include "ops/detached.h"
@@ -38,6 +39,37 @@ enum tsk_code run_verdict(const json_t *stage)
     return TSK_RUN_FAILED;
 }
 
+struct runner_options run_options(struct op_call *call)
+{
+    struct runner_options options = {.parallel = json_get_int(call->args, "parallel", 0),
+                                     .start = json_get_string(call->args, "start", NULL)};
+    if (call->emit && !call->is_quiet) {
+        options.tell = run_tell;
+        options.tell_data = call;
+    }
+    return options;
+}
+
+static void begun(void *data, const json_t *stage)
+{
+    op_decided(data, stage);
+}
+
+struct run_start run_start_of(struct op_call *call)
+{
+    struct runner_options options = run_options(call);
+    struct run_start start = {.lang = call->lang,
+                              .parallel = options.parallel,
+                              .tell = options.tell,
+                              .tell_data = options.tell_data,
+                              .examine = doctor_quick};
+    if (call->decided) {
+        start.begun = begun;
+        start.begun_data = call;
+    }
+    return start;
+}
+
 /* Somebody waits to hear that it has begun: readers shall find it, too. */
 static void tell_begun(struct op_call *call, struct runner *runner)
 {
@@ -48,24 +80,13 @@ static void tell_begun(struct op_call *call, struct runner *runner)
     op_decided(call, stage);
 }
 
-int run_execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
+static int execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
 {
     tell_begun(call, runner);
     if (runner_execute(runner, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
     return 0;
-}
-
-struct runner_options run_options(struct op_call *call)
-{
-    struct runner_options options = {.parallel = json_get_int(call->args, "parallel", 0),
-                                     .start = json_get_string(call->args, "start", NULL)};
-    if (call->emit && !call->is_quiet) {
-        options.tell = run_tell;
-        options.tell_data = call;
-    }
-    return options;
 }
 
 /* ---- run ------------------------------------------------------------------------------------------------ */
@@ -106,7 +127,7 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     } else {
         result = runner_begin(&runner, call->ws, &file.flow, buf_str(&file.text), file.text.len, values, &options, err);
         if (result == 0)
-            result = run_execute(call, &runner, ret, err);
+            result = execute(call, &runner, ret, err);
         runner_close(&runner);
     }
     flow_file_clear(&file);
@@ -214,19 +235,12 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
         return is_done < 0 ? -1 : 0;
     if (op_is_apart(call))
         return op_run_apart(call, ret, err);
-    struct runner runner;
-    struct flow flow;
-    struct buf text;
-    struct runner_options options = run_options(call);
-    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
-                               &options, err);
-    if (result == 0)
-        result = run_execute(call, &runner, ret, err);
-    runner_close(&runner);
-    if (runner.flow)
-        flow_clear(&flow);
-    buf_clear(&text);
-    return result;
+    struct run_start start = run_start_of(call);
+    start.resume = json_get_string(call->args, "run", "");
+    if (start_again(call->ws, &start, ret, err) < 0)
+        return -1;
+    call->verdict = run_verdict(*ret);
+    return 0;
 }
 
 static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, {0}};

@@ -26,6 +26,7 @@ enum op_type {
     OP_ARGV,     /* the rest of the command line: a list of strings */
     OP_MAP,      /* an object of strings; on the command line `--name K=V`, repeated */
     OP_ANY,      /* a string, or an object that the handler checks */
+    OP_OBJECTS, /* a list of objects that the handler checks; on the command line the name of a file */
 };
 
 enum op_param_flags {
@@ -39,6 +40,7 @@ enum op_param_flags {
     OP_MS = 128,            /* OP_DURATION: a bare number is milliseconds, not seconds */
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
     OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
+    OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
 
@@ -99,6 +101,7 @@ struct op {
         const char *text;   /* for agents: what and when; side effect and refusal; lifetime. NULL: summary and detail */
         const char *refusal; /* the verdict an error's text begins with: "NOT ACQUIRED"; NULL: by its category */
         bool is_core;        /* in the working set */
+        bool (*when)(struct tsk_workspace *ws); /* offered only where this says so; NULL: everywhere */
     } mcp;
     int (*run)(struct op_call *call, json_t **ret, struct tsk_error *err);
 };
@@ -122,6 +125,7 @@ struct op_call {
     void (*decided)(struct op_call *call, const json_t *stage);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
+    bool wants_ticks; /* OP_STREAMS: the document is wanted again although nothing has changed, to show how time goes by */
     /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */
     bool (*emit_text)(struct op_call *call, const char *text, size_t len);
     void *skin;

@@ -85,6 +85,27 @@
                                       "writes afterwards is refused. Yours until ul_workflow_release."
 #define TOOL_UL_WORKFLOW_LIST                                                                                          \
     .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
+#define AGENT_LIFE "Answers within 45 s; status RUNNING means: wait_for the run_id. It goes on when you disconnect."
+#define TOOL_SUBAGENT_RUN                                                                                              \
+    .refusal = "NOT DONE", .text = "Give a task to another agent (an id of get_status's agents) and get its outcome "  \
+                                   "and the end of its output. With ulTaskId "                                         \
+                                   "the workflow must be yours (ul_workflow_not_owned otherwise). " AGENT_LIFE
+#define TOOL_SUBAGENT_RUN_PARALLEL                                                                                     \
+    .refusal = "NOT DONE", .text = "Give one task to several agents at once, or to each its own (tasks); all must "    \
+                                   "succeed. ulTaskId as in subagent_run. " AGENT_LIFE
+#define TOOL_SUBAGENT_RUN_DAG                                                                                          \
+    .refusal = "NOT DONE", .text = "Give tasks to agents, each after those it needs. What depends on a failed one is " \
+                                   "not started; ulTaskId as in subagent_run. " AGENT_LIFE
+#define TOOL_AGENT_TEAM_RUN                                                                                            \
+    .refusal = "NOT DONE", .text = "Give a task to all agents of a team; its policy says what counts as success. "     \
+                                   "ulTaskId as in subagent_run. " AGENT_LIFE
+#define TOOL_AGENT_TEAM_RUN_PARALLEL                                                                                   \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "Give a task to several teams at once; all must succeed. ulTaskId as in subagent_run. " AGENT_LIFE
+#define TOOL_LOOP_RUN                                                                                                  \
+    .refusal = "NOT DONE", .text = "Give the same task to an agent until a command succeeds, at most maxIterations "   \
+                                   "times (then CYCLE_LIMIT_EXCEEDED). "                                               \
+                                   "ulTaskId as in subagent_run. " AGENT_LIFE
 #define TOOL_SPRINT_ACQUIRE                                                                                            \
     .refusal = "NOT ACQUIRED",                                                                                         \
     .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "      \
@@ -115,6 +136,30 @@
     .refusal = "NOT ANSWERED",                                                                                         \
     .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "               \
             "recorded first; a second one is refused (ALREADY_ANSWERED)."
+#define TOOL_REQUEST_ADD                                                                                               \
+    .refusal = "NOT ADDED",                                                                                            \
+    .text = "Write down something to be done as a request: a title and a flow or a command. It is a file in "          \
+            ".aiflow/requests/ that people see and edit; nothing is run by adding it. It stays until it is removed."
+#define TOOL_REQUEST_LIST                                                                                              \
+    .text = "List the requests in the queue's order, with their state and why one would not be taken. Look "           \
+            "here for work before you begin any. It changes nothing."
+#define TOOL_REQUEST_SHOW                                                                                              \
+    .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."
+#define TOOL_REQUEST_RUN                                                                                               \
+    .refusal = "NOT STARTED",                                                                                          \
+    .text = "Run a request now, alone on it: the answer is the run that has begun; wait_for it, or run_show. "         \
+            "NOT STARTED (RUN_IN_PROGRESS) names the run that is already there: do not start it again, use "           \
+            "on_conflict attach. The run goes on without this connection."
+#define TOOL_QUEUE_NEXT                                                                                                \
+    .text = "Say which request the queue would take next, and for each other one why not. It changes nothing."
+#define TOOL_QUEUE_RUN                                                                                                 \
+    .refusal = "NOT STARTED",                                                                                          \
+    .text = "Run the ready requests one after the other, by priority and dependencies, until one asks, fails, "        \
+            "or none is left. NOT STARTED (QUEUE_IN_PROGRESS): somebody else's queue runs; leave it alone. It "        \
+            "goes on without this connection; queue_stop ends it."
+#define TOOL_QUEUE_STOP                                                                                                \
+    .text = "Stop the queue after the request that it runs; with now, cancel that one, too. Requests that were "       \
+            "not run stay ready. Nothing is lost."
 #define TOOL_RUN_LIST .text = "List runs, the newest first, with their status. It changes nothing."
 #define TOOL_RUN_SHOW .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."
 #define TOOL_RUN_LOGS .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."
