@@ -161,7 +161,7 @@ static bool emit_document(struct op_call *call, const json_t *document)
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         json_write(&b, document, false);
         printf("%s\n", buf_str(&b));
-    } else if (!cli_print_progress(call, options, document)) {
+    } else if (!cli_print_screen(call, options, document) && !cli_print_progress(call, options, document)) {
         cli_print_event(options, document);
     }
     return fflush(stdout) == 0;
@@ -211,6 +211,7 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
                            .confirm = cli_can_ask() ? cli_confirm : NULL,
                            .emit = emit_document,
                            .emit_text = options->json ? NULL : emit_text,
+                           .wants_ticks = !options->json && isatty(STDOUT_FILENO),
                            .skin = options};
     if (op_run(&call, &result, &err) < 0) {
         int code = fail(options, &err);

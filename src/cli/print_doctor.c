@@ -86,7 +86,8 @@ void cli_print_doctor(const struct op_call *call, const struct cli_options *opti
     cli_put(&b, options, stdout, style_of(status), status);
     buf_puts(&b, "\n");
     json_array_foreach (checks, i, check)
-        if (!options->quiet || strcmp(json_get_string(check, "status", ""), "PASS") != 0)
+        if (!options->quiet || json_object_get(check, "fixed") ||
+            strcmp(json_get_string(check, "status", ""), "PASS") != 0)
             put_check(&b, options, check, width);
     if (json_array_size(commands))
         buf_printf(&b, "\n%s\n", text_get("doctor_to_do", options->lang));

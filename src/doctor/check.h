@@ -27,6 +27,7 @@ struct doctor {
 struct finding {
     struct doctor *doctor;
     enum doctor_status status;
+    bool is_mended; /* an event is due */
     bool is_absent; /* the subject does not exist here: the check is not listed */
     json_t *evidence, *fix, *fixed;
     size_t problems, told, untold; /* lines of evidence: that are no PASS; shown; left out */
@@ -38,8 +39,10 @@ void finding_add(struct finding *f, enum doctor_status status, const char *key, 
 /* The sentence of an error as evidence. */
 void finding_error(struct finding *f, enum doctor_status status, const struct tsk_error *err);
 void finding_summary(struct finding *f, const char *key, ...) __attribute__((sentinel));
-/* What was mended or recovered, as a sentence. */
+/* What was mended, as a sentence; an event says so, too. */
 void finding_fixed(struct finding *f, const char *key, ...) __attribute__((sentinel));
+/* The same for what has its own event, or none because whoever looks does it. */
+void finding_recovered(struct finding *f, const char *key, ...) __attribute__((sentinel));
 /* A command that mends it; the same one twice is told once. */
 void finding_fix(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "tasuki [--root R] <the words>". */
@@ -78,6 +81,9 @@ void check_processes(struct finding *f);
 void check_process_dirs(struct finding *f);
 /* leftovers.c */
 void check_leftovers(struct finding *f);
+/* requests.c, owners.c */
+void check_requests(struct finding *f);
+void check_owners(struct finding *f);
 /* clock.c */
 void check_clock(struct finding *f);
 /* config.c */

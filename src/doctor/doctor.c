@@ -1,5 +1,6 @@
 /* doctor.c - the table of checks, and the report. */
 #include "doctor/doctor.h"
+#include "base/log.h"
 #include "doctor/check.h"
 
 #include <stdio.h>
@@ -23,10 +24,12 @@ static const struct check checks[] = {
     {"sprint", "doctor_title_sprint", false, check_sprint},
     {"events", "doctor_title_events", false, check_events},
     {"outbox", "doctor_title_outbox", false, check_outbox},
+    {"requests", "doctor_title_requests", false, check_requests},
     {"runs", "doctor_title_runs", false, check_runs},
     {"journals", "doctor_title_journals", false, check_journals},
     {"processes", "doctor_title_processes", false, check_processes},
     {"process_dirs", "doctor_title_process_dirs", false, check_process_dirs},
+    {"owners", "doctor_title_owners", false, check_owners},
     {"leftovers", "doctor_title_leftovers", false, check_leftovers},
     {"clock", "doctor_title_clock", false, check_clock},
     {"config", "doctor_title_config", false, check_config},
@@ -90,6 +93,17 @@ static void finding_clear(struct finding *f)
     buf_clear(&f->first);
 }
 
+/* Who comes later can see that something was changed, and by what. */
+static void report_mended(struct doctor *d, const struct check *check)
+{
+    char data[128];
+    struct tsk_error err;
+    snprintf(data, sizeof data, "{\"check\":\"%s\"}", check->name);
+    struct event event = {.type = "doctor.fixed", .data = data};
+    if (workspace_event(d->ws, &d->now, &event, &err) < 0)
+        log_problem(&err);
+}
+
 /* Looks; adds what was found to `list`. */
 static enum doctor_status perform(const struct check *check, struct doctor *d, json_t *list)
 {
@@ -100,6 +114,8 @@ static enum doctor_status perform(const struct check *check, struct doctor *d, j
                         .summary = BUF_INIT,
                         .first = BUF_INIT};
     check->look(&f);
+    if (f.is_mended)
+        report_mended(d, check);
     if (!f.is_absent)
         json_array_append_new(list, finding_json(check, &f));
     enum doctor_status status = f.is_absent ? DOCTOR_PASS : f.status;

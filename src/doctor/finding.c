@@ -59,14 +59,28 @@ void finding_summary(struct finding *f, const char *key, ...)
     va_end(pairs);
 }
 
-void finding_fixed(struct finding *f, const char *key, ...)
+static void add_fixed(struct finding *f, const char *key, va_list *pairs)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    text_put_list(&line, f->doctor->options.lang, key, pairs);
+    json_array_append_new(f->fixed, json_of_text(buf_str(&line)));
+}
+
+void finding_fixed(struct finding *f, const char *key, ...)
+{
     va_list pairs;
     va_start(pairs, key);
-    text_put_list(&line, f->doctor->options.lang, key, &pairs);
+    add_fixed(f, key, &pairs);
     va_end(pairs);
-    json_array_append_new(f->fixed, json_of_text(buf_str(&line)));
+    f->is_mended = true;
+}
+
+void finding_recovered(struct finding *f, const char *key, ...)
+{
+    va_list pairs;
+    va_start(pairs, key);
+    add_fixed(f, key, &pairs);
+    va_end(pairs);
 }
 
 static void add_fix(struct finding *f, const char *command)

@@ -68,7 +68,7 @@ static void recover(struct finding *f, struct lock_target *target, const struct 
     if (lock_recover(target, &outcome, &err) == 0) {
         if (outcome.recovered) {
             json_array_append(f->doctor->recovered, lock);
-            finding_fixed(f, "doctor_lock_recovered", "lock", w->lock, "pid", w->pid, "how", w->how, NULL);
+            finding_recovered(f, "doctor_lock_recovered", "lock", w->lock, "pid", w->pid, "how", w->how, NULL);
         } /* else somebody was faster */
     } else {
         add(f, DOCTOR_WARN, "doctor_lock_stale", w);
@@ -163,7 +163,7 @@ static void look_at_private(struct finding *f, const char *name)
     if (kind)
         sweep(f, kind, id);
     if (fs->fstatat(f->doctor->ws->locks_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        finding_fixed(f, "doctor_private_swept", "file", name, NULL);
+        finding_recovered(f, "doctor_private_swept", "file", name, NULL);
         return;
     }
     if (f->doctor->now.wall_ms - (int64_t)st.st_ctim.tv_sec * 1000 < 60000)
@@ -276,7 +276,7 @@ static void look_at_sprint(struct finding *f, const char *project, int dir, cons
     else if (found.verdict != VERDICT_FREE)
         tell_sprint(f, &target, &found);
     if (has_tmp && !exists_at(dir, tmp))
-        finding_fixed(f, "doctor_tmp_swept", "file", tmp, NULL);
+        finding_recovered(f, "doctor_tmp_swept", "file", tmp, NULL);
     lock_target_clear(&target);
 }
 

@@ -30,6 +30,7 @@ static const struct place places[] = {
     {"locks/.guard", true, true},
     {"runs", true, true},
     {"processes", true, true},
+    {"runners", true, true},
     {"state.db", false, true},
     {"events.ndjson", false, true},
     {"events.lock", false, true},

@@ -79,7 +79,7 @@ static bool append_something(struct finding *f)
 static void tell_torn(struct finding *f, const char *key, const char *key_fixed)
 {
     if (append_something(f)) {
-        finding_fixed(f, key_fixed, NULL);
+        finding_recovered(f, key_fixed, NULL);
         return;
     }
     finding_add(f, DOCTOR_WARN, key, NULL);

@@ -1,10 +1,9 @@
 /* op_workspace.c - init, status, version. */
 #include "base/fs.h"
-#include "ops/lock_args.h"
+#include "ops/overview.h"
 #include "ops/own_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
-#include "proc/process.h"
 #include "store/db.h"
 
 static const struct op_param no_params[] = {{0}};
@@ -78,16 +77,8 @@ static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *
 
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL;
-    bool trusted; /* a broken config.yaml is said here, not only where it is needed */
-    if (workspace_config_bool(call->ws, "trust_fs", false, &trusted, err) < 0 ||
-        locks_list(call->ws, NULL, call->root, &locks, err) < 0 || proc_overview(call->ws, &processes, err) < 0)
+    if (overview_make(call, ret, err) < 0)
         return -1;
-    struct now now = clock_now();
-    char time[TIME_TEXT_MAX];
-    time_format_local(now.wall_ms, time);
-    *ret = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
-                     call->ws->state_path, "time", time, "locks", locks, "processes", processes);
     if (!json_get_bool(call->args, "register", false) || add_instance(call, *ret, err) == 0)
         return 0;
     json_free(ret);
@@ -119,6 +110,9 @@ static const struct op_field status_result[] = {{"version", "string", "of this p
                                                 {"time", "string", "now"},
                                                 {"locks", "array", "as in lock.list"},
                                                 {"processes", "array", "as in process.list"},
+                                                {"runs", "array", "that run, wait or were interrupted, and the newest"},
+                                                {"requests", "array", "that are not done: id title status priority"},
+                                                {"workflows", "array", "that have an owner, as in own.list"},
                                                 {"instance", "string?", "with register: who you are in later calls"},
                                                 {"secret", "string?", "that goes with it; told once"},
                                                 {0}};

@@ -125,13 +125,14 @@ struct op_call {
     void (*decided)(struct op_call *call, const json_t *stage);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
-    bool wants_ticks; /* OP_STREAMS: the document is wanted again although nothing has changed, to show how time goes by */
+    bool wants_ticks; /* OP_STREAMS: the document is wanted although nothing has changed, to show how time goes by */
     /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */
     bool (*emit_text)(struct op_call *call, const char *text, size_t len);
     void *skin;
     /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
      * HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
+    bool goes_on;  /* the answer says what has begun, and it goes on by itself: HTTP 202 */
     json_t *aside; /* more that a person wants to know, where the result's keys are fixed; owned by the skin */
     int exit_code; /* `lock run`: the command's own, when has_exit_code */
     bool has_exit_code;

@@ -10,7 +10,7 @@ import socket
 import sqlite3
 
 from common import (acquire_from_a_script, dead_pid, edit_lock, foreign_lock, foreign_sprint, make_old, need_namespace, need_root,
-                    run_as_nobody, sleeper, unshare)
+                    now, run_as_nobody, sleeper, unshare)
 from flows import only_run, run_flow, spawn_flow, with_tool
 from harness.harness import eq, main, test
 
@@ -576,6 +576,7 @@ def _(ws):
     kill_holder(ws)
     found = check(examine(ws, "--fix"), "processes")
     eq((found["status"], found["fixed"]), ("PASS", ["web was taken care of (now Running)"]))
+    eq([e["data"]["check"] for e in ws.events("doctor.fixed")], ["processes"], "events")
     assert ws.alive(record["pid"]), "the process was ended"
     eq(problems(examine(ws)), {}, "problems")
 
@@ -627,6 +628,32 @@ def _(ws):
         path.write_text("half")
         make_old(path, 3600)
     state(ws, ".tsk-fedcba9876543210").write_text("being written")
+
+
+# -- owners and requests ---------------------------------------------------------------------------------------------
+
+@defect("a workflow whose owner is dead is found, and claimed by the command", "owners", "WARN", "nobody drives it until it is claimed")
+def _(ws):
+    owner = f"{socket.gethostname()}-{dead_pid()}-{int(now().timestamp() * 1000)}"
+    ws.tasuki("own", "claim", "wf-1", "--instance", owner).expect(0)
+
+
+@defect("a broken request is found, with line and column, and does not hide the others", "requests", "WARN",
+        ".aiflow/requests/RQ-2.yaml:2:", "look")
+def _(ws):
+    state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\n")
+    state(ws, "requests/RQ-2.yaml").write_text("title: two\npriority: urgent\nrun: 'true'\n")
+
+
+@defect("requests that wait for each other are found", "requests", "WARN", "depends on itself", "look")
+def _(ws):
+    state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\nstatus: ready\ndepends_on: [RQ-2]\n")
+    state(ws, "requests/RQ-2.yaml").write_text("title: two\nrun: 'true'\nstatus: ready\ndepends_on: [RQ-1]\n")
+
+
+@defect("a request that waits for one that is not there is found", "requests", "WARN", "RQ-9", "look")
+def _(ws):
+    state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\nstatus: ready\ndepends_on: [RQ-9]\n")
 
 
 # -- clock, configuration, flows ------------------------------------------------------------------------------------
