@@ -739,4 +739,46 @@ def _(ws):
             path.write_bytes(saved)
 
 
+# -- crashes and failing calls ----------------------------------------------------------------------------------------
+
+def stale_and_living(ws):
+    dead = sleeper(ws)
+    ws.tasuki("lock", "acquire", "request", "RQ-1", "--pid", dead.pid).expect(0)
+    dead.kill()
+    dead.wait()
+    return ws.tasuki("lock", "acquire", "name", "a", "--pid", os.getpid(), "--json").expect(0).json["token"]
+
+
+@test("doctor killed at any call leaves a lock that the next one gets, and never touches a living one")
+def _(ws):
+    token = stale_and_living(ws)
+    stale = ws.lock_path("request", "RQ-1").read_bytes()
+    recovered = 0
+    for at in range(1, 1000):
+        ws.lock_path("request", "RQ-1").write_bytes(stale)
+        result = ws.fault("doctor", "--fix", "--json", at=at, mode="kill")
+        eq(ws.read_lock("name", "a")["token"], token, f"the living lock after call {at}")
+        if ws.lock_path("request", "RQ-1").exists():
+            eq(ws.lock_path("request", "RQ-1").read_bytes(), stale, f"the lock file after call {at}")
+        else:
+            recovered += 1
+        if result.code == 0:
+            break
+    assert result.code == 0 and recovered > 1, f"{recovered} recoveries, the last one: {result}"
+    ws.tasuki("lock", "acquire", "request", "RQ-1", "--pid", os.getpid()).expect(0)
+
+
+@test("doctor with any call failing ends with a report, and never touches a living lock", quick=False)
+def _(ws):
+    token = stale_and_living(ws)
+    run_flow(ws, "tasks: {a: 'true'}\n")
+    for at in range(1, 1000):
+        result = ws.fault("doctor", "--json", at=at, mode="EIO")
+        assert result.code in (0, 3) and result.out, f"call {at}: {result}"
+        eq(ws.read_lock("name", "a")["token"], token, f"the living lock after call {at}")
+        if result.calls < at:
+            break
+    assert at > 50, f"only {at} calls were seen"
+
+
 main(__name__)

@@ -11,7 +11,7 @@ import struct
 import termios
 import time
 
-from common import run_held, sleeper
+from common import run_held, sleeper, until_settled
 from flows import run_flow
 from harness.harness import Skip, eq, main, test
 
@@ -76,6 +76,8 @@ def _(ws):
     eq((set(first), first["locks"]), (KEYS, []), "the first document")
     documents = [first]
     for name in ("a", "b", "c"):
+        ws.tasuki("lock", "run", "z", "--", "true").expect(0)  # after which everything is as it was
+        until_settled(ws, proc)
         run_held(ws, name)
         while name not in {k["id"] for k in documents[-1]["locks"]}:
             documents.append(json.loads(proc.stdout.readline()))
