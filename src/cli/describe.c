@@ -6,9 +6,9 @@
 static const char *type_name(enum op_type type)
 {
     static const char *const names[] = {
-        [OP_STRING] = "string",     [OP_ID] = "id",     [OP_INT] = "integer", [OP_BOOL] = "boolean",
-        [OP_DURATION] = "duration", [OP_ENUM] = "enum", [OP_PATH] = "path",   [OP_ARGV] = "argv",
-        [OP_MAP] = "map",           [OP_ANY] = "any"};
+        [OP_STRING] = "string",     [OP_ID] = "id",     [OP_INT] = "integer",    [OP_BOOL] = "boolean",
+        [OP_DURATION] = "duration", [OP_ENUM] = "enum", [OP_PATH] = "path",      [OP_ARGV] = "argv",
+        [OP_MAP] = "map",           [OP_ANY] = "any",   [OP_OBJECTS] = "objects"};
     return names[type];
 }
 

@@ -111,11 +111,11 @@ static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const struct op_field claim_result[] = {{"owned", "boolean", "true"},
                                                {"ulTaskId", "string", ""},
-                                               {"ownerInstanceId", "string", "you"},
+                                               {"ownerInstanceId", "string?", "you"},
                                                {"ownerPid", "integer?", ""},
                                                {"ownerAlive", "boolean?", ""},
                                                {"fence", "integer", "grows with every change of the owner"},
-                                               {"claimed", "boolean", "false: it was yours already"},
+                                               {"claimed", "boolean?", "false: it was yours already"},
                                                {"before", "string?", "whose it was"},
                                                {0}};
 

@@ -4,6 +4,7 @@
 #include "ops/own_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
+#include "own/agent.h"
 #include "store/db.h"
 
 static const struct op_param no_params[] = {{0}};
@@ -75,11 +76,35 @@ static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *
     return 0;
 }
 
+static json_t *names_of(const json_t *map)
+{
+    json_t *names = json_array(), *value;
+    const char *name;
+    json_object_foreach ((json_t *)map, name, value)
+        json_array_append_new(names, json_string(name));
+    return names;
+}
+
+/* Whom work can be given to. */
+static int add_agents(struct op_call *call, json_t *answer, struct tsk_error *err)
+{
+    json_t *config CLEANUP_JSON = NULL;
+    if (agents_load(call->ws, &config, err) < 0)
+        return -1;
+    const json_t *agents = json_object_get(config, "agents");
+    if (json_object_size(agents) == 0)
+        return 0;
+    json_object_set_new(answer, "agents", names_of(agents));
+    json_object_set_new(answer, "teams", names_of(json_object_get(config, "teams")));
+    return 0;
+}
+
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     if (overview_make(call, ret, err) < 0)
         return -1;
-    if (!json_get_bool(call->args, "register", false) || add_instance(call, *ret, err) == 0)
+    bool registers = json_get_bool(call->args, "register", false);
+    if (add_agents(call, *ret, err) == 0 && (!registers || add_instance(call, *ret, err) == 0))
         return 0;
     json_free(ret);
     return -1;
@@ -113,6 +138,8 @@ static const struct op_field status_result[] = {{"version", "string", "of this p
                                                 {"runs", "array", "that run, wait or were interrupted, and the newest"},
                                                 {"requests", "array", "that are not done: id title status priority"},
                                                 {"workflows", "array", "that have an owner, as in own.list"},
+                                                {"agents", "array?", "names of those that work can be given to"},
+                                                {"teams", "array?", "the same for teams"},
                                                 {"instance", "string?", "with register: who you are in later calls"},
                                                 {"secret", "string?", "that goes with it; told once"},
                                                 {0}};

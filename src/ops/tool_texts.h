@@ -67,14 +67,13 @@
             "nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most, and fails "     \
             "at once when what you wait for cannot happen any more."
 #define TOOL_UL_WORKFLOW_CHECK                                                                                         \
-    .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you (unless "     \
-            "no_auto_claim); "                                                                                         \
-            "owned: false with an owner means: do not touch it. Nothing else changes."
+    .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "     \
+            "false with an "                                                                                           \
+            "owner: do not touch it."
 #define TOOL_UL_WORKFLOW_CLAIM                                                                                         \
-    .refusal = "NOT CLAIMED",                                                                                          \
-    .text = "Become the one who drives a workflow, before you begin it. Refused while another instance that lives "    \
-            "owns it: wait, or "                                                                                       \
-            "ask the person; do not go on without it. Yours until ul_workflow_release, or until your program ends."
+    .refusal = "NOT CLAIMED", .text = "Become the one who drives a workflow, before you begin it. Refused while "      \
+                                      "another living instance owns it: wait, or ask "                                 \
+                                      "the person. Yours until ul_workflow_release, or until your program ends."
 #define TOOL_UL_WORKFLOW_RELEASE                                                                                       \
     .refusal = "NOT RELEASED", .text = "Give a workflow back when your part of it is done, so that another instance "  \
                                        "can go on. That nobody owned it is "                                           \
@@ -85,27 +84,25 @@
                                       "writes afterwards is refused. Yours until ul_workflow_release."
 #define TOOL_UL_WORKFLOW_LIST                                                                                          \
     .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
-#define AGENT_LIFE "Answers within 45 s; status RUNNING means: wait_for the run_id. It goes on when you disconnect."
 #define TOOL_SUBAGENT_RUN                                                                                              \
-    .refusal = "NOT DONE", .text = "Give a task to another agent (an id of get_status's agents) and get its outcome "  \
-                                   "and the end of its output. With ulTaskId "                                         \
-                                   "the workflow must be yours (ul_workflow_not_owned otherwise). " AGENT_LIFE
+    .refusal = "NOT DONE", .text = "Give a task to another agent (get_status names them); returns its outcome and "    \
+                                   "the end of its output. With ulTaskId "                                             \
+                                   "you must own that workflow. After 45 s the answer is status RUNNING: wait_for "    \
+                                   "the run_id; it goes on by itself."
 #define TOOL_SUBAGENT_RUN_PARALLEL                                                                                     \
-    .refusal = "NOT DONE", .text = "Give one task to several agents at once, or to each its own (tasks); all must "    \
-                                   "succeed. ulTaskId as in subagent_run. " AGENT_LIFE
-#define TOOL_SUBAGENT_RUN_DAG                                                                                          \
-    .refusal = "NOT DONE", .text = "Give tasks to agents, each after those it needs. What depends on a failed one is " \
-                                   "not started; ulTaskId as in subagent_run. " AGENT_LIFE
-#define TOOL_AGENT_TEAM_RUN                                                                                            \
-    .refusal = "NOT DONE", .text = "Give a task to all agents of a team; its policy says what counts as success. "     \
-                                   "ulTaskId as in subagent_run. " AGENT_LIFE
-#define TOOL_AGENT_TEAM_RUN_PARALLEL                                                                                   \
     .refusal = "NOT DONE",                                                                                             \
-    .text = "Give a task to several teams at once; all must succeed. ulTaskId as in subagent_run. " AGENT_LIFE
+    .text = "As subagent_run, to several agents at once: one task for all, or tasks. All must succeed."
+#define TOOL_SUBAGENT_RUN_DAG                                                                                          \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, several tasks, each after those it needs; what needs a failed one is not started."
+#define TOOL_AGENT_TEAM_RUN                                                                                            \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, to all agents of a team (get_status names them); its policy says what is success."
+#define TOOL_AGENT_TEAM_RUN_PARALLEL                                                                                   \
+    .refusal = "NOT DONE", .text = "As agent_team_run, to several teams at once; all must succeed."
 #define TOOL_LOOP_RUN                                                                                                  \
-    .refusal = "NOT DONE", .text = "Give the same task to an agent until a command succeeds, at most maxIterations "   \
-                                   "times (then CYCLE_LIMIT_EXCEEDED). "                                               \
-                                   "ulTaskId as in subagent_run. " AGENT_LIFE
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, the same task again until a command succeeds; CYCLE_LIMIT_EXCEEDED when it never does."
 #define TOOL_SPRINT_ACQUIRE                                                                                            \
     .refusal = "NOT ACQUIRED",                                                                                         \
     .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "      \
