@@ -27,6 +27,7 @@ int op_follow(struct op_call *call, const char *run_id, json_t **ret, struct tsk
     if (run_follow(call->ws, run_id, timeout, is_cancelled, call, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
+    call->goes_on = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
     return 0;
 }
 
@@ -44,6 +45,7 @@ int op_run_apart_as(struct op_call *call, const char *op, const json_t *args, bo
         return op_follow(call, run, ret, err);
     *ret = json_incref(answer);
     call->verdict = run ? run_verdict(answer) : TSK_OK;
+    call->goes_on = strcmp(json_get_string(answer, "status", ""), "RUNNING") == 0;
     return 0;
 }
 

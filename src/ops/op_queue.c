@@ -34,7 +34,10 @@ static int run_queue(struct op_call *call, int64_t max, json_t **ret, struct tsk
 static int run_apart(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *args CLEANUP_JSON = json_deep_copy(call->args);
-    return op_run_apart_as(call, call->op->name, args, false, ret, err);
+    if (op_run_apart_as(call, call->op->name, args, false, ret, err) < 0)
+        return -1;
+    call->verdict = queue_verdict(json_get_string(*ret, "reason", ""));
+    return 0;
 }
 
 static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)

@@ -85,6 +85,39 @@ static const json_t *question_of(const struct runner *runner, const char *task)
     return NULL;
 }
 
+/* Whether a question of the run has no answer yet; the journal says it, whoever executes the run. */
+static bool has_open_question(int run_dir)
+{
+    struct tsk_error ignored;
+    json_t *records CLEANUP_JSON = NULL, *record;
+    int64_t open = 0;
+    size_t i;
+    if (journal_read(run_dir, &records, &ignored) < 0)
+        return true;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        open += (strcmp(event, "ask") == 0) - (strcmp(event, "answer") == 0);
+    }
+    return open > 0;
+}
+
+/* What a look can refuse: a run that goes on because of an answer, and one that was given up. */
+static int look_first(struct op_call *call, struct tsk_error *err)
+{
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
+        return -1;
+    int result = rundir_look(&run, &stage, err);
+    const char *status = json_get_string(stage, "status", "");
+    if (result == 0 && strcmp(status, "CANCELLED") == 0)
+        result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, NULL);
+    else if (result == 0 && rundir_has_runner(&run) && !has_open_question(run.dir))
+        result = error_set(err, TSK_ALREADY_ANSWERED, "no_question", "run", run.id, NULL);
+    rundir_clear(&run);
+    return result;
+}
+
 /* Without a second look a second answer would be taken for the first. */
 static int refuse_second(const struct runner *runner, struct tsk_error *err)
 {
@@ -126,6 +159,8 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct runner_options options = {.is_answer = true};
     json_t *answer CLEANUP_JSON = NULL;
     char run[RUN_ID_MAX];
+    if (look_first(call, err) < 0)
+        return -1;
     int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
                                &options, err);
     if (result == 0)
@@ -163,9 +198,9 @@ static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"answer", "string?", "as it was recorded"},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
-static const enum tsk_code errors[] = {TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED,
-                                       TSK_NOT_FOUND,     TSK_INVALID_INPUT,   TSK_NEEDS_INPUT,
-                                       TSK_RUN_FAILED,    TSK_ENVIRONMENT,     TSK_OK};
+static const enum tsk_code errors[] = {
+    TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,   TSK_INVALID_INPUT,
+    TSK_NEEDS_INPUT,   TSK_CONFLICT,        TSK_RUN_FAILED,       TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_answer = {
     .name = "answer",

@@ -10,7 +10,7 @@
 #define RUN_ID_PARAM                                                                                                   \
     {                                                                                                                  \
         .name = "run", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "RUN",                            \
-        .help = "The run's id, or as much of it as is unique."                                                         \
+        .help = "The run's id, or as much of it as is unique.", .completes = "run-id"                                  \
     }
 #define RUN_PARALLEL_PARAM                                                                                             \
     {                                                                                                                  \

@@ -6,7 +6,7 @@
  *  B1  Done: the latest run is DONE, and the file is the one that it was begun with. For an archived request the file does not
  *      count: archiving what is done does not undo it.
  *  B2  A cancelled run leaves its request as ready as it was; an interrupted one, too, and it is gone on with.
- *  B3  A lock that only leftovers of an interrupted run keep is in nobody's way who goes on with that run: that ends them. */
+ *  B3  A lock that only leftovers of an interrupted run keep is in nobody's way: who runs the request next ends them. */
 #ifndef RUN_BOOK_H
 #define RUN_BOOK_H
 

@@ -213,8 +213,11 @@ static int run_all(struct queue *q, struct tsk_error *err)
     return 0;
 }
 
-static enum tsk_code verdict_of(enum queue_reason reason)
+enum tsk_code queue_verdict(const char *name)
 {
+    enum queue_reason reason = QUEUE_GOES_ON;
+    for (enum queue_reason r = QUEUE_EMPTY; r <= QUEUE_LOCK_LOST; r++)
+        reason = strcmp(queue_reason_names[r], name) == 0 ? r : reason;
     switch (reason) {
     case QUEUE_NEEDS_INPUT:
         return TSK_NEEDS_INPUT;
@@ -266,7 +269,7 @@ int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t 
     if (result == 0) {
         *ret = json_pack("{s:s, s:s, s:O, s:O?}", "status", "STOPPED", "reason", queue_reason_names[q.reason], "ran",
                          q.ran, "error", q.error);
-        *ret_verdict = verdict_of(q.reason);
+        *ret_verdict = queue_verdict(queue_reason_names[q.reason]);
     }
     json_decref(q.ran);
     json_decref(q.record);

@@ -41,6 +41,8 @@ struct queue_run {
  * when there is a queue. *ret_verdict: NEEDS_INPUT, RUN_FAILED, DOCTOR_FAILED or OK. */
 int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t **ret, enum tsk_code *ret_verdict,
               struct tsk_error *err);
+/* What a reason amounts to. */
+enum tsk_code queue_verdict(const char *reason);
 /* Lets the request that is run finish; `is_now`: cancels it. {status: "stopping" or "not_running", request_id, run_id}. */
 int queue_stop(struct tsk_workspace *ws, bool is_now, json_t **ret, struct tsk_error *err);
 /* {next: request or null, others: [{request_id, title, status, priority, reason, detail, position}]}. */

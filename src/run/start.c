@@ -58,17 +58,29 @@ static int refused(const char *request_id, struct tsk_error *err)
     return -1;
 }
 
-static int take_lock(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
+static int try_lock(struct execution *e, const char *request_id, const char *run_id, struct lock_outcome *outcome,
+                    struct tsk_error *err)
 {
-    struct tsk_lock_options options = {
-        .size = sizeof options, .run_id = run_id, .request_id = request_id, .wait_ms = e->start->wait_ms};
-    if (tsk_lock_acquire(e->ws, TSK_LOCK_REQUEST, request_id, &options, &e->lock, err) < 0)
-        return refused(request_id, err);
-    e->lock_json = describe_lock(e->lock);
-    return 0;
+    struct lock_target target;
+    struct lock_request request = {
+        .hold = HOLD_LIFE, .run_id = run_id, .request_id = request_id, .wait_ms = e->start->wait_ms};
+    if (lock_target_init(&target, e->ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, err) < 0)
+        return -1;
+    int result = lock_acquire(&target, &request, &e->lock, outcome, err);
+    lock_target_clear(&target);
+    return result;
 }
 
-/* Nobody executes the run, but processes of its tasks keep its request locked (S3). */
+/* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
+static bool is_holder_gone(const struct lock_record *record)
+{
+    if (record->hold != HOLD_LIFE || record->pid <= 0 || record->holder.pid_ns != pid_namespace())
+        return false;
+    struct proc_id now;
+    return strcmp(record->holder.boot_id, boot_id()) != 0 || (proc_id_of(record->pid, &now) < 0 && errno == ESRCH);
+}
+
+/* Nobody executes the run any more, but processes of its tasks keep its request locked (S3). */
 static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err)
 {
     struct rundir run;
@@ -79,16 +91,19 @@ static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct ts
     return result;
 }
 
-static int take_lock_again(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
+static int take_lock(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
 {
-    if (take_lock(e, request_id, run_id, err) == 0)
-        return 0;
-    const char *by = tsk_error_context(err, "run_id");
+    struct lock_outcome outcome;
     struct tsk_error ignored;
-    if (err->code != TSK_RUN_IN_PROGRESS || !by || strcmp(by, run_id) != 0 ||
-        end_leftovers(e->ws, run_id, &ignored) < 0)
-        return -1;
-    return take_lock(e, request_id, run_id, err);
+    int result = try_lock(e, request_id, run_id, &outcome, err);
+    const struct lock_record *by = &outcome.before.record;
+    bool is_left = by->run_id[0] && (is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
+    if (result < 0 && err->code == TSK_RUN_IN_PROGRESS && is_left && end_leftovers(e->ws, by->run_id, &ignored) == 0)
+        result = try_lock(e, request_id, run_id, &outcome, err);
+    if (result < 0)
+        return refused(request_id, err);
+    e->lock_json = describe_lock(e->lock);
+    return 0;
 }
 
 static bool renew(struct tsk_lock *lock)
@@ -352,7 +367,7 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
         return -1;
     if (request_id[0] && start->examine && start->examine(ws, request_id, start->lang, err) < 0)
         return -1;
-    int result = request_id[0] ? take_lock_again(&e, request_id, run_id, err) : 0;
+    int result = request_id[0] ? take_lock(&e, request_id, run_id, err) : 0;
     if (result == 0) {
         struct runner_options options = options_of(&e);
         e.has_runner = true;

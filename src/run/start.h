@@ -4,8 +4,8 @@
  *      that order, and lets them go in the opposite one.
  *  S2  The request's lock is taken before the run exists and names it; it is released last, and always: by us after the run's
  *      final stage is written, or by our death.
- *  S3  Tasks inherit the lock's life. If we are killed, the request stays locked until the last of them is gone; whoever goes on
- *      with the run ends them first.
+ *  S3  Tasks inherit the lock's life. If we are killed, the request stays locked until the last of them is gone; whoever runs the
+ *      request next ends them first, and does not have to wait for anything.
  *  S4  A lock that was lost (somebody has forced it away) cancels the run: two must not work on one request. */
 #ifndef RUN_START_H
 #define RUN_START_H
