@@ -2,6 +2,7 @@
 #include "base/word.h"
 #include "base/yaml.h"
 #include "doctor/check.h"
+#include "own/agent.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -87,6 +88,15 @@ static void look_at_key(struct finding *f, const struct yaml_node *node)
     suggest_editing(f, "config.yaml", node->key_line);
 }
 
+static void tell_error(struct finding *f, const struct tsk_error *err)
+{
+    json_t *context CLEANUP_JSON = json_of_error_context(err);
+    const char *text = json_get_string(context, "line", NULL);
+    int64_t line = text ? strtoll(text, NULL, 10) : json_get_int(context, "line", 1);
+    finding_error(f, DOCTOR_FAIL, err);
+    suggest_editing(f, "config.yaml", (unsigned)line);
+}
+
 /* 1 parsed, 0 there is none, -1 told. */
 static int config_open(struct finding *f, struct buf *text, struct yaml **ret)
 {
@@ -101,11 +111,7 @@ static int config_open(struct finding *f, struct buf *text, struct yaml **ret)
     }
     if (yaml_parse(buf_str(text), text->len, "config.yaml", ret, &err) == 0)
         return 1;
-    json_t *context CLEANUP_JSON = json_of_error_context(&err);
-    const char *line = json_get_string(context, "line", NULL);
-    finding_error(f, DOCTOR_FAIL, &err);
-    suggest_editing(f, "config.yaml",
-                    line ? (unsigned)strtoul(line, NULL, 10) : (unsigned)json_get_int(context, "line", 1));
+    tell_error(f, &err);
     return -1;
 }
 
@@ -125,6 +131,10 @@ void check_config(struct finding *f)
     }
     for (const struct yaml_node *node = root->first; node; node = node->next)
         look_at_key(f, node);
+    json_t *agents CLEANUP_JSON = NULL;
+    struct tsk_error err;
+    if (f->status != DOCTOR_FAIL && agents_load(f->doctor->ws, &agents, &err) < 0)
+        tell_error(f, &err);
 }
 
 /* ---- Redis --------------------------------------------------------------------------------------------------- */

@@ -27,8 +27,8 @@ static void look_inside(struct finding *f)
 static void suggest_new(struct finding *f)
 {
     struct buf from CLEANUP(buf_clear) = BUF_INIT, to CLEANUP(buf_clear) = BUF_INIT;
-    finding_fix(f, "mkdir -p %s && mv %s* %s/", state_word(f->doctor, "damaged", &to),
-                state_word(f->doctor, "state.db", &from), buf_str(&to));
+    const char *folder = state_word(f->doctor, "damaged", &to);
+    finding_fix(f, "mkdir -p %s && mv %s* %s/", folder, state_word(f->doctor, "state.db", &from), folder);
 }
 
 void check_database(struct finding *f)

@@ -98,20 +98,17 @@ static void look_at_journal(struct finding *f, const struct run_look *run, struc
 static void look_at_stage(struct finding *f, struct run_look *run, const struct journal_look *journal)
 {
     struct tsk_error err;
-    struct buf path CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
+    struct buf path CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT,
+                    option CLEANUP(buf_clear) = BUF_INIT, root_word CLEANUP(buf_clear) = BUF_INIT;
     if (!run->has_stage || (rundir_read_stage(&run->run, &run->stage, &err) == 0 && json_is_object(run->stage)))
         return;
     buf_printf(&path, "%s/stage.json", run->run.path);
     finding_add(f, DOCTOR_WARN, "doctor_stage_broken", "run", run->run.id, "status",
                 journal->status[0] ? journal->status : "?", NULL);
-    if (f->doctor->options.root) {
-        struct buf root CLEANUP(buf_clear) = BUF_INIT;
-        finding_fix(f, "mv %s %s.aside && tasuki --root %s resume %s", shell_word(&word, buf_str(&path)),
-                    buf_str(&word), shell_word(&root, f->doctor->options.root), run->run.id);
-    } else {
-        finding_fix(f, "mv %s %s.aside && tasuki resume %s", shell_word(&word, buf_str(&path)), buf_str(&word),
-                    run->run.id);
-    }
+    const char *stage = shell_word(&word, buf_str(&path)), *root = f->doctor->options.root;
+    if (root)
+        buf_printf(&option, " --root %s", shell_word(&root_word, root));
+    finding_fix(f, "mv %s %s.aside && tasuki%s resume %s", stage, stage, buf_str(&option), run->run.id);
 }
 
 static void look_at_run(struct finding *f, const char *id, size_t *counts)

@@ -114,7 +114,8 @@ static int look_at_lock(struct finding *f, const struct lock_kind *kind, const c
     } else {
         lock_target_path(&target, path);
         finding_error(f, DOCTOR_FAIL, &err);
-        finding_fix(f, "mv %s %s.aside", shell_word(&word, path), buf_str(&word));
+        const char *quoted = shell_word(&word, path);
+        finding_fix(f, "mv %s %s.aside", quoted, quoted);
     }
     lock_target_clear(&target);
     return exists;

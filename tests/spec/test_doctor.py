@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import shutil
 import signal
 import socket
@@ -69,7 +70,9 @@ def differences(before, after):
 
 
 def type_in(ws, command):
-    """A fixing command, as it stands."""
+    """A fixing command, as it stands. It names nothing outside the workspace."""
+    outside = [w for w in shlex.split(command) if w.startswith("/") and not w.startswith(f"{ws.path}/")]
+    eq(outside, [], f"places outside the workspace in {command}")
     return ws.run(["sh", "-c", command], env={**with_tool(ws), "EDITOR": "true"})
 
 
@@ -400,6 +403,30 @@ def _(ws):
     eq({p.name for p in state(ws, "locks").glob("*.lock.json")}, {"name.deploy.lock.json", "request.RQ-2.lock.json"})
 
 
+@test("seed 000, 5.2 before a run the dead locks of the request and of the queue are recovered, nobody else's")
+def _(ws):
+    state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\nstatus: ready\n")
+    for kind, id in (("request", "RQ-1"), ("request", "RQ-2"), ("queue", None), ("name", "deploy")):
+        foreign_lock(ws, kind, id, dead_pid(), created=-4000, expires=-100)
+    ws.tasuki("request", "run", "RQ-1", "--quiet").expect(0)
+    eq(sorted((e["data"]["kind"], e["data"]["id"]) for e in ws.events("LOCK_STALE_RECOVERED")), [("queue", None), ("request", "RQ-1")])
+    eq({p.name for p in state(ws, "locks").glob("*.lock.json")}, {"name.deploy.lock.json", "request.RQ-2.lock.json"})
+
+
+@test("a run is refused with DOCTOR_FAILED, the check, the reason and the command, when it cannot work")
+def _(ws):
+    state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\nstatus: ready\n")
+    for path in state(ws).glob("state.db*"):
+        path.unlink()
+    state(ws, "state.db").write_bytes(b"garbage" * 1000)
+    state(ws, "state.db").chmod(0o600)
+    error = ws.tasuki("request", "run", "RQ-1", "--json").expect(3, "DOCTOR_FAILED").error
+    assert "state.db is damaged" in error["message"] and error["next"][-1] == "tasuki doctor", error
+    eq(list(state(ws, "runs").glob("RUN-*")), [], "runs")
+    type_in(ws, error["next"][0]).expect(0)
+    ws.tasuki("request", "run", "RQ-1", "--quiet").expect(0)
+
+
 @test("a lock of ours is recovered as soon as its holder is dead, whatever its TTL")
 def _(ws):
     holder = sleeper(ws)
@@ -686,6 +713,26 @@ def _(ws):
 @defect("a value of the wrong kind in config.yaml is found", "config", "FAIL", "max_runs must be a number", "look")
 def _(ws):
     state(ws, "config.yaml").write_text("max_runs: many\n")
+
+
+@defect("an agent that cannot be understood is found, with line and column", "config", "FAIL", "config.yaml:2:", "look")
+def _(ws):
+    state(ws, "config.yaml").write_text("agents:\n  one: {runs: [true]}\n")
+
+
+@test("commands are ready to be typed wherever the workspace is, and --root is in them")
+def _(ws):
+    place = ws.path / "it's a \"place\" $HOME"
+    place.mkdir()
+    ws.tasuki("--root", place, "init").expect(0)
+    place.joinpath(".aiflow/runs").chmod(0o755)
+    place.joinpath(".aiflow/locks/name.a.lock.json").mkdir()
+    place.joinpath(".aiflow/events.ndjson").write_text("garbage\n")
+    report = ws.tasuki("--root", place, "doctor", "--json").expect(3).json
+    for one in report["checks"]:
+        for command in one.get("fix", []):
+            type_in(ws, command)
+    eq(problems(ws.tasuki("--root", place, "doctor", "--json").json), {}, "problems")
 
 
 @defect("a broken flow file is found, with line and column, and does not hide the others", "flows", "WARN", "flows/bad.yaml:1:", "look")
