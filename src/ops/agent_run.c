@@ -207,7 +207,7 @@ static json_t *member_json(const struct rundir *run, const json_t *stage, const 
     json_t *json = json_deep_copy(member);
     int64_t starts = count_starts(records, task, path);
     snprintf(log, sizeof log, "%s/%s", run->path, path);
-    json_object_set_new(json, "state", json_string(json_get_string(view, "state", "waiting")));
+    json_object_set_new(json, "state", json_string(json_get_string(view, "state", view_state_names[VIEW_WAITING])));
     json_object_set_new(json, "exit_code",
                         json_object_get(view, "exit_code") ? json_incref(json_object_get(view, "exit_code"))
                                                            : json_null());

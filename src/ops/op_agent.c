@@ -20,7 +20,7 @@
     }
 #define UL_TASK_PARAM                                                                                                  \
     {                                                                                                                  \
-        .name = "ulTaskId", .type = OP_ID, .option = "workflow", .value = "W",                                         \
+        .name = "ulTaskId", .type = OP_ID, .option = "workflow", .value = "W", .completes = "workflow-id",             \
         .help = "Workflow that must be yours, or nobody's."                                                            \
     }
 
