@@ -9,11 +9,14 @@ import shutil
 import signal
 import socket
 import sqlite3
+import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import Agent  # noqa: E402
 from common import (acquire_from_a_script, dead_pid, edit_lock, foreign_lock, foreign_sprint, make_old, need_namespace, need_root,
-                    now, run_as_nobody, sleeper, unshare)
-from flows import only_run, run_flow, spawn_flow, with_tool
-from harness.harness import eq, main, test
+                    now, run_as_nobody, sleeper, unshare)  # noqa: E402
+from flows import only_run, run_flow, spawn_flow, with_tool  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
 
 SLEEPING = "tasks: {a: {run: 'true'}, b: {run: 'sleep 1000', needs: [a]}}\n"
 # The protocol's own bookkeeping: any command that looks at a lock or the database writes there.
@@ -168,6 +171,17 @@ def _(ws):
     state(ws, "config.yaml").write_text("trust_fs: perhaps\n")
     examine(ws, "--strict", code=3)
     ws.tasuki("doctor", "--quick", "--full", "--json").expect(2, "INVALID_INPUT")
+
+
+@test("for an agent a FAIL is an answer, not an error; fix: true mends what is safe")
+def _(ws):
+    state(ws, "runs").chmod(0o755)
+    state(ws, "config.yaml").write_text("max_runs: many\n")
+    agent = Agent(ws, "--tools", "all")
+    report = agent.ok("doctor", mode="full", fix=True)
+    eq((report["status"], problems(report)), ("FAIL", {"config": "FAIL"}))
+    eq(state(ws, "runs").stat().st_mode & 0o777, 0o700, "mode")
+    agent.close()
 
 
 # -- the place -----------------------------------------------------------------------------------------------------
