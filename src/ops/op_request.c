@@ -159,7 +159,7 @@ const struct op op_request_add = {
         "The file belongs to you: it can be edited with any editor and kept in git. What becomes of the request is not "
         "written into it.",
     .examples = "tasuki request add \"Build the docs\" -- make docs\n"
-                "tasuki request add \"Release\" --flow release.yaml --priority P1 --depends RQ-20260207T223000-1a2b",
+                "tasuki request add \"Release\" --flow release.yaml --priority P1 --depends RQ-20260207T223000-1a2b3",
     .params = add_params,
     .result = request_fields,
     .errors = add_errors,
@@ -259,7 +259,7 @@ const struct op op_request_show = {
     .noun = "request",
     .verb = "show",
     .summary = "Show a request: what its file says, its state and why, its last runs.",
-    .examples = "tasuki request show RQ-20260207T223000-1a2b",
+    .examples = "tasuki request show RQ-20260207T223000-1a2b3",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = show_params,
     .result = request_fields,
@@ -321,8 +321,8 @@ const struct op op_request_edit = {
     .detail =
         "Comments and the order of the keys stay. A value of several lines is replaced with all of its lines. Without "
         "options the file is opened with $VISUAL or $EDITOR, and taken only when it is right.",
-    .examples = "tasuki request edit RQ-20260207T223000-1a2b --priority P0\n"
-                "tasuki request edit RQ-20260207T223000-1a2b --depends ''  # depends on nothing any more",
+    .examples = "tasuki request edit RQ-20260207T223000-1a2b3 --priority P0\n"
+                "tasuki request edit RQ-20260207T223000-1a2b3 --depends ''  # depends on nothing any more",
     .flags = OP_KEEPS_REST | OP_IDEMPOTENT,
     .params = edit_params,
     .result = request_fields,
@@ -368,7 +368,7 @@ const struct op op_request_rm = {
     .noun = "request",
     .verb = "rm",
     .summary = "Remove a request; its file is kept in .aiflow/removed/, its runs stay.",
-    .examples = "tasuki request rm RQ-20260207T223000-1a2b",
+    .examples = "tasuki request rm RQ-20260207T223000-1a2b3",
     .flags = OP_DESTRUCTIVE,
     .params = show_params,
     .result = rm_fields,

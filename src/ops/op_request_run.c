@@ -130,9 +130,9 @@ const struct op op_request_run = {
               "already. The lock is released last; if this command is killed, whoever comes next takes it at once, the "
               "run is "
               "shown as INTERRUPTED and goes on with resume.",
-    .examples = "tasuki request run RQ-20260207T223000-1a2b\n"
-                "tasuki request run RQ-20260207T223000-1a2b --on-conflict attach  # start it, or follow it\n"
-                "tasuki request run RQ-20260207T223000-1a2b --detach",
+    .examples = "tasuki request run RQ-20260207T223000-1a2b3\n"
+                "tasuki request run RQ-20260207T223000-1a2b3 --on-conflict attach  # start it, or follow it\n"
+                "tasuki request run RQ-20260207T223000-1a2b3 --detach",
     .flags = OP_STREAMS,
     .params = params,
     .result = fields,

@@ -175,22 +175,19 @@ static int64_t time_in_id(const char *id)
     return time_parse(text, &ms) < 0 ? -1 : ms / 1000;
 }
 
-static int64_t age_of(const struct request *request)
-{
-    int64_t time = time_in_id(request->id);
-    return time < 0 ? request->mtime_ns / 1000000000 : time;
-}
-
 static int compare(const void *left, const void *right)
 {
     const struct request *a = &((const struct book_entry *)left)->request,
                          *b = &((const struct book_entry *)right)->request;
-    int64_t age_a = age_of(a), age_b = age_of(b);
+    int64_t time_a = time_in_id(a->id), time_b = time_in_id(b->id);
+    int64_t age_a = time_a < 0 ? a->mtime_ns / 1000000000 : time_a,
+            age_b = time_b < 0 ? b->mtime_ns / 1000000000 : time_b;
+    bool has_ids = time_a >= 0 && time_b >= 0; /* then they sort by themselves */
     if (a->priority != b->priority)
         return a->priority < b->priority ? -1 : 1;
     if (age_a != age_b)
         return age_a < age_b ? -1 : 1;
-    if (a->mtime_ns != b->mtime_ns)
+    if (!has_ids && a->mtime_ns != b->mtime_ns)
         return a->mtime_ns < b->mtime_ns ? -1 : 1;
     return strcmp(a->id, b->id);
 }

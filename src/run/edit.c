@@ -385,15 +385,17 @@ static void report(struct tsk_workspace *ws, const char *type, const char *id)
     workspace_event(ws, &now, &event, &ignored);
 }
 
+/* The milliseconds are in it as well, so that ids sort as they were made. */
 static void new_id(char id[LOCK_ID_MAX])
 {
-    char random[5];
-    time_t now = (time_t)(clock_now().wall_ms / 1000);
+    char random[3];
+    int64_t now_ms = clock_now().wall_ms;
+    time_t now = (time_t)(now_ms / 1000);
     struct tm utc;
     gmtime_r(&now, &utc);
-    random_hex(random, 4);
+    random_hex(random, 2);
     size_t at = strftime(id, LOCK_ID_MAX, REQUEST_PREFIX "%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, LOCK_ID_MAX - at, "%s", random);
+    snprintf(id + at, LOCK_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
 }
 
 /* A file that is not there yet, whole from the first instant. 1: there is one. */

@@ -21,7 +21,7 @@ def add(ws, id, command="echo $TASUKI_RUN_ID >> trace", **keys):
 
 
 def call(ws, *args, code=0, reason=None, **options):
-    return ws.tasuki(*args, "--json", env=with_tool(ws), **options).expect(code, reason)
+    return ws.tasuki("--json", *args, env=with_tool(ws), **options).expect(code, reason)
 
 
 def run(ws, id, *args, code=0):
