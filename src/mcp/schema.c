@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIMIT_THAT_MATTERS 10000
+
 bool mcp_op_asks(const struct op *op)
 {
     for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
@@ -31,8 +33,14 @@ static void add_int(json_t *schema, const struct op_param *param)
 {
     set_type(schema, "integer");
     json_object_set_new(schema, "minimum", json_integer(param->min));
-    if (param->max < INT32_MAX)
+    if (param->max < LIMIT_THAT_MATTERS)
         json_object_set_new(schema, "maximum", json_integer(param->max));
+}
+
+static void add_list(json_t *schema, const char *type)
+{
+    set_type(schema, "array");
+    json_object_set_new(schema, "items", json_pack("{s:s}", "type", type));
 }
 
 static void add_type(json_t *schema, const struct op_param *param)
@@ -58,8 +66,10 @@ static void add_type(json_t *schema, const struct op_param *param)
         json_object_set_new(schema, "enum", strings(param->choices));
         break;
     case OP_ARGV:
-        set_type(schema, "array");
-        json_object_set_new(schema, "items", json_pack("{s:s}", "type", "string"));
+        add_list(schema, "string");
+        break;
+    case OP_OBJECTS:
+        add_list(schema, "object");
         break;
     case OP_MAP:
         set_type(schema, "object");
@@ -81,14 +91,35 @@ static json_t *default_of(const struct op_param *param)
     return param->type == OP_INT && !*end ? json_integer(number) : NULL;
 }
 
+/* The tool where a parameter is explained in the same words: what changes something takes what made it takes. NULL: this one. */
+static const char *explained_by(const struct op *op, const struct op_param *param)
+{
+    size_t count;
+    const struct op *const *rows = op_table(&count);
+    for (size_t i = 0; i < count && (op->flags & OP_KEEPS_REST) && rows[i] != op; i++) {
+        bool is_near = rows[i]->mcp.tool && strcmp(rows[i]->mcp.group, op->mcp.group) == 0 && rows[i]->mcp.is_core;
+        const struct op_param *same = is_near ? op_param_find(rows[i], param->name) : NULL;
+        if (same && same->help && strcmp(same->help, param->help) == 0)
+            return rows[i]->mcp.tool;
+    }
+    return NULL;
+}
+
 /* Where what is not mentioned stays as it is, there are no defaults. */
 static json_t *param_schema(const struct op *op, const struct op_param *param)
 {
     struct buf help CLEANUP(buf_clear) = BUF_INIT;
     bool has_default = param->fallback && !(op->flags & OP_KEEPS_REST);
     json_t *schema = json_object(), *fallback = has_default ? default_of(param) : NULL;
-    add_type(schema, param);
-    buf_puts(&help, param->help);
+    if (param->flags & OP_LIST)
+        add_list(schema, "string");
+    else
+        add_type(schema, param);
+    const char *elsewhere = explained_by(op, param);
+    if (elsewhere)
+        buf_printf(&help, "As in %s.", elsewhere);
+    else
+        buf_puts(&help, param->help);
     if (param->type == OP_DURATION && !(param->flags & OP_MS))
         buf_puts(&help, param->flags & OP_FOREVER ? " (30s, 5m, forever)" : " (30s, 5m)");
     if (has_default && !fallback)
@@ -132,12 +163,13 @@ json_t *mcp_input_schema(const struct op *op)
     return schema;
 }
 
-/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. */
+/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. What the caller has
+ * said itself is not explained to it. */
 json_t *mcp_output_schema(const struct op *op)
 {
     json_t *properties = json_object();
     for (const struct op_field *field = op->result; field->name; field++)
-        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0)
+        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0 && !op_param_find(op, field->name))
             json_object_set_new(properties, field->name, json_pack("{s:s}", "type", field->type));
     return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
 }

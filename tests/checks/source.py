@@ -22,6 +22,7 @@ FS_EXCEPTIONS = {
     ("src/lock/guard.c", "fopen"): "reads /proc",
     ("src/lock/wait.c", "write"): "an eventfd",
     ("src/mcp/stdio.c", "write"): "an eventfd",
+    ("src/cli/print_status.c", "write"): "the terminal, in a signal handler",
 }
 FILE_LINES_MAX = 600  # as CONTRIBUTING.md says
 FUNCTION_LINES_MEDIAN_MAX = 22
