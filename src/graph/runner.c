@@ -1,6 +1,7 @@
 #include "graph/runner.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "graph/leftover.h"
 #include "proc/spawn.h"
 
 #include <dirent.h>
@@ -93,6 +94,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
         runner->logs[i].fd = -1;
     runner->stack = spawn_stack();
     spawn_look(&runner->changed_signals);
+    runner->mark = leftover_run_mark(&runner->run);
     BUG(!runner->running || !runner->files || !runner->logs || !runner->stack ||
         !region_add(&runner->views, flow->graph.nodes.count + 1));
     env_begin(runner);
@@ -313,6 +315,8 @@ static void check_times(struct runner *runner, int64_t now)
             task_stop(runner, slot, STOP_TIMEOUT);
         else if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms <= now)
             task_stop(runner, slot, slot->stops);
+        if (slot->is_used && slot->look_at_ms && slot->look_at_ms <= now)
+            task_exited(runner, slot);
         if (slot->is_used && slot->pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
             task_name_log(runner, slot);
     }
@@ -331,6 +335,8 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
             at = slot->deadline_ms;
         if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms < at)
             at = slot->kill_at_ms;
+        if (slot->is_used && slot->look_at_ms && slot->look_at_ms < at)
+            at = slot->look_at_ms;
         if (slot->is_used && !slot->is_log_named && slot->started_ms + LOG_NAME_MS < at)
             at = slot->started_ms + LOG_NAME_MS;
     }
@@ -429,7 +435,7 @@ void runner_close(struct runner *runner)
     for (size_t i = 0; runner->running && i < runner->parallel; i++)
         if (runner->running[i].is_used) {
             if (runner->running[i].pid > 0)
-                kill(-runner->running[i].pid, SIGKILL);
+                task_end_processes(runner, &runner->running[i]);
             running_free(runner, &runner->running[i]);
         }
     if (runner->backend)

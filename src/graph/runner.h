@@ -2,11 +2,12 @@
  *
  *  X1  A task's end is in the journal before anything that depends on it is started (N1), and the start of a task before its
  *      process.
- *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte and carry
- *      TASUKI_RUN_ID, so that whoever resumes the run finds what is left of it.
+ *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte, TASUKI_RUN_ID
+ *      and the task's mark (leftover.h), so that whoever stops the task or resumes the run finds what is left of it.
  *  X3  What a task writes is applied when it has exited with 0; a question counts in any case.
- *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM as a group, SIGKILL after the grace time; it has ended
- *      when its group and whatever else carries its ids is gone.
+ *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM, with everything that it started; what is left of it after
+ *      the grace time gets SIGKILL. It has ended when all of that is gone. What a task leaves running that ends by itself, well
+ *      or not, lives on: it was left on purpose.
  *  X5  The replay of a journal makes the same calls of the backend in the same order as the run it was written by. What
  *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
  *      on with an answer.
@@ -70,6 +71,7 @@ struct running {
     int64_t started_ms, started_wall_ms;
     int64_t deadline_ms; /* of the timeout; 0: none */
     int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
+    int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
     enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
     uint32_t channel_file;
 };
@@ -111,6 +113,7 @@ struct runner {
     unsigned cancels;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying, has_empty_channel;
+    uint64_t mark;           /* of the run (leftover.h) */
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
@@ -137,7 +140,7 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
 struct output;
 /* runner_task.c: starts what was claimed; the result of a start that failed is a failed task. */
 void task_start(struct runner *runner, struct running *slot);
-/* The process of a slot has exited. */
+/* The process of a slot has exited; or, if the task was stopped, it is time to see whether the rest has. */
 void task_exited(struct runner *runner, struct running *slot);
 /* runner_files.c: the file with the values that a task may read (slot->channel_file; 0: RUNNER_EMPTY_CHANNEL, for all runs). */
 #define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
@@ -157,6 +160,8 @@ int runner_keep_output(struct runner *runner, size_t place, const char *session,
                        char path[512]);
 void runner_remove_io(struct runner *runner);
 void task_stop(struct runner *runner, struct running *slot, int why);
+/* Kills whatever is left of it, and waits until it is gone. */
+void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);

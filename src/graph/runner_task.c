@@ -1,6 +1,7 @@
 /* runner_task.c - one task: its environment and files, its start, its end. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "graph/leftover.h"
 #include "graph/output.h"
 #include "graph/runner.h"
 #include "proc/spawn.h"
@@ -14,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENV_OWN 10
+#define ENV_OWN        10
+#define OTHERS_LOOK_MS 20
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
@@ -160,6 +162,7 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
                           .mask = &runner->saved_mask,
                           .new_group = true,
                           .dies_with_parent = true,
+                          .mark = leftover_start_mark(runner->mark, slot->claim.fence),
                           .changed_signals = &runner->changed_signals,
                           .stack = runner->stack};
     int result = spawn_run(&spawn);
@@ -175,6 +178,10 @@ void task_start(struct runner *runner, struct running *slot)
 {
     struct tsk_error err;
     struct now now = clock_now();
+    if (slot->stops != STOP_NONE) { /* since it was claimed */
+        task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
+        return;
+    }
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     struct task_view *view = view_of(runner, slot->claim.node);
     slot->started_ms = now.boot_ms;
@@ -213,6 +220,16 @@ bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum 
 
 /* ---- stopping ------------------------------------------------------------------------------------------- */
 
+/* All at once while they live: who executes a run of its own leads to what that run's tasks have hidden. */
+void task_end_processes(struct runner *runner, const struct running *slot)
+{
+    struct tsk_error err;
+    if (leftovers_end_task(&runner->run, &slot->claim, &err) < 0)
+        log_problem(&err);
+    if (slot->pid > 0)
+        kill(-slot->pid, SIGKILL);
+}
+
 void task_stop(struct runner *runner, struct running *slot, int why)
 {
     int64_t now = clock_now().boot_ms;
@@ -220,14 +237,28 @@ void task_stop(struct runner *runner, struct running *slot, int why)
         slot->stops = why;
         slot->kill_at_ms = now + runner->grace_ms;
         slot->deadline_ms = 0;
-        if (slot->pid > 0)
+        if (slot->pid > 0) {
             kill(-slot->pid, SIGTERM);
+            leftovers_signal_task(&runner->run, &slot->claim, SIGTERM, slot->pid);
+        }
     }
     if (now >= slot->kill_at_ms || runner->grace_ms == 0) {
-        if (slot->pid > 0)
-            kill(-slot->pid, SIGKILL);
+        task_end_processes(runner, slot);
         slot->kill_at_ms = INT64_MAX;
     }
+}
+
+/* X4. The zombie keeps the group's number from being given away meanwhile. */
+static bool must_wait_for_others(struct runner *runner, struct running *slot)
+{
+    int64_t now = clock_now().boot_ms;
+    if (!slot->look_at_ms)
+        epoll_ctl(runner->poll_fd, EPOLL_CTL_DEL, slot->pidfd, NULL); /* it has told what it had to tell */
+    bool is_killed = slot->kill_at_ms == INT64_MAX || now >= slot->kill_at_ms;
+    if (is_killed || leftovers_signal_task(&runner->run, &slot->claim, 0, 0) == 0)
+        return false;
+    slot->look_at_ms = now + OTHERS_LOOK_MS;
+    return true;
 }
 
 /* ---- ending --------------------------------------------------------------------------------------------- */
@@ -438,11 +469,10 @@ void task_exited(struct runner *runner, struct running *slot)
     struct tsk_error err;
     struct output output = {0};
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    if (slot->stops != STOP_NONE) { /* X4; the zombie still keeps the group's number from being given away */
-        kill(-slot->pid, SIGKILL);
-        if (rundir_end_processes(&runner->run, slot->claim.session, slot->claim.task, &err) < 0)
-            log_problem(&err);
-    }
+    if (slot->stops != STOP_NONE && must_wait_for_others(runner, slot))
+        return;
+    if (slot->stops != STOP_NONE)
+        task_end_processes(runner, slot);
     while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
         ;
     bool by_signal = info.si_code != CLD_EXITED;

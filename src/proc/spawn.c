@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +98,8 @@ static int child_run(void *arg)
         if (getppid() != child->parent)
             _exit(127);
     }
+    if (s->mark)
+        setrlimit(RLIMIT_RTTIME, &(struct rlimit){.rlim_cur = s->mark, .rlim_max = RLIM_INFINITY});
     if (s->new_session)
         setsid();
     else if (s->new_group)
