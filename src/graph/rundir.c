@@ -3,6 +3,7 @@
 #include "base/ident.h"
 #include "graph/journal.h"
 #include "graph/leftover.h"
+#include "graph/plan.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -200,14 +201,47 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     return 0;
 }
 
-/* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
-static json_t *stage_from_journal(const struct rundir *run)
+static json_t *records_of(const struct rundir *run)
 {
     struct tsk_error err;
-    json_t *records CLEANUP_JSON = NULL;
+    json_t *records = NULL;
+    return journal_read(run->dir, &records, &err) < 0 ? json_array() : records;
+}
+
+/* How far a run came that could not say so itself any more: the tasks whose last record is an end. */
+static void count_from_journal(json_t *stage, const json_t *records)
+{
+    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
+    json_int_t failed = 0, added = 0;
+    char node[24];
+    const char *key;
+    size_t i;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", ""), *outcome = json_get_string(record, "o", "");
+        int64_t number = json_get_int(record, "n", -1);
+        bool is_start = strcmp(event, "start") == 0, is_end = strcmp(event, "end") == 0;
+        snprintf(node, sizeof node, "%lld", (long long)number);
+        if (is_start || (is_end && (strcmp(outcome, "retry") == 0 || strcmp(outcome, "stopped") == 0)))
+            json_object_set_new(ends, node, json_null());
+        else if (is_end)
+            json_object_set_new(ends, node, json_string(outcome));
+    }
+    json_int_t done = 0;
+    json_object_foreach (ends, key, record) {
+        done += json_is_string(record);
+        failed += json_is_string(record) && strcmp(json_string_value(record), "failed") == 0;
+        added += (strtoul(key, NULL, 10) & PLAN_DYNAMIC) != 0;
+    }
+    int64_t tasks = json_get_int(json_array_get(records, 0), "tasks", json_get_int(counts, "total", 0) - added);
+    json_object_set_new(counts, "total", json_integer(tasks + added));
+    json_object_set_new(counts, "done", json_integer(done));
+    json_object_set_new(counts, "failed", json_integer(failed));
+}
+
+/* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
+static json_t *stage_from_journal(const struct rundir *run, const json_t *records)
+{
     char began[TIME_TEXT_MAX] = "";
-    if (journal_read(run->dir, &records, &err) < 0)
-        records = json_array();
     const json_t *first = json_array_get(records, 0);
     if (first)
         time_format_utc(json_get_int(first, "t", 0), began);
@@ -219,11 +253,20 @@ static json_t *stage_from_journal(const struct rundir *run)
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     struct stat st;
-    if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-        *ret = stage_from_journal(run);
-    else if (rundir_read_stage(run, ret, err) < 0)
+    json_t *records CLEANUP_JSON = NULL;
+    bool has_stage = fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+    if (has_stage && rundir_read_stage(run, ret, err) < 0)
         return -1;
-    if (strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0 && !rundir_has_runner(run))
+    if (has_stage && strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0)
+        return 0;
+    bool is_executed = rundir_has_runner(run);
+    if (has_stage && is_executed)
+        return 0;
+    records = records_of(run);
+    if (!has_stage)
+        *ret = stage_from_journal(run, records);
+    count_from_journal(*ret, records);
+    if (!is_executed)
         json_object_set_new(*ret, "status", json_string("INTERRUPTED"));
     return 0;
 }

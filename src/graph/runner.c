@@ -82,7 +82,6 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->questions = json_object();
     runner->answers = json_object();
     runner->views = (struct region)REGION_OF(struct task_view);
-    runner->total = flow->tasks.count;
     runner->grace_ms = RUNNER_GRACE_MS;
     runner->env_text = (struct buf){.max = 4u << 20};
     runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
@@ -167,6 +166,7 @@ static void journal_run(struct runner *runner, const json_t *values)
     buf_json_pair(record, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "/");
     buf_json_pair(record, "start", runner->options.start);
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
+    buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
     if (values) {
         buf_json_key(record, "set");
         json_write(record, values, false);
@@ -197,7 +197,10 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
     *text = (struct buf){.max = FLOW_SIZE_MAX};
     if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
         return error_errno(err, "read", "flow.yaml");
-    return flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err);
+    if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
+        return -1;
+    runner->flow->source = runner->source;
+    return 0;
 }
 
 int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
@@ -216,6 +219,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
     runner->flow = flow;
+    runner->source = strdup(json_get_string(first, "flow", "flow.yaml"));
     if (load_flow(runner, flow_text, lang, err) < 0) {
         runner->flow = NULL;
         return -1;
@@ -248,7 +252,9 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
 /* A task that ends without a process still takes a place for a moment. */
 static void pass_over(struct runner *runner, const struct claim *claim, enum outcome outcome)
 {
-    task_complete(runner, running_take(runner, claim), outcome, 0, NULL, NULL);
+    struct running *slot = running_take(runner, claim);
+    slot->is_passed = outcome == OUTCOME_OK;
+    task_complete(runner, slot, outcome, 0, NULL, NULL);
 }
 
 static void journal_start(struct runner *runner, const struct claim *claim, size_t place)
@@ -423,7 +429,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     runner->next_stage_ms = clock_now().boot_ms + FIRST_STAGE_MS;
     runner_fact(runner, "run.started", runner->run.id, NULL,
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
-                          (json_int_t)runner->total),
+                          (json_int_t)runner->flow->tasks.count),
                 true);
     if (loop(runner, err) < 0)
         return -1; /* the journal cannot be written: the tasks die with us, resume goes on */
@@ -459,6 +465,7 @@ void runner_close(struct runner *runner)
     free(runner->files);
     free(runner->is_wanted);
     free(runner->env);
+    free(runner->source);
     buf_clear(&runner->env_text);
     buf_clear(&runner->late_records);
 }

@@ -74,6 +74,7 @@ struct running {
     int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
     enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
     uint32_t channel_file;
+    bool is_passed; /* before --start: counts as done, is shown as skipped */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */
@@ -105,17 +106,18 @@ struct runner {
     sigset_t saved_mask, changed_signals;
     char *stack;         /* of spawn.h */
     struct region views; /* per node of the graph, then per dynamic one */
-    size_t total, done, failed;
-    json_t *failures;   /* for the end: task, session, reason, log */
-    json_t *questions;  /* open ones: node -> {task, session, question} */
-    json_t *answers;    /* node -> array of {question, answer} */
-    uint8_t *is_wanted; /* --start: nodes that are to run; NULL: all */
+    size_t done, failed; /* tasks that have ended, each once however often it ran; failures */
+    json_t *failures;    /* for the end: task, session, reason, log */
+    json_t *questions;   /* open ones: node -> {task, session, question} */
+    json_t *answers;     /* node -> array of {question, answer} */
+    uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying, has_empty_channel;
     uint64_t mark;           /* of the run (leftover.h) */
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
+    char *source;            /* resumed: the file that the flow came from */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
     char **env;
@@ -165,7 +167,7 @@ void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
-/* Whether a claimed task needs no process: its condition is false, or it lies before --start. */
+/* Whether a claimed task needs no process: its condition is false, or it lies before --start (OUTCOME_OK: what follows runs). */
 bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret);
 void runner_write_late(struct runner *runner);
 struct running *running_take(struct runner *runner, const struct claim *claim);
@@ -173,6 +175,8 @@ void running_free(struct runner *runner, struct running *slot);
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
 /* runner_view.c */
 struct task_view *view_of(struct runner *runner, uint32_t node);
+void view_set(struct runner *runner, uint32_t node, const struct task_view *view);
+void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,

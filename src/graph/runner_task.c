@@ -183,12 +183,14 @@ void task_start(struct runner *runner, struct running *slot)
         return;
     }
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    struct task_view *view = view_of(runner, slot->claim.node);
     slot->started_ms = now.boot_ms;
     slot->started_wall_ms = now.wall_ms;
     slot->deadline_ms = task && task->timeout_ms ? now.boot_ms + task->timeout_ms : 0;
-    *view = (struct task_view){
-        .state = VIEW_RUNNING, .attempt = (uint16_t)slot->claim.attempt, .exit_code = -1, .started_ms = now.wall_ms};
+    view_set(runner, slot->claim.node,
+             &(struct task_view){.state = VIEW_RUNNING,
+                                 .attempt = (uint16_t)slot->claim.attempt,
+                                 .exit_code = -1,
+                                 .started_ms = now.wall_ms});
     if (spawn_task(runner, slot, &err) < 0) {
         task_complete(runner, slot, OUTCOME_FAILED, err.sys_errno == ENOENT ? 127 : 126, NULL, &err);
         return;
@@ -374,25 +376,25 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
         completion.retry_at_ms = retry_time(runner, slot);
     own_reason.code = TSK_OK;
     add_answer(runner, slot, &completion);
-    struct task_view *view = view_of(runner, slot->claim.node);
     bool ends = !completion.retry_at_ms;
     task_channel_done(runner, slot);
     task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
-    view = view_of(runner, slot->claim.node);
-    view->state = view_after(&completion);
-    view->ended_ms = clock_now().wall_ms;
-    view->exit_code = exit_code;
-    runner->done += ends;
+    struct task_view view = *view_of(runner, slot->claim.node);
+    view.state = slot->is_passed ? VIEW_SKIPPED : view_after(&completion);
+    view.ended_ms = clock_now().wall_ms;
+    view.exit_code = exit_code;
+    view_set(runner, slot->claim.node, &view);
     if (ends && completion.outcome == OUTCOME_FAILED)
         note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
     else if (runner->options.tell)
         runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
-                    json_pack("{s:s, s:i, s:I, s:i}", "outcome", outcome_word(&completion), "exit_code", exit_code,
-                              "ms", (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0),
-                              "attempt", (int)slot->claim.attempt),
+                    json_pack("{s:s, s:i, s:I, s:i}", "outcome",
+                              slot->is_passed ? "skipped" : outcome_word(&completion), "exit_code", exit_code, "ms",
+                              (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
+                              (int)slot->claim.attempt),
                     false);
     effects_clear(&completion.effects);
     running_free(runner, slot);
@@ -413,7 +415,7 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     buf_json_key(record, "q");
     json_write(record, question, false);
     journal_end(&runner->journal);
-    view_of(runner, slot->claim.node)->state = VIEW_ASKS;
+    view_set_state(runner, slot->claim.node, VIEW_ASKS);
     task_channel_done(runner, slot);
     task_log_close(runner, slot, false);
     BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
