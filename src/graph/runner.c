@@ -9,13 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
-#define SIGNAL_EVENT   UINT64_MAX
-#define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
+#define FIRST_STAGE_MS 20              /* a run that is over sooner writes its stage once */
 
 extern char **environ;
 
@@ -45,24 +42,6 @@ static void env_begin(struct runner *runner)
             runner->env[runner->env_base++] = environ[i];
 }
 
-static int open_descriptors(struct runner *runner, struct tsk_error *err)
-{
-    sigset_t caught;
-    sigemptyset(&caught);
-    sigaddset(&caught, SIGINT);
-    sigaddset(&caught, SIGTERM);
-    sigaddset(&caught, SIGHUP);
-    sigprocmask(SIG_BLOCK, &caught, &runner->saved_mask);
-    runner->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
-    runner->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = SIGNAL_EVENT};
-    if (runner->signal_fd < 0 || runner->poll_fd < 0 || runner->null_fd < 0 ||
-        epoll_ctl(runner->poll_fd, EPOLL_CTL_ADD, runner->signal_fd, &event) < 0)
-        return error_errno(err, "wait for", "tasks");
-    return 0;
-}
-
 static size_t parallel_of(const struct flow *flow, const struct runner_options *options)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -89,14 +68,18 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->running = calloc(runner->parallel, sizeof *runner->running);
     runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
     runner->logs = calloc(runner->parallel, sizeof *runner->logs);
+    runner->polls = calloc(runner->parallel + 1, sizeof *runner->polls);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         runner->logs[i].fd = -1;
+    for (size_t i = 0; runner->polls && i <= runner->parallel; i++)
+        runner->polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     runner->stack = spawn_stack();
     spawn_look(&runner->changed_signals);
     runner->mark = leftover_run_mark(&runner->run);
-    BUG(!runner->running || !runner->files || !runner->logs || !runner->stack ||
+    BUG(!runner->running || !runner->files || !runner->logs || !runner->polls || !runner->stack ||
         !region_add(&runner->views, flow->graph.nodes.count + 1));
     env_begin(runner);
+    snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
     return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
 }
 
@@ -177,8 +160,8 @@ static void journal_run(struct runner *runner, const json_t *values)
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
                  size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err)
 {
-    *runner =
-        (struct runner){.ws = ws, .flow = flow, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    *runner = (struct runner){
+        .ws = ws, .flow = flow, .options = *options, .null_fd = -1, .outputs = {.fd = -1, .is_blind = true}};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, &runner->run, err) < 0)
@@ -207,7 +190,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
-    *runner = (struct runner){.ws = ws, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1, .outputs = {.fd = -1, .is_blind = true}};
     runner->journal.fd = -1;
     *flow = (struct flow){0};
     *flow_text = (struct buf){0};
@@ -291,7 +274,7 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-static void cancel(struct runner *runner)
+void runner_cancel(struct runner *runner)
 {
     struct tsk_error reason, err;
     if (runner->cancels++) {
@@ -304,13 +287,6 @@ static void cancel(struct runner *runner)
     for (size_t i = 0; i < runner->parallel; i++)
         if (runner->running[i].is_used)
             task_stop(runner, &runner->running[i], STOP_RUN);
-}
-
-static void read_signals(struct runner *runner)
-{
-    struct signalfd_siginfo info;
-    while (read(runner->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        cancel(runner);
 }
 
 static void check_times(struct runner *runner, int64_t now)
@@ -352,7 +328,6 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
 static int loop(struct runner *runner, struct tsk_error *err)
 {
     struct backend_status status;
-    struct epoll_event events[64];
     for (;;) {
         if (start_ready(runner, err) < 0)
             return -1;
@@ -362,12 +337,7 @@ static int loop(struct runner *runner, struct tsk_error *err)
         if (runner->running_count < runner->parallel && status.ready && !runner->cancels)
             continue; /* a start that failed at once has freed a place */
         int64_t now = clock_now().boot_ms;
-        int count = epoll_wait(runner->poll_fd, events, 64, wait_time(runner, &status, now));
-        for (int i = 0; i < count; i++)
-            if (events[i].data.u64 == SIGNAL_EVENT)
-                read_signals(runner);
-            else
-                task_exited(runner, &runner->running[events[i].data.u64]);
+        runner_wait(runner, wait_time(runner, &status, now));
         check_times(runner, clock_now().boot_ms);
     }
 }
@@ -424,8 +394,12 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
 
 int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
-    if (open_descriptors(runner, err) < 0)
+    runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+    if (runner->null_fd < 0)
+        return error_errno(err, "open", "/dev/null");
+    if (runner_wait_begin(runner, err) < 0)
         return -1;
+    output_watch_begin(&runner->outputs, runner->run.path);
     runner->next_stage_ms = clock_now().boot_ms + FIRST_STAGE_MS;
     runner_fact(runner, "run.started", runner->run.id, NULL,
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
@@ -446,10 +420,8 @@ void runner_close(struct runner *runner)
         }
     if (runner->backend)
         runner->backend->ops->free(runner->backend);
-    if (runner->signal_fd >= 0)
-        sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
-    fs_close(&runner->signal_fd);
-    fs_close(&runner->poll_fd);
+    runner_wait_end(runner);
+    output_watch_end(&runner->outputs);
     fs_close(&runner->null_fd);
     journal_close(&runner->journal);
     rundir_clear(&runner->run);
@@ -460,6 +432,7 @@ void runner_close(struct runner *runner)
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         fs_close(&runner->logs[i].fd);
     free(runner->logs);
+    free(runner->polls);
     spawn_stack_free(runner->stack);
     free(runner->running);
     free(runner->files);

@@ -12,15 +12,18 @@
  *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
  *      on with an answer.
  *
- * One thread. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second one at once. */
+ * One thread, though there may be others in the process. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second
+ * one at once. */
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
 #include "graph/backend.h"
 #include "graph/flow.h"
 #include "graph/journal.h"
+#include "graph/output_watch.h"
 #include "graph/rundir.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #define RUNNER_GRACE_MS 3000
@@ -99,10 +102,16 @@ struct runner {
     struct runner_options options;
     struct running *running; /* `parallel` of them */
     size_t running_count, parallel;
-    struct slot_log *logs;      /* per place */
+    struct slot_log *logs; /* per place */
+    struct output_watch outputs;
     struct channel_file *files; /* per scope */
     uint32_t file_number;
-    int poll_fd, signal_fd, null_fd;
+    int null_fd;
+    struct pollfd
+        *polls; /* a signalfd, then a pidfd per place, -1 where there is nothing to wait for (runner_wait.c) */
+    bool has_threads, is_waiting;
+    sigset_t caught;
+    struct sigaction saved_action; /* of SIGCHLD */
     sigset_t saved_mask, changed_signals;
     char *stack;         /* of spawn.h */
     struct region views; /* per node of the graph, then per dynamic one */
@@ -121,7 +130,8 @@ struct runner {
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
     char **env;
-    size_t env_base;
+    size_t env_base, env_room;
+    char empty_channel[PATH_MAX + 64];
 };
 
 /* A new run of a loaded flow (borrowed until runner_close); `flow_text` is kept with it, `values` (may be NULL) go into the
@@ -148,8 +158,6 @@ void task_exited(struct runner *runner, struct running *slot);
 #define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
 int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err);
 void task_channel_done(struct runner *runner, struct running *slot);
-/* `<run>/<what>.<number>`. */
-void task_io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number);
 int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err);
 /* What it wrote; an absent file is an empty one. */
 int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err);
@@ -173,6 +181,12 @@ void runner_write_late(struct runner *runner);
 struct running *running_take(struct runner *runner, const struct claim *claim);
 void running_free(struct runner *runner, struct running *slot);
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
+/* SIGINT and the like: the first time in good order, then at once. */
+void runner_cancel(struct runner *runner);
+/* runner_wait.c: until something has happened, or the time is over; tells task_exited and runner_cancel. */
+int runner_wait_begin(struct runner *runner, struct tsk_error *err);
+void runner_wait(struct runner *runner, int timeout_ms);
+void runner_wait_end(struct runner *runner);
 /* runner_view.c */
 struct task_view *view_of(struct runner *runner, uint32_t node);
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view);

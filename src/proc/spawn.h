@@ -32,9 +32,10 @@ struct spawn {
      * and a stack that is used again, from spawn_stack (NULL: a new one). */
     const sigset_t *changed_signals;
     char *stack;
+    bool no_pidfd; /* it costs a tenth of the start; for whoever waits otherwise */
     /* out */
     pid_t pid;
-    int pidfd;         /* CLOEXEC, owned by the caller; -1 where the kernel has none */
+    int pidfd;         /* CLOEXEC, owned by the caller; -1 where there is none */
     const char *stage; /* on failure: "clone" "cwd" "descriptors" "exec" */
 };
 
