@@ -11,11 +11,6 @@
 
 #define SESSION_MAX 200 /* longer ids are cut in directory names */
 
-void task_io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number)
-{
-    snprintf(path, PATH_MAX + 64, "%s/%s.%llu", runner->run.path, what, (unsigned long long)number);
-}
-
 static void io_name(char name[64], const char *what, uint64_t number)
 {
     snprintf(name, 64, "%s.%llu", what, (unsigned long long)number);
@@ -181,7 +176,9 @@ int task_output(struct runner *runner, const struct running *slot, struct output
     char name[64];
     struct buf text CLEANUP(buf_clear) = {.max = OUTPUT_MAX};
     *ret = (struct output){0};
-    io_name(name, "output", slot->claim.fence);
+    if (!output_watch_may_have(&runner->outputs, slot->claim.fence))
+        return 0;
+    io_name(name, OUTPUT_NAME, slot->claim.fence);
     if (fs_read_file(runner->run.dir, name, OUTPUT_MAX - 1, &text) < 0)
         return errno == ENOENT ? 0 : error_errno(err, "read", name);
     fs->unlinkat(runner->run.dir, name, 0);
