@@ -9,6 +9,7 @@ static const struct op *const rows[] = {
     &op_version,
     &op_help,
     &op_completion,
+    &op_serve,
     &op_mcp,
     &op_confirm,
     &op_run_flow,
