@@ -56,7 +56,7 @@ static void item_put(struct tsk_error *err, char type, const char *key, const ch
     if (key_len + 3 > room)
         return;
     if (value_len > room - key_len - 3) {
-        if (type == 'j') /* half a JSON value is worse than none */
+        if (type == 'j' || type == 'b') /* half a JSON value is worse than none */
             return;
         value_len = room - key_len - 3;
     }
@@ -135,6 +135,11 @@ void error_add_int(struct tsk_error *err, const char *key, int64_t value)
 void error_add_json(struct tsk_error *err, const char *key, const char *json)
 {
     item_put(err, 'j', key, json);
+}
+
+void error_add_beside(struct tsk_error *err, const char *key, const char *json)
+{
+    item_put(err, 'b', key, json);
 }
 
 void error_add_next(struct tsk_error *err, const char *format, ...)

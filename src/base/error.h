@@ -42,12 +42,16 @@ void error_add(struct tsk_error *err, const char *key, const char *value);
 void error_add_int(struct tsk_error *err, const char *key, int64_t value);
 /* `json` is a serialised value that becomes part of the context object as it is. */
 void error_add_json(struct tsk_error *err, const char *key, const char *json);
+/* The same for a value that stands beside `error` in the document, not in its context: what a seed's clients look for there
+ * (`latest_run`, `details`). */
+void error_add_beside(struct tsk_error *err, const char *key, const char *json);
 void error_add_next(struct tsk_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Forgets the commands that were added, for a caller who knows better ones. */
 void error_clear_next(struct tsk_error *err);
 
-/* Walks the stored items in order. `type` is 's' string, 'j' JSON, 'n' next command (key is ""). */
+/* Walks the stored items in order. `type` is 's' string, 'j' JSON, 'b' JSON beside the error, 'n' next command
+ * (key is ""). */
 struct error_item {
     char type;
     const char *key;

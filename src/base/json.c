@@ -92,7 +92,7 @@ static json_t *string_of_anything(const char *s)
 
 static json_t *value_of_item(const struct error_item *item)
 {
-    json_t *value = item->type == 'j' ? json_loads(item->value, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *value = item->type != 's' ? json_loads(item->value, JSON_DECODE_ANY, NULL) : NULL;
     return value ? value : string_of_anything(item->value);
 }
 
@@ -101,9 +101,17 @@ json_t *json_of_error_context(const struct tsk_error *err)
     json_t *context = json_object();
     unsigned cursor = 0;
     for (struct error_item item; error_item_next(err, &cursor, &item);)
-        if (item.type != 'n')
+        if (item.type != 'n' && item.type != 'b')
             json_object_set_new(context, item.key, value_of_item(&item));
     return context;
+}
+
+static void put_beside(json_t *document, const struct tsk_error *err)
+{
+    unsigned cursor = 0;
+    for (struct error_item item; error_item_next(err, &cursor, &item);)
+        if (item.type == 'b')
+            json_object_set_new(document, item.key, value_of_item(&item));
 }
 
 static json_t *next_of_error(const struct tsk_error *err)
@@ -143,5 +151,6 @@ json_t *json_of_error(const struct tsk_error *err, const char *lang)
     json_object_set_new(document, "error", error);
     if (latest_run)
         json_object_set_new(document, "latest_run", latest_run);
+    put_beside(document, err);
     return document;
 }

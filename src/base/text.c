@@ -55,10 +55,21 @@ static int compare_key(const void *key, const void *entry)
     return strcmp(key, ((const struct text_entry *)entry)->key);
 }
 
+static const struct text_entry *find(const char *key)
+{
+    return bsearch(key, text_entries, text_entry_count, sizeof text_entries[0], compare_key);
+}
+
+const char *text_key(const char *key)
+{
+    const struct text_entry *entry = find(key);
+    return entry ? entry->key : NULL;
+}
+
 const char *text_get(const char *key, enum lang lang)
 {
     BUG((unsigned)lang >= LANG_COUNT);
-    const struct text_entry *entry = bsearch(key, text_entries, text_entry_count, sizeof text_entries[0], compare_key);
+    const struct text_entry *entry = find(key);
     if (!entry)
         bug_abort("messages.v1", 0, key);
     return entry->sentence[lang];
@@ -115,12 +126,17 @@ static bool put_from_pairs(const struct source *self, struct buf *b, const char 
     return found;
 }
 
+void text_put_list(struct buf *b, enum lang lang, const char *key, va_list *pairs)
+{
+    struct source values = {.put = put_from_pairs, .pairs = pairs};
+    put_sentence(b, text_get(key, lang), &values);
+}
+
 void text_put(struct buf *b, enum lang lang, const char *key, ...)
 {
     va_list pairs;
     va_start(pairs, key);
-    struct source values = {.put = put_from_pairs, .pairs = &pairs};
-    put_sentence(b, text_get(key, lang), &values);
+    text_put_list(b, lang, key, &pairs);
     va_end(pairs);
 }
 

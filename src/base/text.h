@@ -22,8 +22,12 @@ const struct code_text *text_of_code(enum tsk_code code, enum lang lang);
 /* The sentence with that key; a missing key is a bug. */
 const char *text_get(const char *key, enum lang lang);
 
+/* The catalogue's own copy of a key, which lives for ever; NULL if there is none. */
+const char *text_key(const char *key);
+
 /* Appends the sentence with its {placeholders} replaced from (name, value) pairs; ends with a NULL name. */
 void text_put(struct buf *b, enum lang lang, const char *key, ...) __attribute__((sentinel));
+void text_put_list(struct buf *b, enum lang lang, const char *key, va_list *pairs);
 /* Appends the error's one-sentence message. */
 void text_put_error(struct buf *b, enum lang lang, const struct tsk_error *err);
 

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 #include "base/log.h"
 #include "proc/log_text.h"
+#include "run/detach.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -160,7 +161,7 @@ static bool emit_document(struct op_call *call, const json_t *document)
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         json_write(&b, document, false);
         printf("%s\n", buf_str(&b));
-    } else if (!cli_print_progress(call, options, document)) {
+    } else if (!cli_print_screen(call, options, document) && !cli_print_progress(call, options, document)) {
         cli_print_event(options, document);
     }
     return fflush(stdout) == 0;
@@ -210,6 +211,7 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
                            .confirm = cli_can_ask() ? cli_confirm : NULL,
                            .emit = emit_document,
                            .emit_text = options->json ? NULL : emit_text,
+                           .wants_ticks = !options->json && isatty(STDOUT_FILENO),
                            .skin = options};
     if (op_run(&call, &result, &err) < 0) {
         int code = fail(options, &err);
@@ -311,6 +313,8 @@ int cli_main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is a failed write, not a death */
     if (argc >= 2 && strcmp(argv[1], "__complete") == 0)
         return cli_complete(argv + 2, argc - 2);
+    if (argc == 4 && strcmp(argv[3], DETACH_WORD) == 0)
+        return cli_detached(argv[2], &options);
     char **words = calloc((size_t)argc + 1, sizeof *words);
     BUG(!words);
     int count, code = -1;

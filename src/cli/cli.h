@@ -12,11 +12,15 @@ struct cli_options {
     const char *root;
     bool json, quiet, verbose, no_color;
     bool wants_help;
+    int screen_columns; /* what is printed goes to memory first, for a terminal of that width; 0: to where it is printed */
     enum lang lang;
 };
 
 /* The whole program. Returns the exit code. */
 int cli_main(int argc, char **argv);
+
+/* detached.c: a runner that another tasuki has started; performs the operation of its job. */
+int cli_detached(const char *root, struct cli_options *options);
 
 /* ---- parse.c ---- */
 
@@ -65,7 +69,20 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
 void cli_format_span(int64_t age_ms, char text[TIME_TEXT_MAX]);
 /* "  label     text\n"; `key` is the label's text key. */
 void cli_put_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key, const char *text);
+void cli_print_locks(const struct cli_options *options, const json_t *locks);
 void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next);
+
+/* ---- print_request.c ---- */
+
+void cli_print_request(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_requests(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_request_removed(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_queue_run(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_queue_next(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_queue_status(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_queue_stop(const struct op_call *call, const struct cli_options *options, const json_t *result);
+/* Takes the progress bar away, before something else is printed. */
+void cli_end_progress(void);
 
 /* ---- print_proc.c ---- */
 
@@ -73,6 +90,16 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
 void cli_print_processes(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_removed(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_restored(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_doctor.c ---- */
+
+void cli_print_doctor(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_status.c ---- */
+
+void cli_print_status(const struct op_call *call, const struct cli_options *options, const json_t *result);
+/* `watch`: draws the screen anew, or prints one more snapshot. false: the operation has no screen. */
+bool cli_print_screen(const struct op_call *call, const struct cli_options *options, const json_t *document);
 
 /* ---- print_exchange.c ---- */
 
@@ -83,6 +110,17 @@ void cli_print_import(const struct op_call *call, const struct cli_options *opti
 void cli_print_templates(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_template_deleted(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_template(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_agent.c ---- */
+
+void cli_print_agents(const struct op_call *call, const struct cli_options *options, const json_t *result);
+
+/* ---- print_own.c ---- */
+
+void cli_print_own_check(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_claimed(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_released(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_list(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
 /* ---- print_flow.c ---- */
 

@@ -72,20 +72,18 @@ static const char *expand_home(const char *root, char *path, size_t size)
     return path;
 }
 
-static void offer_process_ids(const struct line *line)
+/* What a list operation names: `key` of each of its `list`, or each of them if they are texts. */
+static void offer_listed(const struct line *line, const char *op, const char *list, const char *key)
 {
     struct tsk_error err = {0};
     char path[4096];
-    json_t *result CLEANUP_JSON = NULL;
-    json_t *args CLEANUP_JSON = json_object();
-    struct op_call call = {
-        .op = op_by_name("process.list"), .args = args, .root = expand_home(line->root, path, sizeof path)};
+    json_t *result CLEANUP_JSON = NULL, *args CLEANUP_JSON = json_object(), *one;
+    struct op_call call = {.op = op_by_name(op), .args = args, .root = expand_home(line->root, path, sizeof path)};
+    size_t i;
     if (op_run(&call, &result, &err) < 0)
         return;
-    size_t i;
-    json_t *process;
-    json_array_foreach (json_object_get(result, "processes"), i, process)
-        offer(line, json_get_string(process, "id", ""));
+    json_array_foreach (json_object_get(result, list), i, one)
+        offer(line, json_is_string(one) ? json_string_value(one) : json_get_string(one, key, ""));
 }
 
 /* Ids of the locks there are; for `lock acquire KIND` only those of that kind. */
@@ -107,20 +105,6 @@ static void offer_lock_ids(const struct line *line)
         if (id && strcmp(json_get_string(lock, "kind", ""), kind) == 0)
             offer(line, id);
     }
-}
-
-static void offer_templates(const struct line *line)
-{
-    struct tsk_error err;
-    char path[4096];
-    json_t *result CLEANUP_JSON = NULL, *args CLEANUP_JSON = json_object(), *template;
-    struct op_call call = {
-        .op = op_by_name("template.list"), .args = args, .root = expand_home(line->root, path, sizeof path)};
-    size_t i;
-    if (op_run(&call, &result, &err) < 0)
-        return;
-    json_array_foreach (json_object_get(result, "templates"), i, template)
-        offer(line, json_get_string(template, "name", ""));
 }
 
 /* A verb of two words is offered word by word; the first one once. */
@@ -168,9 +152,19 @@ static void offer_value(const struct line *line, const struct op_param *param)
     if (strcmp(what, "lock-id") == 0)
         offer_lock_ids(line);
     else if (strcmp(what, "process-id") == 0)
-        offer_process_ids(line);
+        offer_listed(line, "process.list", "processes", "id");
     else if (strcmp(what, "template") == 0)
-        offer_templates(line);
+        offer_listed(line, "template.list", "templates", "name");
+    else if (strcmp(what, "request-id") == 0)
+        offer_listed(line, "request.list", "requests", "id");
+    else if (strcmp(what, "run-id") == 0)
+        offer_listed(line, "runs.list", "runs", "run_id");
+    else if (strcmp(what, "workflow-id") == 0)
+        offer_listed(line, "own.list", "workflows", "ulTaskId");
+    else if (strcmp(what, "agent-id") == 0)
+        offer_listed(line, "status", "agents", NULL);
+    else if (strcmp(what, "team-id") == 0)
+        offer_listed(line, "status", "teams", NULL);
     else if (strcmp(what, "noun") == 0)
         offer_commands(line);
     else if (strcmp(what, "verb") == 0 && line->given_count && cli_noun_exists(line->given[0]))

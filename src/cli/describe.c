@@ -6,9 +6,9 @@
 static const char *type_name(enum op_type type)
 {
     static const char *const names[] = {
-        [OP_STRING] = "string",     [OP_ID] = "id",     [OP_INT] = "integer", [OP_BOOL] = "boolean",
-        [OP_DURATION] = "duration", [OP_ENUM] = "enum", [OP_PATH] = "path",   [OP_ARGV] = "argv",
-        [OP_MAP] = "map",           [OP_ANY] = "any"};
+        [OP_STRING] = "string",     [OP_ID] = "id",     [OP_INT] = "integer",    [OP_BOOL] = "boolean",
+        [OP_DURATION] = "duration", [OP_ENUM] = "enum", [OP_PATH] = "path",      [OP_ARGV] = "argv",
+        [OP_MAP] = "map",           [OP_ANY] = "any",   [OP_OBJECTS] = "objects"};
     return names[type];
 }
 
@@ -21,8 +21,10 @@ static json_t *describe_param(const struct op_param *param)
 {
     json_t *json =
         json_pack("{s:s, s:s, s:b, s:b, s:s, s:o}", "name", param->name, "type", type_name(param->type), "required",
-                  (param->flags & OP_REQUIRED) != 0, "positional", (param->flags & OP_NOT_AN_OPTION) != 0, "help",
-                  param->help, "default", text_or_null(param->fallback));
+                  (param->flags & OP_REQUIRED) != 0, "positional", (param->flags & (OP_POSITIONAL | OP_PROGRAM)) != 0,
+                  "help", param->help, "default", text_or_null(param->fallback));
+    if (param->flags & OP_REMOTE_ONLY)
+        json_object_set_new(json, "remote_only", json_true());
     if (!param->choices)
         return json;
     json_t *choices = json_array();

@@ -11,7 +11,7 @@ void cli_usage_line(const struct op *op, struct buf *b)
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
         cli_option_name(param, name);
-        if (param->type == OP_ARGV || (param->flags & OP_PROGRAM))
+        if (param->type == OP_ARGV || (param->flags & (OP_PROGRAM | OP_REMOTE_ONLY)))
             continue;
         if (param->flags & OP_POSITIONAL)
             buf_printf(b, required ? " %s" : " [%s]", param->value);
@@ -207,10 +207,13 @@ static void put_op(struct buf *b, const struct op *op, enum lang lang, size_t wi
     cli_usage_line(op, &usage);
     buf_puts(b, "\nUsage\n  ");
     put_wrapped_from(b, buf_str(&usage), 2, 6, width, "");
-    if (op->params->name) {
-        buf_puts(b, "\nParameters\n");
-        for (const struct op_param *param = op->params; param->name; param++)
-            put_param(b, param, !(op->flags & OP_KEEPS_REST), width);
+    const char *heading = "\nParameters\n";
+    for (const struct op_param *param = op->params; param->name; param++) {
+        if (param->flags & OP_REMOTE_ONLY)
+            continue;
+        buf_puts(b, heading);
+        heading = "";
+        put_param(b, param, !(op->flags & OP_KEEPS_REST), width);
     }
     if (op->detail) {
         buf_puts(b, "\n");

@@ -43,6 +43,8 @@ static void put_op(FILE *out, const struct op *op)
     put(out, op->summary);
     fputs("\n", out);
     for (const struct op_param *param = op->params; param->name; param++) {
+        if (param->flags & OP_REMOTE_ONLY)
+            continue;
         cli_option_name(param, name);
         fputs(".TP\n", out);
         if (param->flags & OP_NOT_AN_OPTION)

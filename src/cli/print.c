@@ -218,7 +218,7 @@ static void add_lock_row(struct cli_table *table, const struct cli_options *opti
     cli_table_add(table, STYLE_PLAIN, buf_str(&who));
 }
 
-static void print_locks(const struct cli_options *options, const json_t *locks)
+void cli_print_locks(const struct cli_options *options, const json_t *locks)
 {
     if (json_array_size(locks) == 0) {
         printf("%s\n", label(options, "no_locks"));
@@ -238,21 +238,7 @@ static void print_locks(const struct cli_options *options, const json_t *locks)
 static void print_list(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     (void)call;
-    print_locks(options, json_object_get(result, "locks"));
-}
-
-static void print_status(const struct op_call *call, const struct cli_options *options, const json_t *result)
-{
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "root", ""));
-    cli_put(&b, options, stdout, STYLE_DIM, "  tasuki ");
-    cli_put(&b, options, stdout, STYLE_DIM, json_get_string(result, "version", ""));
-    printf("%s\n\n", buf_str(&b));
-    if (json_array_size(json_object_get(result, "processes"))) {
-        cli_print_processes(call, options, result);
-        printf("\n");
-    }
-    print_locks(options, json_object_get(result, "locks"));
+    cli_print_locks(options, json_object_get(result, "locks"));
 }
 
 static void print_check(const struct op_call *call, const struct cli_options *options, const json_t *result)
@@ -460,7 +446,7 @@ static const struct {
     void (*print)(const struct op_call *call, const struct cli_options *options, const json_t *result);
 } printers[] = {
     {"init", print_init},
-    {"status", print_status},
+    {"status", cli_print_status},
     {"version", print_version},
     {"events", print_events},
     {"flow.validate", cli_print_validated},
@@ -468,16 +454,39 @@ static const struct {
     {"run", cli_print_run},
     {"resume", cli_print_run},
     {"answer", cli_print_run},
+    {"request.add", cli_print_request},
+    {"request.show", cli_print_request},
+    {"request.edit", cli_print_request},
+    {"request.list", cli_print_requests},
+    {"request.rm", cli_print_request_removed},
+    {"request.run", cli_print_run},
+    {"queue.run", cli_print_queue_run},
+    {"queue.run-next", cli_print_queue_run},
+    {"queue.next", cli_print_queue_next},
+    {"queue.status", cli_print_queue_status},
+    {"queue.stop", cli_print_queue_stop},
     {"runs.list", cli_print_runs},
     {"runs.show", cli_print_stage},
     {"runs.logs", cli_print_logs},
     {"channel.get", cli_print_value},
     {"task.ask", cli_print_value},
+    {"doctor", cli_print_doctor},
     {"lock.acquire", print_acquired},
     {"lock.check", print_check},
     {"lock.release", print_released},
     {"lock.renew", print_renewed},
     {"lock.list", print_list},
+    {"agent.run", cli_print_agents},
+    {"agent.parallel", cli_print_agents},
+    {"agent.dag", cli_print_agents},
+    {"agent.team", cli_print_agents},
+    {"agent.teams", cli_print_agents},
+    {"agent.loop", cli_print_agents},
+    {"own.check", cli_print_own_check},
+    {"own.claim", cli_print_own_claimed},
+    {"own.force-claim", cli_print_own_claimed},
+    {"own.release", cli_print_own_released},
+    {"own.list", cli_print_own_list},
     {"process.create", cli_print_process},
     {"process.start", cli_print_process},
     {"process.stop", cli_print_process},

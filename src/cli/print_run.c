@@ -17,7 +17,7 @@ static struct {
     bool is_drawn;
 } bar;
 
-static void clear_bar(void)
+void cli_end_progress(void)
 {
     if (bar.is_drawn)
         fputs("\r\033[K", stderr);
@@ -193,7 +193,7 @@ void cli_print_run(const struct op_call *call, const struct cli_options *options
     size_t i;
     json_t *step;
     (void)call;
-    clear_bar();
+    cli_end_progress();
     json_array_foreach (json_object_get(result, "order"), i, step)
         printf("%zu. %s\n", i + 1, json_get_string(step, "task", ""));
     if (json_object_get(result, "order") || (options->quiet && call->verdict == TSK_OK))

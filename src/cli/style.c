@@ -13,7 +13,8 @@ bool cli_has_colour(const struct cli_options *options, FILE *out)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
-    return !options->no_color && !(no && no[0]) && isatty(fileno(out)) && !(term && strcmp(term, "dumb") == 0);
+    return !options->no_color && !(no && no[0]) && (options->screen_columns || isatty(fileno(out))) &&
+           !(term && strcmp(term, "dumb") == 0);
 }
 
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text)
@@ -82,7 +83,7 @@ void cli_table_print(struct cli_table *table, const struct cli_options *options,
         if (width > widths[i % columns])
             widths[i % columns] = width;
     }
-    int terminal = cli_terminal_width(out);
+    int terminal = options->screen_columns ? options->screen_columns : cli_terminal_width(out);
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < table->count; i++) {
         size_t column = i % columns, before = 0;

@@ -17,8 +17,6 @@
 #define DYING_CHILD_MS 1000
 #define STAGE_MAX      (64u << 20)
 
-enum { BYTE_LIFE = 0, BYTE_RUNNER = 1 };
-
 static int open_life(struct rundir *run, int flags, int *ret)
 {
     *ret = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
@@ -39,23 +37,31 @@ static int open_dir(struct tsk_workspace *ws, const char *id, struct rundir *ret
     return ret->dir < 0 ? error_errno(err, "open", ret->path) : 0;
 }
 
-int rundir_create(struct tsk_workspace *ws, struct rundir *ret, struct tsk_error *err)
+void rundir_new_id(char id[RUN_ID_MAX])
 {
-    char id[RUN_ID_MAX], random[7], name[RUN_ID_MAX + 16];
+    char random[7];
     time_t now = (time_t)(clock_now().wall_ms / 1000);
     struct tm utc;
     gmtime_r(&now, &utc);
     random_hex(random, 6);
-    size_t at = strftime(id, sizeof id, "RUN-%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, sizeof id - at, "%s", random);
+    size_t at = strftime(id, RUN_ID_MAX, "RUN-%Y%m%dT%H%M%S-", &utc);
+    snprintf(id + at, RUN_ID_MAX - at, "%s", random);
+}
+
+int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+{
+    char new_id[RUN_ID_MAX], name[RUN_ID_MAX + 16];
+    if (!id)
+        rundir_new_id(new_id);
+    id = id ? id : new_id;
     snprintf(name, sizeof name, "runs/%s", id);
     if (fs_make_dirs(ws->state_dir, name) < 0)
         return error_errno(err, "make", name);
     if (open_dir(ws, id, ret, err) < 0)
         return -1;
     if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
-        fs_lock_try(ret->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0 ||
-        fs_lock_try(ret->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
+        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0 ||
+        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
         error_errno(err, "lock", ret->path);
         rundir_clear(ret);
         return -1;
@@ -89,6 +95,8 @@ int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, st
     char whole[RUN_ID_MAX];
     if (!id_is_valid(id) || strlen(id) >= RUN_ID_MAX)
         return error_set(err, TSK_RUN_NOT_FOUND, "run_unknown", "run", id, NULL);
+    if (strncmp(id, "RUN-", 4) == 0 && open_dir(ws, id, ret, err) == 0)
+        return 0; /* a whole id: without reading the list */
     return find_id(ws, id, whole, err) < 0 ? -1 : open_dir(ws, whole, ret, err);
 }
 
@@ -124,7 +132,7 @@ static bool has_living_runner(const struct rundir *run)
 static int take_runner_byte(struct rundir *run, struct tsk_error *err)
 {
     int64_t until = clock_now().boot_ms + DYING_CHILD_MS;
-    while (fs_lock_try(run->runner_fd, F_WRLCK, BYTE_RUNNER, 1) < 0) {
+    while (fs_lock_try(run->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
         if (errno != EAGAIN)
             return error_errno(err, "lock", run->path);
         if (has_living_runner(run) || clock_now().boot_ms > until)
@@ -144,7 +152,7 @@ int rundir_take(struct rundir *run, struct tsk_error *err)
         return error_errno(err, "open", run->path);
     if (rundir_end_processes(run, NULL, NULL, err) < 0)
         return -1;
-    if (fs_lock_try(run->life_fd, F_WRLCK, BYTE_LIFE, 1) < 0)
+    if (fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0)
         return error_errno(err, "lock", run->path);
     return 0;
 }
@@ -153,7 +161,7 @@ void rundir_clear(struct rundir *run)
 {
     /* Unlocked rather than only closed: a process that a task left behind on purpose keeps a descriptor, but no lock. */
     if (run->life_fd >= 0)
-        fs_lock_try(run->life_fd, F_UNLCK, BYTE_LIFE, 1);
+        fs_lock_try(run->life_fd, F_UNLCK, RUN_BYTE_LIFE, 1);
     fs_close(&run->life_fd);
     fs_close(&run->runner_fd);
     fs_close(&run->dir);
@@ -163,7 +171,7 @@ void rundir_clear(struct rundir *run)
 bool rundir_has_runner(const struct rundir *run)
 {
     int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, BYTE_RUNNER, 1, NULL) == 1;
+    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, RUN_BYTE_RUNNER, 1, NULL) == 1;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */
@@ -212,9 +220,10 @@ static json_t *stage_from_journal(const struct rundir *run)
     const json_t *first = json_array_get(records, 0);
     if (first)
         time_format_utc(json_get_int(first, "t", 0), began);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
-                     json_get_string(first, "flow", ""), "session_id", run->id, "status", "RUNNING", "started_at",
-                     began, "counts", "failures", "questions", "tasks");
+    return json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
+                     json_get_string(first, "flow", ""), "session_id", run->id, "request_id",
+                     json_get_string(first, "request", NULL), "status", "RUNNING", "started_at", began, "counts",
+                     "failures", "questions", "tasks");
 }
 
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)

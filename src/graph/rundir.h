@@ -23,6 +23,8 @@
 #define RUN_ID_MAX  64
 #define RUN_LIFE_FD 62 /* in a task: where it has the descriptor with byte 0, out of the way of what shells use */
 
+enum { RUN_BYTE_LIFE = 0, RUN_BYTE_RUNNER = 1 }; /* of `life` */
+
 struct rundir {
     char id[RUN_ID_MAX];
     char path[PATH_MAX];
@@ -31,8 +33,10 @@ struct rundir {
     int runner_fd; /* holds byte 1 */
 };
 
-/* A new run, both bytes taken. */
-int rundir_create(struct tsk_workspace *ws, struct rundir *ret, struct tsk_error *err);
+/* RUN-<time>-<random>. */
+void rundir_new_id(char id[RUN_ID_MAX]);
+/* A new run, both bytes taken. `id` NULL: a new one. */
+int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
 /* An existing one, for reading. RUN_NOT_FOUND. `id` may be cut short as long as one run begins with it. */
 int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
 /* Takes both bytes: RUN_IN_PROGRESS while a runner lives; leftovers of a dead one are ended first. */

@@ -14,6 +14,7 @@
 
 #define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
 #define SIGNAL_EVENT   UINT64_MAX
+#define TASK_BEAT_MS   1000
 #define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
 
 extern char **environ;
@@ -150,6 +151,12 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
+static void note_request(struct runner *runner, const char *id, const char *updated_at)
+{
+    snprintf(runner->request_id, sizeof runner->request_id, "%s", id ? id : "");
+    snprintf(runner->request_updated_at, sizeof runner->request_updated_at, "%s", updated_at ? updated_at : "");
+}
+
 static int write_flow(struct runner *runner, const char *text, size_t len, struct tsk_error *err)
 {
     int fd CLEANUP_FD = fs->openat(runner->run.dir, "flow.yaml", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -164,6 +171,10 @@ static void journal_run(struct runner *runner, const json_t *values)
     buf_json_pair(record, "flow", runner->flow->source);
     buf_json_pair(record, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "/");
     buf_json_pair(record, "start", runner->options.start);
+    if (runner->request_id[0]) {
+        buf_json_pair(record, "request", runner->request_id);
+        buf_json_pair(record, "request_updated_at", runner->request_updated_at);
+    }
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
     if (values) {
         buf_json_key(record, "set");
@@ -179,8 +190,9 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
         (struct runner){.ws = ws, .flow = flow, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
-    if (begin_at(runner, err) < 0 || rundir_create(ws, &runner->run, err) < 0)
+    if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
+    note_request(runner, options->request_id, options->request_updated_at);
     runner->began_wall_ms = clock_now().wall_ms;
     if (write_flow(runner, flow_text, flow_len, err) < 0 ||
         journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
@@ -224,13 +236,15 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     json_array_foreach (records, i, record)
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
+    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL));
     runner->options.start = json_get_string(first, "start", NULL);
     if (!runner->options.parallel)
         runner->options.parallel = json_get_int(first, "parallel", 0);
     if (begin_at(runner, err) < 0)
         return -1;
     runner->options.start = NULL; /* it was borrowed from the record */
-    if (chdir(json_get_string(first, "cwd", "/")) < 0)
+    /* Who only records an answer executes nothing, and may be one of many threads. */
+    if (!options->is_answer && chdir(json_get_string(first, "cwd", "/")) < 0)
         return error_errno(err, "go to", json_get_string(first, "cwd", "/"));
     if (journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
         set_up(runner, json_object_get(first, "set"), err) < 0)
@@ -298,6 +312,19 @@ static void cancel(struct runner *runner)
             task_stop(runner, &runner->running[i], STOP_RUN);
 }
 
+void runner_beat(struct runner *runner, bool task_ended)
+{
+    const struct runner_options *options = &runner->options;
+    if (!options->beat || runner->is_replaying)
+        return;
+    int64_t now = clock_now().boot_ms;
+    if (now < runner->last_beat_ms + (task_ended ? TASK_BEAT_MS : options->beat_ms))
+        return;
+    runner->last_beat_ms = now;
+    if (!options->beat(options->beat_data) && !runner->cancels)
+        cancel(runner);
+}
+
 static void read_signals(struct runner *runner)
 {
     struct signalfd_siginfo info;
@@ -316,6 +343,7 @@ static void check_times(struct runner *runner, int64_t now)
         if (slot->is_used && slot->pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
             task_name_log(runner, slot);
     }
+    runner_beat(runner, false);
     if (runner->next_stage_ms <= now)
         runner_save_stage(runner);
 }
@@ -325,6 +353,8 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
 {
     int64_t at = runner->next_stage_ms;
     at = status->next_due_ms < at ? status->next_due_ms : at;
+    if (runner->options.beat && runner->last_beat_ms + runner->options.beat_ms < at)
+        at = runner->last_beat_ms + runner->options.beat_ms;
     for (size_t i = 0; i < runner->parallel; i++) {
         const struct running *slot = &runner->running[i];
         if (slot->is_used && slot->deadline_ms && slot->deadline_ms < at)
@@ -414,7 +444,8 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
 {
     if (open_descriptors(runner, err) < 0)
         return -1;
-    runner->next_stage_ms = clock_now().boot_ms + FIRST_STAGE_MS;
+    runner->last_beat_ms = clock_now().boot_ms;
+    runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
     runner_fact(runner, "run.started", runner->run.id, NULL,
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
                           (json_int_t)runner->total),

@@ -24,6 +24,7 @@
 
 #define RUNNER_GRACE_MS 3000
 #define LOG_NAME_MS     30
+#define RUN_LOCK_FD     63 /* in a task: where it has the descriptor of the request's lock */
 
 enum view_state {
     VIEW_WAITING,
@@ -51,9 +52,18 @@ struct task_view {
 typedef void runner_tell(void *data, const json_t *document);
 
 struct runner_options {
-    int64_t parallel;  /* 0: the flow's, or one per processor */
-    const char *start; /* task to begin with, or NULL */
-    bool is_answer;    /* resumed for an answer: what failed is not run again */
+    int64_t parallel;                            /* 0: the flow's, or one per processor */
+    const char *start;                           /* task to begin with, or NULL */
+    bool is_answer;                              /* resumed for an answer: what failed is not run again */
+    const char *id;                              /* of a new run; NULL: a new one */
+    const char *request_id, *request_updated_at; /* a new run of a request; both stay with the run */
+    const json_t *lock;                          /* of its request, for the stage; may change in `beat` */
+    int lock_fd;                                 /* its life goes to the tasks as well; 0: none */
+    /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost, it is
+     * cancelled. */
+    bool (*beat)(void *data);
+    void *beat_data;
+    int64_t beat_ms;
     runner_tell *tell;
     void *tell_data;
 };
@@ -109,6 +119,8 @@ struct runner {
     json_t *answers;    /* node -> array of {question, answer} */
     uint8_t *is_wanted; /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
+    char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
+    int64_t last_beat_ms;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying, has_empty_channel;
     uint64_t epoch;          /* how often the run was resumed */
@@ -166,6 +178,8 @@ void runner_write_late(struct runner *runner);
 struct running *running_take(struct runner *runner, const struct claim *claim);
 void running_free(struct runner *runner, struct running *slot);
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
+/* runner.c: the options' beat, if it is due; `task_ended` makes it due earlier. */
+void runner_beat(struct runner *runner, bool task_ended);
 /* runner_view.c */
 struct task_view *view_of(struct runner *runner, uint32_t node);
 json_t *runner_stage(struct runner *runner);

@@ -151,12 +151,16 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
         return -1;
     char **argv = argv_make(runner, slot);
     int log = runner->logs[slot - runner->running].fd;
-    struct spawn_fd fds[] = {{runner->null_fd, 0}, {log, 1}, {log, 2}, {runner->run.life_fd, RUN_LIFE_FD}};
+    struct spawn_fd fds[] = {{runner->null_fd, 0},
+                             {log, 1},
+                             {log, 2},
+                             {runner->run.life_fd, RUN_LIFE_FD},
+                             {runner->options.lock_fd, RUN_LOCK_FD}};
     struct spawn spawn = {.argv = argv,
                           .envp = env_make(runner, slot, has_answer),
                           .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
                           .fds = fds,
-                          .fd_count = 4,
+                          .fd_count = runner->options.lock_fd ? 5 : 4,
                           .mask = &runner->saved_mask,
                           .new_group = true,
                           .dies_with_parent = true,
@@ -365,6 +369,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
                     false);
     effects_clear(&completion.effects);
     running_free(runner, slot);
+    runner_beat(runner, true);
 }
 
 static void task_asks(struct runner *runner, struct running *slot, json_t *question)

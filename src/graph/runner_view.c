@@ -89,15 +89,19 @@ json_t *runner_stage(struct runner *runner)
     if (!runner->status && proc_id_of(getpid(), &self) == 0)
         who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
                         self.boot_id);
-    json_t *stage =
-        json_pack("{s:s, s:s?, s:s, s:s, s:n, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}",
-                  "run_id", runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id",
-                  runner->run.id, "request_id", "status", runner->status ? runner->status : "RUNNING", "started_at",
-                  time_or_null(runner->began_wall_ms), "ended_at",
-                  runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts", "total",
-                  (json_int_t)runner->total, "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
-                  "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
-                  "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
+    json_t *stage = json_pack(
+        "{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}", "run_id",
+        runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id", runner->run.id,
+        "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
+        runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms), "ended_at",
+        runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts", "total",
+        (json_int_t)runner->total, "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed, "steps",
+        (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner), "channel",
+        runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
+    if (runner->request_id[0])
+        json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
+    if (runner->options.lock)
+        json_object_set(stage, "lock", (json_t *)runner->options.lock);
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)
         json_object_set_new(stage, "reason_code", json_string(tsk_code_name(status.failure->code)));
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0) {

@@ -49,7 +49,7 @@ enum timer {
 /* The command line (protocol.h). The strings are argv's. */
 struct hold_options {
     const char *start_id, *boot_id, *cwd, *log, *restart, *probe, *root, *adopt;
-    int64_t n, pid_ns, log_max, max_retries, backoff_ms, backoff_max_ms, healthy_ms, restarts, notify;
+    int64_t n, pid_ns, log_max, max_retries, backoff_ms, backoff_max_ms, healthy_ms, restarts, notify, sweep, pass;
 };
 
 /* A start. The child's side of the clone fills in who it is. */

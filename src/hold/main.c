@@ -41,6 +41,8 @@ static const struct {
     {"healthy_ms", true, AT(healthy_ms)},
     {"restarts", true, AT(restarts)},
     {"notify", true, AT(notify)},
+    {"sweep", true, AT(sweep)},
+    {"pass", true, AT(pass)},
 };
 
 static bool option_take(struct hold_options *opt, char *word)
@@ -124,8 +126,9 @@ static void holder_detach(struct holder *h)
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     h->child_umask = umask(077);
-    if (syscall(SYS_close_range, HOLD_FD_REPORT + 1, ~0U, 0) < 0) {
-        for (int fd = HOLD_FD_REPORT + 1; fd < 1024; fd++)
+    const int last = h->opt.pass ? HOLD_FD_PASS : HOLD_FD_REPORT;
+    if (syscall(SYS_close_range, last + 1, ~0U, 0) < 0) {
+        for (int fd = last + 1; fd < 1024; fd++)
             close(fd);
     }
     for (int fd = HOLD_FD_DIR; fd <= HOLD_FD_REPORT; fd++)

@@ -54,6 +54,7 @@ enum {
     HOLD_FD_LOCK = 4,   /* holder.lock, locked */
     HOLD_FD_RUN = 5,    /* run.<n>.lock, locked; adopting: open, not locked by us */
     HOLD_FD_REPORT = 6, /* write end of a pipe to whoever started us; closed after the one line */
+    HOLD_FD_PASS = 7,   /* pass=1: not ours */
 };
 
 /* Command line: `tasuki-hold ID key=value… -- COMMAND ARG…`. The environment is the child's, complete.
@@ -68,6 +69,8 @@ enum {
  *   probe=PATH root=PATH                           run `PATH probe --root ROOT ID` beside each start
  *   notify=1                                       bind the abstract datagram socket named in $NOTIFY_SOCKET (sd_notify) and
  *                                                  give it to the probe as descriptor HOLD_FD_NOTIFY
+ *   sweep=1                                        a child that a signal ended takes its descendants with it
+ *   pass=1                                         descriptor HOLD_FD_PASS is the first start's, under that number
  *   adopt=PID:TICKS:STARTED_MS                     do not start: take charge of this living process (start n)
  *
  * The report: one line, then the pipe is closed.

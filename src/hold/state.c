@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define GIVE_UP_MS      5000 /* after SIGKILL */
@@ -63,7 +64,10 @@ int holder_first_start(struct holder *h)
 {
     h->run.n = h->opt.n;
     h->run.lock = HOLD_FD_RUN;
-    if (child_start(h) < 0)
+    int result = child_start(h);
+    if (h->opt.pass)
+        close(HOLD_FD_PASS);
+    if (result < 0)
         return -1;
     start_record(h);
     holder_started(h);
@@ -161,6 +165,10 @@ void holder_child_ended(struct holder *h, int status, const char *by, const char
         return;
     if (want_is_down(h, &grace_ms)) {
         holder_stop(h, "stop", grace_ms);
+        return;
+    }
+    if (h->opt.sweep && WIFSIGNALED(status)) {
+        holder_stop(h, by, 0);
         return;
     }
     output_settle(h);

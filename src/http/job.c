@@ -169,7 +169,7 @@ void job_run_op(struct http_job *job)
     }
     if (job->has_asked && code != TSK_OK)
         json_object_set_new(answer, "needs_confirmation", json_true());
-    job->status = code == TSK_OK ? 200 : code_info(code)->http_status;
+    job->status = code != TSK_OK ? code_info(code)->http_status : call.goes_on ? 202 : 200;
     json_write(&job->body, answer, false);
     buf_puts(&job->body, "\n");
 }

@@ -104,6 +104,29 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
     return result;
 }
 
+int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struct tsk_error *err)
+{
+    struct visit visit;
+    memset(outcome, 0, sizeof *outcome);
+    if (visit_begin(&visit, target, err) < 0)
+        return -1;
+    int result = 0;
+    outcome->existed = visit.found.verdict != VERDICT_FREE;
+    outcome->before = visit.found;
+    outcome->record = visit.found.record;
+    /* Another tool does not wait for the guard: what is deleted is what was judged. */
+    struct stat st;
+    if (visit.found.verdict == VERDICT_STALE && fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        st.st_dev == visit.found.st.st_dev && st.st_ino == visit.found.st.st_ino) {
+        result = fs->unlinkat(target->dir, target->file, 0) < 0 ? error_errno(err, "delete", target->file) : 0;
+        outcome->recovered = result == 0;
+    }
+    if (outcome->recovered)
+        report_recovered(target, &visit.now, &visit.found);
+    visit_end(&visit);
+    return result;
+}
+
 static int renew_found(const struct lock_target *target, struct visit *visit, int64_t ttl_ms, struct tsk_error *err)
 {
     struct lock_file file = LOCK_FILE_INIT;

@@ -190,7 +190,7 @@ static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
     return -1;
 }
 
-static int read_state(struct guard *guard, struct tsk_error *err)
+int guard_peek(struct guard *guard, struct tsk_error *err)
 {
     ssize_t n = fs->pread(guard->fd, &guard->state, sizeof guard->state, 0);
     if (n < 0)
@@ -222,7 +222,7 @@ int guard_lock(struct guard *guard, struct tsk_error *err)
 {
     if (guard_lock_only(guard, err) < 0)
         return -1;
-    if (read_state(guard, err) < 0) {
+    if (guard_peek(guard, err) < 0) {
         guard_unlock(guard);
         return -1;
     }

@@ -61,6 +61,9 @@ int guard_lock(struct guard *guard, struct tsk_error *err);
 int guard_lock_only(struct guard *guard, struct tsk_error *err);
 void guard_unlock(struct guard *guard);
 
+/* Reads the state through a descriptor that may be read-only, without byte 0: good enough to be shown. */
+int guard_peek(struct guard *guard, struct tsk_error *err);
+
 /* All of these only while byte 0 is held. */
 /* Notes this boot and its clocks in the guard, if it was not yet seen here: later visitors can then tell a step of the wall clock.
  * `at_least` is the fence that the lock file names. */

@@ -51,6 +51,18 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
     return -1;
 }
 
+bool lock_kind_file_id(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX])
+{
+    size_t prefix = strlen(kind->file_prefix), suffix = strlen(kind->file_suffix), len = strlen(file);
+    if (kind->is_sprint || len < prefix + suffix || len - prefix - suffix >= LOCK_ID_MAX)
+        return false;
+    if (strncmp(file, kind->file_prefix, prefix) != 0 || strcmp(file + len - suffix, kind->file_suffix) != 0)
+        return false;
+    memcpy(id, file + prefix, len - prefix - suffix);
+    id[len - prefix - suffix] = '\0';
+    return kind->has_id ? id_is_valid(id) : id[0] == '\0';
+}
+
 /* A plain name: visible characters, no slash, neither "." nor "..", and not one of our own private names. */
 static bool is_plain_file_name(const char *name)
 {

@@ -24,6 +24,8 @@ struct lock_kind {
 const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind);
 const struct lock_kind *lock_kind_by_name(const char *name); /* NULL if there is none */
 #define LOCK_KIND_COUNT 4
+/* The id in the name of a lock file in `locks/` ("" for the queue); false: no name of this kind. */
+bool lock_kind_file_id(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX]);
 
 /* One lock: which, where. Made by lock_target_init, ended by lock_target_clear. */
 struct lock_target {

@@ -64,6 +64,10 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
 int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, int64_t ttl_ms,
                   struct lock_outcome *outcome, struct tsk_error *err);
 
+/* Removes what a dead holder left behind (VERDICT_STALE), with the event LOCK_STALE_RECOVERED; outcome->recovered says whether
+ * there was such a thing. Anything else stays: a zombie wants to be asked for. */
+int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struct tsk_error *err);
+
 /* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */
 int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err);
 

@@ -135,6 +135,19 @@ void report_released(const struct lock_target *target, const struct now *now, co
     report_fact(target, now, "lock.released", record);
 }
 
+void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before)
+{
+    char storage[8192];
+    struct buf data;
+    struct tsk_error problem;
+    buf_init_fixed(&data, storage, sizeof storage);
+    put_record(&data, target, &before->record);
+    put_old_holder(&data, before);
+    buf_puts(&data, "}");
+    if (append(target, now, "LOCK_STALE_RECOVERED", &before->record, &data, &problem) < 0)
+        log_problem(&problem);
+}
+
 int report_lost(const struct lock_target *target, const struct now *now, const struct lock_record *mine,
                 const struct judgement *found, struct tsk_error *err)
 {

@@ -9,6 +9,8 @@
 int report_taken(const struct lock_target *target, const struct now *now, const struct lock_record *record,
                  const struct judgement *before, bool recovered, bool forced, struct tsk_error *err);
 void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record);
+/* What a dead holder left was removed, and nobody has taken the lock. */
+void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before);
 /* The event `lock.lost`, and the error LOCK_LOST that says who has it now. Returns -1. */
 int report_lost(const struct lock_target *target, const struct now *now, const struct lock_record *mine,
                 const struct judgement *found, struct tsk_error *err);

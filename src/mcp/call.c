@@ -33,6 +33,8 @@ static const char *verdict_of(const struct op *op, enum tsk_code code)
         return "NEEDS CONFIRMATION";
     if (code == TSK_INVALID_INPUT)
         return "INVALID INPUT";
+    if (strcmp(category, "OWNERSHIP") == 0)
+        return "error"; /* the seed's words, which its clients look for */
     if (op->mcp.refusal)
         return op->mcp.refusal;
     return strcmp(category, "NOT_FOUND") == 0 ? "NOT FOUND" : "FAILED";
@@ -58,7 +60,7 @@ static json_t *error_result(const struct mcp_server *server, const struct op *op
 static json_t *answer_result(const struct op_call *call, json_t *answer_take)
 {
     struct buf prefix CLEANUP(buf_clear) = BUF_INIT;
-    bool is_error = code_info(call->verdict)->http_status >= 400 && !(call->op->flags & OP_READ_ONLY);
+    bool is_error = code_info(call->verdict)->http_status >= 400 && !(call->op->flags & (OP_READ_ONLY | OP_QUESTION));
     if (is_error) {
         const char *message = json_get_string(answer_take, "message", NULL);
         buf_printf(&prefix, "%s: ", verdict_of(call->op, call->verdict));

@@ -1,5 +1,7 @@
 #include "mcp/identity.h"
 #include "base/fs.h"
+#include "base/log.h"
+#include "own/workflow.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -60,13 +62,15 @@ static int find_agent(struct proc_id *ret)
     return 0;
 }
 
-static int name_process(const struct proc_id *process, char *instance, size_t size)
+/* The id that the process has in the workspace, from now on if it had none. */
+static int name_process(struct tsk_workspace *ws, const struct proc_id *process, char *name, size_t size)
 {
-    struct now now = clock_now();
-    int64_t started;
-    if (proc_start_wall(process->pid, &now, &started) < 0)
-        return -1;
-    snprintf(instance, size, "%s-%d-%lld", host_name(), (int)process->pid, (long long)started);
+    struct instance instance = {.id = ""};
+    struct tsk_error ignored;
+    if (!ws || instance_register(ws, process, &instance, &ignored) < 0)
+        if (instance_of_process(NULL, process, &instance, &ignored) < 0)
+            return -1;
+    snprintf(name, size, "%s", instance.id);
     return 0;
 }
 
@@ -107,34 +111,28 @@ static void sweep(int dir)
     free(names);
 }
 
-/* The locked file, and in *instance what it says or, if it is new, what it is given; -1 with EAGAIN when another server has
- * it. */
-static int serve_begin(int state_dir, const struct proc_id *process, char *instance, size_t size)
+/* The locked file; -1 with EAGAIN when another server has it. */
+static int serve_begin(int state_dir, const struct proc_id *process, const char *instance)
 {
     char name[64];
-    struct buf said CLEANUP(buf_clear) = BUF_INIT;
     serve_name(process, instance, name);
     if (fs_make_dirs(state_dir, FOLDER) < 0)
         return -1;
     int fd = fs->openat(state_dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd >= 0 && fs_lock_try(fd, F_WRLCK, 0, 1) < 0)
         fs_close(&fd);
-    if (fd < 0)
-        return -1;
-    if (fs_read_fd(fd, size - 1, &said) == 0 && said.len)
-        snprintf(instance, size, "%s", buf_str(&said));
-    else
-        fs_write_all(fd, instance, strlen(instance));
     return fd;
 }
 
 /* This server itself, when nobody else can be named, or the one who can is served already. */
-static void be_own(struct mcp_identity *ret, int state_dir)
+static void be_own(struct mcp_identity *ret, struct tsk_workspace *ws)
 {
-    if (proc_id_of(getpid(), &ret->process) < 0 || name_process(&ret->process, ret->instance, sizeof ret->instance) < 0)
+    fs_close(&ret->serve_fd);
+    if (proc_id_of(getpid(), &ret->process) < 0 ||
+        name_process(ws, &ret->process, ret->instance, sizeof ret->instance) < 0)
         ret->instance[0] = '\0';
-    else if (state_dir >= 0)
-        ret->serve_fd = serve_begin(state_dir, &ret->process, ret->instance, sizeof ret->instance);
+    else if (ws)
+        ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance);
 }
 
 void identity_find(struct mcp_identity *ret, const char *given, const char *root)
@@ -143,20 +141,20 @@ void identity_find(struct mcp_identity *ret, const char *given, const char *root
     struct tsk_error ignored;
     const char *named = given && *given ? given : getenv("TASUKI_INSTANCE_ID");
     *ret = (struct mcp_identity){.serve_fd = -1};
-    int state_dir = tsk_workspace_open(root, &ws, &ignored) == 0 ? ws->state_dir : -1;
-    if (state_dir >= 0)
-        sweep(state_dir);
+    if (tsk_workspace_open(root, &ws, &ignored) == 0)
+        sweep(ws->state_dir);
     if (named && *named)
         snprintf(ret->instance, sizeof ret->instance, "%s", named);
-    else if (find_agent(&ret->process) < 0 || name_process(&ret->process, ret->instance, sizeof ret->instance) < 0) {
-        be_own(ret, state_dir);
+    else if (find_agent(&ret->process) < 0) {
+        be_own(ret, ws);
         return;
     }
-    if (state_dir < 0)
-        return;
-    ret->serve_fd = serve_begin(state_dir, &ret->process, ret->instance, sizeof ret->instance);
-    if (ret->serve_fd < 0 && (errno == EAGAIN || errno == EACCES) && ret->process.pid)
-        be_own(ret, state_dir);
+    /* First the byte: whoever looks whether the agent is back looks there. */
+    if (ws)
+        ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance);
+    bool is_served = ws && ret->serve_fd < 0 && (errno == EAGAIN || errno == EACCES) && ret->process.pid;
+    if (is_served || (!ret->instance[0] && name_process(ws, &ret->process, ret->instance, sizeof ret->instance) < 0))
+        be_own(ret, ws);
 }
 
 void identity_clear(struct mcp_identity *identity)
@@ -217,7 +215,35 @@ void identity_release_locks(struct mcp_server *server, const char *instance)
     }
 }
 
+/* ---- its claims ---- */
+
+/* Whether it owns a workflow; false when that cannot be told. */
+static bool has_claims(struct tsk_workspace *ws, const char *instance)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct tsk_error ignored;
+    json_t *mine CLEANUP_JSON = NULL;
+    return owners_open(&owners, ws, &ignored) == 0 && workflow_list(&owners, instance, true, &mine, &ignored) == 0 &&
+           json_array_size(mine) > 0;
+}
+
+static void release_claims(struct tsk_workspace *ws, const char *instance)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct tsk_error problem;
+    if (has_claims(ws, instance) &&
+        (owners_open(&owners, ws, &problem) < 0 || workflow_release_all(&owners, instance, &problem) < 0))
+        log_problem(&problem);
+}
+
 /* ---- the end ---- */
+
+static void release_everything(struct mcp_server *server, const char *instance)
+{
+    identity_release_locks(server, instance);
+    if (mcp_server_workspace(server))
+        release_claims(mcp_server_workspace(server), instance);
+}
 
 /* In a program of its own, because this one ends at once. */
 static void start_let_go(const struct mcp_server *server, const char *instance, int64_t grace_ms)
@@ -247,25 +273,24 @@ void identity_end(struct mcp_identity *identity, struct mcp_server *server, int6
     if (!identity->instance[0] || !mcp_server_workspace(server))
         return;
     if (grace_ms == 0 || (!is_alive && !is_named))
-        identity_release_locks(server, identity->instance);
-    else if (identity_count_locks(server, identity->instance) > 0)
+        release_everything(server, identity->instance);
+    else if (identity_count_locks(server, identity->instance) > 0 ||
+             has_claims(mcp_server_workspace(server), identity->instance))
         start_let_go(server, identity->instance, grace_ms);
 }
 
 void identity_let_go(struct mcp_server *server, const char *given, int64_t grace_ms)
 {
     struct tsk_workspace *ws = mcp_server_workspace(server);
-    char instance[512];
     struct proc_id process = {0};
     pid_t pid = instance_pid(given);
     int agent CLEANUP_FD = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
     struct pollfd end = {.fd = agent, .events = POLLIN};
-    snprintf(instance, sizeof instance, "%s", given);
     poll(&end, 1, grace_ms > 3600000 ? 3600000 : (int)grace_ms);
     if (!ws)
         return;
     bool is_gone = pid && proc_id_of(pid, &process) < 0;
-    int serve_fd CLEANUP_FD = is_gone ? -1 : serve_begin(ws->state_dir, &process, instance, sizeof instance);
+    int serve_fd CLEANUP_FD = is_gone ? -1 : serve_begin(ws->state_dir, &process, given);
     if (is_gone || serve_fd >= 0) /* else it is back */
-        identity_release_locks(server, given);
+        release_everything(server, given);
 }

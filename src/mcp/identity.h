@@ -1,9 +1,9 @@
 /* identity.h - whose tools these are (spec 4): the agent that started this server, so that its tools and its shell commands are
- * one instance, and what happens to its locks when the connection ends.
+ * one instance, and what happens to its locks and claims when the connection ends.
  *
  * While a server serves an instance it holds a byte lock on `.aiflow/mcp/serve.<pid>.<start>` (for one that was named: of a hash
- * of the name). The file has the instance's id, so that the agent is the same one when it connects again; it is removed when
- * that process is gone. A second server of the same process finds it locked and is an instance of its own. */
+ * of the name). It is removed when that process is gone. The agent is the same one when it connects again, because the table
+ * `instance` has its id (own/instance.h). A second server of the same process finds it locked and is an instance of its own. */
 #ifndef MCP_IDENTITY_H
 #define MCP_IDENTITY_H
 

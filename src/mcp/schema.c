@@ -27,6 +27,12 @@ static void add_int(json_t *schema, const struct op_param *param)
         json_object_set_new(schema, "maximum", json_integer(param->max));
 }
 
+static void add_list(json_t *schema, const char *type)
+{
+    set_type(schema, "array");
+    json_object_set_new(schema, "items", json_pack("{s:s}", "type", type));
+}
+
 static void add_type(json_t *schema, const struct op_param *param)
 {
     switch (param->type) {
@@ -50,8 +56,10 @@ static void add_type(json_t *schema, const struct op_param *param)
         json_object_set_new(schema, "enum", strings(param->choices));
         break;
     case OP_ARGV:
-        set_type(schema, "array");
-        json_object_set_new(schema, "items", json_pack("{s:s}", "type", "string"));
+        add_list(schema, "string");
+        break;
+    case OP_OBJECTS:
+        add_list(schema, "object");
         break;
     case OP_MAP:
         set_type(schema, "object");
@@ -73,14 +81,35 @@ static json_t *default_of(const struct op_param *param)
     return param->type == OP_INT && !*end ? json_integer(number) : NULL;
 }
 
+/* The tool where a parameter is explained in the same words: what changes something takes what made it takes. NULL: this one. */
+static const char *explained_by(const struct op *op, const struct op_param *param)
+{
+    size_t count;
+    const struct op *const *rows = op_table(&count);
+    for (size_t i = 0; i < count && (op->flags & OP_KEEPS_REST) && rows[i] != op; i++) {
+        bool is_near = rows[i]->mcp.tool && strcmp(rows[i]->mcp.group, op->mcp.group) == 0 && rows[i]->mcp.is_core;
+        const struct op_param *same = is_near ? op_param_find(rows[i], param->name) : NULL;
+        if (same && same->help && strcmp(same->help, param->help) == 0)
+            return rows[i]->mcp.tool;
+    }
+    return NULL;
+}
+
 /* Where what is not mentioned stays as it is, there are no defaults. */
 static json_t *param_schema(const struct op *op, const struct op_param *param)
 {
     struct buf help CLEANUP(buf_clear) = BUF_INIT;
     bool has_default = param->fallback && !(op->flags & OP_KEEPS_REST);
     json_t *schema = json_object(), *fallback = has_default ? default_of(param) : NULL;
-    add_type(schema, param);
-    buf_puts(&help, param->help);
+    if (param->flags & OP_LIST)
+        add_list(schema, "string");
+    else
+        add_type(schema, param);
+    const char *elsewhere = explained_by(op, param);
+    if (elsewhere)
+        buf_printf(&help, "As in %s.", elsewhere);
+    else
+        buf_puts(&help, param->help);
     if (param->type == OP_DURATION && !(param->flags & OP_MS))
         buf_puts(&help, param->flags & OP_FOREVER ? " (30s, 5m, forever)" : " (30s, 5m)");
     if (has_default && !fallback)

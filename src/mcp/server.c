@@ -12,13 +12,13 @@ int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, s
     server->options = *options;
     pthread_mutex_init(&server->mutex, NULL);
     server->pool = pool_new();
+    /* Every call says what is wrong with the workspace, in its answer. */
+    if (tsk_workspace_open(options->root, &server->ws, &absent) < 0)
+        server->ws = NULL;
     if (mcp_tools_init(server, err) < 0) {
         mcp_server_free(server);
         return -1;
     }
-    /* Every call says what is wrong with the workspace, in its answer. */
-    if (tsk_workspace_open(options->root, &server->ws, &absent) < 0)
-        server->ws = NULL;
     *ret = server;
     return 0;
 }

@@ -23,7 +23,7 @@ static bool has_word(const char *list, const char *word)
 static bool is_wanted(const struct mcp_server *server, const struct op *op)
 {
     const char *wanted = server->options.tools ? server->options.tools : "core";
-    if (!op->mcp.tool)
+    if (!op->mcp.tool || (op->mcp.when && !(server->ws && op->mcp.when(server->ws))))
         return false;
     return has_word(wanted, "all") || has_word(wanted, op->mcp.group) || (op->mcp.is_core && has_word(wanted, "core"));
 }

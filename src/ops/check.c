@@ -130,6 +130,16 @@ static int check_list(const struct op_param *param, const json_t *value, struct 
     return 0;
 }
 
+static int check_objects(const struct op_param *param, const json_t *value, struct tsk_error *err)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach (value, i, item)
+        if (!json_is_object(item))
+            return bad(err, param, "param_type", "?", "array of objects");
+    return 0;
+}
+
 static int check_value(const struct op *op, const struct op_param *param, json_t *args, json_t *value,
                        struct tsk_error *err)
 {
@@ -160,6 +170,8 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
         return check_map(param, value, err);
     case OP_ANY:
         return json_is_object(value) ? 0 : check_string(param, value, err);
+    case OP_OBJECTS:
+        return json_is_array(value) ? check_objects(param, value, err) : check_string(param, value, err);
     }
     BUG(true);
 }

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/utf8.h"
 #include "lock/report.h"
+#include "own/workflow.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -40,24 +41,19 @@ int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error 
     return 0;
 }
 
-/* {hostname}-{pid}-{start in ms}, split from the right; the process must be the one that started then. */
-static int holder_of_instance(const char *instance, struct proc_id *ret)
+/* The process of an instance that lives: the one that the table remembers, else the one that its id names. */
+static int holder_of_instance(struct tsk_workspace *ws, const char *instance, struct proc_id *ret)
 {
-    const char *stamp = strrchr(instance, '-');
-    if (!stamp || stamp == instance)
-        return -1;
-    const char *pid_text = stamp;
-    while (pid_text > instance && pid_text[-1] != '-')
-        pid_text--;
-    char *end;
-    pid_t pid = (pid_t)strtol(pid_text, &end, 10);
-    int64_t started, claimed = strtoll(stamp + 1, NULL, 10);
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct now now = clock_now();
-    if (pid <= 0 || end != stamp || proc_start_wall(pid, &now, &started) < 0)
+    struct tsk_error ignored;
+    struct instance_state state;
+    instance_judge_form(instance, &now, &state);
+    if (!state.process.pid && (!ws || owners_open(&owners, ws, &ignored) < 0 ||
+                               instance_judge(&owners.db, instance, &now, &state, &ignored) < 0))
         return -1;
-    if (started - claimed > 2000 || claimed - started > 2000)
-        return -1;
-    return proc_id_of(pid, ret);
+    *ret = state.process;
+    return ret->pid ? 0 : -1;
 }
 
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err)
@@ -75,7 +71,7 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
         snprintf(digits, sizeof digits, "%lld", (long long)pid);
         return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
     }
-    if (request->instance && holder_of_instance(request->instance, &request->holder) == 0) {
+    if (request->instance && holder_of_instance(call->ws, request->instance, &request->holder) == 0) {
         request->hold = HOLD_PROCESS;
         return 0;
     }
@@ -192,25 +188,13 @@ static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, cons
     return 0;
 }
 
-/* The id in a lock file's name, or false if the name is not one of this kind. */
-static bool id_of_file(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX])
-{
-    size_t prefix = strlen(kind->file_prefix), suffix = strlen(kind->file_suffix), len = strlen(file);
-    if (kind->is_sprint || len < prefix + suffix || len - prefix - suffix >= LOCK_ID_MAX)
-        return false;
-    if (strncmp(file, kind->file_prefix, prefix) != 0 || strcmp(file + len - suffix, kind->file_suffix) != 0)
-        return false;
-    memcpy(id, file + prefix, len - prefix - suffix);
-    id[len - prefix - suffix] = '\0';
-    return kind->has_id ? id_is_valid(id) : id[0] == '\0';
-}
-
 static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, struct dirent **names, int count,
                      json_t *list, struct tsk_error *err)
 {
     char id[LOCK_ID_MAX];
     for (int i = 0; i < count; i++)
-        if (id_of_file(kind, names[i]->d_name, id) && add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
+        if (lock_kind_file_id(kind, names[i]->d_name, id) &&
+            add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
             return -1;
     return 0;
 }

@@ -1,6 +1,8 @@
-/* op_run.c - run and resume: a flow in the foreground. */
+/* op_run.c - run and resume: a flow in the foreground, or in a runner of its own. */
+#include "doctor/doctor.h"
 #include "graph/journal.h"
 #include "graph/runner.h"
+#include "ops/detached.h"
 #include "ops/flow_args.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
@@ -27,7 +29,7 @@ json_t *run_values(const json_t *pairs)
 enum tsk_code run_verdict(const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *code = json_get_string(stage, "reason_code", "");
-    if (strcmp(status, "DONE") == 0)
+    if (strcmp(status, "DONE") == 0 || strcmp(status, "RUNNING") == 0)
         return TSK_OK;
     if (strcmp(status, "NEEDS_INPUT") == 0)
         return TSK_NEEDS_INPUT;
@@ -35,14 +37,6 @@ enum tsk_code run_verdict(const json_t *stage)
         if (strcmp(tsk_code_name(c), code) == 0 && code_info(c)->exit_code == 7)
             return c;
     return TSK_RUN_FAILED;
-}
-
-int run_execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
-{
-    if (runner_execute(runner, ret, err) < 0)
-        return -1;
-    call->verdict = run_verdict(*ret);
-    return 0;
 }
 
 struct runner_options run_options(struct op_call *call)
@@ -54,6 +48,45 @@ struct runner_options run_options(struct op_call *call)
         options.tell_data = call;
     }
     return options;
+}
+
+static void begun(void *data, const json_t *stage)
+{
+    op_decided(data, stage);
+}
+
+struct run_start run_start_of(struct op_call *call)
+{
+    struct runner_options options = run_options(call);
+    struct run_start start = {.lang = call->lang,
+                              .parallel = options.parallel,
+                              .tell = options.tell,
+                              .tell_data = options.tell_data,
+                              .examine = doctor_quick};
+    if (call->decided) {
+        start.begun = begun;
+        start.begun_data = call;
+    }
+    return start;
+}
+
+/* Somebody waits to hear that it has begun: readers shall find it, too. */
+static void tell_begun(struct op_call *call, struct runner *runner)
+{
+    if (!call->decided)
+        return;
+    json_t *stage CLEANUP_JSON = runner_stage(runner);
+    runner_save_stage(runner);
+    op_decided(call, stage);
+}
+
+static int execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
+{
+    tell_begun(call, runner);
+    if (runner_execute(runner, ret, err) < 0)
+        return -1;
+    call->verdict = run_verdict(*ret);
+    return 0;
 }
 
 /* ---- run ------------------------------------------------------------------------------------------------ */
@@ -81,17 +114,20 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct flow_file file;
     struct runner runner;
+    bool is_dry = json_get_bool(call->args, "dry_run", false);
+    if (!is_dry && op_is_apart(call))
+        return op_run_apart(call, ret, err);
     struct runner_options options = run_options(call);
     json_t *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
     if (flow_args_load(call, &file, err) < 0)
         return -1;
     int result;
-    if (json_get_bool(call->args, "dry_run", false)) {
+    if (is_dry) {
         result = dry_run(call, &file.flow, values, ret, err);
     } else {
         result = runner_begin(&runner, call->ws, &file.flow, buf_str(&file.text), file.text.len, values, &options, err);
         if (result == 0)
-            result = run_execute(call, &runner, ret, err);
+            result = execute(call, &runner, ret, err);
         runner_close(&runner);
     }
     flow_file_clear(&file);
@@ -107,6 +143,7 @@ static const struct op_param run_params[] = {
      .value = "TASK",
      .help = "Begin with this task; what lies before it counts as done."},
     {.name = "dry_run", .type = OP_BOOL, .help = "Only say in which order tasks could run."},
+    OP_DETACH_PARAM,
     {0},
 };
 static const struct op_field stage_fields[] = {
@@ -196,22 +233,17 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     int is_done = look_done(call, ret, err);
     if (is_done != 0)
         return is_done < 0 ? -1 : 0;
-    struct runner runner;
-    struct flow flow;
-    struct buf text;
-    struct runner_options options = run_options(call);
-    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
-                               &options, err);
-    if (result == 0)
-        result = run_execute(call, &runner, ret, err);
-    runner_close(&runner);
-    if (runner.flow)
-        flow_clear(&flow);
-    buf_clear(&text);
-    return result;
+    if (op_is_apart(call))
+        return op_run_apart(call, ret, err);
+    struct run_start start = run_start_of(call);
+    start.resume = json_get_string(call->args, "run", "");
+    if (start_again(call->ws, &start, ret, err) < 0)
+        return -1;
+    call->verdict = run_verdict(*ret);
+    return 0;
 }
 
-static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, {0}};
+static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, {0}};
 static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,
                                               TSK_TASK_FAILED,          TSK_GROUP_FAILED,
                                               TSK_TASK_TIMEOUT,         TSK_MAX_STEPS_EXCEEDED,

@@ -1,14 +1,12 @@
 /* op_run_answer.c - answer: what a task has asked, and the run goes on. */
-#include "base/fs.h"
+#include "ops/detached.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
-#include "proc/spawn.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static json_t *option_at(const json_t *options, int64_t number)
 {
@@ -87,17 +85,37 @@ static const json_t *question_of(const struct runner *runner, const char *task)
     return NULL;
 }
 
-/* The run goes on without us: in a session of its own, its words in runner.log. */
-static int go_on_detached(struct op_call *call, const struct rundir *run, struct tsk_error *err)
+/* Whether a question of the run has no answer yet; the journal says it, whoever executes the run. */
+static bool has_open_question(int run_dir)
 {
-    int log CLEANUP_FD = fs->openat(run->dir, "runner.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    char *argv[] = {"tasuki", "--root", call->ws->root, "--quiet", "resume", (char *)run->id, NULL};
-    struct spawn_fd fds[] = {{-1, 0}, {log, 1}, {log, 2}};
-    struct spawn spawn = {.path = "/proc/self/exe", .argv = argv, .fds = fds, .fd_count = 3, .new_session = true};
-    if (log < 0 || spawn_run(&spawn) < 0)
-        return error_errno(err, "start", "runner");
-    close(spawn.pidfd);
-    return 0;
+    struct tsk_error ignored;
+    json_t *records CLEANUP_JSON = NULL, *record;
+    int64_t open = 0;
+    size_t i;
+    if (journal_read(run_dir, &records, &ignored) < 0)
+        return true;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        open += (strcmp(event, "ask") == 0) - (strcmp(event, "answer") == 0);
+    }
+    return open > 0;
+}
+
+/* What a look can refuse: a run that goes on because of an answer, and one that was given up. */
+static int look_first(struct op_call *call, struct tsk_error *err)
+{
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
+        return -1;
+    int result = rundir_look(&run, &stage, err);
+    const char *status = json_get_string(stage, "status", "");
+    if (result == 0 && strcmp(status, "CANCELLED") == 0)
+        result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, NULL);
+    else if (result == 0 && rundir_has_runner(&run) && !has_open_question(run.dir))
+        result = error_set(err, TSK_ALREADY_ANSWERED, "no_question", "run", run.id, NULL);
+    rundir_clear(&run);
+    return result;
 }
 
 /* Without a second look a second answer would be taken for the first. */
@@ -108,17 +126,28 @@ static int refuse_second(const struct runner *runner, struct tsk_error *err)
     return error_set(err, TSK_ALREADY_ANSWERED, "no_question", "run", runner->run.id, NULL);
 }
 
-static int answer_and_go_on(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
+static int record_answer(struct op_call *call, struct runner *runner, json_t **ret_answer, struct tsk_error *err)
 {
     const char *task = json_get_string(call->args, "task", NULL);
-    json_t *answer CLEANUP_JSON = NULL;
-    if (refuse_second(runner, err) < 0 || answer_make(call, question_of(runner, task), &answer, err) < 0 ||
-        runner_answer(runner, task, answer, err) < 0)
+    if (refuse_second(runner, err) < 0 || answer_make(call, question_of(runner, task), ret_answer, err) < 0 ||
+        runner_answer(runner, task, *ret_answer, err) < 0)
         return -1;
-    runner_fact(runner, "run.answered", runner->run.id, task, json_pack("{s:O}", "answer", answer), true);
-    if (json_get_bool(call->args, "wait", false))
-        return run_execute(call, runner, ret, err);
-    *ret = json_pack("{s:s, s:O, s:s}", "run_id", runner->run.id, "answer", answer, "status", "RUNNING");
+    runner_fact(runner, "run.answered", runner->run.id, task, json_pack("{s:O}", "answer", *ret_answer), true);
+    return 0;
+}
+
+/* The answer is recorded; whoever executes the run takes its locks again. */
+static int go_on(struct op_call *call, const char *run, json_t *answer, json_t **ret, struct tsk_error *err)
+{
+    bool waits = json_get_bool(call->args, "wait", false);
+    json_t *args CLEANUP_JSON = json_pack("{s:s}", "run", run);
+    if (op_run_apart_as(call, "resume", args, waits, ret, err) < 0)
+        return -1;
+    if (waits)
+        return 0;
+    json_decref(*ret);
+    call->verdict = TSK_OK;
+    *ret = json_pack("{s:s, s:O, s:s}", "run_id", run, "answer", answer, "status", "RUNNING");
     return 0;
 }
 
@@ -127,26 +156,21 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct runner runner;
     struct flow flow;
     struct buf text;
-    struct runner_options options = run_options(call);
-    bool waits = json_get_bool(call->args, "wait", false);
-    struct rundir place = {.dir = -1, .life_fd = -1, .runner_fd = -1};
-    options.is_answer = true;
-    if (!waits)
-        options.tell = NULL;
+    struct runner_options options = {.is_answer = true};
+    json_t *answer CLEANUP_JSON = NULL;
+    char run[RUN_ID_MAX];
+    if (look_first(call, err) < 0)
+        return -1;
     int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
                                &options, err);
     if (result == 0)
-        result = answer_and_go_on(call, &runner, ret, err);
-    if (result == 0 && !waits)
-        result = rundir_open(call->ws, runner.run.id, &place, err);
+        result = record_answer(call, &runner, &answer, err);
+    snprintf(run, sizeof run, "%s", runner.run.id);
     runner_close(&runner);
-    if (result == 0 && !waits)
-        result = go_on_detached(call, &place, err);
-    rundir_clear(&place);
     if (runner.flow)
         flow_clear(&flow);
     buf_clear(&text);
-    return result;
+    return result < 0 ? -1 : go_on(call, run, answer, ret, err);
 }
 
 static const struct op_param params[] = {
@@ -174,16 +198,16 @@ static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"answer", "string?", "as it was recorded"},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
-static const enum tsk_code errors[] = {TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED,
-                                       TSK_NOT_FOUND,     TSK_INVALID_INPUT,   TSK_NEEDS_INPUT,
-                                       TSK_RUN_FAILED,    TSK_ENVIRONMENT,     TSK_OK};
+static const enum tsk_code errors[] = {
+    TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,   TSK_INVALID_INPUT,
+    TSK_NEEDS_INPUT,   TSK_CONFLICT,        TSK_RUN_FAILED,       TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_answer = {
     .name = "answer",
     .verb = "answer",
     .summary = "Answer what a run asks; it goes on where it was.",
-    .detail = "The answer is recorded first; a second one is refused. Then the run goes on in the background, or here "
-              "with --wait.",
+    .detail = "The answer is recorded first; a second one is refused. Then the run goes on by itself; --wait follows "
+              "it.",
     .examples = "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
     .flags = OP_STREAMS,
     .params = params,

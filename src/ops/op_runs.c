@@ -1,12 +1,10 @@
 /* op_runs.c - runs list, show, logs, cancel. */
 #include "base/fs.h"
-#include "base/ident.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
+#include "run/start.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +22,8 @@ static void rundir_cleanup(struct rundir *run)
 
 static json_t *summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id",     "flow",     "source", "status",
-                                       "started_at", "ended_at", "counts", "reason_code"};
+    static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",     "status",
+                                       "started_at", "ended_at",   "counts", "reason_code"};
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(stage, keys[i]))
@@ -69,8 +67,8 @@ static const struct op_param list_params[] = {
     {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only runs with this status.", .choices = statuses},
     {0},
 };
-static const struct op_field list_result[] = {{"runs", "array", "run_id flow source status started_at ended_at counts"},
-                                              {0}};
+static const struct op_field list_result[] = {
+    {"runs", "array", "run_id request_id flow source status started_at ended_at counts"}, {0}};
 static const enum tsk_code look_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
                                             TSK_OK};
 
@@ -218,50 +216,15 @@ const struct op op_runs_logs = {
 
 /* ---- cancel --------------------------------------------------------------------------------------------- */
 
-static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err)
-{
-    struct proc_id id;
-    if (!rundir_runner(stage, &id) || proc_id_signal(&id, SIGTERM) < 0)
-        return error_errno(err, "signal", "runner");
-    if (is_now)
-        proc_id_signal(&id, SIGHUP); /* a second signal: two equal ones would be one */
-    return 0;
-}
-
-/* Nobody executes it: only the record changes. */
-static int cancel_idle(struct rundir *run, json_t *stage, struct tsk_error *err)
-{
-    struct journal journal;
-    if (rundir_take(run, err) < 0 || journal_open(&journal, run->dir, false, err) < 0)
-        return -1;
-    buf_json_pair(journal_begin(&journal, "done"), "status", "CANCELLED");
-    journal_end(&journal);
-    int result = journal_flush(&journal, err);
-    journal_close(&journal);
-    json_object_set_new(stage, "status", json_string("CANCELLED"));
-    json_object_set_new(stage, "questions", json_array());
-    return result < 0 ? -1 : rundir_write_stage(run, stage, err);
-}
-
 static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
-    json_t *stage CLEANUP_JSON = NULL;
-    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||
-        rundir_look(&run, &stage, err) < 0)
+    char id[RUN_ID_MAX];
+    const char *status;
+    if (stop_run(call->ws, json_get_string(call->args, "run", ""), json_get_bool(call->args, "now", false), id, &status,
+                 err) < 0)
         return -1;
-    const char *status = json_get_string(stage, "status", "");
-    bool is_running = strcmp(status, "RUNNING") == 0;
-    bool is_over = strcmp(status, "DONE") == 0 || strcmp(status, "FAILED") == 0 || strcmp(status, "CANCELLED") == 0;
-    int result = 0;
-    if (is_running)
-        result = signal_runner(stage, json_get_bool(call->args, "now", false), err);
-    else if (!is_over)
-        result = cancel_idle(&run, stage, err); /* changes the stage's status */
-    if (result == 0)
-        *ret = json_pack("{s:s, s:s}", "run_id", run.id, "status",
-                         is_running ? "CANCELLING" : json_get_string(stage, "status", ""));
-    return result;
+    *ret = json_pack("{s:s, s:s}", "run_id", id, "status", status);
+    return 0;
 }
 
 static const struct op_param cancel_params[] = {

@@ -1,9 +1,10 @@
 /* op_workspace.c - init, status, version. */
 #include "base/fs.h"
-#include "ops/lock_args.h"
+#include "ops/overview.h"
+#include "ops/own_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
-#include "proc/process.h"
+#include "own/agent.h"
 #include "store/db.h"
 
 static const struct op_param no_params[] = {{0}};
@@ -59,27 +60,88 @@ const struct op op_init = {
 
 /* ---- status ---- */
 
-static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
+/* Adds who the caller is from now on. A skin that knows it has said so; a client of the server gets an id and its secret. */
+static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *err)
 {
-    json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL;
-    bool trusted; /* a broken config.yaml is said here, not only where it is needed */
-    if (workspace_config_bool(call->ws, "trust_fs", false, &trusted, err) < 0 ||
-        locks_list(call->ws, NULL, call->root, &locks, err) < 0 || proc_overview(call->ws, &processes, err) < 0)
+    char id[INSTANCE_HTTP_SIZE], secret[INSTANCE_SECRET_SIZE];
+    const char *known = json_get_string(call->args, "instance", NULL);
+    if (known) {
+        json_object_set_new(answer, "instance", json_string(known));
+        return 0;
+    }
+    if (instance_register_http(call->ws, json_get_string(call->args, "label", NULL), id, secret, err) < 0)
         return -1;
-    struct now now = clock_now();
-    char time[TIME_TEXT_MAX];
-    time_format_local(now.wall_ms, time);
-    *ret = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
-                     call->ws->state_path, "time", time, "locks", locks, "processes", processes);
+    json_object_set_new(answer, "instance", json_string(id));
+    json_object_set_new(answer, "secret", json_string(secret));
     return 0;
 }
 
+static json_t *names_of(const json_t *map)
+{
+    json_t *names = json_array(), *value;
+    const char *name;
+    json_object_foreach ((json_t *)map, name, value)
+        json_array_append_new(names, json_string(name));
+    return names;
+}
+
+/* Whom work can be given to. */
+static int add_agents(struct op_call *call, json_t *answer, struct tsk_error *err)
+{
+    json_t *config CLEANUP_JSON = NULL;
+    if (agents_load(call->ws, &config, err) < 0)
+        return -1;
+    const json_t *agents = json_object_get(config, "agents");
+    if (json_object_size(agents) == 0)
+        return 0;
+    json_object_set_new(answer, "agents", names_of(agents));
+    json_object_set_new(answer, "teams", names_of(json_object_get(config, "teams")));
+    return 0;
+}
+
+static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    if (overview_make(call, ret, err) < 0)
+        return -1;
+    bool registers = json_get_bool(call->args, "register", false);
+    if (add_agents(call, *ret, err) == 0 && (!registers || add_instance(call, *ret, err) == 0))
+        return 0;
+    json_free(ret);
+    return -1;
+}
+
+static const struct op_param status_params[] = {
+    {.name = "register",
+     .type = OP_BOOL,
+     .flags = OP_REMOTE_ONLY,
+     .help = "Also say which instance you are; over HTTP a new one, with its secret."},
+    {.name = "label",
+     .type = OP_STRING,
+     .flags = OP_REMOTE_ONLY | OP_CALLER,
+     .value = "TEXT",
+     .help = "Who registers, for people.",
+     .max = 128},
+    {.name = "instance",
+     .type = OP_STRING,
+     .flags = OP_REMOTE_ONLY | OP_CALLER,
+     .value = "I",
+     .help = "The caller's instance id.",
+     .max = 256},
+    {0},
+};
 static const struct op_field status_result[] = {{"version", "string", "of this program"},
                                                 {"root", "string", "the workspace"},
                                                 {"state", "string", "the directory with its state"},
                                                 {"time", "string", "now"},
                                                 {"locks", "array", "as in lock.list"},
                                                 {"processes", "array", "as in process.list"},
+                                                {"runs", "array", "that run, wait or were interrupted, and the newest"},
+                                                {"requests", "array", "that are not done: id title status priority"},
+                                                {"workflows", "array", "that have an owner, as in own.list"},
+                                                {"agents", "array?", "names of those that work can be given to"},
+                                                {"teams", "array?", "the same for teams"},
+                                                {"instance", "string?", "with register: who you are in later calls"},
+                                                {"secret", "string?", "that goes with it; told once"},
                                                 {0}};
 static const enum tsk_code status_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
 
@@ -89,7 +151,7 @@ const struct op op_status = {
     .summary = "Show the whole workspace on one screen: what runs, who holds what, alive or dead.",
     .examples = "tasuki status  # who is running what",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = no_params,
+    .params = status_params,
     .result = status_result,
     .errors = status_errors,
     .http = {.method = "GET", .path = "/api/status"},

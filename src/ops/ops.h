@@ -26,6 +26,7 @@ enum op_type {
     OP_ARGV,     /* the rest of the command line: a list of strings */
     OP_MAP,      /* an object of strings; on the command line `--name K=V`, repeated */
     OP_ANY,      /* a string, or an object that the handler checks */
+    OP_OBJECTS, /* a list of objects that the handler checks; on the command line the name of a file */
 };
 
 enum op_param_flags {
@@ -38,7 +39,9 @@ enum op_param_flags {
     OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
     OP_MS = 128,            /* OP_DURATION: a bare number is milliseconds, not seconds */
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
-    OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM,
+    OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
+    OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
+    OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
 
 struct op_param {
@@ -70,6 +73,7 @@ enum op_flags {
     OP_STREAMS = 16,         /* call->emit is used, one JSON document per line */
     OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
+    OP_QUESTION = 256,       /* asks how things are: a verdict that is no success refuses nothing */
     OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 
@@ -105,6 +109,7 @@ struct op {
         const char *text;   /* for agents: what and when; side effect and refusal; lifetime. NULL: summary and detail */
         const char *refusal; /* the verdict an error's text begins with: "NOT ACQUIRED"; NULL: by its category */
         bool is_core;        /* in the working set */
+        bool (*when)(struct tsk_workspace *ws); /* offered only where this says so; NULL: everywhere */
     } mcp;
     int (*run)(struct op_call *call, json_t **ret, struct tsk_error *err);
 };
@@ -123,14 +128,19 @@ struct op_call {
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */
     /* Whether nobody waits for the answer any more; looked at by operations that wait. NULL: somebody does. */
     bool (*is_cancelled)(struct op_call *call);
+    /* In a runner that was started apart (ops/detached.h): takes the decision, the run's stage as soon as its locks are taken.
+     * NULL: nobody waits for it. */
+    void (*decided)(struct op_call *call, const json_t *stage);
     /* OP_STREAMS: takes one document; false: stop. */
     bool (*emit)(struct op_call *call, const json_t *document);
+    bool wants_ticks; /* OP_STREAMS: the document is wanted although nothing has changed, to show how time goes by */
     /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */
     bool (*emit_text)(struct op_call *call, const char *text, size_t len);
     void *skin;
     /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
      * HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
+    bool goes_on;  /* the answer says what has begun, and it goes on by itself: HTTP 202 */
     json_t *aside; /* more that a person wants to know, where the result's keys are fixed; owned by the skin */
     int exit_code; /* `lock run`: the command's own, when has_exit_code */
     bool has_exit_code;

@@ -5,11 +5,12 @@
 #include "graph/output.h"
 #include "graph/runner.h"
 #include "ops/ops.h"
+#include "run/start.h"
 
 #define RUN_ID_PARAM                                                                                                   \
     {                                                                                                                  \
         .name = "run", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "RUN",                            \
-        .help = "The run's id, or as much of it as is unique."                                                         \
+        .help = "The run's id, or as much of it as is unique.", .completes = "run-id"                                  \
     }
 #define RUN_PARALLEL_PARAM                                                                                             \
     {                                                                                                                  \
@@ -22,6 +23,7 @@ struct runner_options run_options(struct op_call *call);
 /* Values of `--set` as JSON. Owned. */
 json_t *run_values(const json_t *pairs);
 enum tsk_code run_verdict(const json_t *stage);
-int run_execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err);
+/* What a run takes from the call, whether it begins or goes on. */
+struct run_start run_start_of(struct op_call *call);
 
 #endif

@@ -6,6 +6,14 @@
 
 /* op_workspace.c */
 extern const struct op op_init, op_status, op_version;
+/* op_doctor.c */
+extern const struct op op_doctor;
+/* op_request.c, op_request_run.c */
+extern const struct op op_request_add, op_request_list, op_request_show, op_request_edit, op_request_rm, op_request_run;
+/* op_queue.c */
+extern const struct op op_queue_run, op_queue_run_next, op_queue_stop, op_queue_next, op_queue_status;
+/* op_watch.c */
+extern const struct op op_watch;
 /* op_events.c */
 extern const struct op op_events;
 /* op_help.c: shown by the CLI skin, which has the words for it */
@@ -29,6 +37,10 @@ extern const struct op op_task_next, op_task_spawn, op_task_again, op_task_finis
 extern const struct op op_lock_acquire, op_lock_release, op_lock_renew, op_lock_check, op_lock_list;
 /* op_lock_run.c */
 extern const struct op op_lock_run;
+/* op_own.c */
+extern const struct op op_own_check, op_own_claim, op_own_release, op_own_force_claim, op_own_show, op_own_list;
+/* op_agent.c */
+extern const struct op op_agent_run, op_agent_parallel, op_agent_dag, op_agent_team, op_agent_teams, op_agent_loop;
 /* op_sprint.c */
 extern const struct op op_sprint_acquire, op_sprint_release, op_sprint_check;
 

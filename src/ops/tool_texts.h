@@ -66,6 +66,43 @@
     .text = "Wait until a process has ended, or until it is ready, instead of asking again and again. It changes "     \
             "nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most, and fails "     \
             "at once when what you wait for cannot happen any more."
+#define TOOL_UL_WORKFLOW_CHECK                                                                                         \
+    .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "     \
+            "false with an "                                                                                           \
+            "owner: do not touch it."
+#define TOOL_UL_WORKFLOW_CLAIM                                                                                         \
+    .refusal = "NOT CLAIMED", .text = "Become the one who drives a workflow, before you begin it. Refused while "      \
+                                      "another living instance owns it: wait, or ask "                                 \
+                                      "the person. Yours until ul_workflow_release, or until your program ends."
+#define TOOL_UL_WORKFLOW_RELEASE                                                                                       \
+    .refusal = "NOT RELEASED", .text = "Give a workflow back when your part of it is done, so that another instance "  \
+                                       "can go on. That nobody owned it is "                                           \
+                                       "success; somebody else's is refused."
+#define TOOL_UL_WORKFLOW_FORCE_CLAIM                                                                                   \
+    .refusal = "NOT CLAIMED", .text = "Take a workflow from an owner that does not work on it any more. A living "     \
+                                      "owner's needs a person's yes; what it "                                         \
+                                      "writes afterwards is refused. Yours until ul_workflow_release."
+#define TOOL_UL_WORKFLOW_LIST                                                                                          \
+    .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
+#define TOOL_SUBAGENT_RUN                                                                                              \
+    .refusal = "NOT DONE", .text = "Give a task to another agent (get_status names them); returns its outcome and "    \
+                                   "the end of its output. With ulTaskId "                                             \
+                                   "you must own that workflow. After 45 s the answer is status RUNNING: wait_for "    \
+                                   "the run_id; it goes on by itself."
+#define TOOL_SUBAGENT_RUN_PARALLEL                                                                                     \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, to several agents at once: one task for all, or tasks. All must succeed."
+#define TOOL_SUBAGENT_RUN_DAG                                                                                          \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, several tasks, each after those it needs; what needs a failed one is not started."
+#define TOOL_AGENT_TEAM_RUN                                                                                            \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, to all agents of a team (get_status names them); its policy says what is success."
+#define TOOL_AGENT_TEAM_RUN_PARALLEL                                                                                   \
+    .refusal = "NOT DONE", .text = "As agent_team_run, to several teams at once; all must succeed."
+#define TOOL_LOOP_RUN                                                                                                  \
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "As subagent_run, the same task again until a command succeeds; CYCLE_LIMIT_EXCEEDED when it never does."
 #define TOOL_SPRINT_ACQUIRE                                                                                            \
     .refusal = "NOT ACQUIRED",                                                                                         \
     .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "      \
@@ -79,19 +116,47 @@
 #define TOOL_GET_STATUS                                                                                                \
     .text = "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "      \
             "or change anything; it changes nothing."
+#define TOOL_DOCTOR                                                                                                    \
+    .text = "Examine the workspace when something seems stuck or broken: each check with evidence and the command "    \
+            "that mends it. Locks of dead holders are recovered; fix: true also mends what is safe. A FAIL is an "     \
+            "answer, not an error; nothing that lives is touched."
 #define TOOL_FLOW_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Run a flow file: its tasks, in parallel where the flow allows it, and answer with what became "           \
-            "of them. NOT DONE says what failed; run_resume goes on from there. After 50 s the answer is NOT "         \
-            "YET and the run goes on (run_show), but not longer than this connection."
+            "of them. NOT DONE says what failed; run_resume goes on from there. A run that takes longer than "         \
+            "45 s is answered with status RUNNING and goes on by itself, also without this connection."
 #define TOOL_RUN_RESUME                                                                                                \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
-            "again. Refused while somebody runs it. As flow_run it ends with this connection."
+            "again. Refused while somebody runs it. It outlives this connection, as flow_run does."
 #define TOOL_RUN_ANSWER                                                                                                \
     .refusal = "NOT ANSWERED",                                                                                         \
     .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "               \
             "recorded first; a second one is refused (ALREADY_ANSWERED)."
+#define TOOL_REQUEST_ADD                                                                                               \
+    .refusal = "NOT ADDED",                                                                                            \
+    .text = "Write down something to be done as a request: a title and a flow or a command. It is a file in "          \
+            ".aiflow/requests/ that people see and edit; nothing is run by adding it. It stays until it is removed."
+#define TOOL_REQUEST_LIST                                                                                              \
+    .text = "List the requests in the queue's order, with their state and why one would not be taken. Look "           \
+            "here for work before you begin any. It changes nothing."
+#define TOOL_REQUEST_SHOW                                                                                              \
+    .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."
+#define TOOL_REQUEST_RUN                                                                                               \
+    .refusal = "NOT STARTED",                                                                                          \
+    .text = "Run a request now, alone on it: the answer is the run that has begun; wait_for it, or run_show. "         \
+            "NOT STARTED (RUN_IN_PROGRESS) names the run that is already there: do not start it again, use "           \
+            "on_conflict attach. The run goes on without this connection."
+#define TOOL_QUEUE_NEXT                                                                                                \
+    .text = "Say which request the queue would take next, and for each other one why not. It changes nothing."
+#define TOOL_QUEUE_RUN                                                                                                 \
+    .refusal = "NOT STARTED",                                                                                          \
+    .text = "Run the ready requests one after the other, by priority and dependencies, until one asks, fails, "        \
+            "or none is left. NOT STARTED (QUEUE_IN_PROGRESS): somebody else's queue runs; leave it alone. It "        \
+            "goes on without this connection; queue_stop ends it."
+#define TOOL_QUEUE_STOP                                                                                                \
+    .text = "Stop the queue after the request that it runs; with now, cancel that one, too. Requests that were "       \
+            "not run stay ready. Nothing is lost."
 #define TOOL_RUN_LIST .text = "List runs, the newest first, with their status. It changes nothing."
 #define TOOL_RUN_SHOW .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."
 #define TOOL_RUN_LOGS .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."

@@ -175,7 +175,7 @@ static bool put_env_of(struct words *env, pid_t pid, const char *start_id)
 /* ---- starting it ----------------------------------------------------------------------------------------------- */
 
 static int run_holder(const char *path, const struct words *argv, const struct words *env, int dir, int holder_lock,
-                      int run_lock, struct launch *ret, struct tsk_error *err)
+                      int run_lock, int pass, struct launch *ret, struct tsk_error *err)
 {
     int report[2];
     sigset_t none;
@@ -191,13 +191,14 @@ static int run_holder(const char *path, const struct words *argv, const struct w
                              {dir, HOLD_FD_DIR},
                              {holder_lock, HOLD_FD_LOCK},
                              {run_lock, HOLD_FD_RUN},
-                             {report[1], HOLD_FD_REPORT}};
+                             {report[1], HOLD_FD_REPORT},
+                             {pass, HOLD_FD_PASS}};
     sigemptyset(&none);
     struct spawn spawn = {.path = path,
                           .argv = argv->items,
                           .envp = env->items,
                           .fds = fds,
-                          .fd_count = sizeof fds / sizeof fds[0],
+                          .fd_count = sizeof fds / sizeof fds[0] - (pass < 0),
                           .mask = &none,
                           .new_session = true};
     int result = spawn_run(&spawn);
@@ -239,7 +240,7 @@ int launch_start(struct proc_registry *reg, const struct proc *p, const struct l
     int run_lock CLEANUP_FD = proc_start_lock(p->dir, options->n, err); /* H1 */
     if (run_lock < 0)
         return -1;
-    if (run_holder(path, &argv, &env, p->dir, lock, run_lock, ret, err) == 0)
+    if (run_holder(path, &argv, &env, p->dir, lock, run_lock, -1, ret, err) == 0)
         return 0;
     proc_start_name(options->n, name);
     fs->unlinkat(p->dir, name, 0);
@@ -264,7 +265,54 @@ int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct p
     int run_lock CLEANUP_FD = fs->openat(p->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (run_lock < 0)
         return error_errno(err, "open", name);
-    return run_holder(path, &argv, &env, p->dir, lock, run_lock, ret, err);
+    return run_holder(path, &argv, &env, p->dir, lock, run_lock, -1, ret, err);
+}
+
+/* What a run's task has, and what marks the processes of whoever starts us: who searches for leftovers by these words must not
+ * find us. */
+static void drop_marks(struct words *env)
+{
+    static const char *const names[] = {HOLD_ENV_ID,      HOLD_ENV_MARK,    "TASUKI_RUN_ID",  "TASUKI_SESSION_ID",
+                                        "TASUKI_TASK_ID", "TASUKI_ATTEMPT", "TASUKI_CHANNEL", "TASUKI_FENCE",
+                                        "TASUKI_OUTPUT",  "TASUKI_ANSWER",  "TASUKI_ROOT"};
+    drop_foreign(env);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        words_unset(env, names[i]);
+}
+
+int launch_self(const struct launch_self *what, struct launch *ret, struct tsk_error *err)
+{
+    char path[PATH_MAX], self[PATH_MAX], start_id[33];
+    struct words argv CLEANUP(words_clear) = {.items = NULL}, env CLEANUP(words_clear) = {.items = NULL};
+    *ret = (struct launch){.command = "tasuki", .cwd = what->cwd, .report = -1, .holder_fd = -1};
+    snprintf(ret->id, sizeof ret->id, "%s", what->name);
+    if (find_holder(path, self, err) < 0)
+        return -1;
+    random_hex(start_id, 32);
+    words_add(&argv, "tasuki-hold");
+    words_add(&argv, what->name);
+    words_printf(&argv, "start_id=%s", start_id);
+    words_printf(&argv, "boot_id=%s", boot_id());
+    words_printf(&argv, "pid_ns=%" PRIu64, pid_namespace());
+    words_printf(&argv, "cwd=%s", what->cwd);
+    words_add(&argv, "n=1");
+    words_add(&argv, "sweep=1");
+    words_add(&argv, "pass=1");
+    words_add(&argv, "--");
+    words_add(&argv, self);
+    for (const char *const *word = what->words; *word; word++)
+        words_add(&argv, *word);
+    for (char **at = environ; *at; at++)
+        words_add(&env, *at);
+    drop_marks(&env);
+    words_set(&env, HOLD_ENV_START, start_id);
+    int holder_lock CLEANUP_FD = proc_holder_lock(what->dir, 0);
+    if (holder_lock < 0)
+        return error_errno(err, "lock", HOLD_LOCK_NAME);
+    int run_lock CLEANUP_FD = proc_start_lock(what->dir, 1, err);
+    if (run_lock < 0)
+        return -1;
+    return run_holder(path, &argv, &env, what->dir, holder_lock, run_lock, what->pass, ret, err);
 }
 
 /* ---- what became of it ----------------------------------------------------------------------------------------- */

@@ -26,6 +26,15 @@ int launch_start(struct proc_registry *reg, const struct proc *p, const struct l
 /* `status` is of the living start. */
 int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct proc_status *status, int *holder_lock,
                  struct launch *ret, struct tsk_error *err);
+/* This program itself under a holder of its own, outside the registry: what runs apart from whoever began it. When a signal ends
+ * it, the holder ends what it started; it is not started again. */
+struct launch_self {
+    int dir; /* laid out as a process's; empty */
+    const char *name, *cwd;
+    const char *const *words; /* after the program's name; ends with NULL */
+    int pass;                 /* becomes its descriptor HOLD_FD_PASS */
+};
+int launch_self(const struct launch_self *what, struct launch *ret, struct tsk_error *err);
 /* Waits for the report: 0 the command runs; ProcessStartFailed with the reason. */
 int launch_result(struct launch *launch, struct tsk_error *err);
 

@@ -49,6 +49,23 @@ static const char *const migrations[] = {
     "  spec TEXT NOT NULL,"
     "  created_at INTEGER NOT NULL,"
     "  updated_at INTEGER NOT NULL);",
+
+    /* Instances without a process (pid 0) have a secret and a lease: until when, on the clock of the boot `boot_id` and on the
+     * wall clock. A workflow keeps its row when nobody owns it, because its fence must go on growing. Times are Unix
+     * milliseconds. */
+    "ALTER TABLE instance ADD COLUMN label TEXT;"
+    "ALTER TABLE instance ADD COLUMN secret_hash TEXT;"
+    "ALTER TABLE instance ADD COLUMN lease_boot_ms INTEGER;"
+    "ALTER TABLE instance ADD COLUMN lease_wall_ms INTEGER;"
+    "CREATE INDEX instance_process ON instance (pid, start_ticks);"
+    "CREATE TABLE workflow ("
+    "  id TEXT PRIMARY KEY,"
+    "  owner TEXT,"
+    "  fence INTEGER NOT NULL,"
+    "  claimed_at INTEGER,"
+    "  created_at INTEGER NOT NULL,"
+    "  updated_at INTEGER NOT NULL);"
+    "CREATE INDEX workflow_owner ON workflow (owner) WHERE owner IS NOT NULL;",
 };
 
 enum { VERSION = sizeof migrations / sizeof migrations[0] };

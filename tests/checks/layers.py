@@ -13,6 +13,7 @@ from harness.sources import ROOT, c_files, place, read, refuse  # noqa: E402
 ROWS = [
     ("base", "hold"),
     ("store",),
+    ("own",),
     ("loop",),
     ("redis",),
     ("lock",),
@@ -38,7 +39,7 @@ THIRD_PARTY = {
 }
 SYSTEM_FOLDERS = ("sys", "linux", "asm", "bits", "sanitizer", "net", "netinet", "arpa")
 SYSTEM = set("""assert ctype dirent endian err errno fcntl fnmatch getopt glob grp inttypes langinfo libgen limits link
-    locale malloc math mntent poll pthread pty pwd regex sched semaphore signal spawn stdalign stdarg stdatomic stdbool stddef
+    locale malloc math mntent netdb poll pthread pty pwd regex sched semaphore signal spawn stdalign stdarg stdatomic stdbool stddef
     stdint stdio stdlib stdnoreturn string strings syslog termios threads time uchar unistd utime utmp wait wchar
     wctype""".split())
 

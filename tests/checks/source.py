@@ -24,6 +24,7 @@ FS_EXCEPTIONS = {
     ("src/http/job.c", "write"): "an eventfd",
     ("src/http/serve.c", "write"): "an eventfd",
     ("src/mcp/stdio.c", "write"): "an eventfd",
+    ("src/cli/print_status.c", "write"): "the terminal, in a signal handler",
 }
 FILE_LINES_MAX = 600  # as CONTRIBUTING.md says
 FUNCTION_LINES_MEDIAN_MAX = 22

@@ -29,8 +29,14 @@ def tools_of(agent):
 
 # -- the list -----------------------------------------------------------------------------------------------
 
+def configure_agent(ws):
+    """There are tools that are offered only when there is an agent."""
+    (ws.path / ".aiflow/config.yaml").write_text('agents: {a: {run: [x, "{task}"]}}\n')
+
+
 @test("every row of the table is a tool, or says why it is none")
 def _(ws):
+    configure_agent(ws)
     tools = tools_of(Agent(ws, "--tools", "all"))
     rows = {row["mcp"]["tool"]: row for row in operations(ws) if row["mcp"].get("tool")}
     eq(sorted(tools), sorted(rows), "the tools")
@@ -40,6 +46,7 @@ def _(ws):
 
 @test("a tool's schema has the row's parameters, but those of the command line and of the caller")
 def _(ws):
+    configure_agent(ws)
     tools = tools_of(Agent(ws, "--tools", "all"))
     for row in operations(ws):
         if not row["mcp"].get("tool"):

@@ -96,7 +96,7 @@ static void check_param(const struct op *op, const struct op_param *param)
         FAIL_ROW(op, "an integer without a range");
     if (param->type != OP_BOOL && !(param->value && param->value[0]))
         FAIL_ROW(op, param->name);
-    ASSERT_INT(strspn(param->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(param->name));
+    ASSERT_INT(strspn(param->name, "abcdefghijklmnopqrstuvwxyzIT_"), strlen(param->name));
     for (const struct op_param *other = op->params; other < param; other++) {
         ASSERT(strcmp(other->name, param->name) != 0);
         ASSERT(!param->letter || other->letter != param->letter);

@@ -1,0 +1,96 @@
+/* print_doctor.c - the report of an examination for people: a line per check, then what to do. */
+#include "base/utf8.h"
+#include "cli/cli.h"
+
+#include <string.h>
+
+static enum style style_of(const char *status)
+{
+    if (strcmp(status, "PASS") == 0)
+        return STYLE_GOOD;
+    return strcmp(status, "WARN") == 0 ? STYLE_WARN : STYLE_BAD;
+}
+
+static size_t title_width(const json_t *checks)
+{
+    size_t i, width = 0;
+    json_t *check;
+    json_array_foreach (checks, i, check) {
+        size_t wide = utf8_width(json_get_string(check, "title", ""));
+        width = wide > width ? wide : width;
+    }
+    return width;
+}
+
+static void put_more(struct buf *b, const struct cli_options *options, const json_t *lines, enum style style,
+                     size_t indent)
+{
+    size_t i;
+    json_t *line;
+    json_array_foreach (lines, i, line) {
+        buf_printf(b, "%*s", (int)indent, "");
+        cli_put(b, options, stdout, style, json_string_value(line));
+        buf_puts(b, "\n");
+    }
+}
+
+/* Evidence that the summary has not said already. */
+static bool has_more(const struct cli_options *options, const json_t *check)
+{
+    const json_t *evidence = json_object_get(check, "evidence");
+    bool is_good = strcmp(json_get_string(check, "status", ""), "PASS") == 0;
+    return is_good ? options->verbose : json_array_size(evidence) > 1;
+}
+
+static void put_check(struct buf *b, const struct cli_options *options, const json_t *check, size_t width)
+{
+    const char *status = json_get_string(check, "status", ""), *title = json_get_string(check, "title", "");
+    buf_puts(b, "  ");
+    cli_put(b, options, stdout, style_of(status), status);
+    buf_puts(b, "  ");
+    cli_put(b, options, stdout, STYLE_BOLD, title);
+    buf_printf(b, "%*s", (int)(width - utf8_width(title)) + 2, "");
+    bool has_lines = has_more(options, check);
+    bool is_good = strcmp(status, "PASS") == 0;
+    if (!has_lines || is_good)
+        cli_put(b, options, stdout, is_good ? STYLE_DIM : STYLE_PLAIN, json_get_string(check, "summary", ""));
+    buf_puts(b, "\n");
+    if (has_lines)
+        put_more(b, options, json_object_get(check, "evidence"), is_good ? STYLE_DIM : STYLE_PLAIN, 8);
+    put_more(b, options, json_object_get(check, "fixed"), STYLE_GOOD, 8);
+}
+
+/* Each command once, in the order of the checks. */
+static json_t *commands_of(const json_t *checks)
+{
+    size_t i, k;
+    json_t *check, *command, *seen CLEANUP_JSON = json_object();
+    json_t *commands = json_array();
+    json_array_foreach (checks, i, check)
+        json_array_foreach (json_object_get(check, "fix"), k, command)
+            if (!json_object_get(seen, json_string_value(command))) {
+                json_object_set_new(seen, json_string_value(command), json_true());
+                json_array_append(commands, command);
+            }
+    return commands;
+}
+
+void cli_print_doctor(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    const json_t *checks = json_object_get(result, "checks");
+    const char *status = json_get_string(result, "status", "");
+    size_t i, width = title_width(checks);
+    json_t *check, *commands CLEANUP_JSON = commands_of(checks);
+    (void)call;
+    cli_put(&b, options, stdout, style_of(status), status);
+    buf_puts(&b, "\n");
+    json_array_foreach (checks, i, check)
+        if (!options->quiet || json_object_get(check, "fixed") ||
+            strcmp(json_get_string(check, "status", ""), "PASS") != 0)
+            put_check(&b, options, check, width);
+    if (json_array_size(commands))
+        buf_printf(&b, "\n%s\n", text_get("doctor_to_do", options->lang));
+    put_more(&b, options, commands, STYLE_BOLD, 2);
+    fputs(buf_str(&b), stdout);
+}

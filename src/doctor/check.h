@@ -1,0 +1,96 @@
+/* check.h - between the checks and the table: what a check is given, and how it tells what it found.
+ *
+ *     finding_add(f, DOCTOR_WARN, "doctor_torn_line", "file", name, NULL);   // evidence; the worst one is the check's status
+ *     finding_fix(f, "chmod 700 %s", quoted);                                // a command that mends it
+ *     finding_summary(f, "doctor_locks_sum", "count", digits, NULL);         // said when nothing is wrong */
+#ifndef DOCTOR_CHECK_H
+#define DOCTOR_CHECK_H
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "doctor/doctor.h"
+#include "store/db.h"
+
+#define EVIDENCE_MAX 20 /* lines of a check that are told; the rest is counted */
+
+/* One examination. */
+struct doctor {
+    struct tsk_workspace *ws;
+    struct doctor_options options;
+    struct now now;
+    json_t *recovered;       /* locks, as in lock.list */
+    struct db db;            /* open after the check "database", unless its handle is NULL */
+    int64_t newest_event_ms; /* the greatest time in the trail, after the check "events"; -1: none */
+};
+
+/* What one check has found so far. */
+struct finding {
+    struct doctor *doctor;
+    enum doctor_status status;
+    bool is_mended; /* an event is due */
+    bool is_absent; /* the subject does not exist here: the check is not listed */
+    json_t *evidence, *fix, *fixed;
+    size_t problems, told, untold; /* lines of evidence: that are no PASS; shown; left out */
+    struct buf summary, first;     /* when all is well; the first line of the worst kind */
+};
+
+/* A line of evidence: the sentence `key` with its pairs. */
+void finding_add(struct finding *f, enum doctor_status status, const char *key, ...) __attribute__((sentinel));
+/* The sentence of an error as evidence. */
+void finding_error(struct finding *f, enum doctor_status status, const struct tsk_error *err);
+void finding_summary(struct finding *f, const char *key, ...) __attribute__((sentinel));
+/* What was mended, as a sentence; an event says so, too. */
+void finding_fixed(struct finding *f, const char *key, ...) __attribute__((sentinel));
+/* The same for what has its own event, or none because whoever looks does it. */
+void finding_recovered(struct finding *f, const char *key, ...) __attribute__((sentinel));
+/* A command that mends it; the same one twice is told once. */
+void finding_fix(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "tasuki [--root R] <the words>". */
+void finding_fix_ours(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool finding_fixes(const struct finding *f); /* --fix */
+
+/* A word for /bin/sh, quoted if need be; into storage of the caller, borrowed until `b` is reset. */
+const char *shell_word(struct buf *b, const char *text);
+/* `.aiflow/<name>` as a path for people, and quoted for a command. */
+void state_path(const struct doctor *d, const char *name, char path[PATH_MAX]);
+const char *state_word(const struct doctor *d, const char *name, struct buf *b);
+void put_bytes(uint64_t bytes, char text[32]); /* "12 MiB" */
+const char *number_text(int64_t value, char text[24]);
+
+/* ---- the checks, by file ---- */
+
+/* place.c */
+void check_workspace(struct finding *f);
+void check_filesystem(struct finding *f);
+void check_disk(struct finding *f);
+void check_gitignore(struct finding *f);
+void check_server(struct finding *f);
+/* locks.c */
+void check_locks(struct finding *f);
+void check_sprint(struct finding *f);
+/* database.c */
+void check_database(struct finding *f);
+void check_outbox(struct finding *f);
+/* trail.c */
+void check_events(struct finding *f);
+/* runs.c, journals.c */
+void check_runs(struct finding *f);
+void check_journals(struct finding *f);
+/* processes.c */
+void check_processes(struct finding *f);
+void check_process_dirs(struct finding *f);
+/* leftovers.c */
+void check_leftovers(struct finding *f);
+/* requests.c, owners.c */
+void check_requests(struct finding *f);
+void check_owners(struct finding *f);
+/* clock.c */
+void check_clock(struct finding *f);
+/* config.c */
+void check_config(struct finding *f);
+void check_redis(struct finding *f);
+/* flows.c */
+void check_flows(struct finding *f);
+void check_tools(struct finding *f);
+
+#endif

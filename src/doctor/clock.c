@@ -1,0 +1,79 @@
+/* clock.c - whether times can be trusted: steps of the wall clock since boot, and records from the future. */
+#include "doctor/check.h"
+#include "lock/guard.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_MS   2000
+#define FUTURE_MS 60000
+#define BUILT_MS  1767225600000 /* 2026-01-01: no clock that works is before that */
+
+/* How far the wall clock has moved against the boot clock since a guard met this boot; 0: not at all, or it met another one. */
+static int64_t step_of(int guard_dir, const char *name, const struct now *now)
+{
+    struct guard guard = GUARD_INIT;
+    struct tsk_error err;
+    guard.fd = fs->openat(guard_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    bool is_stepped = guard.fd >= 0 && guard_peek(&guard, &err) == 0 && guard_clock_was_stepped(&guard, now);
+    fs_close(&guard.fd);
+    return is_stepped ? now->wall_ms - now->boot_ms - guard.state.wall_offset_ms : 0;
+}
+
+/* The greatest step that any guard knows of. */
+static int64_t greatest_step(struct doctor *d)
+{
+    struct dirent **names = NULL;
+    int64_t step = 0;
+    int dir CLEANUP_FD =
+        fs->openat(d->ws->state_dir, "locks/.guard", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int count = dir < 0 ? 0 : scandirat(dir, ".", &names, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        int64_t one = names[i]->d_name[0] == '.' ? 0 : step_of(dir, names[i]->d_name, &d->now);
+        step = llabs(one) > llabs(step) ? one : step;
+        free(names[i]);
+    }
+    free(names);
+    return step;
+}
+
+static void look_at_future(struct finding *f)
+{
+    static const char *const files[] = {"events.ndjson", "state.db", "locks", "runs", "processes"};
+    struct stat st;
+    char span[TIME_TEXT_MAX];
+    const struct doctor *d = f->doctor;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (fs->fstatat(d->ws->state_dir, files[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        int64_t ahead = (int64_t)st.st_mtim.tv_sec * 1000 - d->now.wall_ms;
+        if (ahead < FUTURE_MS)
+            continue;
+        duration_format(ahead, span);
+        finding_add(f, DOCTOR_WARN, "doctor_future", "what", files[i], "span", span, NULL);
+    }
+    if (d->newest_event_ms - d->now.wall_ms >= FUTURE_MS) {
+        duration_format(d->newest_event_ms - d->now.wall_ms, span);
+        finding_add(f, DOCTOR_WARN, "doctor_future", "what", "events.ndjson (time)", "span", span, NULL);
+    }
+}
+
+void check_clock(struct finding *f)
+{
+    char time[TIME_TEXT_MAX], span[TIME_TEXT_MAX];
+    const struct now *now = &f->doctor->now;
+    time_format_local(now->wall_ms, time);
+    finding_summary(f, "doctor_clock_good", "time", time, NULL);
+    if (now->wall_ms < BUILT_MS)
+        finding_add(f, DOCTOR_WARN, "doctor_clock_past", "time", time, NULL);
+    int64_t step = greatest_step(f->doctor);
+    if (llabs(step) > STEP_MS) {
+        duration_format(llabs(step), span);
+        finding_add(f, DOCTOR_WARN, step > 0 ? "doctor_clock_forward" : "doctor_clock_back", "span", span, NULL);
+    }
+    look_at_future(f);
+    if (f->status != DOCTOR_PASS)
+        finding_fix(f, "timedatectl status");
+}

@@ -1,0 +1,244 @@
+/* config.c - config.yaml: readable, only keys that somebody reads, values of the right kind; and the Redis it names. */
+#include "base/word.h"
+#include "base/yaml.h"
+#include "doctor/check.h"
+#include "own/agent.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define REDIS_WAIT_MS 1500
+
+enum value_kind { VALUE_BOOL, VALUE_INT, VALUE_TEXT, VALUE_MAP };
+
+/* Every key that some part of tasuki reads. */
+static const struct config_key {
+    const char *name;
+    enum value_kind kind;
+} keys[] = {
+    {"trust_fs", VALUE_BOOL}, {"agents_confirm_live", VALUE_BOOL},
+    {"max_runs", VALUE_INT},  {"agents", VALUE_MAP},
+    {"teams", VALUE_MAP},     {"locks", VALUE_TEXT},
+    {"redis", VALUE_TEXT},
+};
+enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+
+static const struct config_key *key_find(const char *name)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+    return NULL;
+}
+
+static bool has_kind(const struct yaml_node *node, enum value_kind kind)
+{
+    bool flag;
+    int64_t number;
+    switch (kind) {
+    case VALUE_BOOL:
+        return yaml_bool(node, &flag) == 0;
+    case VALUE_INT:
+        return yaml_int(node, &number) == 0 && number > 0;
+    case VALUE_TEXT:
+        return yaml_text(node) != NULL;
+    default:
+        return node->type == YAML_MAP;
+    }
+}
+
+static const char *kind_text(enum value_kind kind)
+{
+    static const char *const names[] = {[VALUE_BOOL] = "doctor_kind_bool",
+                                        [VALUE_INT] = "doctor_kind_int",
+                                        [VALUE_TEXT] = "doctor_kind_text",
+                                        [VALUE_MAP] = "doctor_kind_map"};
+    return names[kind];
+}
+
+static void suggest_editing(struct finding *f, const char *name, unsigned line)
+{
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    finding_fix(f, "${EDITOR:-vi} +%u %s", line, state_word(f->doctor, name, &word));
+}
+
+static void look_at_key(struct finding *f, const struct yaml_node *node)
+{
+    const char *names[KEY_COUNT];
+    char place[64];
+    const struct config_key *key = key_find(node->key);
+    snprintf(place, sizeof place, "config.yaml:%u:%u", node->key_line, node->key_column);
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        names[i] = keys[i].name;
+    const char *near = key ? NULL : nearest_word(node->key, names, KEY_COUNT);
+    if (!key)
+        finding_add(f, DOCTOR_WARN, near ? "doctor_key_near" : "doctor_key_unknown", "place", place, "key", node->key,
+                    "near", near ? near : "", NULL);
+    else if (!has_kind(node, key->kind))
+        finding_add(f, DOCTOR_FAIL, "doctor_key_kind", "place", place, "key", node->key, "want",
+                    text_get(kind_text(key->kind), f->doctor->options.lang), NULL);
+    else
+        return;
+    suggest_editing(f, "config.yaml", node->key_line);
+}
+
+static void tell_error(struct finding *f, const struct tsk_error *err)
+{
+    json_t *context CLEANUP_JSON = json_of_error_context(err);
+    const char *text = json_get_string(context, "line", NULL);
+    int64_t line = text ? strtoll(text, NULL, 10) : json_get_int(context, "line", 1);
+    finding_error(f, DOCTOR_FAIL, err);
+    suggest_editing(f, "config.yaml", (unsigned)line);
+}
+
+/* 1 parsed, 0 there is none, -1 told. */
+static int config_open(struct finding *f, struct buf *text, struct yaml **ret)
+{
+    struct tsk_error err;
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    if (fs_read_file(f->doctor->ws->state_dir, "config.yaml", YAML_SIZE_MAX, text) < 0) {
+        if (errno == ENOENT)
+            return 0;
+        finding_add(f, DOCTOR_FAIL, "doctor_access", "path", "config.yaml", "reason", strerrordesc_np(errno), NULL);
+        finding_fix(f, "ls -ld %s", state_word(f->doctor, "config.yaml", &word));
+        return -1;
+    }
+    if (yaml_parse(buf_str(text), text->len, "config.yaml", ret, &err) == 0)
+        return 1;
+    tell_error(f, &err);
+    return -1;
+}
+
+void check_config(struct finding *f)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    int found = config_open(f, &text, &doc);
+    finding_summary(f, found ? "doctor_config_good" : "doctor_config_none", NULL);
+    if (found <= 0)
+        return;
+    const struct yaml_node *root = yaml_root(doc);
+    if (root->type != YAML_MAP) {
+        finding_add(f, DOCTOR_FAIL, "doctor_config_no_map", NULL);
+        suggest_editing(f, "config.yaml", 1);
+        return;
+    }
+    for (const struct yaml_node *node = root->first; node; node = node->next)
+        look_at_key(f, node);
+    json_t *agents CLEANUP_JSON = NULL;
+    struct tsk_error err;
+    if (f->status != DOCTOR_FAIL && agents_load(f->doctor->ws, &agents, &err) < 0)
+        tell_error(f, &err);
+}
+
+/* ---- Redis --------------------------------------------------------------------------------------------------- */
+
+struct redis_place {
+    char host[256], port[8];
+};
+
+/* redis://[user:password@]host[:port][/db] */
+static bool parse_url(const char *url, struct redis_place *ret)
+{
+    if (strncmp(url, "redis://", 8) != 0)
+        return false;
+    size_t len = strcspn(url + 8, "/?#");
+    char text[320];
+    if (len == 0 || len >= sizeof text)
+        return false;
+    snprintf(text, sizeof text, "%.*s", (int)len, url + 8);
+    char *host = strrchr(text, '@') ? strrchr(text, '@') + 1 : text, *port = strrchr(host, ':');
+    snprintf(ret->port, sizeof ret->port, "%s", port ? port + 1 : "6379");
+    if (port)
+        *port = '\0';
+    return host[0] && snprintf(ret->host, sizeof ret->host, "%s", host) < (int)sizeof ret->host;
+}
+
+static bool wait_for(int fd, short events)
+{
+    struct pollfd look = {.fd = fd, .events = events};
+    return poll(&look, 1, REDIS_WAIT_MS) == 1;
+}
+
+static int connect_to(const struct addrinfo *address)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+        return fd;
+    if (errno == EINPROGRESS && !wait_for(fd, POLLOUT))
+        errno = ETIMEDOUT;
+    else if (errno == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && !error)
+        return fd;
+    else if (error)
+        errno = error;
+    fs_close(&fd);
+    return -1;
+}
+
+/* Whether something that speaks Redis answers; one that wants a password does. */
+static bool ping(int fd)
+{
+    char answer[64] = "";
+    if (send(fd, "PING\r\n", 6, MSG_NOSIGNAL) != 6 || !wait_for(fd, POLLIN) ||
+        recv(fd, answer, sizeof answer - 1, 0) <= 0) {
+        errno = errno ? errno : ECONNRESET;
+        return false;
+    }
+    errno = EPROTO;
+    return strncmp(answer, "+PONG", 5) == 0 || strncmp(answer, "-NOAUTH", 7) == 0;
+}
+
+static const char *try_redis(const struct redis_place *place)
+{
+    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
+    int problem = getaddrinfo(place->host, place->port, &hints, &list);
+    if (problem)
+        return gai_strerror(problem);
+    const char *reason = strerrordesc_np(ECONNREFUSED);
+    for (const struct addrinfo *one = list; one && reason; one = one->ai_next) {
+        errno = 0;
+        int fd CLEANUP_FD = connect_to(one);
+        reason = fd >= 0 && ping(fd) ? NULL : strerrordesc_np(errno);
+    }
+    freeaddrinfo(list);
+    return reason;
+}
+
+void check_redis(struct finding *f)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    struct redis_place place;
+    f->is_absent = true; /* what is wrong with the file is told by the check before */
+    if (fs_read_file(f->doctor->ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0)
+        return;
+    struct tsk_error err;
+    if (yaml_parse(buf_str(&text), text.len, "config.yaml", &doc, &err) < 0)
+        return;
+    const struct yaml_node *node = yaml_get(yaml_root(doc), "redis");
+    const char *url = yaml_text(node ? node : yaml_get(yaml_root(doc), "locks"));
+    if (!url)
+        return;
+    f->is_absent = false;
+    if (!parse_url(url, &place)) {
+        finding_add(f, DOCTOR_FAIL, "doctor_redis_url", NULL); /* without the URL: it may have a password */
+        suggest_editing(f, "config.yaml", 1);
+        return;
+    }
+    const char *reason = try_redis(&place);
+    finding_summary(f, "doctor_redis_good", "host", place.host, "port", place.port, NULL);
+    if (!reason)
+        return;
+    finding_add(f, DOCTOR_FAIL, "doctor_redis", "host", place.host, "port", place.port, "reason", reason, NULL);
+    finding_fix(f, "redis-cli -h %s -p %s ping", place.host, place.port);
+}

@@ -1,0 +1,44 @@
+/* doctor.h - looks whether a workspace is in order, and says what to do where it is not.
+ *
+ * A check is one row of the table in doctor.c: a name, a title, a function that looks at one subject. What it finds is PASS, WARN
+ * (something is wrong and work goes on) or FAIL (something cannot work, or has been lost), with evidence and, where there is
+ * one, a command that mends it and can be typed as it stands.
+ *
+ *  D1  Looking changes nothing, with these exceptions, each told in the report: *full* recovers the locks of dead holders, *quick*
+ *      those of requests and of the queue; `fixes` mends what the row's function calls safe: nothing that somebody may want is
+ *      lost by it. (Guard files and the shared memory of the database are the protocol's own and are touched by any look.)
+ *  D2  A check does not end the examination, whatever it finds: garbage in a file is a finding.
+ *  D3  *Quick* is for before every run: only what makes a run impossible, nothing that grows with the workspace.
+ *
+ * The report: {"status", "mode", "checks": [{"name", "title", "status", "summary", "evidence": [], "fix"?: [], "fixed"?: []}],
+ * "recovered": [lock]}. Sentences are in the language of the call. */
+#ifndef DOCTOR_DOCTOR_H
+#define DOCTOR_DOCTOR_H
+
+#include "base/json.h"
+#include "base/text.h"
+#include "store/workspace.h"
+
+enum doctor_mode { DOCTOR_QUICK, DOCTOR_FULL };
+enum doctor_status { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
+
+struct doctor_options {
+    enum doctor_mode mode;
+    bool fixes;             /* --fix */
+    enum lang lang;         /* of the sentences */
+    const char *root;       /* --root as given, for the commands; may be NULL */
+    const char *request_id; /* quick: whose lock is looked at besides the queue's; NULL: those of all requests */
+};
+
+/* Examines; the report in *ret (owned). Fails only when there is nothing to report on (out of memory). */
+int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *options, json_t **ret, struct tsk_error *err);
+
+/* The quick examination before a run: 0, or -1 with DOCTOR_FAILED, which names the check, the reason and the command that mends it.
+ * Locks that dead holders left on the request (NULL: on all requests) and on the queue are recovered. */
+int doctor_quick(struct tsk_workspace *ws, const char *request_id, enum lang lang, struct tsk_error *err);
+/* The full one, with what it may recover; nothing is mended. */
+int doctor_full(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err);
+
+const char *doctor_status_name(enum doctor_status status); /* "PASS" … */
+
+#endif

@@ -1,0 +1,172 @@
+/* flows.c - the flow files of the workspace, and the programs that they and the agents name. */
+#include "base/yaml.h"
+#include "doctor/check.h"
+#include "graph/flow.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLOWS_MAX 10000
+
+static bool is_flow_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return name[0] != '.' && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+/* Calls `take` with each file of flows/ that can be read; the others are told if `f` is not NULL. */
+static size_t each_flow(struct doctor *d, struct finding *f,
+                        void (*take)(void *data, const char *name, const struct buf *text), void *data)
+{
+    struct dirent **names = NULL;
+    size_t taken = 0;
+    int dir CLEANUP_FD = fs->openat(d->ws->state_dir, "flows", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int count = dir < 0 ? 0 : scandirat(dir, ".", &names, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        struct buf text CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
+        char shown[PATH_MAX];
+        snprintf(shown, sizeof shown, "flows/%s", names[i]->d_name);
+        bool is_flow = is_flow_name(names[i]->d_name) && taken < FLOWS_MAX;
+        if (is_flow && fs_read_file(dir, names[i]->d_name, FLOW_SIZE_MAX - 1, &text) == 0) {
+            take(data, shown, &text);
+            taken++;
+        } else if (is_flow && f) {
+            finding_add(f, DOCTOR_WARN, "doctor_access", "path", shown, "reason", strerrordesc_np(errno), NULL);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return taken;
+}
+
+static void look_at_flow(void *data, const char *name, const struct buf *text)
+{
+    struct finding *f = data;
+    struct tsk_error err;
+    struct flow flow;
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    if (flow_load(&flow, name, buf_str(text), text->len, f->doctor->options.lang, &err) < 0) {
+        finding_error(f, DOCTOR_WARN, &err);
+        finding_fix_ours(f, "flow validate %s", state_word(f->doctor, name, &word));
+        return;
+    }
+    flow_clear(&flow);
+}
+
+void check_flows(struct finding *f)
+{
+    char count[24];
+    size_t flows = each_flow(f->doctor, f, look_at_flow, f);
+    finding_summary(f, "doctor_flows_good", "count", number_text((int64_t)flows, count), NULL);
+    f->is_absent = !flows && f->status == DOCTOR_PASS;
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------- */
+
+static bool is_executable(int dir, const char *path)
+{
+    struct stat st;
+    return fs->fstatat(dir, path, &st, 0) == 0 && S_ISREG(st.st_mode) && faccessat(dir, path, X_OK, AT_EACCESS) == 0;
+}
+
+/* Where the program is; false: nowhere. */
+static bool find_program(const struct doctor *d, const char *name, char path[PATH_MAX])
+{
+    if (strchr(name, '/')) {
+        snprintf(path, PATH_MAX, name[0] == '/' ? "%s%s" : "%s/%s", name[0] == '/' ? "" : d->ws->root, name);
+        return is_executable(AT_FDCWD, path);
+    }
+    const char *places = getenv("PATH");
+    for (places = places ? places : "/usr/local/bin:/usr/bin:/bin"; *places;) {
+        size_t len = strcspn(places, ":");
+        if (len && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, places, name) < PATH_MAX &&
+            is_executable(AT_FDCWD, path))
+            return true;
+        places += len + (places[len] == ':');
+    }
+    return false;
+}
+
+/* program -> who needs it first. */
+static void need(json_t *needs, const char *program, const char *by)
+{
+    if (program && program[0] && !strchr(program, '{') && !json_object_get(needs, program))
+        json_object_set_new(needs, program, json_string(by));
+}
+
+static bool sets_path(const struct flow *flow, const struct flow_task *task)
+{
+    const char *pair = flow_string(flow, task->env);
+    for (uint32_t i = 0; pair && i < task->env_count; i++, pair += strlen(pair) + 1)
+        if (strncmp(pair, "PATH=", 5) == 0)
+            return true;
+    return false;
+}
+
+/* A command line that needs no shell names its program; what a shell makes of any other is not for us to guess. */
+static void need_of_task(json_t *needs, const struct flow *flow, const struct flow_task *task, const char *source)
+{
+    char program[256], by[400];
+    const char *run = flow_string(flow, task->run);
+    if (!run || sets_path(flow, task) || (task->is_shell && flow_needs_shell(run)))
+        return;
+    run += task->is_shell ? strspn(run, " \t") : 0;
+    size_t len = task->is_shell ? strcspn(run, " \t\n") : strlen(run);
+    if (len >= sizeof program || (task->cwd && memchr(run, '/', len) && run[0] != '/'))
+        return;
+    snprintf(program, sizeof program, "%.*s", (int)len, run);
+    snprintf(by, sizeof by, "%.200s:%u", source, task->line);
+    need(needs, program, by);
+}
+
+static void needs_of_flow(void *data, const char *name, const struct buf *text)
+{
+    struct tsk_error err;
+    struct flow flow;
+    if (flow_load(&flow, name, buf_str(text), text->len, LANG_EN, &err) < 0)
+        return; /* told by the check of the flows */
+    for (uint32_t i = 0; i < flow.tasks.count; i++)
+        need_of_task(data, &flow, flow_task(&flow, i), name);
+    flow_clear(&flow);
+}
+
+static void needs_of_agents(const struct doctor *d, json_t *needs)
+{
+    struct tsk_error err;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    if (fs_read_file(d->ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0 ||
+        yaml_parse(buf_str(&text), text.len, "config.yaml", &doc, &err) < 0)
+        return;
+    const struct yaml_node *agents = yaml_get(yaml_root(doc), "agents");
+    for (const struct yaml_node *agent = agents && agents->type == YAML_MAP ? agents->first : NULL; agent;
+         agent = agent->next) {
+        char by[64];
+        const struct yaml_node *run = yaml_get(agent, "run");
+        snprintf(by, sizeof by, "config.yaml:%u", agent->key_line);
+        if (run && run->type == YAML_LIST && run->first)
+            need(needs, yaml_text(run->first), by);
+    }
+}
+
+void check_tools(struct finding *f)
+{
+    json_t *needs CLEANUP_JSON = json_object(), *by;
+    const char *program;
+    char path[PATH_MAX], count[24];
+    each_flow(f->doctor, NULL, needs_of_flow, needs);
+    needs_of_agents(f->doctor, needs);
+    f->is_absent = json_object_size(needs) == 0;
+    json_object_foreach (needs, program, by) {
+        if (find_program(f->doctor, program, path))
+            finding_add(f, DOCTOR_PASS, "doctor_tool", "program", program, "path", path, NULL);
+        else
+            finding_add(f, DOCTOR_WARN, "doctor_tool_missing", "program", program, "place", json_string_value(by),
+                        NULL);
+    }
+    finding_summary(f, "doctor_tools_good", "count", number_text((int64_t)json_object_size(needs), count), NULL);
+}

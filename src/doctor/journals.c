@@ -1,0 +1,134 @@
+/* journals.c - whether what resume goes by can be read to its end, and what readers go by at all. */
+#include "doctor/runs.h"
+#include "graph/journal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK (256u << 10)
+
+/* How far a journal can be read. */
+struct journal_look {
+    size_t records;
+    uint64_t end;      /* behind the last good record */
+    bool is_damaged;   /* a whole line there is no record */
+    uint64_t torn_len; /* bytes behind the last newline */
+    char status[24];   /* of its last "done"; "" if something came after it */
+};
+
+static bool take_line(struct journal_look *look, const char *line, size_t len)
+{
+    json_t *record CLEANUP_JSON = json_loadb(line, len, 0, NULL);
+    if (!json_is_string(json_object_get(record, "e"))) {
+        look->is_damaged = true;
+        return false;
+    }
+    bool is_done = strcmp(json_get_string(record, "e", ""), "done") == 0;
+    snprintf(look->status, sizeof look->status, "%s", is_done ? json_get_string(record, "status", "") : "");
+    look->records++;
+    look->end += len + 1;
+    return true;
+}
+
+/* Reads as journal_read does: up to the first line that is no record. */
+static int read_lines(int fd, struct journal_look *look)
+{
+    struct buf rest CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX + CHUNK};
+    off_t at = 0;
+    for (;;) {
+        char *room = buf_reserve(&rest, CHUNK);
+        ssize_t n = room ? fs->pread(fd, room, CHUNK, at) : 0;
+        if (n < 0)
+            return -1;
+        if (!room)
+            look->is_damaged = true; /* longer than any record */
+        if (n == 0)
+            break;
+        rest.len += (size_t)n;
+        at += n;
+        size_t taken = 0;
+        for (char *newline; (newline = memchr(rest.data + taken, '\n', rest.len - taken));) {
+            size_t len = (size_t)(newline - rest.data) - taken;
+            if (!take_line(look, rest.data + taken, len))
+                return 0;
+            taken += len + 1;
+        }
+        memmove(rest.data, rest.data + taken, rest.len - taken);
+        rest.len -= taken;
+    }
+    look->torn_len = look->is_damaged ? 0 : rest.len;
+    return 0;
+}
+
+static void tell_journal(struct finding *f, const struct run_look *run, const struct journal_look *look)
+{
+    char place[24], count[24];
+    struct buf from CLEANUP(buf_clear) = BUF_INIT, to CLEANUP(buf_clear) = BUF_INIT;
+    number_text((int64_t)look->end, place);
+    number_text((int64_t)look->records, count);
+    if (look->is_damaged) {
+        char aside[RUN_ID_MAX + 24];
+        snprintf(aside, sizeof aside, "runs/damaged.%s", run->run.id);
+        finding_add(f, DOCTOR_FAIL, "doctor_journal_damaged", "run", run->run.id, "place", place, "count", count, NULL);
+        finding_fix(f, "mv %s %s", shell_word(&from, run->run.path), state_word(f->doctor, aside, &to));
+    } else if (look->torn_len && !run->has_runner) {
+        finding_add(f, DOCTOR_PASS, "doctor_journal_torn", "run", run->run.id, "place", place, NULL);
+    }
+}
+
+static void look_at_journal(struct finding *f, const struct run_look *run, struct journal_look *look)
+{
+    char path[PATH_MAX];
+    int fd CLEANUP_FD = fs->openat(run->run.dir, "journal", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    struct stat st;
+    if (fd >= 0 && fs->fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+        errno = EINVAL;
+    else if (fd >= 0 && read_lines(fd, look) == 0) {
+        tell_journal(f, run, look);
+        return;
+    }
+    int reason = errno;
+    snprintf(path, sizeof path, "runs/%s/journal", run->run.id);
+    finding_add(f, DOCTOR_FAIL, "doctor_access", "path", path, "reason", strerrordesc_np(reason), NULL);
+}
+
+/* stage.json is made from the journal; one that says DONE is not run again by resume. */
+static void look_at_stage(struct finding *f, struct run_look *run, const struct journal_look *journal)
+{
+    struct tsk_error err;
+    struct buf path CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT,
+                    option CLEANUP(buf_clear) = BUF_INIT, root_word CLEANUP(buf_clear) = BUF_INIT;
+    if (!run->has_stage || (rundir_read_stage(&run->run, &run->stage, &err) == 0 && json_is_object(run->stage)))
+        return;
+    buf_printf(&path, "%s/stage.json", run->run.path);
+    finding_add(f, DOCTOR_WARN, "doctor_stage_broken", "run", run->run.id, "status",
+                journal->status[0] ? journal->status : "?", NULL);
+    const char *stage = shell_word(&word, buf_str(&path)), *root = f->doctor->options.root;
+    if (root)
+        buf_printf(&option, " --root %s", shell_word(&root_word, root));
+    finding_fix(f, "mv %s %s.aside && tasuki%s resume %s", stage, stage, buf_str(&option), run->run.id);
+}
+
+static void look_at_run(struct finding *f, const char *id, size_t *counts)
+{
+    struct run_look run CLEANUP(run_look_clear);
+    struct journal_look journal = {.records = 0};
+    if (run_look_open(f, id, &run) < 0)
+        return; /* told by the check of the runs */
+    if (run.has_journal)
+        look_at_journal(f, &run, &journal);
+    if (!run.has_runner)
+        look_at_stage(f, &run, &journal);
+    counts[0] += run.has_journal;
+}
+
+void check_journals(struct finding *f)
+{
+    size_t counts[1] = {0};
+    char count[24];
+    runs_each(f, look_at_run, counts);
+    finding_summary(f, "doctor_journals_good", "count", number_text((int64_t)counts[0], count), NULL);
+    f->is_absent = counts[0] == 0 && f->status == DOCTOR_PASS;
+}

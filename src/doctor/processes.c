@@ -1,0 +1,179 @@
+/* processes.c - supervised processes: what their files say, without doing anything about it unless asked to. */
+#include "doctor/check.h"
+#include "proc/holder.h"
+#include "proc/look.h"
+#include "proc/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_registry(const struct doctor *d)
+{
+    struct stat st;
+    return d->db.handle && fs->fstatat(d->ws->state_dir, "processes", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode);
+}
+
+/* What is to be done about a process, in words; NULL: nothing. */
+static const char *need_text(const struct look *look)
+{
+    if (look->is_stuck)
+        return "doctor_proc_stuck";
+    switch (look->need) {
+    case LOOK_ADOPT:
+        return "doctor_proc_adopt";
+    case LOOK_LOST:
+        return "doctor_proc_lost";
+    case LOOK_REVIVE:
+        return "doctor_proc_revive";
+    default:
+        return NULL;
+    }
+}
+
+/* Whoever looks at a process does what is to be done about it. */
+static bool mend(struct finding *f, struct proc_registry *reg, const char *id)
+{
+    struct tsk_error err;
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    if (!finding_fixes(f) || proc_load(reg, id, &p, &err) < 0)
+        return false;
+    finding_fixed(f, "doctor_proc_fixed", "id", id, "state", proc_state_names[p.view.state], NULL);
+    return true;
+}
+
+/* An ended start whose lock somebody still has: a process that it left behind. */
+static bool has_leftovers(int dir, const struct look *look)
+{
+    struct proc_status start;
+    struct tsk_error err;
+    bool has_identity, is_held = false;
+    return look->status.n && look->status.has_ended && !look->has_holder &&
+           proc_start_read(dir, look->status.n, &start, &has_identity, &is_held, &err) == 1 && is_held;
+}
+
+static void look_at_process(struct finding *f, struct proc_registry *reg, const char *id, size_t *ret_running)
+{
+    struct look look;
+    struct tsk_error err;
+    char pid[24];
+    int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
+    if (look_settled(dir, &look, &err) < 0) {
+        finding_error(f, DOCTOR_FAIL, &err);
+        return;
+    }
+    *ret_running += look.child_lives;
+    const char *key = need_text(&look);
+    number_text(look.status.child.pid, pid);
+    if (key && (look.is_stuck || !mend(f, reg, id))) {
+        finding_add(f, DOCTOR_WARN, key, "id", id, "pid", pid, NULL);
+        finding_fix_ours(f, look.is_stuck ? "proc stop %s" : "proc status %s", id);
+    } else if (!key && has_leftovers(dir, &look)) {
+        finding_add(f, DOCTOR_WARN, "doctor_proc_leftovers", "id", id, NULL);
+        finding_fix_ours(f, "proc stop %s", id);
+    }
+}
+
+/* Files that were removed under a running process (git clean -x): it lives on, and nobody can see it. */
+static void look_for_removed(struct finding *f)
+{
+    json_t *removed CLEANUP_JSON = holder_list_removed(), *value;
+    const char *path;
+    char pid[24];
+    size_t len = strlen(f->doctor->ws->state_path);
+    json_object_foreach (removed, path, value) {
+        if (strncmp(path, f->doctor->ws->state_path, len) != 0 || path[len] != '/')
+            continue;
+        number_text(json_integer_value(value), pid);
+        finding_add(f, DOCTOR_FAIL, "doctor_proc_removed", "path", path, "pid", pid, NULL);
+        finding_fix(f, "kill %s", pid);
+    }
+}
+
+void check_processes(struct finding *f)
+{
+    struct tsk_error err;
+    json_t *ids CLEANUP_JSON = NULL, *id;
+    size_t i, running = 0;
+    char all[24], lives[24];
+    look_for_removed(f);
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
+    finding_summary(f, "doctor_procs_none", NULL);
+    if (!has_registry(f->doctor))
+        return;
+    if (proc_registry_open(&reg, f->doctor->ws, &err) < 0 || proc_ids(&reg, &ids, &err) < 0) {
+        finding_error(f, DOCTOR_FAIL, &err);
+        return;
+    }
+    json_array_foreach (ids, i, id)
+        look_at_process(f, &reg, json_string_value(id), &running);
+    number_text((int64_t)json_array_size(ids), all);
+    number_text((int64_t)running, lives);
+    if (json_array_size(ids))
+        finding_summary(f, "doctor_procs_good", "count", all, "running", lives, NULL);
+}
+
+/* ---- directories without a row -------------------------------------------------------------------------- */
+
+/* A removal that was cut short has no more to lose; a complete one may be all that is left of a lost database. */
+static bool forget(struct finding *f, struct proc_registry *reg, const char *id, int dir)
+{
+    struct stat st;
+    struct tsk_error err;
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (!finding_fixes(f) || fs->fstatat(dir, "status.json", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return false;
+    return proc_guard_take(reg, id, false, &guard, &err) == 0 && proc_forget_orphan(reg, id, &err) == 0 &&
+           fs->fstatat(reg->dir, id, &st, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
+static void look_at_orphan(struct finding *f, struct proc_registry *reg, const char *id)
+{
+    struct look look;
+    struct tsk_error err;
+    char name[512], pid[24];
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
+    snprintf(name, sizeof name, "processes/%s", id);
+    if (dir < 0)
+        return;
+    bool lives = look_settled(dir, &look, &err) == 0 && (look.has_holder || look.child_lives);
+    if (lives) {
+        number_text(look.status.child.pid, pid);
+        finding_add(f, DOCTOR_WARN, "doctor_orphan_lives", "id", id, "pid", pid, NULL);
+        finding_fix(f, "kill %lld", (long long)(look.has_holder ? look.status.holder.pid : look.status.child.pid));
+    } else if (forget(f, reg, id, dir)) {
+        finding_fixed(f, "doctor_orphan_fixed", "id", id, NULL);
+    } else {
+        finding_add(f, DOCTOR_WARN, "doctor_orphan", "id", id, NULL);
+        finding_fix(f, "rm -r %s", state_word(f->doctor, name, &word));
+    }
+}
+
+static bool has_row(struct proc_registry *reg, const char *id)
+{
+    struct tsk_error err;
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    return proc_find(reg, id, &p, &err) == 0 || err.code != TSK_PROCESS_NOT_FOUND;
+}
+
+void check_process_dirs(struct finding *f)
+{
+    struct tsk_error err;
+    struct dirent **names = NULL;
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
+    f->is_absent = !has_registry(f->doctor) || proc_registry_open(&reg, f->doctor->ws, &err) < 0;
+    if (f->is_absent)
+        return;
+    finding_summary(f, "doctor_orphans_none", NULL);
+    int count = scandirat(reg.dir, ".", &names, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (id_is_valid(names[i]->d_name) && !has_row(&reg, names[i]->d_name))
+            look_at_orphan(f, &reg, names[i]->d_name);
+        free(names[i]);
+    }
+    free(names);
+}

@@ -1,0 +1,168 @@
+/* runs.c - runs whose runner is gone, and what still lives of them. */
+#include "doctor/runs.h"
+#include "doctor/check.h"
+#include "graph/journal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EMPTY_MS    60000 /* a directory in which nothing was begun for so long never will be */
+#define ENVIRON_MAX (1u << 20)
+
+enum { BYTE_LIFE = 0 };
+
+void run_look_clear(struct run_look *look)
+{
+    rundir_clear(&look->run);
+    json_decref(look->stage);
+}
+
+int run_look_open(struct finding *f, const char *id, struct run_look *ret)
+{
+    char name[RUN_ID_MAX + 8];
+    *ret = (struct run_look){.run = {.dir = -1, .life_fd = -1, .runner_fd = -1}};
+    snprintf(name, sizeof name, "runs/%s", id);
+    snprintf(ret->run.id, sizeof ret->run.id, "%s", id);
+    state_path(f->doctor, name, ret->run.path);
+    ret->run.dir = fs->openat(f->doctor->ws->state_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (ret->run.dir < 0)
+        return -1;
+    struct stat st;
+    ret->has_journal = fs->fstatat(ret->run.dir, "journal", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    ret->has_stage = fs->fstatat(ret->run.dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    ret->has_runner = rundir_has_runner(&ret->run);
+    return 0;
+}
+
+/* ---- leftovers ---------------------------------------------------------------------------------------------- */
+
+static bool has_life_held(const struct rundir *run)
+{
+    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, BYTE_LIFE, 1, NULL) == 1;
+}
+
+static bool carries(const char *pid, const char *mark)
+{
+    char path[64];
+    struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, &text) < 0)
+        return false;
+    for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1)
+        if (strcmp(text.data + at, mark) == 0)
+            return true;
+    return false;
+}
+
+/* "812, 813": who has the run's mark. */
+static void put_marked(struct buf *b, const char *run_id)
+{
+    char mark[RUN_ID_MAX + 16];
+    DIR *listing = opendir("/proc");
+    snprintf(mark, sizeof mark, "TASUKI_RUN_ID=%s", run_id);
+    for (struct dirent *entry; listing && (entry = readdir(listing));)
+        if (strtol(entry->d_name, NULL, 10) > 1 && carries(entry->d_name, mark))
+            buf_printf(b, "%s%s", b->len ? ", " : "", entry->d_name);
+    if (listing)
+        closedir(listing);
+    if (!b->len)
+        buf_puts(b, "?");
+}
+
+/* ---- the check ------------------------------------------------------------------------------------------------ */
+
+/* Somebody died between making the directory and beginning the run. */
+static bool is_empty(const struct run_look *look, const struct now *now)
+{
+    struct stat st;
+    return !look->has_journal && !look->has_stage && !look->has_runner && fs->fstat(look->run.dir, &st) == 0 &&
+           now->wall_ms - (int64_t)st.st_mtim.tv_sec * 1000 > EMPTY_MS;
+}
+
+/* Only what a run has before it begins; a directory with anything else in it stays. */
+static bool remove_empty(struct finding *f, struct run_look *look)
+{
+    struct tsk_error err;
+    char name[RUN_ID_MAX + 8];
+    if (!finding_fixes(f) || rundir_take(&look->run, &err) < 0)
+        return false;
+    snprintf(name, sizeof name, "runs/%s", look->run.id);
+    fs->unlinkat(look->run.dir, "life", 0);
+    return fs->unlinkat(f->doctor->ws->state_dir, name, AT_REMOVEDIR) == 0;
+}
+
+static void tell_empty(struct finding *f, struct run_look *look)
+{
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    if (remove_empty(f, look)) {
+        finding_fixed(f, "doctor_run_empty_fixed", "run", look->run.id, NULL);
+        return;
+    }
+    finding_add(f, DOCTOR_WARN, "doctor_run_empty", "run", look->run.id, NULL);
+    finding_fix(f, "rm -r %s", shell_word(&word, look->run.path));
+}
+
+static void tell_interrupted(struct finding *f, const struct run_look *look)
+{
+    char done[24], total[24];
+    const json_t *counts = json_object_get(look->stage, "counts");
+    number_text(json_get_int(counts, "done", 0), done);
+    number_text(json_get_int(counts, "total", 0), total);
+    finding_add(f, DOCTOR_WARN, "doctor_run_interrupted", "run", look->run.id, "done", done, "total", total, NULL);
+    if (has_life_held(&look->run)) {
+        struct buf pids CLEANUP(buf_clear) = BUF_INIT;
+        put_marked(&pids, look->run.id);
+        finding_add(f, DOCTOR_WARN, "doctor_run_leftovers", "run", look->run.id, "pids", buf_str(&pids), NULL);
+    }
+    finding_fix_ours(f, "resume %s", look->run.id);
+}
+
+static void look_at_run(struct finding *f, const char *id, size_t running[2])
+{
+    struct tsk_error err;
+    struct run_look look CLEANUP(run_look_clear);
+    if (run_look_open(f, id, &look) < 0) {
+        finding_add(f, DOCTOR_WARN, "doctor_access", "path", look.run.path, "reason", strerrordesc_np(errno), NULL);
+        return;
+    }
+    if (is_empty(&look, &f->doctor->now)) {
+        tell_empty(f, &look);
+        return;
+    }
+    if (rundir_look(&look.run, &look.stage, &err) < 0)
+        return; /* told by the check of the journals */
+    const char *status = json_get_string(look.stage, "status", "");
+    running[0] += strcmp(status, "RUNNING") == 0;
+    running[1]++;
+    if (strcmp(status, "INTERRUPTED") == 0)
+        tell_interrupted(f, &look);
+}
+
+void runs_each(struct finding *f, void (*look)(struct finding *f, const char *id, size_t *counts), size_t *counts)
+{
+    struct tsk_error err;
+    json_t *ids CLEANUP_JSON = NULL, *id;
+    size_t i;
+    if (rundir_list(f->doctor->ws, &ids, &err) < 0) {
+        finding_error(f, DOCTOR_FAIL, &err);
+        return;
+    }
+    json_array_foreach (ids, i, id)
+        if (id_is_valid(json_string_value(id)))
+            look(f, json_string_value(id), counts);
+}
+
+void check_runs(struct finding *f)
+{
+    size_t counts[2] = {0, 0};
+    char running[24], all[24];
+    runs_each(f, look_at_run, counts);
+    number_text((int64_t)counts[0], running);
+    number_text((int64_t)counts[1], all);
+    finding_summary(f, counts[1] ? "doctor_runs_good" : "doctor_runs_none", "count", all, "running", running, NULL);
+}

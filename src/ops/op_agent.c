@@ -1,0 +1,393 @@
+/* op_agent.c - agent run, parallel, dag, team, teams, loop: work for the agents of config.yaml. */
+#include "base/ident.h"
+#include "ops/agent_args.h"
+#include "ops/detached.h"
+#include "ops/own_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+
+#include <string.h>
+
+#define AGENT_PARAM                                                                                                    \
+    {                                                                                                                  \
+        .name = "subagentId", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "AGENT",                   \
+        .help = "An agent of config.yaml.", .completes = "agent-id"                                                    \
+    }
+#define TASK_PARAM(more)                                                                                               \
+    {                                                                                                                  \
+        .name = "task", .type = OP_STRING, .flags = OP_REQUIRED | (more), .value = "TASK", .help = "What to do.",      \
+        .max = AGENT_TASK_MAX                                                                                          \
+    }
+#define UL_TASK_PARAM                                                                                                  \
+    {                                                                                                                  \
+        .name = "ulTaskId", .type = OP_ID, .option = "workflow", .value = "W", .completes = "workflow-id",             \
+        .help = "Workflow that must be yours, or nobody's."                                                            \
+    }
+
+static const struct op_field result_fields[] = {
+    {"run_id", "string", "for wait_for, run_show, run_logs"},
+    {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED"},
+    {"reason_code", "string?", "why it is not DONE"},
+    {"message", "string?", "the same in words"},
+    {"agents", "array?", "task subagentId teamId state exit_code executions reason output log"},
+    {"questions", "array?", "open ones"},
+    {"ulTaskId", "string?", ""},
+    {"fence", "integer?", "of the workflow"},
+    {0}};
+static const enum tsk_code errors[] = {
+    TSK_UL_WORKFLOW_NOT_OWNED, TSK_NOT_FOUND,         TSK_INVALID_INPUT,        TSK_FLOW_INVALID,       TSK_TASK_FAILED,
+    TSK_GROUP_FAILED,          TSK_TASK_TIMEOUT,      TSK_CYCLE_LIMIT_EXCEEDED, TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED,
+    TSK_NEEDS_INPUT,           TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL,         TSK_ENVIRONMENT,        TSK_OK};
+
+static const char *text_of(const struct op_call *call)
+{
+    return json_get_string(call->args, "task", "");
+}
+
+/* The strings of a parameter that takes one or many; owned array. */
+static json_t *many(const struct op_call *call, const char *name)
+{
+    json_t *value = json_object_get(call->args, name);
+    return json_is_string(value) ? json_pack("[O]", value) : json_incref(value);
+}
+
+static int check_count(const json_t *list, const char *name, struct tsk_error *err)
+{
+    if (json_array_size(list) >= 1 && json_array_size(list) <= AGENT_MANY_MAX)
+        return 0;
+    return error_set(err, TSK_INVALID_INPUT, "agent_count", "param", name, NULL);
+}
+
+/* ---- run ---- */
+
+static int shape_run(struct op_call *call, struct agent_work *work, struct tsk_error *err)
+{
+    return agent_work_one(work, json_get_string(call->args, "subagentId", ""), text_of(call), err);
+}
+
+static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    return agent_delegate(call, shape_run, ret, err);
+}
+
+static const struct op_param run_params[] = {AGENT_PARAM,     TASK_PARAM(OP_POSITIONAL), UL_TASK_PARAM,
+                                             OP_DETACH_PARAM, OWN_INSTANCE_PARAM,        {0}};
+
+const struct op op_agent_run = {
+    .name = "agent.run",
+    .noun = "agent",
+    .verb = "run",
+    .summary = "Give a task to an agent of config.yaml and wait for its end.",
+    .detail =
+        "The agent is a program with its own process group, log and time limit; it runs as a task of a flow, so runs "
+        "show, logs, cancel and resume work on it. The text reaches it as one argument ({task}) or as a file "
+        "({task_file}), never through a shell.",
+    .examples = "tasuki agent run implementer 'Add a --dry-run option'\n"
+                "tasuki agent run implementer \"$(cat task.md)\" --workflow nightly  # only if the workflow is yours",
+    .params = run_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/agents/run"},
+    .mcp = {.tool = "subagent_run",
+            .group = "delegation",
+            .is_core = true,
+            .when = agents_are_configured,
+            TOOL_SUBAGENT_RUN},
+    .run = run_run,
+};
+
+/* ---- parallel ---- */
+
+static int check_text(const json_t *item, const char *key, size_t most, struct tsk_error *err)
+{
+    const json_t *value = json_object_get(item, key);
+    if (json_is_string(value) && json_string_length(value) > 0 && json_string_length(value) <= most)
+        return 0;
+    return error_set(err, TSK_INVALID_INPUT, "agent_task_key", "param", "tasks", "key", key, NULL);
+}
+
+static int check_names(const json_t *item, const char *key, struct tsk_error *err)
+{
+    const json_t *list = json_object_get(item, key);
+    size_t i;
+    json_t *name;
+    bool is_good = !list || json_is_array(list);
+    json_array_foreach (list, i, name)
+        is_good = is_good && json_is_string(name) && id_is_valid(json_string_value(name));
+    return is_good ? 0 : error_set(err, TSK_INVALID_INPUT, "agent_task_key", "param", "tasks", "key", key, NULL);
+}
+
+/* Objects with these keys, which are texts; `list` (may be NULL) is a list of names. */
+static int check_tasks(const json_t *tasks, const char *const *keys, const char *list, struct tsk_error *err)
+{
+    size_t i;
+    json_t *item, *value;
+    const char *key;
+    if (check_count(tasks, "tasks", err) < 0)
+        return -1;
+    json_array_foreach (tasks, i, item) {
+        for (const char *const *want = keys; *want; want++)
+            if (check_text(item, *want, strcmp(*want, "task") == 0 ? AGENT_TASK_MAX : 128, err) < 0)
+                return -1;
+        json_object_foreach (item, key, value) {
+            bool is_known = list && strcmp(key, list) == 0;
+            for (const char *const *want = keys; *want; want++)
+                is_known |= strcmp(key, *want) == 0;
+            if (!is_known)
+                return error_set(err, TSK_INVALID_INPUT, "agent_task_key_unknown", "param", "tasks", "key", key, NULL);
+        }
+        if (list && check_names(item, list, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* {subagentIds, task} as pairs; owned. */
+static json_t *pairs_of(const struct op_call *call)
+{
+    json_t *ids CLEANUP_JSON = many(call, "subagentIds"), *pairs = json_array(), *id;
+    size_t i;
+    json_array_foreach (ids, i, id)
+        json_array_append_new(pairs, json_pack("{s:O, s:s}", "subagentId", id, "task", text_of(call)));
+    return pairs;
+}
+
+static int shape_parallel(struct op_call *call, struct agent_work *work, struct tsk_error *err)
+{
+    static const char *const keys[] = {"subagentId", "task", NULL};
+    json_t *given = json_object_get(call->args, "tasks");
+    bool has_ids = json_object_get(call->args, "subagentIds"), has_text = *text_of(call);
+    if (given ? has_ids || has_text : !has_ids || !has_text)
+        return error_set(err, TSK_INVALID_INPUT, "agent_parallel_either", NULL);
+    json_t *pairs CLEANUP_JSON = given ? json_incref(given) : pairs_of(call);
+    return check_tasks(pairs, keys, NULL, err) < 0 ? -1 : agent_work_parallel(work, pairs, err);
+}
+
+static int run_parallel(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    return agent_delegate(call, shape_parallel, ret, err);
+}
+
+static const struct op_param parallel_params[] = {
+    {.name = "subagentIds",
+     .type = OP_ID,
+     .flags = OP_POSITIONAL | OP_MANY | OP_LIST,
+     .value = "AGENT",
+     .help = "Agents of config.yaml.",
+     .completes = "agent-id"},
+    {.name = "task", .type = OP_STRING, .value = "TASK", .help = "What to do.", .max = AGENT_TASK_MAX},
+    {.name = "tasks",
+     .type = OP_OBJECTS,
+     .flags = OP_REMOTE_ONLY,
+     .value = "TASKS",
+     .help = "Or [{subagentId, task}]."},
+    UL_TASK_PARAM,
+    OP_DETACH_PARAM,
+    OWN_INSTANCE_PARAM,
+    {0}};
+
+const struct op op_agent_parallel = {
+    .name = "agent.parallel",
+    .noun = "agent",
+    .verb = "parallel",
+    .summary = "Give one task to several agents at once and wait for all of them.",
+    .detail =
+        "They run as a parallel group: all must succeed, and each runs to its end. An agent that is named twice runs "
+        "twice.",
+    .examples = "tasuki agent parallel implementer reviewer --task 'Find the cause of issue 12'",
+    .params = parallel_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/agents/run-parallel"},
+    .mcp = {.tool = "subagent_run_parallel",
+            .group = "delegation",
+            .is_core = true,
+            .when = agents_are_configured,
+            TOOL_SUBAGENT_RUN_PARALLEL},
+    .run = run_parallel,
+};
+
+/* ---- dag ---- */
+
+static int shape_dag(struct op_call *call, struct agent_work *work, struct tsk_error *err)
+{
+    static const char *const keys[] = {"id", "subagentId", "task", NULL};
+    json_t *tasks CLEANUP_JSON = NULL;
+    if (agent_args_objects(call, "tasks", &tasks, err) < 0 || check_tasks(tasks, keys, "needs", err) < 0)
+        return -1;
+    return agent_work_dag(work, tasks, err);
+}
+
+static int run_dag(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    return agent_delegate(call, shape_dag, ret, err);
+}
+
+static const struct op_param dag_params[] = {
+    {.name = "tasks",
+     .type = OP_OBJECTS,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "FILE",
+     .help = "[{id, subagentId, task, needs: [ids]}]; as a command: a YAML or JSON file."},
+    UL_TASK_PARAM,
+    OP_DETACH_PARAM,
+    OWN_INSTANCE_PARAM,
+    {0}};
+
+const struct op op_agent_dag = {
+    .name = "agent.dag",
+    .noun = "agent",
+    .verb = "dag",
+    .summary = "Give several tasks to agents, each after those it needs, and wait for all of them.",
+    .detail =
+        "Tasks that do not depend on each other run at the same time. What depends on a failed one is not started.",
+    .examples = "tasuki agent dag plan.yaml  # - {id: api, subagentId: implementer, task: …}\n"
+                "tasuki agent dag plan.json --workflow nightly",
+    .params = dag_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/agents/run-dag"},
+    .mcp = {.tool = "subagent_run_dag",
+            .group = "delegation",
+            .is_core = true,
+            .when = agents_are_configured,
+            TOOL_SUBAGENT_RUN_DAG},
+    .run = run_dag,
+};
+
+/* ---- team ---- */
+
+static int shape_team(struct op_call *call, struct agent_work *work, struct tsk_error *err)
+{
+    return agent_work_team(work, json_get_string(call->args, "teamId", ""), text_of(call), err);
+}
+
+static int run_team(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    return agent_delegate(call, shape_team, ret, err);
+}
+
+static const struct op_param team_params[] = {{.name = "teamId",
+                                               .type = OP_ID,
+                                               .flags = OP_REQUIRED | OP_POSITIONAL,
+                                               .value = "TEAM",
+                                               .help = "A team of config.yaml.",
+                                               .completes = "team-id"},
+                                              TASK_PARAM(OP_POSITIONAL),
+                                              UL_TASK_PARAM,
+                                              OP_DETACH_PARAM,
+                                              OWN_INSTANCE_PARAM,
+                                              {0}};
+
+const struct op op_agent_team = {
+    .name = "agent.team",
+    .noun = "agent",
+    .verb = "team",
+    .summary = "Give a task to all agents of a team and wait; the team's policy says what counts as success.",
+    .examples = "tasuki agent team pair 'Review the change on this branch'",
+    .params = team_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/agents/run-team"},
+    .mcp = {.tool = "agent_team_run",
+            .group = "delegation",
+            .is_core = true,
+            .when = agents_are_configured,
+            TOOL_AGENT_TEAM_RUN},
+    .run = run_team,
+};
+
+/* ---- teams ---- */
+
+static int shape_teams(struct op_call *call, struct agent_work *work, struct tsk_error *err)
+{
+    json_t *teams CLEANUP_JSON = many(call, "teamIds");
+    return check_count(teams, "teamIds", err) < 0 ? -1 : agent_work_teams(work, teams, text_of(call), err);
+}
+
+static int run_teams(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    return agent_delegate(call, shape_teams, ret, err);
+}
+
+static const struct op_param teams_params[] = {{.name = "teamIds",
+                                                .type = OP_ID,
+                                                .flags = OP_REQUIRED | OP_POSITIONAL | OP_MANY | OP_LIST,
+                                                .value = "TEAM",
+                                                .help = "Teams of config.yaml.",
+                                                .completes = "team-id"},
+                                               TASK_PARAM(0),
+                                               UL_TASK_PARAM,
+                                               OP_DETACH_PARAM,
+                                               OWN_INSTANCE_PARAM,
+                                               {0}};
+
+const struct op op_agent_teams = {
+    .name = "agent.teams",
+    .noun = "agent",
+    .verb = "teams",
+    .summary = "Give a task to several teams at once and wait for all of them.",
+    .detail = "A group of groups: each team succeeds by its own policy, and all teams must.",
+    .examples = "tasuki agent teams pair auditors --task 'Is this release ready?'",
+    .params = teams_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/agents/run-teams"},
+    .mcp = {.tool = "agent_team_run_parallel",
+            .group = "delegation",
+            .is_core = true,
+            .when = agents_are_configured,
+            TOOL_AGENT_TEAM_RUN_PARALLEL},
+    .run = run_teams,
+};
+
+/* ---- loop ---- */
+
+static int shape_loop(struct op_call *call, struct agent_work *work, struct tsk_error *err)
+{
+    return agent_work_loop(work, json_get_string(call->args, "subagentId", ""), text_of(call),
+                           json_get_int(call->args, "maxIterations", 1), json_get_string(call->args, "until", NULL),
+                           err);
+}
+
+static int run_loop(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    return agent_delegate(call, shape_loop, ret, err);
+}
+
+static const struct op_param loop_params[] = {
+    AGENT_PARAM,
+    TASK_PARAM(OP_POSITIONAL),
+    {.name = "maxIterations",
+     .type = OP_INT,
+     .flags = OP_REQUIRED,
+     .option = "max-iterations",
+     .value = "N",
+     .help = "At most.",
+     .min = 1,
+     .max = AGENT_LOOP_MAX},
+    {.name = "until",
+     .type = OP_STRING,
+     .value = "CMD",
+     .help = "Command that succeeds when it is done; without one, it runs maxIterations times."},
+    UL_TASK_PARAM,
+    OP_DETACH_PARAM,
+    OWN_INSTANCE_PARAM,
+    {0}};
+
+const struct op op_agent_loop = {
+    .name = "agent.loop",
+    .noun = "agent",
+    .verb = "loop",
+    .summary = "Give the same task to an agent again and again, until a command says that it is done.",
+    .detail =
+        "When the command has not succeeded after the last time, the run has failed (CYCLE_LIMIT_EXCEEDED). The agent "
+        "itself can end the loop with tasuki task finish. A failing agent ends it as a failure.",
+    .examples = "tasuki agent loop implementer 'Make the tests pass' --max-iterations 5 --until 'make test'",
+    .params = loop_params,
+    .result = result_fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/agents/run-loop"},
+    .mcp = {.tool = "loop_run", .group = "delegation", .is_core = true, .when = agents_are_configured, TOOL_LOOP_RUN},
+    .run = run_loop,
+};

@@ -1,0 +1,324 @@
+/* op_own.c - own check, claim, release, force-claim, show, list: which instance drives a workflow. */
+#include "ops/own_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WORKFLOW_PARAM                                                                                                 \
+    {                                                                                                                  \
+        .name = "ulTaskId", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "WORKFLOW",                  \
+        .help = "The workflow's id.", .completes = "workflow-id"                                                       \
+    }
+#define NO_AUTO_CLAIM_PARAM                                                                                            \
+    {                                                                                                                  \
+        .name = "no_auto_claim", .type = OP_BOOL, .help = "Leave a dead owner's claim where it is."                    \
+    }
+
+static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL,
+                                            TSK_OK};
+static const enum tsk_code claim_errors[] = {
+    TSK_WORKFLOW_OWNED_BY_OTHER, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND, TSK_OK};
+static const enum tsk_code force_errors[] = {TSK_WORKFLOW_OWNED_BY_OTHER,
+                                             TSK_NEEDS_CONFIRMATION,
+                                             TSK_INVALID_INPUT,
+                                             TSK_ENVIRONMENT,
+                                             TSK_STORAGE_FULL,
+                                             TSK_NOT_FOUND,
+                                             TSK_OK};
+
+int own_args_open(struct op_call *call, struct owners *owners, struct instance *ret_caller, struct tsk_error *err)
+{
+    if (owners_open(owners, call->ws, err) < 0)
+        return -1;
+    return instance_find(&owners->db, json_get_string(call->args, "instance", NULL), call->is_cli, ret_caller, err);
+}
+
+static const char *workflow_of(const struct op_call *call)
+{
+    return json_get_string(call->args, "ulTaskId", "");
+}
+
+static unsigned flags_of(const struct op_call *call)
+{
+    return json_get_bool(call->args, "no_auto_claim", false) ? WORKFLOW_NO_AUTO_CLAIM : 0;
+}
+
+/* ---- check ---- */
+
+static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct instance caller;
+    struct workflow wf;
+    if (own_args_open(call, &owners, &caller, err) < 0 ||
+        workflow_claim(&owners, workflow_of(call), &caller, flags_of(call) | WORKFLOW_ONLY_LOOK, &wf, err) < 0)
+        return -1;
+    *ret = workflow_json(&wf, true);
+    call->verdict = wf.is_callers || !wf.owner[0] ? TSK_OK : TSK_WORKFLOW_OWNED_BY_OTHER;
+    return 0;
+}
+
+static const struct op_param check_params[] = {WORKFLOW_PARAM, NO_AUTO_CLAIM_PARAM, OWN_INSTANCE_PARAM, {0}};
+static const struct op_field check_result[] = {{"owned", "boolean", "by the caller"},
+                                               {"ulTaskId", "string", ""},
+                                               {"ownerInstanceId", "string?", "null: nobody"},
+                                               {"ownerPid", "integer?", ""},
+                                               {"ownerAlive", "boolean?", "null: cannot be told"},
+                                               {"fence", "integer", "grows with every change of the owner"},
+                                               {0}};
+
+const struct op op_own_check = {
+    .name = "own.check",
+    .noun = "own",
+    .verb = "check",
+    .summary = "Say whether you own a workflow or nobody does (exit 0), or somebody else (4).",
+    .detail =
+        "A claim whose owner is dead moves to you, unless --no-auto-claim; a workflow that nobody owns stays free.",
+    .examples = "tasuki own check 2026-02-25T18-44-58--edb94a81  # may I go on with it?\n"
+                "tasuki own check nightly --no-auto-claim --json",
+    .flags = OP_IDEMPOTENT | OP_QUESTION,
+    .params = check_params,
+    .result = check_result,
+    .errors = look_errors,
+    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/check"},
+    .mcp = {.tool = "ul_workflow_check", .group = "ownership", .is_core = true, TOOL_UL_WORKFLOW_CHECK},
+    .run = run_check,
+};
+
+/* ---- claim ---- */
+
+static json_t *claimed_json(const struct workflow *wf)
+{
+    json_t *json = workflow_json(wf, true);
+    json_object_set_new(json, "claimed", json_boolean(wf->was_taken));
+    json_object_set_new(json, "before", wf->was_taken && wf->before[0] ? json_string(wf->before) : json_null());
+    return json;
+}
+
+static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct instance caller;
+    struct workflow wf;
+    if (own_args_open(call, &owners, &caller, err) < 0 ||
+        workflow_claim(&owners, workflow_of(call), &caller, flags_of(call), &wf, err) < 0)
+        return -1;
+    *ret = claimed_json(&wf);
+    return 0;
+}
+
+static const struct op_field claim_result[] = {{"owned", "boolean", "true"},
+                                               {"ulTaskId", "string", ""},
+                                               {"ownerInstanceId", "string?", "you"},
+                                               {"ownerPid", "integer?", ""},
+                                               {"ownerAlive", "boolean?", ""},
+                                               {"fence", "integer", "grows with every change of the owner"},
+                                               {"claimed", "boolean?", "false: it was yours already"},
+                                               {"before", "string?", "whose it was"},
+                                               {0}};
+
+const struct op op_own_claim = {
+    .name = "own.claim",
+    .noun = "own",
+    .verb = "claim",
+    .summary = "Become the one who drives a workflow, or be told who does.",
+    .detail =
+        "Free, or its owner is dead: it is yours. Its owner lives, or nobody can tell: refused. It is yours until you "
+        "release it; when you have ended, the next one who asks gets it.",
+    .examples = "tasuki own claim nightly  # for the process that calls\n"
+                "tasuki own claim nightly --instance \"$MY_ID\"  # for an instance that you name",
+    .flags = OP_IDEMPOTENT,
+    .params = check_params,
+    .result = claim_result,
+    .errors = claim_errors,
+    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/claim"},
+    .mcp = {.tool = "ul_workflow_claim", .group = "ownership", .is_core = true, TOOL_UL_WORKFLOW_CLAIM},
+    .run = run_claim,
+};
+
+/* ---- release ---- */
+
+static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct instance caller;
+    struct workflow wf;
+    if (own_args_open(call, &owners, &caller, err) < 0 ||
+        workflow_release(&owners, workflow_of(call), &caller, &wf, err) < 0)
+        return -1;
+    *ret = json_pack("{s:s, s:s, s:b, s:I}", "status", "released", "ulTaskId", wf.id, "existed", wf.was_taken, "fence",
+                     (json_int_t)wf.fence);
+    return 0;
+}
+
+static const struct op_param release_params[] = {WORKFLOW_PARAM, OWN_INSTANCE_PARAM, {0}};
+static const struct op_field release_result[] = {{"status", "string", "released"},
+                                                 {"ulTaskId", "string", ""},
+                                                 {"existed", "boolean", "false: nobody owned it"},
+                                                 {"fence", "integer", ""},
+                                                 {0}};
+
+const struct op op_own_release = {
+    .name = "own.release",
+    .noun = "own",
+    .verb = "release",
+    .summary = "Give a workflow back; nobody owns it then.",
+    .examples = "tasuki own release nightly",
+    .flags = OP_IDEMPOTENT,
+    .params = release_params,
+    .result = release_result,
+    .errors = claim_errors,
+    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/release"},
+    .mcp = {.tool = "ul_workflow_release", .group = "ownership", TOOL_UL_WORKFLOW_RELEASE},
+    .run = run_release,
+};
+
+/* ---- force-claim ---- */
+
+static bool is_confirmed(struct op_call *call, const struct workflow *wf)
+{
+    struct buf question CLEANUP(buf_clear) = BUF_INIT;
+    char pid[24] = "?";
+    if (json_get_bool(call->args, "yes", false))
+        return true;
+    if (!call->confirm)
+        return false;
+    if (wf->state.pid)
+        snprintf(pid, sizeof pid, "%d", (int)wf->state.pid);
+    text_put(&question, call->lang, "confirm_force_claim", "workflow", wf->id, "owner", wf->owner, "pid", pid, NULL);
+    call->asks_about_dead = false;
+    return call->confirm(call, buf_str(&question));
+}
+
+static int run_force(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct instance caller;
+    struct workflow wf;
+    if (own_args_open(call, &owners, &caller, err) < 0)
+        return -1;
+    int result = workflow_force(&owners, workflow_of(call), &caller, NULL, &wf, err);
+    if (result < 0 && err->code == TSK_NEEDS_CONFIRMATION) {
+        struct workflow shown = wf;
+        if (is_confirmed(call, &shown))
+            result = workflow_force(&owners, workflow_of(call), &caller, &shown, &wf, err);
+        else if (call->confirm) /* somebody was asked, and it was no yes */
+            workflow_refuse(&wf, TSK_WORKFLOW_OWNED_BY_OTHER, err);
+    }
+    if (result == 0)
+        *ret = claimed_json(&wf);
+    return result;
+}
+
+static const struct op_param force_params[] = {
+    WORKFLOW_PARAM,
+    {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
+    OWN_INSTANCE_PARAM,
+    {0},
+};
+
+const struct op op_own_force_claim = {
+    .name = "own.force-claim",
+    .noun = "own",
+    .verb = "force-claim",
+    .summary = "Take a workflow from whoever owns it; a living owner's needs a person's yes.",
+    .detail = "The old owner is not ended; what it writes from now on is refused (workflow_owned_by_other). Look first "
+              "whether it still works: ps -p PID.",
+    .examples = "tasuki own force-claim nightly  # asks when the owner lives\n"
+                "tasuki own force-claim nightly --yes",
+    .flags = OP_DESTRUCTIVE | OP_IDEMPOTENT,
+    .params = force_params,
+    .result = claim_result,
+    .errors = force_errors,
+    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/force-claim"},
+    .mcp = {.tool = "ul_workflow_force_claim", .group = "ownership", TOOL_UL_WORKFLOW_FORCE_CLAIM},
+    .run = run_force,
+};
+
+/* ---- show ---- */
+
+static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct workflow wf;
+    char time[TIME_TEXT_MAX];
+    if (owners_open(&owners, call->ws, err) < 0)
+        return -1;
+    int found = workflow_look(&owners, workflow_of(call), NULL, &wf, err);
+    if (found < 0)
+        return -1;
+    if (!found) {
+        error_set(err, TSK_NOT_FOUND, "workflow_unknown", "workflow", workflow_of(call), NULL);
+        error_add_next(err, "tasuki own claim %s", workflow_of(call));
+        return -1;
+    }
+    time_format_local(wf.claimed_at_ms, time);
+    *ret = workflow_json(&wf, false);
+    json_object_set_new(*ret, "claimed_at", json_string(time));
+    if (wf.owner[0])
+        json_object_set_new(*ret, "how", json_string(wf.state.how));
+    return 0;
+}
+
+static const struct op_param show_params[] = {WORKFLOW_PARAM, {0}};
+static const struct op_field show_result[] = {{"ulTaskId", "string", ""},
+                                              {"ownerInstanceId", "string?", "null: nobody"},
+                                              {"ownerPid", "integer?", ""},
+                                              {"ownerAlive", "boolean?", "null: cannot be told"},
+                                              {"fence", "integer", ""},
+                                              {"claimed_at", "string", "when the owner last changed"},
+                                              {"how", "string?", "how we know whether the owner lives"},
+                                              {0}};
+
+const struct op op_own_show = {
+    .name = "own.show",
+    .noun = "own",
+    .verb = "show",
+    .summary = "Show who owns a workflow, since when, alive or dead; nothing moves.",
+    .examples = "tasuki own show nightly",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = show_params,
+    .result = show_result,
+    .errors = look_errors,
+    .http = {.method = "GET", .path = "/api/workflows/:ulTaskId"},
+    .mcp.absent = "ul_workflow_check with no_auto_claim says the same",
+    .run = run_show,
+};
+
+/* ---- list ---- */
+
+static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    json_t *list CLEANUP_JSON = NULL;
+    if (owners_open(&owners, call->ws, err) < 0 ||
+        workflow_list(&owners, json_get_string(call->args, "owner", NULL), !json_get_bool(call->args, "all", false),
+                      &list, err) < 0)
+        return -1;
+    *ret = json_pack("{s:O}", "workflows", list);
+    return 0;
+}
+
+static const struct op_param list_params[] = {
+    {.name = "owner", .type = OP_STRING, .value = "I", .help = "Only what this instance owns.", .max = 256},
+    {.name = "all", .type = OP_BOOL, .help = "Also those that nobody owns any more."},
+    {0},
+};
+static const struct op_field list_result[] = {{"workflows", "array", "each as own.show gives it"}, {0}};
+
+const struct op op_own_list = {
+    .name = "own.list",
+    .noun = "own",
+    .verb = "list",
+    .summary = "Show all workflows that have an owner: whose, since when, alive or dead.",
+    .examples = "tasuki own list\ntasuki own list --all --json",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = list_params,
+    .result = list_result,
+    .errors = look_errors,
+    .http = {.method = "GET", .path = "/api/workflows"},
+    .mcp = {.tool = "ul_workflow_list", .group = "ownership", TOOL_UL_WORKFLOW_LIST},
+    .run = run_list,
+};

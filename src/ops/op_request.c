@@ -1,0 +1,379 @@
+/* op_request.c - request add, list, show, edit, rm: the files in .aiflow/requests/. */
+#include "ops/request_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+#include "run/start.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RUNS_SHOWN 10
+
+/* ---- arguments ------------------------------------------------------------------------------------------ */
+
+static int depends_of(const json_t *given, json_t **ret, struct tsk_error *err)
+{
+    json_t *list = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given), *id;
+    size_t i;
+    if (json_array_size(list) == 1 && json_string_length(json_array_get(list, 0)) == 0)
+        json_array_clear(list);
+    json_array_foreach (list, i, id)
+        if (!id_is_valid(json_string_value(id))) {
+            error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "depends_on", "value", json_string_value(id),
+                      NULL);
+            json_decref(list);
+            return -1;
+        }
+    *ret = list;
+    return 0;
+}
+
+static void put_given(const json_t *args, const char *key, json_t *values)
+{
+    json_t *value = json_object_get(args, key);
+    bool is_empty = json_is_string(value) ? json_string_length(value) == 0 : json_array_size(value) == 0;
+    if (value)
+        json_object_set_new(values, key, is_empty ? json_null() : json_incref(value));
+}
+
+int request_values(const struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    static const char *const keys[] = {"title", "status", "priority", "flow", "run", "body"};
+    json_t *values CLEANUP_JSON = json_object(), *depends CLEANUP_JSON = NULL;
+    const json_t *given = json_object_get(call->args, "depends_on");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        put_given(call->args, keys[i], values);
+    if (given && depends_of(given, &depends, err) < 0)
+        return -1;
+    if (given)
+        json_object_set(values, "depends_on", json_array_size(depends) ? depends : json_null());
+    /* One takes the other's place. */
+    if (json_is_string(json_object_get(values, "flow")) && !json_object_get(values, "run"))
+        json_object_set_new(values, "run", json_null());
+    else if (json_is_array(json_object_get(values, "run")) && !json_object_get(values, "flow"))
+        json_object_set_new(values, "flow", json_null());
+    *ret = json_incref(values);
+    return 0;
+}
+
+int request_show(struct op_call *call, const char *id, json_t **ret, struct tsk_error *err)
+{
+    struct book book CLEANUP(book_clear) = {.entries = NULL};
+    struct request request CLEANUP(request_clear) = {.json = NULL};
+    if (request_read(call->ws, id, call->lang, &request, err) < 0 ||
+        book_open(call->ws, false, call->lang, &book, err) < 0)
+        return -1;
+    const struct book_entry *entry = book_find(&book, request.id);
+    if (!entry)
+        return error_set(err, TSK_REQUEST_NOT_FOUND, "request_unknown", "request", id, NULL);
+    *ret = book_json(entry);
+    return 0;
+}
+
+#define TITLE_TEXT    "What is to be done, in one line."
+#define FLOW_TEXT     "The flow to run: a file below the workspace, or the name of one in .aiflow/flows/."
+#define PRIORITY_TEXT "P0 is the most urgent."
+#define DEPENDS_TEXT  "A request that must be done before; repeat for more."
+#define BODY_TEXT     "More about it; tasks find it in their channel as request.body."
+#define RUN_TEXT      "The command to run instead of a flow."
+#define STATUS_TEXT   "ready: the queue may take it; draft: not yet; archived: not any more."
+
+static const struct op_field request_fields[] = {
+    {"id", "string", ""},
+    {"title", "string?", ""},
+    {"status", "string", "draft ready running blocked needs_input failed done archived broken"},
+    {"file_status", "string", "what the file says: draft ready archived"},
+    {"priority", "string", "P0 to P3"},
+    {"depends_on", "array?", "ids"},
+    {"flow", "string?", "what it runs"},
+    {"run", "array?", "or the command"},
+    {"body", "string?", ""},
+    {"path", "string", "its file"},
+    {"updated_at", "string", "the file's time, for expected_updated_at"},
+    {"latest_run", "object?", "run_id status started_at ended_at questions"},
+    {"lock", "object?", "who holds it"},
+    {"reason", "string?", "why the queue would not take it"},
+    {"detail", "string?", "what is in the way"},
+    {"problems", "array?", "line column reason: why it is broken"},
+    {0}};
+static const enum tsk_code add_errors[] = {
+    TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_NOT_FOUND, TSK_OK};
+static const enum tsk_code show_errors[] = {TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
+                                            TSK_OK};
+
+/* ---- add ------------------------------------------------------------------------------------------------ */
+
+static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    json_t *values CLEANUP_JSON = NULL;
+    struct request request CLEANUP(request_clear) = {.json = NULL};
+    const char *id = json_get_string(call->args, "id", NULL);
+    if (request_values(call, &values, err) < 0)
+        return -1;
+    if (id)
+        json_object_set_new(values, "id", json_string(id));
+    if (!json_object_get(values, "status")) {
+        bool has_work =
+            json_is_string(json_object_get(values, "flow")) || json_is_array(json_object_get(values, "run"));
+        json_object_set_new(values, "status", json_string(has_work ? "ready" : "draft"));
+    }
+    if (!json_object_get(values, "priority"))
+        json_object_set_new(values, "priority", json_string(request_priorities[REQUEST_PRIORITY_DEFAULT]));
+    return request_add(call->ws, values, call->lang, &request, err) < 0 ? -1 : request_show(call, request.id, ret, err);
+}
+
+static const struct op_param add_params[] = {
+    {.name = "title", .type = OP_STRING, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "TITLE", .help = TITLE_TEXT},
+    {.name = "flow", .type = OP_PATH, .value = "F", .help = FLOW_TEXT},
+    {.name = "priority",
+     .type = OP_ENUM,
+     .value = "P",
+     .help = PRIORITY_TEXT,
+     .choices = request_priorities,
+     .fallback = "P2"},
+    {.name = "depends_on",
+     .option = "depends",
+     .type = OP_STRING,
+     .flags = OP_MANY,
+     .value = "RQ",
+     .help = DEPENDS_TEXT,
+     .completes = "request-id"},
+    {.name = "status",
+     .type = OP_ENUM,
+     .value = "S",
+     .help = STATUS_TEXT,
+     .choices = request_status_names,
+     .fallback = "ready; without a flow or command: draft"},
+    {.name = "body", .type = OP_STRING, .value = "TEXT", .help = BODY_TEXT, .max = 512 << 10},
+    {.name = "id", .type = OP_ID, .value = "RQ", .help = "RQ-… of your own.", .fallback = "RQ-<time>-<random>"},
+    {.name = "run", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "CMD…", .help = RUN_TEXT},
+    {0},
+};
+
+const struct op op_request_add = {
+    .name = "request.add",
+    .noun = "request",
+    .verb = "add",
+    .summary = "Write down something to be done: a request, as a file in .aiflow/requests/.",
+    .detail =
+        "The file belongs to you: it can be edited with any editor and kept in git. What becomes of the request is not "
+        "written into it.",
+    .examples = "tasuki request add \"Build the docs\" -- make docs\n"
+                "tasuki request add \"Release\" --flow release.yaml --priority P1 --depends RQ-20260207T223000-1a2b3",
+    .params = add_params,
+    .result = request_fields,
+    .errors = add_errors,
+    .http = {.method = "POST", .path = "/api/requests"},
+    .mcp = {.tool = "request_add", .group = "requests", TOOL_REQUEST_ADD},
+    .run = run_add,
+};
+
+/* ---- list ----------------------------------------------------------------------------------------------- */
+
+static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct book book CLEANUP(book_clear) = {.entries = NULL};
+    const char *status = json_get_string(call->args, "status", NULL);
+    bool has_all = json_get_bool(call->args, "all", false);
+    if (book_open(call->ws, false, call->lang, &book, err) < 0)
+        return -1;
+    json_t *list = json_array();
+    for (size_t i = 0; i < book.count; i++) {
+        const char *is = book_status(&book.entries[i]);
+        bool is_wanted = status ? strcmp(status, is) == 0 : has_all || strcmp(is, "archived") != 0;
+        json_t *json = is_wanted ? book_json(&book.entries[i]) : NULL;
+        if (json) {
+            json_object_del(json, "body");
+            json_array_append_new(list, json);
+        }
+    }
+    *ret = json_pack("{s:o}", "requests", list);
+    return 0;
+}
+
+static const char *const statuses[] = {"draft",  "ready", "running",  "blocked", "needs_input",
+                                       "failed", "done",  "archived", "broken",  NULL};
+static const struct op_param list_params[] = {
+    {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only those.", .choices = statuses},
+    {.name = "all", .type = OP_BOOL, .help = "Archived ones, too."},
+    {0},
+};
+static const struct op_field list_fields[] = {
+    {"requests", "array", "in the queue's order; as request.show, without body"}, {0}};
+
+const struct op op_request_list = {
+    .name = "request.list",
+    .noun = "request",
+    .verb = "list",
+    .summary = "List the requests in the order in which the queue would take them, with what became of them.",
+    .examples = "tasuki request list --status failed",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = list_params,
+    .result = list_fields,
+    .errors = show_errors,
+    .http = {.method = "GET", .path = "/api/requests"},
+    .mcp = {.tool = "request_list", .group = "requests", .is_core = true, TOOL_REQUEST_LIST},
+    .run = run_list,
+};
+
+/* ---- show ----------------------------------------------------------------------------------------------- */
+
+/* Its last runs, the newest first. */
+static json_t *runs_of(struct tsk_workspace *ws, const char *request_id)
+{
+    json_t *ids CLEANUP_JSON = NULL, *runs = json_array(), *id;
+    struct tsk_error ignored;
+    size_t i;
+    if (rundir_list(ws, &ids, &ignored) < 0)
+        return runs;
+    json_array_foreach (ids, i, id) {
+        struct rundir run;
+        json_t *stage CLEANUP_JSON = NULL;
+        if (json_array_size(runs) == RUNS_SHOWN)
+            break;
+        if (rundir_open(ws, json_string_value(id), &run, &ignored) < 0)
+            continue;
+        if (rundir_look(&run, &stage, &ignored) == 0 &&
+            strcmp(json_get_string(stage, "request_id", ""), request_id) == 0)
+            json_array_append_new(runs, json_pack("{s:s, s:s, s:s?, s:s?}", "run_id", run.id, "status",
+                                                  json_get_string(stage, "status", ""), "started_at",
+                                                  json_get_string(stage, "started_at", NULL), "ended_at",
+                                                  json_get_string(stage, "ended_at", NULL)));
+        rundir_clear(&run);
+    }
+    return runs;
+}
+
+static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    if (request_show(call, json_get_string(call->args, "request", ""), ret, err) < 0)
+        return -1;
+    json_object_set_new(*ret, "runs", runs_of(call->ws, json_get_string(*ret, "id", "")));
+    return 0;
+}
+
+static const struct op_param show_params[] = {REQUEST_ID_PARAM, {0}};
+
+const struct op op_request_show = {
+    .name = "request.show",
+    .noun = "request",
+    .verb = "show",
+    .summary = "Show a request: what its file says, its state and why, its last runs.",
+    .examples = "tasuki request show RQ-20260207T223000-1a2b3",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = show_params,
+    .result = request_fields,
+    .errors = show_errors,
+    .http = {.method = "GET", .path = "/api/requests/:request"},
+    .mcp = {.tool = "request_show", .group = "requests", TOOL_REQUEST_SHOW},
+    .run = run_show,
+};
+
+/* ---- edit ----------------------------------------------------------------------------------------------- */
+
+static int run_edit(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    json_t *values CLEANUP_JSON = NULL;
+    struct request request CLEANUP(request_clear) = {.json = NULL};
+    const char *id = json_get_string(call->args, "request", ""),
+               *expected = json_get_string(call->args, "expected_updated_at", NULL);
+    if (request_values(call, &values, err) < 0)
+        return -1;
+    int result;
+    if (json_object_size(values))
+        result = request_edit(call->ws, id, values, expected, call->lang, &request, err);
+    else if (call->is_cli && call->confirm)
+        result = request_edit_in_editor(call, id, &request, err);
+    else
+        result = error_set(err, TSK_INVALID_INPUT, "request_edit_nothing", NULL);
+    return result < 0 ? -1 : request_show(call, request.id, ret, err);
+}
+
+static const struct op_param edit_params[] = {
+    REQUEST_ID_PARAM,
+    {.name = "title", .type = OP_STRING, .value = "TITLE", .help = TITLE_TEXT},
+    {.name = "flow", .type = OP_PATH, .value = "F", .help = FLOW_TEXT},
+    {.name = "priority", .type = OP_ENUM, .value = "P", .help = PRIORITY_TEXT, .choices = request_priorities},
+    {.name = "depends_on",
+     .option = "depends",
+     .type = OP_STRING,
+     .flags = OP_MANY,
+     .value = "RQ",
+     .help = DEPENDS_TEXT " '' for none.",
+     .completes = "request-id"},
+    {.name = "status", .type = OP_ENUM, .value = "S", .help = STATUS_TEXT, .choices = request_status_names},
+    {.name = "body", .type = OP_STRING, .value = "TEXT", .help = BODY_TEXT, .max = 512 << 10},
+    {.name = "expected_updated_at",
+     .type = OP_STRING,
+     .value = "T",
+     .help = "Refuse (CONFLICT) if the file is not of this time any more."},
+    {.name = "run", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "CMD…", .help = RUN_TEXT},
+    {0},
+};
+static const enum tsk_code edit_errors[] = {TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_STORAGE_FULL,
+                                            TSK_ENVIRONMENT,       TSK_NOT_FOUND,     TSK_OK};
+
+const struct op op_request_edit = {
+    .name = "request.edit",
+    .noun = "request",
+    .verb = "edit",
+    .summary = "Change what is mentioned in a request's file, and nothing else; without options, in your editor.",
+    .detail =
+        "Comments and the order of the keys stay. A value of several lines is replaced with all of its lines. Without "
+        "options the file is opened with $VISUAL or $EDITOR, and taken only when it is right.",
+    .examples = "tasuki request edit RQ-20260207T223000-1a2b3 --priority P0\n"
+                "tasuki request edit RQ-20260207T223000-1a2b3 --depends ''  # depends on nothing any more",
+    .flags = OP_KEEPS_REST | OP_IDEMPOTENT,
+    .params = edit_params,
+    .result = request_fields,
+    .errors = edit_errors,
+    .http = {.method = "PUT", .path = "/api/requests/:request"},
+    .mcp.absent = "agents edit the file, which is theirs as well",
+    .run = run_edit,
+};
+
+/* ---- rm ------------------------------------------------------------------------------------------------- */
+
+static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    char kept[PATH_MAX];
+    json_t *shown CLEANUP_JSON = NULL;
+    if (request_show(call, json_get_string(call->args, "request", ""), &shown, err) < 0)
+        return -1;
+    const char *id = json_get_string(shown, "id", "");
+    if (strcmp(json_get_string(shown, "status", ""), "running") == 0) {
+        const char *run = json_get_string(json_object_get(shown, "latest_run"), "run_id", "");
+        error_set(err, TSK_RUN_IN_PROGRESS, NULL, "request_id", id, "run_id", run, NULL);
+        error_add_next(err, "tasuki runs cancel %s", run);
+        return -1;
+    }
+    if (request_remove(call->ws, id, kept, err) < 0)
+        return -1;
+    *ret = json_pack("{s:s, s:b, s:o}", "id", id, "removed", true, "kept", json_sprintf(".aiflow/%s", kept));
+    return 0;
+}
+
+static const struct op_field rm_fields[] = {
+    {"id", "string", ""}, {"removed", "boolean", ""}, {"kept", "string", "where the file is now"}, {0}};
+static const enum tsk_code rm_errors[] = {TSK_REQUEST_NOT_FOUND,
+                                          TSK_RUN_IN_PROGRESS,
+                                          TSK_INVALID_INPUT,
+                                          TSK_CONFLICT,
+                                          TSK_ENVIRONMENT,
+                                          TSK_NOT_FOUND,
+                                          TSK_OK};
+
+const struct op op_request_rm = {
+    .name = "request.rm",
+    .noun = "request",
+    .verb = "rm",
+    .summary = "Remove a request; its file is kept in .aiflow/removed/, its runs stay.",
+    .examples = "tasuki request rm RQ-20260207T223000-1a2b3",
+    .flags = OP_DESTRUCTIVE,
+    .params = show_params,
+    .result = rm_fields,
+    .errors = rm_errors,
+    .http = {.method = "DELETE", .path = "/api/requests/:request"},
+    .mcp.absent = "an agent that is done with a request archives it, or removes the file",
+    .run = run_remove,
+};

@@ -1,0 +1,143 @@
+/* op_request_run.c - request run: a request alone, here or apart; and what is done when somebody runs it already. */
+#include "ops/detached.h"
+#include "ops/request_args.h"
+#include "ops/run_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+#include "run/detach.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REPLACE_WAIT_MS 30000
+
+/* One attempt. The runner apart knows nothing of conflicts: who asks decides. */
+static int attempt(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    if (op_is_apart(call)) {
+        json_t *args CLEANUP_JSON = json_deep_copy(call->args);
+        json_object_del(args, "on_conflict");
+        json_object_del(args, "yes");
+        return op_run_apart_as(call, call->op->name, args, false, ret, err);
+    }
+    struct run_start start = run_start_of(call);
+    start.request_id = json_get_string(call->args, "request", "");
+    start.is_new = json_get_bool(call->args, "new", false);
+    start.is_by_hand = true;
+    if (start_request(call->ws, &start, ret, err) < 0)
+        return -1;
+    call->verdict = run_verdict(*ret);
+    return 0;
+}
+
+/* The run that is there already: on the command line until its end, else as it is now. */
+static int attach(struct op_call *call, const char *run, json_t **ret, struct tsk_error *err)
+{
+    bool waits = call->is_cli && !op_is_apart(call);
+    if (run_follow(call->ws, run, waits ? -1 : 0, NULL, NULL, ret, err) < 0)
+        return -1;
+    json_object_set_new(*ret, "attached", json_true());
+    call->verdict = run_verdict(*ret);
+    return 0;
+}
+
+static int confirm_replace(struct op_call *call, const char *run, struct tsk_error *err)
+{
+    const char *request = tsk_error_context(err, "request_id");
+    struct buf question CLEANUP(buf_clear) = BUF_INIT;
+    if (json_get_bool(call->args, "yes", false))
+        return 0;
+    text_put(&question, call->lang, "request_replace_question", "request", request ? request : "", "run", run, NULL);
+    if (call->confirm && call->confirm(call, buf_str(&question)))
+        return 0;
+    err->code = TSK_NEEDS_CONFIRMATION;
+    err->text = "request_replace_needs";
+    error_clear_next(err);
+    error_add_next(err, "tasuki request run %s --on-conflict replace --yes", request ? request : "RQ");
+    return -1;
+}
+
+static int replace(struct op_call *call, const char *run, json_t **ret, struct tsk_error *err)
+{
+    char id[RUN_ID_MAX];
+    const char *status;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (confirm_replace(call, run, err) < 0)
+        return -1;
+    if (stop_run(call->ws, run, false, id, &status, err) < 0 && err->sys_errno == 0)
+        return -1; /* a runner that has ended since needs no signal */
+    if (run_follow(call->ws, run, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
+        return -1;
+    return attempt(call, ret, err);
+}
+
+static int run_request(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    const char *rule = json_get_string(call->args, "on_conflict", "fail");
+    char run[RUN_ID_MAX];
+    if (attempt(call, ret, err) == 0)
+        return 0;
+    if (err->code != TSK_RUN_IN_PROGRESS || !tsk_error_context(err, "run_id"))
+        return -1;
+    snprintf(run, sizeof run, "%s", tsk_error_context(err, "run_id"));
+    if (strcmp(rule, "attach") == 0)
+        return attach(call, run, ret, err);
+    return strcmp(rule, "replace") == 0 ? replace(call, run, ret, err) : -1;
+}
+
+static const char *const rules[] = {"fail", "attach", "replace", NULL};
+static const struct op_param params[] = {
+    REQUEST_ID_PARAM,
+    {.name = "on_conflict",
+     .type = OP_ENUM,
+     .value = "RULE",
+     .help = "If it runs already: refuse, follow that run and return its outcome, or cancel it and run anew.",
+     .choices = rules,
+     .fallback = "fail"},
+    {.name = "new",
+     .type = OP_BOOL,
+     .help = "Begin anew although the latest run waits for an answer; that one is cancelled."},
+    RUN_PARALLEL_PARAM,
+    {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question of replace with yes."},
+    OP_DETACH_PARAM,
+    {0},
+};
+static const struct op_field fields[] = {
+    {"run_id", "string", ""},
+    {"request_id", "string", ""},
+    {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
+    {"attached", "boolean?", "it is a run that was there already"},
+    {"lock", "object?", "the request's lock: pid hostname created_at expires_at fence"},
+    {"counts", "object", "total done failed steps"},
+    {"failures", "array", "task session_id exit_code reason log"},
+    {"questions", "array", "open ones"},
+    {"tasks", "array", "task state attempt started_at ended_at exit_code"},
+    {"reason_code", "string?", "why it is not DONE"},
+    {0}};
+static const enum tsk_code errors[] = {
+    TSK_REQUEST_NOT_FOUND, TSK_RUN_IN_PROGRESS,    TSK_NEEDS_INPUT, TSK_NEEDS_CONFIRMATION, TSK_FLOW_INVALID,
+    TSK_INVALID_INPUT,     TSK_DOCTOR_FAILED,      TSK_CONFLICT,    TSK_TASK_FAILED,        TSK_GROUP_FAILED,
+    TSK_TASK_TIMEOUT,      TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED,  TSK_STORAGE_FULL,       TSK_ENVIRONMENT,
+    TSK_UNSUPPORTED_FS,    TSK_NOT_FOUND,          TSK_OK};
+
+const struct op op_request_run = {
+    .name = "request.run",
+    .noun = "request",
+    .verb = "run",
+    .summary = "Run a request now, under its lock: nobody else runs it at the same time.",
+    .detail = "The tasks run in the workspace's root. Exit codes: 0 done, 7 failed, 8 a task asks something (answer), "
+              "4 it runs "
+              "already. The lock is released last; if this command is killed, whoever comes next takes it at once, the "
+              "run is "
+              "shown as INTERRUPTED and goes on with resume.",
+    .examples = "tasuki request run RQ-20260207T223000-1a2b3\n"
+                "tasuki request run RQ-20260207T223000-1a2b3 --on-conflict attach  # start it, or follow it\n"
+                "tasuki request run RQ-20260207T223000-1a2b3 --detach",
+    .flags = OP_STREAMS,
+    .params = params,
+    .result = fields,
+    .errors = errors,
+    .http = {.method = "POST", .path = "/api/requests/:request/run"},
+    .mcp = {.tool = "request_run", .group = "requests", .is_core = true, TOOL_REQUEST_RUN},
+    .run = run_request,
+};

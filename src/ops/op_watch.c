@@ -1,0 +1,132 @@
+/* op_watch.c - the whole workspace, live. */
+#include "base/fs.h"
+#include "ops/overview.h"
+#include "ops/table.h"
+
+#include <poll.h>
+#include <stdalign.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#define TICK_MS 1000 /* ages grow, and what nothing announces is seen */
+#define CALM_MS 40   /* a burst of events is shown once */
+
+/* What changes by itself: nobody has done anything when only these differ. */
+static const char *const passing[] = {"time",      "age_ms", "expires_in_ms", "expires_at",
+                                      "uptime_ms", "cpu_ms", "rss_bytes",     NULL};
+
+/* A copy without what passes by itself. */
+static json_t *lasting(const json_t *value)
+{
+    const char *key;
+    json_t *member;
+    size_t i;
+    if (json_is_array(value)) {
+        json_t *copy = json_array();
+        json_array_foreach (value, i, member)
+            json_array_append_new(copy, lasting(member));
+        return copy;
+    }
+    if (!json_is_object(value))
+        return json_incref((json_t *)value);
+    json_t *copy = json_object();
+    json_object_foreach ((json_t *)value, key, member) {
+        bool passes = false;
+        for (i = 0; passing[i] && !passes; i++)
+            passes = strcmp(key, passing[i]) == 0;
+        if (!passes)
+            json_object_set_new(copy, key, lasting(member));
+    }
+    return copy;
+}
+
+static int watch_open(const struct tsk_workspace *ws, struct tsk_error *err)
+{
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd < 0 || inotify_add_watch(fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0) {
+        error_errno(err, "watch", ws->state_path);
+        fs_close(&fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Whether the trail was among what has changed: looking at the workspace touches the database, and must not wake us. */
+static bool has_trail(const char *notes, ssize_t len)
+{
+    bool found = false;
+    for (ssize_t at = 0; at < len;) {
+        const struct inotify_event *note = (const void *)(notes + at);
+        found |= note->len && strcmp(note->name, "events.ndjson") == 0;
+        at += (ssize_t)(sizeof *note + note->len);
+    }
+    return found;
+}
+
+/* Until something has happened, at most `until`. A signal ends the wait, too. */
+static bool wait_for_trail(int fd, int64_t until)
+{
+    alignas(struct inotify_event) char notes[4096];
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    for (int64_t left; (left = until - clock_now().boot_ms) > 0;) {
+        if (poll(&ready, 1, (int)left) <= 0)
+            return false;
+        ssize_t len = read(fd, notes, sizeof notes);
+        if (len > 0 && has_trail(notes, len))
+            return true;
+    }
+    return false;
+}
+
+/* What comes in a burst is shown once; what nothing announces (a request was edited, a runner died) with the next tick. */
+static void watch_wait(int fd)
+{
+    int64_t now = clock_now().boot_ms, until = now + TICK_MS;
+    if (!wait_for_trail(fd, until))
+        return;
+    while (wait_for_trail(fd, clock_now().boot_ms + CALM_MS) && clock_now().boot_ms < until)
+        ;
+}
+
+static int run_watch(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    json_t *before CLEANUP_JSON = NULL;
+    int fd CLEANUP_FD = watch_open(call->ws, err);
+    (void)ret;
+    if (fd < 0)
+        return -1;
+    for (;;) {
+        json_t *status CLEANUP_JSON = NULL;
+        if (overview_make(call, &status, err) < 0)
+            return -1;
+        json_t *now = lasting(status);
+        bool is_new = !before || !json_equal(before, now);
+        json_decref(before);
+        before = now;
+        if ((is_new || call->wants_ticks) && !call->emit(call, status))
+            return 0;
+        watch_wait(fd);
+    }
+}
+
+static const struct op_param no_params[] = {{0}};
+static const struct op_field watch_result[] = {{"status", "object", "as in status, one document per change"}, {0}};
+static const enum tsk_code watch_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
+
+const struct op op_watch = {
+    .name = "watch",
+    .verb = "watch",
+    .summary = "Show the whole workspace on one screen, live, until Ctrl-C.",
+    .detail = "On a terminal the screen is drawn anew when something happens and once a second. Otherwise, and with "
+              "--json, there is one snapshot per change.",
+    .examples = "tasuki watch  # keep an eye on it\n"
+                "tasuki watch --json | jq -c '.runs[] | [.run_id, .status]'  # a document per change",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_STREAMS,
+    .params = no_params,
+    .result = watch_result,
+    .errors = watch_errors,
+    .http.absent = "the page follows /api/events",
+    .mcp.absent = "agents subscribe to the resource tasuki://status",
+    .run = run_watch,
+};

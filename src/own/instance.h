@@ -1,0 +1,85 @@
+/* instance.h - who owns something: an *instance*, one agent or program (spec 4), and whether it is still there.
+ *
+ * Three forms of ids:
+ *   {hostname}-{pid}-{start in ms}   a process. Made once, when the process first claims something, and kept in the table `instance`
+ *                                    with what identifies it. Other programs make such ids too (seed 003).
+ *   http-<16 hex>                    a client of the server, registered with a secret; alive by its lease alone
+ *   any other text                   accepted as it is; nobody knows whether it lives
+ *
+ * Invariants
+ *  I1  A process that has a row keeps its id: it is found by (boot id, pid namespace, pid, start ticks), never by computing the
+ *      wall-clock time of its start anew, which comes out a little different after the clock was set.
+ *  I2  Two ids are one instance when they are the same text or name the same living process.
+ *  I3  Doubt is LIVE_UNKNOWN and counts as alive: another host, another pid namespace, a form that is not ours.
+ *  I4  Of a secret only its hash is stored.
+ *  I5  A lease runs on the boot clock of the boot it was written in; after a reboot its wall-clock time counts. */
+#ifndef OWN_INSTANCE_H
+#define OWN_INSTANCE_H
+
+#include "base/ident.h"
+#include "store/db.h"
+#include "store/workspace.h"
+
+#define INSTANCE_ID_MAX      257 /* 256 bytes */
+#define INSTANCE_HTTP_PREFIX "http-"
+#define INSTANCE_HTTP_SIZE   (sizeof INSTANCE_HTTP_PREFIX + 16)
+#define INSTANCE_SECRET_SIZE 33
+#define INSTANCE_LEASE_MS    (30 * 60 * 1000)
+#define INSTANCE_SLACK_MS    2000 /* how much later than its id says a process may have started */
+
+/* Somebody who calls. */
+struct instance {
+    char id[INSTANCE_ID_MAX];
+    struct proc_id process; /* pid 0: none, or not known */
+    bool is_new;            /* the id was made just now: instance_keep may still change it */
+};
+
+/* What is known of the instance behind an id. */
+struct instance_state {
+    enum liveness alive;
+    pid_t pid;              /* as the id or the row says; 0: none */
+    struct proc_id process; /* of a living one; pid 0: not known */
+    const char *how;        /* "process exists", "lease is over"; English */
+};
+
+/* ---- the caller ---- */
+
+/* The id `given`, else the one in TASUKI_INSTANCE_ID, else the process that spec 3 takes as holder. `is_here`: the caller is an
+ * ancestor of this program (a command), so that the last two mean something; otherwise `given` is needed. INVALID_INPUT:
+ * "instance_needed". Writes nothing. */
+int instance_find(struct db *db, const char *given, bool is_here, struct instance *ret, struct tsk_error *err);
+/* The same for a process that is known. `db` NULL: without looking whether it has an id already. */
+int instance_of_process(struct db *db, const struct proc_id *process, struct instance *ret, struct tsk_error *err);
+/* Inside a transaction: keeps the caller's id and process, so that both stay known (I1), and forgets rows that nobody needs. */
+int instance_keep(struct db *db, const struct now *now, struct instance *instance, struct tsk_error *err);
+/* Both in a transaction of their own, for a program that serves the process: the id is the same from now on. */
+int instance_register(struct tsk_workspace *ws, const struct proc_id *process, struct instance *ret,
+                      struct tsk_error *err);
+
+/* ---- judging ---- */
+
+/* Alive, dead or unknown: by the row if there is one, by the id's form if there is none. */
+int instance_judge(struct db *db, const char *id, const struct now *now, struct instance_state *ret,
+                   struct tsk_error *err);
+/* By the form alone (seed 003): another hostname is unknown; the pid does not exist: dead; its process started more than
+ * INSTANCE_SLACK_MS after the id's time: dead; else alive. */
+void instance_judge_form(const char *id, const struct now *now, struct instance_state *ret);
+/* I2; `state` is what instance_judge said of `id`. */
+bool instance_is(const struct instance *caller, const char *id, const struct instance_state *state);
+/* Whether it has the form of a registered client's. */
+bool instance_is_http(const char *id);
+
+/* ---- clients of the server ---- */
+
+/* A new instance with a lease. `label` (may be NULL) says who it is, for people. The secret is told once, here. */
+int instance_register_http(struct tsk_workspace *ws, const char *label, char ret_id[INSTANCE_HTTP_SIZE],
+                           char ret_secret[INSTANCE_SECRET_SIZE], struct tsk_error *err);
+/* Whether the secret is that instance's. UNAUTHORIZED: "instance_secret_wrong", also when there is no such instance. */
+int instance_verify_http(struct tsk_workspace *ws, const char *id, const char *secret, struct tsk_error *err);
+/* From now on at least INSTANCE_LEASE_MS more; also a lease that was over, as long as the instance is registered. Cheap when it
+ * was renewed a moment ago. NOT_FOUND: "instance_gone". */
+int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *err);
+/* All leases get their whole time again: once when the server starts, because nobody could renew while it was down. */
+int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err);
+
+#endif

@@ -1,0 +1,109 @@
+/* instance_http.c - instances of clients that reach us through the server: a secret, and a lease instead of a process. */
+#include "base/sha256.h"
+#include "own/instance.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NUMBER_SIZE 24
+/* A lease is written a minute longer than promised, and again only when that minute is used up: a busy client costs one write
+ * a minute, not one per call. */
+#define LEASE_SPARE_MS (60 * 1000)
+
+/* The columns of a lease that begins now, as SQL: SET … */
+static void lease_text(const struct now *now, char boot[NUMBER_SIZE], char wall[NUMBER_SIZE])
+{
+    int64_t length = INSTANCE_LEASE_MS + LEASE_SPARE_MS;
+    snprintf(boot, NUMBER_SIZE, "%lld", (long long)(now->boot_ms + length));
+    snprintf(wall, NUMBER_SIZE, "%lld", (long long)(now->wall_ms + length));
+}
+
+int instance_register_http(struct tsk_workspace *ws, const char *label, char ret_id[INSTANCE_HTTP_SIZE],
+                           char ret_secret[INSTANCE_SECRET_SIZE], struct tsk_error *err)
+{
+    struct now now = clock_now();
+    struct db db CLEANUP(db_close) = {0};
+    char id[INSTANCE_HTTP_SIZE] = INSTANCE_HTTP_PREFIX, secret[INSTANCE_SECRET_SIZE], hash[SHA256_HEX_SIZE];
+    char boot[NUMBER_SIZE], wall[NUMBER_SIZE], time[TIME_TEXT_MAX];
+    random_hex(id + strlen(id), 16);
+    random_hex(secret, INSTANCE_SECRET_SIZE - 1);
+    sha256_hex(secret, strlen(secret), hash);
+    lease_text(&now, boot, wall);
+    time_format_exact(now.wall_ms, time);
+    if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 ||
+        db_exec(&db, err,
+                "INSERT INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at, label, secret_hash,"
+                " lease_boot_ms, lease_wall_ms) VALUES (?1, ?2, 0, ?3, 0, 0, ?4, ?5, ?6, ?7, ?8)",
+                8, id, host_name(), boot_id(), time, label, hash, boot, wall) < 0 ||
+        db_commit(&db, err) < 0)
+        return -1;
+    memcpy(ret_id, id, sizeof id);
+    memcpy(ret_secret, secret, sizeof secret);
+    return 0;
+}
+
+/* In a time that does not depend on where they differ. */
+static bool is_equal(const char *a, const char *b, size_t len)
+{
+    unsigned char difference = 0;
+    for (size_t i = 0; i < len; i++)
+        difference |= (unsigned char)(a[i] ^ b[i]);
+    return difference == 0;
+}
+
+int instance_verify_http(struct tsk_workspace *ws, const char *id, const char *secret, struct tsk_error *err)
+{
+    struct db db CLEANUP(db_close) = {0};
+    struct db_rows rows CLEANUP(db_rows_free) = {0};
+    char hash[SHA256_HEX_SIZE];
+    sha256_hex(secret, strlen(secret), hash);
+    if (db_open(&db, ws->state_dir, err) < 0 ||
+        db_query(&db, &rows, err, "SELECT secret_hash FROM instance WHERE id = ?1", 1, id) < 0)
+        return -1;
+    int found = db_next(&rows, err);
+    if (found < 0)
+        return -1;
+    const char *kept = found ? db_column_text(&rows, 0) : NULL;
+    if (kept && strlen(kept) == SHA256_HEX_SIZE - 1 && is_equal(kept, hash, SHA256_HEX_SIZE - 1))
+        return 0;
+    return error_set(err, TSK_UNAUTHORIZED, "instance_secret_wrong", "instance", id, NULL);
+}
+
+int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *err)
+{
+    struct now now = clock_now();
+    struct db db CLEANUP(db_close) = {0};
+    struct db_rows rows CLEANUP(db_rows_free) = {0};
+    char boot[NUMBER_SIZE], wall[NUMBER_SIZE];
+    if (db_open(&db, ws->state_dir, err) < 0 ||
+        db_query(&db, &rows, err,
+                 "SELECT boot_id, lease_boot_ms FROM instance WHERE id = ?1 AND secret_hash IS NOT NULL", 1, id) < 0)
+        return -1;
+    int found = db_next(&rows, err);
+    if (found <= 0)
+        return found < 0 ? -1 : error_set(err, TSK_NOT_FOUND, "instance_gone", "instance", id, NULL);
+    if (strcmp(db_column_text(&rows, 0), boot_id()) == 0 && db_column_int(&rows, 1) - now.boot_ms >= INSTANCE_LEASE_MS)
+        return 0;
+    db_rows_free(&rows);
+    lease_text(&now, boot, wall);
+    if (db_begin(&db, err) < 0 ||
+        db_exec(&db, err, "UPDATE instance SET boot_id = ?2, lease_boot_ms = ?3, lease_wall_ms = ?4 WHERE id = ?1", 4,
+                id, boot_id(), boot, wall) < 0)
+        return -1;
+    return db_commit(&db, err);
+}
+
+int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err)
+{
+    struct now now = clock_now();
+    struct db db CLEANUP(db_close) = {0};
+    char boot[NUMBER_SIZE], wall[NUMBER_SIZE];
+    lease_text(&now, boot, wall);
+    if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 ||
+        db_exec(
+            &db, err,
+            "UPDATE instance SET boot_id = ?1, lease_boot_ms = ?2, lease_wall_ms = ?3 WHERE secret_hash IS NOT NULL", 3,
+            boot_id(), boot, wall) < 0)
+        return -1;
+    return db_commit(&db, err);
+}

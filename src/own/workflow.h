@@ -1,0 +1,81 @@
+/* workflow.h - which instance may drive a workflow (spec 4, seed 003).
+ *
+ *     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+ *     struct instance caller;
+ *     if (owners_open(&owners, ws, err) < 0 || instance_find(&owners.db, given, true, &caller, err) < 0)
+ *         return -1;
+ *     if (workflow_claim(&owners, id, &caller, 0, &wf, err) < 0)
+ *         return -1;    // workflow_owned_by_other: `wf` says by whom
+ *
+ * The seed's five steps: same owner: yes. Another one, alive or unknown: no. Another one, dead: the claim moves, unless that was
+ * not wanted. No owner: whoever asks to own it does.
+ *
+ * Invariants
+ *  W1  Who owns is decided inside one BEGIN IMMEDIATE transaction: read, judge, write the owner, raise the fence, add the
+ *      event. Of many that find a dead owner, one finds it dead; the others find the one.
+ *  W2  A fence grows with each change of the owner and never repeats; the row stays when nobody owns the workflow.
+ *  W3  Only the owner releases. A former owner finds another one and is refused, whatever it believes.
+ *  W4  A yes to taking it from a living owner is for the owner and the fence that were shown. */
+#ifndef OWN_WORKFLOW_H
+#define OWN_WORKFLOW_H
+
+#include "own/instance.h"
+
+#define WORKFLOW_ID_MAX 129
+
+/* The open tables. One thread at a time. */
+struct owners {
+    struct tsk_workspace *ws; /* borrowed */
+    struct db db;
+};
+int owners_open(struct owners *owners, struct tsk_workspace *ws, struct tsk_error *err);
+void owners_close(struct owners *owners); /* for CLEANUP; also after a failed owners_open */
+#define OWNERS_INIT                                                                                                    \
+    {                                                                                                                  \
+        .ws = NULL                                                                                                     \
+    }
+
+struct workflow {
+    char id[WORKFLOW_ID_MAX];
+    char owner[INSTANCE_ID_MAX]; /* "": nobody */
+    struct instance_state state; /* the owner's */
+    int64_t fence;               /* 0: it was never claimed */
+    int64_t claimed_at_ms;       /* wall clock */
+    bool is_callers;             /* the caller owns it */
+    bool was_taken;              /* by this call, from `before` (may be "") */
+    char before[INSTANCE_ID_MAX];
+};
+
+enum workflow_flags {
+    WORKFLOW_NO_AUTO_CLAIM = 1, /* leave a dead owner's claim where it is */
+    WORKFLOW_ONLY_LOOK = 2,     /* leave one that nobody owns, too */
+};
+
+/* Makes the caller the owner, or is refused with workflow_owned_by_other; *ret is filled in both cases. With
+ * WORKFLOW_ONLY_LOOK it is the check: 0 also when the caller does not own it (ret->is_callers). */
+int workflow_claim(struct owners *owners, const char *id, struct instance *caller, unsigned flags, struct workflow *ret,
+                   struct tsk_error *err);
+/* Takes it from anyone. From a living (or unknown) owner only if that is what `confirmed` (may be NULL) shows (W4); otherwise
+ * NEEDS_CONFIRMATION, and *ret shows it. */
+int workflow_force(struct owners *owners, const char *id, struct instance *caller, const struct workflow *confirmed,
+                   struct workflow *ret, struct tsk_error *err);
+/* Nobody owns it any more. That nobody did is success too (ret->was_taken is false). */
+int workflow_release(struct owners *owners, const char *id, const struct instance *caller, struct workflow *ret,
+                     struct tsk_error *err);
+/* All that the instance owns, when it ends; for a client of the server, its registration too. */
+int workflow_release_all(struct owners *owners, const char *instance, struct tsk_error *err);
+/* How it is; 1, or 0 when nobody ever claimed it (ret->fence is 0). `caller` may be NULL. */
+int workflow_look(struct owners *owners, const char *id, const struct instance *caller, struct workflow *ret,
+                  struct tsk_error *err);
+/* All that were ever claimed, the newest claim first: an array of what workflow_json gives. `owner` (may be NULL): only its.
+ * `owned`: only those that have an owner. */
+int workflow_list(struct owners *owners, const char *owner, bool owned, json_t **ret, struct tsk_error *err);
+
+/* {ulTaskId ownerInstanceId ownerPid ownerAlive fence}, `owned` first if has_caller; owned. ownerAlive is null when unknown. */
+json_t *workflow_json(const struct workflow *wf, bool has_caller);
+/* The seed's error objects: `code` (workflow_owned_by_other, ul_workflow_not_owned) with `details` beside it. Returns -1. */
+int workflow_refuse(const struct workflow *wf, enum tsk_code code, struct tsk_error *err);
+/* `text` NULL: by the owner's state, as above. */
+int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char *text, struct tsk_error *err);
+
+#endif

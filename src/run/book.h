@@ -1,0 +1,65 @@
+/* book.h - all requests of a workspace with what became of them: their latest runs, their locks, their order in the queue.
+ *
+ * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is made
+ * anew by whoever looks. Which run is a request's latest is noted in `runs/.requests/<id>` before its first task is started.
+ *
+ *  B1  Done: the latest run is DONE, and the file is the one that it was begun with. For an archived request the file does not
+ *      count: archiving what is done does not undo it.
+ *  B2  A cancelled run leaves its request as ready as it was; an interrupted one, too, and it is gone on with.
+ *  B3  A lock that only leftovers of an interrupted run keep is in nobody's way: who runs the request next ends them. */
+#ifndef RUN_BOOK_H
+#define RUN_BOOK_H
+
+#include "graph/rundir.h"
+#include "run/request.h"
+
+/* Why the queue does not take a request (spec 7). */
+#define BOOK_REASONS                                                                                                   \
+    X(NOT_READY)                                                                                                       \
+    X(REQUEST_LOCKED)                                                                                                  \
+    X(LATEST_RUN_NEEDS_INPUT)                                                                                          \
+    X(LATEST_RUN_FAILED)                                                                                               \
+    X(ALREADY_DONE)                                                                                                    \
+    X(DEPENDS_NOT_FOUND)                                                                                               \
+    X(DEPENDS_CYCLE)                                                                                                   \
+    X(DEPENDS_NOT_DONE)
+enum book_reason {
+    BOOK_MAY_RUN,
+#define X(name) BOOK_##name,
+    BOOK_REASONS
+#undef X
+};
+extern const char *const book_reason_names[];
+
+struct book_entry {
+    struct request request;
+    json_t *run;  /* the latest: run_id status started_at ended_at reason_code questions; NULL: none */
+    json_t *lock; /* as `lock check` shows it; NULL: free, or left by somebody who is dead */
+    bool is_done; /* B1 */
+    enum book_reason reason;
+    struct buf detail; /* what is in the way: a request, a run, the path of a cycle; "" */
+    bool was_run;      /* by this queue: never twice */
+};
+
+struct book {
+    struct tsk_workspace *ws;
+    struct book_entry *entries; /* in the queue's order: by priority, then the oldest first */
+    size_t count;
+};
+
+/* `retries`: requests whose latest run has failed may run. */
+int book_open(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *ret, struct tsk_error *err);
+void book_clear(struct book *book); /* for CLEANUP */
+struct book_entry *book_find(const struct book *book, const char *id);
+/* The first that may run; NULL: none. */
+struct book_entry *book_next(const struct book *book);
+/* draft ready running blocked needs_input failed done archived, or broken. */
+const char *book_status(const struct book_entry *entry);
+/* The request as people and programs see it; owned. */
+json_t *book_json(const struct book_entry *entry);
+
+/* The latest run of a request: its id, "" for none; and noting it. */
+void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX]);
+int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err);
+
+#endif

@@ -1,0 +1,278 @@
+#include "run/queue.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "lock/held.h"
+#include "lock/report.h"
+#include "run/book.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_NAME "queue.json"
+#define STOP_NAME   "queue.stop"
+
+const char *const queue_reason_names[] = {NULL,
+#define X(name, help) #name,
+                                          QUEUE_REASONS
+#undef X
+};
+
+struct queue {
+    struct tsk_workspace *ws;
+    const struct queue_run *options;
+    struct tsk_lock *lock;
+    json_t *ran;    /* [{request_id, run_id, status}] */
+    json_t *record; /* queue.json */
+    json_t *error;  /* why a run could not begin */
+    int64_t deadline_ms;
+    enum queue_reason reason;
+    struct run_start start;
+    const char *request_id; /* being run */
+};
+
+/* ---- what is told --------------------------------------------------------------------------------------- */
+
+static void put_event(struct queue *q, const char *type, json_t *data_take)
+{
+    struct tsk_error problem;
+    struct now now = clock_now();
+    json_t *data CLEANUP_JSON = data_take;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&text, data, false);
+    struct event event = {.type = type, .run_id = json_get_string(data, "run_id", NULL), .data = buf_str(&text)};
+    if (workspace_event(q->ws, &now, &event, &problem) < 0)
+        log_problem(&problem);
+}
+
+static void write_record(struct queue *q)
+{
+    struct tsk_error problem;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&text, q->record, true);
+    buf_puts(&text, "\n");
+    if (fs_replace_file(q->ws->state_dir, RECORD_NAME, 0600, text.data, text.len) < 0) {
+        error_errno(&problem, "write", RECORD_NAME);
+        log_problem(&problem);
+    }
+}
+
+static json_t *time_now(void)
+{
+    char text[TIME_TEXT_MAX];
+    time_format_utc(clock_now().wall_ms, text);
+    return json_string(text);
+}
+
+static void tell_started(struct queue *q)
+{
+    q->record = json_pack("{s:s, s:o, s:i, s:I, s:n, s:n, s:O}", "status", "RUNNING", "started_at", time_now(), "pid",
+                          (int)q->lock->record.pid, "fence", (json_int_t)tsk_lock_fence(q->lock), "ended_at", "reason",
+                          "ran", q->ran);
+    write_record(q);
+    put_event(q, "queue.started",
+              json_pack("{s:I, s:I, s:b}", "max", (json_int_t)q->options->max, "for_ms", (json_int_t)q->options->for_ms,
+                        "retry", (int)q->options->retries));
+}
+
+/* U3. */
+static void tell_stopped(struct queue *q)
+{
+    const char *reason = queue_reason_names[q->reason];
+    json_object_set_new(q->record, "status", json_string("STOPPED"));
+    json_object_set_new(q->record, "ended_at", time_now());
+    json_object_set_new(q->record, "reason", json_string(reason));
+    if (q->error)
+        json_object_set(q->record, "error", q->error);
+    write_record(q);
+    put_event(q, "queue.stopped", json_pack("{s:s, s:O}", "reason", reason, "ran", q->ran));
+}
+
+/* ---- the lock ------------------------------------------------------------------------------------------- */
+
+/* U1. NULL: between two. false: the lock is not ours any more. */
+static bool name_run(struct queue *q, const char *request_id, const char *run_id)
+{
+    struct tsk_error problem;
+    struct lock_record *record = &q->lock->record;
+    /* Whoever met the lock past half of its time has renewed it with the names it had: then once more. */
+    for (int i = 0; i < 2; i++) {
+        snprintf(record->request_id, sizeof record->request_id, "%s", request_id ? request_id : "");
+        snprintf(record->run_id, sizeof record->run_id, "%s", run_id ? run_id : "");
+        if (tsk_lock_renew(q->lock, &problem) < 0) {
+            log_problem(&problem);
+            return problem.code != TSK_LOCK_LOST;
+        }
+        if (strcmp(record->run_id, run_id ? run_id : "") == 0)
+            break;
+    }
+    return true;
+}
+
+static bool is_told_to_stop(struct queue *q)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (fs_read_file(q->ws->state_dir, STOP_NAME, 32, &text) < 0)
+        return false;
+    return strtoull(buf_str(&text), NULL, 10) == tsk_lock_fence(q->lock); /* U4 */
+}
+
+/* ---- one after the other -------------------------------------------------------------------------------- */
+
+static void run_begun(void *data, const json_t *stage)
+{
+    struct queue *q = data;
+    const char *run = json_get_string(stage, "run_id", NULL);
+    name_run(q, q->request_id, run);
+    json_array_append_new(
+        q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "RUNNING"));
+    write_record(q);
+    put_event(q, "queue.next", json_pack("{s:s, s:s}", "request_id", q->request_id, "run_id", run));
+    if (q->options->start.begun)
+        q->options->start.begun(q->options->start.begun_data, stage);
+}
+
+static enum queue_reason reason_of_status(const char *status)
+{
+    if (strcmp(status, "DONE") == 0)
+        return QUEUE_GOES_ON;
+    if (strcmp(status, "NEEDS_INPUT") == 0)
+        return QUEUE_NEEDS_INPUT;
+    return strcmp(status, "CANCELLED") == 0 ? QUEUE_CANCELLED : QUEUE_FAILED;
+}
+
+/* A run that could not begin. Somebody who was faster is no reason to stop: it is looked at again. */
+static enum queue_reason reason_of_error(struct queue *q, const struct tsk_error *err)
+{
+    if (err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_REQUEST_NOT_FOUND || err->code == TSK_NEEDS_INPUT)
+        return QUEUE_GOES_ON;
+    json_t *document CLEANUP_JSON = json_of_error(err, lang_name(q->options->start.lang));
+    q->error = json_incref(json_object_get(document, "error"));
+    return err->code == TSK_DOCTOR_FAILED ? QUEUE_DOCTOR_FAILED : QUEUE_FAILED;
+}
+
+static enum queue_reason run_one(struct queue *q, const struct book_entry *entry)
+{
+    struct tsk_error err;
+    json_t *stage CLEANUP_JSON = NULL;
+    bool resumes = strcmp(json_get_string(entry->run, "status", ""), "INTERRUPTED") == 0;
+    size_t before = json_array_size(q->ran);
+    q->request_id = entry->request.id;
+    q->start.request_id = entry->request.id;
+    q->start.resume = resumes ? json_get_string(entry->run, "run_id", NULL) : NULL;
+    int result = resumes ? start_again(q->ws, &q->start, &stage, &err) : start_request(q->ws, &q->start, &stage, &err);
+    json_t *line = json_array_size(q->ran) > before ? json_array_get(q->ran, before) : NULL;
+    if (result < 0) {
+        if (line)
+            json_object_set_new(line, "status", json_string("INTERRUPTED"));
+        return reason_of_error(q, &err);
+    }
+    const char *status = json_get_string(stage, "status", "");
+    if (line)
+        json_object_set_new(line, "status", json_string(status));
+    return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
+}
+
+static bool was_run(const struct queue *q, const char *id)
+{
+    size_t i;
+    json_t *line;
+    json_array_foreach (q->ran, i, line)
+        if (strcmp(json_get_string(line, "request_id", ""), id) == 0)
+            return true;
+    return false;
+}
+
+static enum queue_reason limit_reached(struct queue *q)
+{
+    if (is_told_to_stop(q))
+        return QUEUE_STOPPED;
+    if (q->options->max && (int64_t)json_array_size(q->ran) >= q->options->max)
+        return QUEUE_MAX;
+    return q->deadline_ms && clock_now().boot_ms >= q->deadline_ms ? QUEUE_TIME : QUEUE_GOES_ON;
+}
+
+/* Until there is a reason; -1 when the requests cannot be read. */
+static int run_all(struct queue *q, struct tsk_error *err)
+{
+    while ((q->reason = limit_reached(q)) == QUEUE_GOES_ON) {
+        struct book book CLEANUP(book_clear) = {.entries = NULL};
+        if (book_open(q->ws, q->options->retries, q->options->start.lang, &book, err) < 0)
+            return -1;
+        for (size_t i = 0; i < book.count; i++)
+            book.entries[i].was_run = was_run(q, book.entries[i].request.id); /* U2 */
+        const struct book_entry *next = book_next(&book);
+        q->reason = next ? run_one(q, next) : QUEUE_EMPTY;
+        if (q->reason != QUEUE_GOES_ON)
+            break;
+    }
+    /* Who stops a queue now cancels its run: it was the stop that did it. */
+    if (q->reason == QUEUE_CANCELLED && is_told_to_stop(q))
+        q->reason = QUEUE_STOPPED;
+    return 0;
+}
+
+enum tsk_code queue_verdict(const char *name)
+{
+    enum queue_reason reason = QUEUE_GOES_ON;
+    for (enum queue_reason r = QUEUE_EMPTY; r <= QUEUE_LOCK_LOST; r++)
+        reason = strcmp(queue_reason_names[r], name) == 0 ? r : reason;
+    switch (reason) {
+    case QUEUE_NEEDS_INPUT:
+        return TSK_NEEDS_INPUT;
+    case QUEUE_FAILED:
+    case QUEUE_CANCELLED:
+        return TSK_RUN_FAILED;
+    case QUEUE_DOCTOR_FAILED:
+        return TSK_DOCTOR_FAILED;
+    case QUEUE_LOCK_LOST:
+        return TSK_LOCK_LOST;
+    default:
+        return TSK_OK;
+    }
+}
+
+static int refused(struct tsk_error *err)
+{
+    if (err->code != TSK_QUEUE_IN_PROGRESS)
+        return -1;
+    error_clear_next(err);
+    error_add_next(err, "tasuki queue status");
+    error_add_next(err, "tasuki queue stop");
+    return -1;
+}
+
+int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t **ret, enum tsk_code *ret_verdict,
+              struct tsk_error *err)
+{
+    struct tsk_error problem;
+    struct queue q = {.ws = ws, .options = options, .start = options->start, .ran = json_array()};
+    struct tsk_lock_options lock = {.size = sizeof lock};
+    if (tsk_lock_acquire(ws, TSK_LOCK_QUEUE, NULL, &lock, &q.lock, err) < 0) {
+        json_decref(q.ran);
+        return refused(err);
+    }
+    q.deadline_ms = options->for_ms ? clock_now().boot_ms + options->for_ms : 0;
+    q.start.begun = run_begun;
+    q.start.begun_data = &q;
+    q.start.queue = q.lock;
+    tell_started(&q);
+    int result = run_all(&q, err);
+    if (result < 0)
+        q.reason = QUEUE_FAILED;
+    tell_stopped(&q);
+    if (is_told_to_stop(&q))
+        fs->unlinkat(ws->state_dir, STOP_NAME, 0);
+    if (tsk_lock_release(q.lock, &problem) < 0)
+        log_problem(&problem);
+    if (result == 0) {
+        *ret = json_pack("{s:s, s:s, s:O, s:O?}", "status", "STOPPED", "reason", queue_reason_names[q.reason], "ran",
+                         q.ran, "error", q.error);
+        *ret_verdict = queue_verdict(queue_reason_names[q.reason]);
+    }
+    json_decref(q.ran);
+    json_decref(q.record);
+    json_decref(q.error);
+    return result;
+}

@@ -1,0 +1,369 @@
+#include "run/request.h"
+#include "base/fs.h"
+#include "base/ident.h"
+#include "base/word.h"
+#include "base/yaml.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXCERPT_MAX 160
+
+const char *const request_status_names[REQUEST_STATUS_COUNT + 1] = {"draft", "ready", "archived", NULL};
+const char *const request_priorities[] = {"P0", "P1", "P2", "P3", NULL};
+
+static const char *const keys[] = {"id", "title", "status", "priority", "depends_on", "flow", "run", "body"};
+#define KEY_COUNT (sizeof keys / sizeof keys[0])
+
+void request_clear(struct request *request)
+{
+    json_decref(request->json);
+    json_decref(request->problems);
+    buf_clear(&request->text);
+    request->json = request->problems = NULL;
+}
+
+/* ---- problems ------------------------------------------------------------------------------------------- */
+
+struct reader {
+    struct request *request;
+    const char *text;
+    size_t len;
+    enum lang lang;
+};
+
+static void excerpt(const struct reader *r, unsigned line, char out[EXCERPT_MAX + 8])
+{
+    const char *at = r->text, *end = r->text + r->len;
+    for (; line > 1 && at; line--) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        at = at ? at + 1 : NULL;
+    }
+    size_t n = 0;
+    while (at && at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
+        n++;
+    while (n == EXCERPT_MAX && n > 0 && ((unsigned char)at[n] & 0xc0) == 0x80)
+        n--;
+    memcpy(out, at ? at : "", n);
+    out[n] = '\0';
+}
+
+static void add_problem(struct reader *r, unsigned line, unsigned column, const char *reason)
+{
+    char shown[EXCERPT_MAX + 8];
+    excerpt(r, line, shown);
+    json_t *problem =
+        json_pack("{s:i, s:i, s:s, s:s}", "line", (int)line, "column", (int)column, "reason", reason, "excerpt", shown);
+    if (!problem) /* the line is not UTF-8 */
+        problem = json_pack("{s:i, s:i, s:s}", "line", (int)line, "column", (int)column, "reason", reason);
+    json_array_append_new(r->request->problems, problem);
+}
+
+/* The sentence `key` with its pairs, at the place of a node's value (NULL: the beginning). */
+static void __attribute__((sentinel)) req_problem(struct reader *r, const struct yaml_node *node, const char *key, ...)
+{
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT;
+    va_list pairs;
+    va_start(pairs, key);
+    text_put_list(&reason, r->lang, key, &pairs);
+    va_end(pairs);
+    add_problem(r, node ? node->line : 1, node ? node->column : 1, buf_str(&reason));
+}
+
+/* ---- values --------------------------------------------------------------------------------------------- */
+
+static void read_text(struct reader *r, const struct yaml_node *node)
+{
+    const char *text = yaml_text(node);
+    if (text)
+        json_object_set_new(r->request->json, node->key, json_string(text));
+    else if (!yaml_is_null(node))
+        req_problem(r, node, "req_text", "key", node->key, NULL);
+}
+
+/* The index of the text in `words`; -1 with a problem. */
+static int read_word(struct reader *r, const struct yaml_node *node, const char *const *words, const char *want)
+{
+    const char *text = yaml_text(node);
+    for (int i = 0; text && words[i]; i++)
+        if (strcmp(words[i], text) == 0) {
+            json_object_set_new(r->request->json, node->key, json_string(text));
+            return i;
+        }
+    req_problem(r, node, "req_word", "key", node->key, "want", want, NULL);
+    return -1;
+}
+
+static void read_depends(struct reader *r, const struct yaml_node *node)
+{
+    json_t *list = json_array();
+    json_object_set_new(r->request->json, "depends_on", list);
+    if (yaml_is_null(node))
+        return;
+    const struct yaml_node *one = node->type == YAML_LIST ? node->first : node;
+    for (; one; one = node->type == YAML_LIST ? one->next : NULL) {
+        const char *id = yaml_text(one);
+        if (id && id_is_valid(id))
+            json_array_append_new(list, json_string(id));
+        else
+            req_problem(r, one, "req_depends", NULL);
+    }
+}
+
+static void read_run(struct reader *r, const struct yaml_node *node)
+{
+    if (node->type == YAML_SCALAR) {
+        read_text(r, node);
+        return;
+    }
+    json_t *words = json_array();
+    for (const struct yaml_node *one = node->type == YAML_LIST ? node->first : NULL; one; one = one->next) {
+        if (one->type != YAML_SCALAR)
+            req_problem(r, one, "req_run", NULL);
+        else
+            json_array_append_new(words, json_string(one->text));
+    }
+    if (json_array_size(words) == 0)
+        req_problem(r, node, "req_run", NULL);
+    json_object_set_new(r->request->json, "run", words);
+}
+
+static void read_unknown(struct reader *r, const struct yaml_node *node)
+{
+    struct yaml_node at_key = {.line = node->key_line, .column = node->key_column};
+    const char *near = nearest_word(node->key, keys, KEY_COUNT);
+    req_problem(r, &at_key, near ? "req_unknown_near" : "req_unknown", "key", node->key, near ? "near" : NULL, near,
+                NULL);
+}
+
+static void read_key(struct reader *r, const struct yaml_node *node)
+{
+    struct request *request = r->request;
+    if (strcmp(node->key, "title") == 0 || strcmp(node->key, "flow") == 0 || strcmp(node->key, "body") == 0) {
+        read_text(r, node);
+    } else if (strcmp(node->key, "id") == 0) {
+        if (!yaml_text(node) || strcmp(yaml_text(node), request->id) != 0)
+            req_problem(r, node, "req_id", "id", request->id, NULL);
+    } else if (strcmp(node->key, "status") == 0) {
+        int status = read_word(r, node, request_status_names, "draft, ready, archived");
+        request->status = status < 0 ? REQUEST_DRAFT : (enum request_status)status;
+    } else if (strcmp(node->key, "priority") == 0) {
+        int priority = read_word(r, node, request_priorities, "P0, P1, P2, P3");
+        request->priority = priority < 0 ? REQUEST_PRIORITY_DEFAULT : priority;
+    } else if (strcmp(node->key, "depends_on") == 0) {
+        read_depends(r, node);
+    } else if (strcmp(node->key, "run") == 0) {
+        read_run(r, node);
+    } else {
+        read_unknown(r, node);
+    }
+}
+
+/* What the keys must be together, and what those that are missing stand for. */
+static void settle(struct reader *r, const struct yaml_node *root)
+{
+    struct request *request = r->request;
+    const struct yaml_node *status = yaml_get(root, "status"), *run = yaml_get(root, "run");
+    bool has_flow = json_object_get(request->json, "flow"), has_run = json_object_get(request->json, "run");
+    if (!json_string_length(json_object_get(request->json, "title")))
+        req_problem(r, yaml_get(root, "title"), "req_title", NULL);
+    if (has_flow && has_run)
+        req_problem(r, run, "req_flow_and_run", NULL);
+    if (!status)
+        request->status = has_flow || has_run ? REQUEST_READY : REQUEST_DRAFT;
+    if (request->status == REQUEST_READY && !has_flow && !has_run && !request_is_broken(request))
+        req_problem(r, status, "req_nothing", NULL);
+    json_object_set_new(request->json, "status", json_string(request_status_names[request->status]));
+    json_object_set_new(request->json, "priority", json_string(request_priorities[request->priority]));
+    if (!json_object_get(request->json, "depends_on"))
+        json_object_set_new(request->json, "depends_on", json_array());
+}
+
+/* What libyaml says becomes the one problem. */
+static void refused(struct reader *r, const struct tsk_error *err)
+{
+    const char *line = tsk_error_context(err, "line"), *column = tsk_error_context(err, "column"),
+               *reason = tsk_error_context(err, "reason");
+    add_problem(r, line ? (unsigned)strtoul(line, NULL, 10) : 1, column ? (unsigned)strtoul(column, NULL, 10) : 1,
+                reason ? reason : "?");
+}
+
+static void begin(struct request *request, const char *id)
+{
+    *request = (struct request){.priority = REQUEST_PRIORITY_DEFAULT, .problems = json_array()};
+    request->text = (struct buf){.max = REQUEST_SIZE_MAX + 1};
+    snprintf(request->id, sizeof request->id, "%s", id);
+    snprintf(request->source, sizeof request->source, ".aiflow/" REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id);
+    request->json = json_pack("{s:s}", "id", id);
+}
+
+static void parse(struct request *request, const char *text, size_t len, enum lang lang)
+{
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    struct tsk_error err;
+    struct reader r = {.request = request, .text = text, .len = len, .lang = lang};
+    if (yaml_parse(text, len, request->source, &doc, &err) < 0) {
+        refused(&r, &err);
+        return;
+    }
+    const struct yaml_node *root = yaml_root(doc);
+    if (root->type != YAML_MAP) {
+        req_problem(&r, root, "req_no_map", NULL);
+        return;
+    }
+    if (strncmp(request->id, REQUEST_PREFIX, strlen(REQUEST_PREFIX)) != 0 || !id_is_valid(request->id))
+        req_problem(&r, NULL, "req_name", NULL);
+    for (const struct yaml_node *node = root->first; node; node = node->next)
+        read_key(&r, node);
+    settle(&r, root);
+}
+
+void request_parse(const char *id, const char *text, size_t len, enum lang lang, struct request *ret)
+{
+    begin(ret, id);
+    buf_put(&ret->text, text, len);
+    parse(ret, text, len, lang);
+}
+
+int request_need_whole(const struct request *request, struct tsk_error *err)
+{
+    if (!request_is_broken(request))
+        return 0;
+    const json_t *first = json_array_get(request->problems, 0);
+    struct buf all CLEANUP(buf_clear) = {.max = 4000};
+    error_set(err, TSK_INVALID_INPUT, "request_problem", "source", request->source, NULL);
+    error_add_int(err, "line", json_get_int(first, "line", 1));
+    error_add_int(err, "column", json_get_int(first, "column", 1));
+    error_add(err, "reason", json_get_string(first, "reason", ""));
+    error_add(err, "excerpt", json_get_string(first, "excerpt", ""));
+    error_add(err, "request_id", request->id);
+    error_add_int(err, "count", (int64_t)json_array_size(request->problems));
+    json_write(&all, request->problems, false);
+    if (!all.failed)
+        error_add_json(err, "problems", buf_str(&all));
+    error_add_next(err, "tasuki request show %s", request->id);
+    return -1;
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------- */
+
+static int open_folder(struct tsk_workspace *ws)
+{
+    return fs->openat(ws->state_dir, REQUEST_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+}
+
+/* The id in a file's name; false: it is no request's file. */
+static bool id_of_file(const char *name, char id[LOCK_ID_MAX])
+{
+    size_t len = strlen(name), suffix = strlen(REQUEST_SUFFIX);
+    if (name[0] == '.' || len <= suffix || len - suffix >= LOCK_ID_MAX ||
+        strcmp(name + len - suffix, REQUEST_SUFFIX) != 0)
+        return false;
+    snprintf(id, LOCK_ID_MAX, "%.*s", (int)(len - suffix), name);
+    return true;
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+int request_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
+{
+    struct dirent **names = NULL;
+    char id[LOCK_ID_MAX];
+    int folder CLEANUP_FD = open_folder(ws);
+    if (folder < 0 && errno != ENOENT)
+        return error_errno(err, "open", REQUEST_FOLDER);
+    int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, compare_names);
+    if (count < 0)
+        return error_errno(err, "read", REQUEST_FOLDER);
+    *ret = json_array();
+    for (int i = 0; i < count; i++) {
+        if (id_of_file(names[i]->d_name, id))
+            json_array_append_new(*ret, json_string(id));
+        free(names[i]);
+    }
+    free(names);
+    return 0;
+}
+
+static int not_found(const char *id, bool is_ambiguous, struct tsk_error *err)
+{
+    error_set(err, TSK_REQUEST_NOT_FOUND, is_ambiguous ? "request_ambiguous" : "request_unknown", "request", id, NULL);
+    error_add(err, "request_id", id);
+    error_add_next(err, "tasuki request list");
+    return -1;
+}
+
+static int find_id(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX], struct tsk_error *err)
+{
+    json_t *ids CLEANUP_JSON = NULL, *one;
+    size_t i, found = 0;
+    char path[LOCK_ID_MAX + 32];
+    struct stat st;
+    snprintf(path, sizeof path, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, start);
+    snprintf(id, LOCK_ID_MAX, "%s", start);
+    if (fs->fstatat(ws->state_dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0; /* a whole id: without reading the list */
+    if (request_list(ws, &ids, err) < 0)
+        return -1;
+    json_array_foreach (ids, i, one) {
+        const char *text = json_string_value(one);
+        if (strncmp(text, start, strlen(start)) != 0)
+            continue;
+        found++;
+        snprintf(id, LOCK_ID_MAX, "%s", text);
+        if (strcmp(text, start) == 0)
+            return 0;
+    }
+    return found == 1 ? 0 : not_found(start, found > 1, err);
+}
+
+static int read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
+{
+    char name[LOCK_ID_MAX + 8];
+    struct stat st;
+    snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, request->id);
+    int fd CLEANUP_FD = fs->openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT)
+        return not_found(request->id, false, err);
+    bool is_file = fd >= 0 && fs->fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || (errno = EINVAL, false));
+    if (!is_file || fs_read_fd(fd, REQUEST_SIZE_MAX, &request->text) < 0) {
+        /* Q1: what cannot be read is broken, and no reason to stop. */
+        struct reader r = {.request = request, .text = "", .lang = lang};
+        add_problem(&r, 1, 1, strerrordesc_np(errno));
+        return 0;
+    }
+    request->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    time_format_exact(request->mtime_ns / 1000000, request->updated_at);
+    parse(request, buf_str(&request->text), request->text.len, lang);
+    return 0;
+}
+
+int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err)
+{
+    char whole[LOCK_ID_MAX];
+    if (!id_is_valid(id))
+        return not_found(id, false, err);
+    if (find_id(ws, id, whole, err) < 0)
+        return -1;
+    int folder CLEANUP_FD = open_folder(ws);
+    if (folder < 0)
+        return error_errno(err, "open", REQUEST_FOLDER);
+    struct request request;
+    begin(&request, whole);
+    if (read_file(folder, &request, lang, err) < 0) {
+        request_clear(&request);
+        return -1;
+    }
+    json_object_set_new(request.json, "path", json_string(request.source));
+    json_object_set_new(request.json, "updated_at", json_string(request.updated_at));
+    if (request_is_broken(&request))
+        json_object_set(request.json, "problems", request.problems);
+    *ret = request;
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* request.h - a request: a file `.aiflow/requests/RQ-….yaml` that says what is to be done.
+ *
+ * It is written by people and agents and kept in git; tasuki reads it and changes it only by request_edit. What becomes of a
+ * request (its runs, its lock) is never written into it.
+ *
+ *  Q1  A file that cannot be understood is a broken request, with all of its problems and their places. It stands in lists, is
+ *      never run, and is in nobody's way.
+ *  Q2  A change is a new file in the place of the old one, whole at every instant; changes wait for each other at
+ *      `.aiflow/requests.lock`. What was not mentioned stays byte for byte, comments included (edit.c says where not).
+ *
+ * Keys: id (as the file's name, may be missing) title status priority depends_on, flow or run, body. */
+#ifndef RUN_REQUEST_H
+#define RUN_REQUEST_H
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "lock/record.h"
+#include "store/workspace.h"
+
+#define REQUEST_FOLDER   "requests"
+#define REQUEST_PREFIX   "RQ-"
+#define REQUEST_SUFFIX   ".yaml"
+#define REQUEST_SIZE_MAX (1u << 20)
+
+enum request_status { REQUEST_DRAFT, REQUEST_READY, REQUEST_ARCHIVED, REQUEST_STATUS_COUNT };
+extern const char *const request_status_names[REQUEST_STATUS_COUNT + 1]; /* ends with NULL */
+extern const char *const request_priorities[];                           /* P0 … P3, NULL */
+#define REQUEST_PRIORITY_DEFAULT 2
+
+struct request {
+    char id[LOCK_ID_MAX];
+    char source[LOCK_ID_MAX + 32]; /* ".aiflow/requests/RQ-….yaml" */
+    enum request_status status;
+    int priority;     /* 0 is the most urgent */
+    json_t *json;     /* the file's keys, with what they are when they are missing; and path, updated_at */
+    json_t *problems; /* [{line, column, reason, excerpt}]; empty: it can be run */
+    char updated_at[TIME_TEXT_MAX];
+    int64_t mtime_ns;
+    struct buf text;
+};
+
+static inline bool request_is_broken(const struct request *request)
+{
+    return json_array_size(request->problems) > 0;
+}
+
+/* Reads the request whose id is, or alone begins with, `id`. REQUEST_NOT_FOUND. A broken one is read, too. */
+int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err);
+void request_clear(struct request *request); /* for CLEANUP */
+/* INVALID_INPUT with its problems, if it is broken. */
+int request_need_whole(const struct request *request, struct tsk_error *err);
+/* The ids of all of them, in the order of their names; owned. */
+int request_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
+/* What a text would be as the file of this id; `ret` to be cleared. For reading, and before a text is written. */
+void request_parse(const char *id, const char *text, size_t len, enum lang lang, struct request *ret);
+
+/* ---- edit.c ---- */
+
+/* `values` has the file's keys (null: without it). A new file; its id in `values`, or RQ-<time>-<random>. CONFLICT when there is
+ * one of that id. */
+int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, struct request *ret,
+                struct tsk_error *err);
+/* Only the keys in `values` change. CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
+int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values, const char *expected_updated_at,
+                 enum lang lang, struct request *ret, struct tsk_error *err);
+/* The whole text anew, as an editor has left it. */
+int request_replace(struct tsk_workspace *ws, const char *id, const char *text, size_t len,
+                    const char *expected_updated_at, enum lang lang, struct request *ret, struct tsk_error *err);
+/* Moves the file to `.aiflow/removed/`, whose path (below .aiflow/) is in `kept`. */
+int request_remove(struct tsk_workspace *ws, const char *id, char kept[PATH_MAX], struct tsk_error *err);
+
+#endif

@@ -1,0 +1,381 @@
+#include "run/start.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/yaml.h"
+#include "lock/held.h"
+#include "lock/report.h"
+#include "run/book.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SLOTS_NAME "runs/.slots"
+
+/* One execution. */
+struct execution {
+    struct tsk_workspace *ws;
+    const struct run_start *start;
+    struct tsk_lock *lock; /* of the request; NULL: of no request */
+    json_t *lock_json;     /* what the stage shows of it */
+    int slot;              /* -1: none */
+    struct runner runner;
+    struct flow flow;
+    struct buf flow_text;
+    bool has_runner, has_flow;
+};
+
+/* ---- locks ---------------------------------------------------------------------------------------------- */
+
+/* What is in the lock file, without what proves that it is ours. */
+static json_t *describe_lock(const struct tsk_lock *lock)
+{
+    const struct lock_record *record = &lock->record;
+    char created[TIME_TEXT_MAX], expires[TIME_TEXT_MAX], path[PATH_MAX];
+    time_format_local(record->created_ms, created);
+    time_format_local(record->expires_ms, expires);
+    lock_target_path(&lock->target, path);
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:s}", "lock_type", lock->target.kind->name,
+                     "request_id", record->request_id, "run_id", record->run_id, "pid", (int)record->pid, "host",
+                     record->host, "hostname", record->hostname, "created_at", created, "expires_at", expires, "fence",
+                     (json_int_t)record->fence, "path", path);
+}
+
+/* The commands that help here, instead of those for locks in general. */
+static int refused(const char *request_id, struct tsk_error *err)
+{
+    char run[LOCK_ID_MAX];
+    if (err->code != TSK_RUN_IN_PROGRESS)
+        return -1;
+    snprintf(run, sizeof run, "%s", tsk_error_context(err, "run_id") ? tsk_error_context(err, "run_id") : "");
+    error_clear_next(err);
+    if (run[0])
+        error_add_next(err, "tasuki runs show %s", run);
+    error_add_next(err, "tasuki request run %s --on-conflict attach", request_id);
+    error_add_next(err, "tasuki request run %s --on-conflict replace", request_id);
+    return -1;
+}
+
+static int try_lock(struct execution *e, const char *request_id, const char *run_id, struct lock_outcome *outcome,
+                    struct tsk_error *err)
+{
+    struct lock_target target;
+    struct lock_request request = {
+        .hold = HOLD_LIFE, .run_id = run_id, .request_id = request_id, .wait_ms = e->start->wait_ms};
+    if (lock_target_init(&target, e->ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, err) < 0)
+        return -1;
+    int result = lock_acquire(&target, &request, &e->lock, outcome, err);
+    lock_target_clear(&target);
+    return result;
+}
+
+/* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
+static bool is_holder_gone(const struct lock_record *record)
+{
+    if (record->hold != HOLD_LIFE || record->pid <= 0 || record->holder.pid_ns != pid_namespace())
+        return false;
+    struct proc_id now;
+    return strcmp(record->holder.boot_id, boot_id()) != 0 || (proc_id_of(record->pid, &now) < 0 && errno == ESRCH);
+}
+
+/* Nobody executes the run any more, but processes of its tasks keep its request locked (S3). */
+static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err)
+{
+    struct rundir run;
+    if (rundir_open(ws, run_id, &run, err) < 0)
+        return -1;
+    int result = rundir_take(&run, err);
+    rundir_clear(&run);
+    return result;
+}
+
+static int take_lock(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
+{
+    struct lock_outcome outcome;
+    struct tsk_error ignored;
+    int result = try_lock(e, request_id, run_id, &outcome, err);
+    const struct lock_record *by = &outcome.before.record;
+    bool is_left = by->run_id[0] && (is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
+    if (result < 0 && err->code == TSK_RUN_IN_PROGRESS && is_left && end_leftovers(e->ws, by->run_id, &ignored) == 0)
+        result = try_lock(e, request_id, run_id, &outcome, err);
+    if (result < 0)
+        return refused(request_id, err);
+    e->lock_json = describe_lock(e->lock);
+    return 0;
+}
+
+static bool renew(struct tsk_lock *lock)
+{
+    struct tsk_error err;
+    if (tsk_lock_renew(lock, &err) == 0)
+        return true;
+    log_problem(&err);
+    return err.code != TSK_LOCK_LOST; /* a full disk is no reason to stop: nobody else may have it */
+}
+
+/* S4. */
+static bool beat(void *data)
+{
+    struct execution *e = data;
+    bool is_kept = renew(e->lock);
+    json_t *now CLEANUP_JSON = describe_lock(e->lock);
+    json_object_update(e->lock_json, now);
+    return (!e->start->queue || renew(e->start->queue)) && is_kept;
+}
+
+/* ---- how many at a time --------------------------------------------------------------------------------- */
+
+static int max_runs(struct tsk_workspace *ws, int64_t *ret, struct tsk_error *err)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    *ret = 0;
+    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0)
+        return errno == ENOENT ? 0 : error_errno(err, "read", "config.yaml");
+    if (yaml_parse(b.data, b.len, ".aiflow/config.yaml", &doc, err) < 0)
+        return -1;
+    const struct yaml_node *node = yaml_get(yaml_root(doc), "max_runs");
+    if (node && (yaml_int(node, ret) < 0 || *ret < 1))
+        return yaml_error(doc, node, err, "max_runs must be a number from 1 on");
+    return 0;
+}
+
+/* A byte of the file for each that may run: held as long as we live. */
+static int take_slot(struct execution *e, struct tsk_error *err)
+{
+    int64_t max;
+    char number[24];
+    if (!e->start->is_by_hand)
+        return 0;
+    if (max_runs(e->ws, &max, err) < 0)
+        return -1;
+    if (max == 0)
+        return 0;
+    e->slot = fs->openat(e->ws->state_dir, SLOTS_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (e->slot < 0)
+        return error_errno(err, "open", SLOTS_NAME);
+    for (int64_t i = 0; i < max; i++)
+        if (fs_lock_try(e->slot, F_WRLCK, i, 1) == 0)
+            return 0;
+    snprintf(number, sizeof number, "%lld", (long long)max);
+    error_set(err, TSK_CONFLICT, "max_runs_reached", "max", number, NULL);
+    error_add_next(err, "tasuki runs list --status RUNNING");
+    return -1;
+}
+
+/* ---- what is run ---------------------------------------------------------------------------------------- */
+
+/* `run` as a flow of one task; JSON is YAML. */
+static void put_command(const struct request *request, struct buf *text)
+{
+    json_t *flow CLEANUP_JSON = json_pack("{s:s, s:{s:{s:O}}}", "name", request->id, "tasks", "run", "run",
+                                          json_object_get(request->json, "run"));
+    json_write(text, flow, false);
+    buf_puts(text, "\n");
+}
+
+/* A path below the workspace's root, or a name in .aiflow/flows/. */
+static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_error *err)
+{
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s/%.4095s", ws->root, given);
+    int fd = fs->openat(AT_FDCWD, given[0] == '/' ? given : path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT && id_is_valid(given)) {
+        snprintf(path, sizeof path, "flows/%s.yaml", given);
+        fd = fs->openat(ws->state_dir, path, O_RDONLY | O_CLOEXEC, 0);
+    }
+    if (fd >= 0)
+        return fd;
+    if (errno != ENOENT)
+        return error_errno(err, "open", given);
+    return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", given, NULL);
+}
+
+static int load_flow(struct execution *e, const struct request *request, struct tsk_error *err)
+{
+    const char *name = json_get_string(request->json, "flow", NULL);
+    e->flow_text = (struct buf){.max = FLOW_SIZE_MAX};
+    if (!name && !json_object_get(request->json, "run"))
+        return error_set(err, TSK_INVALID_INPUT, "request_nothing_to_run", "request", request->id, NULL);
+    if (name) {
+        int fd CLEANUP_FD = open_flow(e->ws, name, err);
+        if (fd < 0)
+            return -1;
+        if (fs_read_fd(fd, FLOW_SIZE_MAX - 1, &e->flow_text) < 0)
+            return error_errno(err, "read", name);
+    } else {
+        put_command(request, &e->flow_text);
+    }
+    const char *source = name ? name : request->source;
+    if (flow_load(&e->flow, source, buf_str(&e->flow_text), e->flow_text.len, e->start->lang, err) < 0)
+        return -1;
+    e->has_flow = true;
+    return 0;
+}
+
+/* Tasks read what they are for from the channel. */
+static json_t *values_of(const struct request *request)
+{
+    static const char *const keys[] = {"id", "title", "priority", "body"};
+    json_t *about = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_object_get(request->json, keys[i]))
+            json_object_set(about, keys[i], json_object_get(request->json, keys[i]));
+    return json_pack("{s:o}", "request", about);
+}
+
+/* ---- the execution -------------------------------------------------------------------------------------- */
+
+static struct runner_options options_of(struct execution *e)
+{
+    struct runner_options options = {
+        .parallel = e->start->parallel, .tell = e->start->tell, .tell_data = e->start->tell_data};
+    if (e->lock) {
+        options.lock = e->lock_json;
+        options.lock_fd = tsk_lock_fd(e->lock);
+        options.beat = beat;
+        options.beat_data = e;
+        options.beat_ms = e->lock->record.ttl_ms / 3;
+    }
+    return options;
+}
+
+static int execute(struct execution *e, json_t **ret, struct tsk_error *err)
+{
+    if (e->lock || e->start->begun)
+        runner_save_stage(&e->runner);
+    if (e->start->begun) {
+        json_t *stage CLEANUP_JSON = runner_stage(&e->runner);
+        e->start->begun(e->start->begun_data, stage);
+    }
+    return runner_execute(&e->runner, ret, err);
+}
+
+/* S2: the opposite order. */
+static void finish(struct execution *e)
+{
+    struct tsk_error problem;
+    if (e->has_runner)
+        runner_close(&e->runner);
+    if (e->has_flow)
+        flow_clear(&e->flow);
+    buf_clear(&e->flow_text);
+    fs_close(&e->slot);
+    if (e->lock && tsk_lock_release(e->lock, &problem) < 0)
+        log_problem(&problem);
+    json_decref(e->lock_json);
+}
+
+/* Under the lock: what is to be done about a run that waits for an answer. */
+static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX], run[RUN_ID_MAX];
+    const char *status;
+    struct rundir dir;
+    json_t *stage CLEANUP_JSON = NULL;
+    book_latest_run(e->ws, request->id, latest);
+    if (!latest[0] || rundir_open(e->ws, latest, &dir, err) < 0)
+        return 0;
+    int looked = rundir_look(&dir, &stage, err);
+    rundir_clear(&dir);
+    if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") != 0)
+        return 0;
+    if (e->start->is_new)
+        return stop_run(e->ws, latest, false, run, &status, err);
+    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request->id, "run", latest, NULL);
+    error_add(err, "request_id", request->id);
+    error_add(err, "run_id", latest);
+    error_add_next(err, "tasuki runs show %s", latest);
+    error_add_next(err, "tasuki answer %s …", latest);
+    error_add_next(err, "tasuki request run %s --new", request->id);
+    return -1;
+}
+
+static int begin(struct execution *e, const struct request *request, const char *run_id, struct tsk_error *err)
+{
+    json_t *values CLEANUP_JSON = values_of(request);
+    struct runner_options options = options_of(e);
+    options.id = run_id;
+    options.request_id = request->id;
+    options.request_updated_at = request->updated_at;
+    if (chdir(e->ws->root) < 0)
+        return error_errno(err, "go to", e->ws->root);
+    e->has_runner = true;
+    if (runner_begin(&e->runner, e->ws, &e->flow, buf_str(&e->flow_text), e->flow_text.len, values, &options, err) < 0)
+        return -1;
+    return book_note_run(e->ws, request->id, run_id, err);
+}
+
+static int prepare(struct execution *e, struct request *request, struct tsk_error *err)
+{
+    const struct run_start *start = e->start;
+    if (request_read(e->ws, start->request_id, start->lang, request, err) < 0)
+        return -1;
+    if (request_need_whole(request, err) < 0 || load_flow(e, request, err) < 0)
+        return -1;
+    if (request->status == REQUEST_ARCHIVED) {
+        error_set(err, TSK_INVALID_INPUT, "request_archived", "request", request->id, NULL);
+        error_add_next(err, "tasuki request edit %s --status ready", request->id);
+        return -1;
+    }
+    return start->examine ? start->examine(e->ws, request->id, start->lang, err) : 0;
+}
+
+int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
+{
+    char run_id[RUN_ID_MAX];
+    struct request request CLEANUP(request_clear) = {.json = NULL};
+    struct execution e = {.ws = ws, .start = start, .slot = -1};
+    rundir_new_id(run_id);
+    int result = prepare(&e, &request, err);
+    if (result == 0)
+        result = take_lock(&e, request.id, run_id, err);
+    if (result == 0)
+        result = take_slot(&e, err);
+    if (result == 0)
+        result = settle_waiting(&e, &request, err);
+    if (result == 0)
+        result = begin(&e, &request, run_id, err);
+    if (result == 0)
+        result = execute(&e, ret, err);
+    finish(&e);
+    return result;
+}
+
+/* The request of a run, "" for none; its whole id. */
+static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_ID_MAX], char request_id[LOCK_ID_MAX],
+                   struct tsk_error *err)
+{
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_open(ws, given, &run, err) < 0)
+        return -1;
+    snprintf(run_id, RUN_ID_MAX, "%s", run.id);
+    int result = rundir_look(&run, &stage, err);
+    rundir_clear(&run);
+    snprintf(request_id, LOCK_ID_MAX, "%s", json_get_string(stage, "request_id", ""));
+    return result;
+}
+
+int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
+{
+    char run_id[RUN_ID_MAX], request_id[LOCK_ID_MAX];
+    struct execution e = {.ws = ws, .start = start, .slot = -1};
+    if (look_up(ws, start->resume, run_id, request_id, err) < 0)
+        return -1;
+    if (request_id[0] && start->examine && start->examine(ws, request_id, start->lang, err) < 0)
+        return -1;
+    int result = request_id[0] ? take_lock(&e, request_id, run_id, err) : 0;
+    if (result == 0) {
+        struct runner_options options = options_of(&e);
+        e.has_runner = true;
+        result = runner_resume(&e.runner, ws, run_id, &e.flow, &e.flow_text, start->lang, &options, err);
+        e.has_flow = e.runner.flow;
+    }
+    if (result == 0)
+        result = execute(&e, ret, err);
+    finish(&e);
+    return result;
+}

@@ -1,0 +1,120 @@
+"""Spec 5, 7: a runner that was started apart outlives its starter, is ended with its whole tree, and is not started again."""
+
+import json
+import os
+import signal
+import sys
+import pathlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from flows import last_document, only_run, run_ids, with_tool, write_flow  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+
+HOLD_FILES = ".aiflow/runners"
+SLOW = "tasks:\n  a: 'setsid sleep 300 & echo $! > left; echo $$ > up; while ! test -e go; do sleep 0.01; done'\n"
+AGAIN = "tasks:\n  a: 'test -e go && exit 0; setsid sleep 300 & echo $! > left; echo $$ > up; sleep 300'\n"
+
+
+def detach(ws, text, *args, code=0):
+    return ws.tasuki("run", write_flow(ws, text), "--detach", "--json", *args, env=with_tool(ws)).expect(code)
+
+
+def status(ws, run):
+    return ws.tasuki("runs", "show", run, "--json").expect(0).json["status"]
+
+
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def begin(ws, text=SLOW):
+    stage = detach(ws, text).json
+    ws.until_file("up")
+    runner = stage["runner"]["pid"]
+    ws.at_close(lambda: [os.kill(int((ws.path / "left").read_text()), signal.SIGKILL)
+                         for _ in "1" if ws.alive(int((ws.path / "left").read_text()))])
+    ws.at_close(lambda: os.kill(runner, signal.SIGKILL) if ws.alive(runner) else None)
+    return stage["run_id"], runner, parent_of(runner)
+
+
+def finish(ws, run, wanted="DONE"):
+    (ws.path / "go").touch()
+    ws.until(lambda: status(ws, run) == wanted, f"the run is {wanted}")
+
+
+@test("a detached run returns at once with its stage, goes on, and leaves its words in its directory")
+def _(ws):
+    run, runner, holder = begin(ws)
+    eq((status(ws, run), run_ids(ws)), ("RUNNING", {run}), "status and runs")
+    eq(pathlib.Path(f"/proc/{holder}/comm").read_text().strip(), "tasuki-hold", "its parent")
+    finish(ws, run)
+    assert (ws.path / ".aiflow/runs" / run / "runner.log").exists()
+    ws.until(lambda: not ws.alive(runner) and not ws.alive(holder), "runner and holder end")
+    eq(ws.alive(int((ws.path / "left").read_text())), True, "what a task left behind on purpose")
+
+
+@test("the error of a detached run is the starter's own, key by key")
+def _(ws):
+    apart = detach(ws, "tasks:\n  a: {run: x, needs: [b]}\n", code=2).json
+    here = ws.tasuki("run", "flow.yaml", "--json").expect(2).json
+    eq(apart, here, "the error document")
+    eq(run_ids(ws), set(), "runs")
+
+
+@test("a killed runner takes its whole tree with it, is not started again, and can be resumed")
+def _(ws):
+    run, runner, _ = begin(ws, AGAIN)
+    left = int((ws.path / "left").read_text())
+    os.kill(runner, signal.SIGKILL)
+    ws.until(lambda: not ws.alive(left), "what its tasks have started is gone")
+    eq(status(ws, run), "INTERRUPTED", "status")
+    (ws.path / "go").touch()
+    eq(ws.tasuki("resume", run, "--detach", "--json").expect(0).json["run_id"], run, "run")
+    ws.until(lambda: status(ws, run) == "DONE", "it is done")
+
+
+@test("a killed holder does not end the runner")
+def _(ws):
+    run, runner, holder = begin(ws)
+    os.kill(holder, signal.SIGKILL)
+    ws.until(lambda: not ws.alive(holder), "the holder is gone")
+    eq((ws.alive(runner), status(ws, run)), (True, "RUNNING"), "the runner")
+    finish(ws, run)
+
+
+@test("runs cancel ends a detached run and everything it started")
+def _(ws):
+    run, runner, _ = begin(ws)
+    ws.tasuki("runs", "cancel", run).expect(0)
+    ws.until(lambda: status(ws, run) == "CANCELLED", "it is cancelled")
+    ws.until(lambda: not ws.alive(runner), "the runner ends")
+
+
+@test("a run that a task has detached does not end with that task's run")
+def _(ws):
+    write_flow(ws, SLOW, "inner.yaml")
+    outer = ws.tasuki("run", write_flow(ws, "tasks:\n  a: {run: 'tasuki run inner.yaml --detach --json > inner.json; sleep 300', timeout: 1s}\n"),
+                      "--json", env=with_tool(ws))
+    eq(last_document(outer.expect(7))["status"], "FAILED", "the outer run")
+    inner = json.loads((ws.path / "inner.json").read_text())
+    eq(status(ws, inner["run_id"]), "RUNNING", "the inner run")
+    ws.until_file("left")
+    finish(ws, inner["run_id"])
+    os.kill(int((ws.path / "left").read_text()), signal.SIGKILL)
+
+
+@test("what holders leave in the workspace is removed by a later one")
+def _(ws):
+    for _ in range(3):
+        run = detach(ws, "tasks:\n  a: 'true'\n").json["run_id"]
+        ws.until(lambda: status(ws, run) == "DONE", "it is done")
+    folder = ws.path / HOLD_FILES
+    for place in folder.iterdir():
+        ws.until(lambda: json.loads((place / "status.json").read_text())["exit"], "the holder has ended")
+        os.utime(place, (1e9, 1e9))
+    run = detach(ws, "tasks:\n  a: 'true'\n").json["run_id"]
+    ws.until(lambda: status(ws, run) == "DONE", "it is done")
+    eq(len(list(folder.iterdir())), 1, "places of holders")
+
+
+main(__name__)

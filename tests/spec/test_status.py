@@ -1,0 +1,172 @@
+"""status and watch (spec 8): the whole workspace on one screen, once and live."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+
+from common import run_held, sleeper, until_settled
+from flows import run_flow
+from harness.harness import Skip, eq, main, test
+
+KEYS = {"version", "root", "state", "time", "locks", "processes", "runs", "requests", "workflows"}
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+def fill(ws):
+    run_flow(ws, "tasks: {a: 'true'}\n")
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: paint the door\nrun: 'true'\nstatus: ready\n")
+    ws.tasuki("own", "claim", "wf-1").expect(0)
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("lock", "acquire", "name", "deploy", "--pid", sleeper(ws).pid).expect(0)
+
+
+@test("status shows processes, requests, runs, workflows and locks, each with its state")
+def _(ws):
+    fill(ws)
+    status = ws.tasuki("status", "--json").expect(0).json
+    eq(set(status), KEYS, "keys")
+    eq([p["id"] for p in status["processes"]], ["web"], "processes")
+    eq([(r["id"], r["status"]) for r in status["requests"]], [("RQ-1", "ready")], "requests")
+    eq([r["status"] for r in status["runs"]], ["DONE"], "runs")
+    eq([w["ulTaskId"] for w in status["workflows"]], ["wf-1"], "workflows")
+    eq([(k["kind"], k["id"], k["state"]) for k in status["locks"]], [("name", "deploy", "held")], "locks")
+    out = ws.tasuki("status").expect(0).out
+    for word in ("web", "NotStarted", "RQ-1", "paint the door", "RUN-", "DONE", "wf-1", "name deploy", "held"):
+        assert word in out, f"{word!r} is not in\n{out}"
+
+
+@test("status of an empty workspace is short, and a broken request does not hide the rest")
+def _(ws):
+    status = ws.tasuki("status", "--json").expect(0).json
+    eq([status[k] for k in ("locks", "processes", "runs", "requests", "workflows")], [[], [], [], [], []])
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: [\n")
+    (ws.path / ".aiflow/requests/RQ-2.yaml").write_text("title: two\nrun: 'true'\n")
+    requests = ws.tasuki("status", "--json").expect(0).json["requests"]
+    eq({r["id"]: r["status"] for r in requests}["RQ-1"], "broken", "status of the broken one")
+    assert "RQ-2" in {r["id"] for r in requests}, requests
+
+
+@test("status shows a queue that runs, and runs that are older than others as long as they are open")
+def _(ws):
+    ws.tasuki("lock", "acquire", "queue", "--pid", sleeper(ws).pid).expect(0)
+    assert "queue running" in ws.tasuki("status").expect(0).out
+    run_flow(ws, "tasks: {q: {run: 'tasuki task ask --type approval \"Go on?\"'}}\n", code=8)
+    for _ in range(7):
+        run_flow(ws, "tasks: {a: 'true'}\n")
+    runs = [r["status"] for r in ws.tasuki("status", "--json").expect(0).json["runs"]]
+    eq((runs.count("NEEDS_INPUT"), runs.count("DONE")), (1, 5), "runs")
+
+
+def lasting(document):
+    text = json.dumps(document)
+    return re.sub(r'"(time|age_ms|expires_in_ms|expires_at|uptime_ms|cpu_ms|rss_bytes)": ("[^"]*"|-?\d+|null)', "", text)
+
+
+@test("watch --json prints one document per change, and ends with its reader")
+def _(ws):
+    proc = ws.spawn("watch", "--json")
+    first = json.loads(proc.stdout.readline())
+    eq((set(first), first["locks"]), (KEYS, []), "the first document")
+    documents = [first]
+    for name in ("a", "b", "c"):
+        ws.tasuki("lock", "run", "z", "--", "true").expect(0)  # after which everything is as it was
+        until_settled(ws, proc)
+        run_held(ws, name)
+        while name not in {k["id"] for k in documents[-1]["locks"]}:
+            documents.append(json.loads(proc.stdout.readline()))
+    for before, after in zip(documents, documents[1:]):
+        assert lasting(before) != lasting(after), f"nothing has changed in {after}"
+    proc.stdout.close()
+    run_held(ws, "d")
+    ws.until(lambda: proc.poll() is not None, "it ends when nobody reads")
+
+
+@test("watch into a pipe prints plain snapshots, one per change")
+def _(ws):
+    proc = ws.spawn("watch")
+    assert proc.stdout.readline().startswith("== 20"), "the first line"
+    run_held(ws, "deploy")
+    shown = ""
+    while "name deploy" not in shown:
+        shown += proc.stdout.readline()
+    assert "\x1b" not in shown, shown
+
+
+class Terminal:
+    """A terminal of a given size with tasuki watch on it."""
+
+    def __init__(self, ws, rows, columns, argv=None):
+        try:
+            self.main, self.side = pty.openpty()
+        except OSError as error:
+            raise Skip(f"no terminal to be had here: {error}") from None
+        ws.at_close(self.close)
+        fcntl.ioctl(self.main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.shown = b""
+        self.proc = ws.spawn_command(argv or [ws.binary, "watch"], env={"TERM": "xterm"}, stdin=self.side, stdout=self.side,
+                                     stderr=self.side, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def until(self, condition, what):
+        end = time.monotonic() + 20
+        while not condition():
+            ready, _, _ = select.select([self.main], [], [], max(0, end - time.monotonic()))
+            assert ready, f"waited in vain: {what}; it shows {self.shown[-500:]!r}"
+            self.shown += os.read(self.main, 65536)
+
+    def echoes(self):
+        return bool(termios.tcgetattr(self.side)[3] & termios.ECHO)
+
+    def frames(self):
+        return self.shown.split(b"\x1b[H\x1b[J")[1:]
+
+    def close(self):
+        os.close(self.main)
+        os.close(self.side)
+
+
+@test("watch on a terminal draws anew on a change and with time, within the screen")
+def _(ws):
+    fill(ws)
+    terminal = Terminal(ws, 9, 50)
+    terminal.until(lambda: len(terminal.frames()) >= 2, "time goes by")
+    count = len(terminal.frames())
+    ws.tasuki("proc", "remove", "web").expect(0)
+    terminal.until(lambda: len(terminal.frames()) > count and b"NotStarted" not in terminal.frames()[-1] and
+                   b"RQ-1" in terminal.frames()[-1], "the change is shown")
+    for frame in terminal.frames()[:-1]:
+        assert frame.count(b"\n") < 9, frame
+
+
+@test("watch gives the terminal back on Ctrl-C: screen, cursor, echo")
+def _(ws):
+    terminal = Terminal(ws, 24, 80)
+    assert terminal.echoes(), "the terminal does not echo from the beginning"
+    terminal.until(lambda: ENTER in terminal.shown and terminal.frames(), "the picture")
+    assert not terminal.echoes(), "what is typed would be drawn over the picture"
+    os.write(terminal.main, b"\x03")
+    terminal.until(lambda: LEAVE in terminal.shown, "the screen is left")
+    eq(terminal.proc.wait(20), -signal.SIGINT, "how it ended")
+    assert b"\x1b[?25h" in terminal.shown and terminal.echoes(), "the terminal is not as it was"
+
+
+@test("watch that is stopped gives the terminal back, and takes it again when it goes on")
+def _(ws):
+    terminal = Terminal(ws, 24, 80, ["sh", "-mc", f"{ws.binary} watch; stty -a | grep -o ' echo '; echo stopped; fg"])
+    terminal.until(lambda: terminal.frames(), "the picture")
+    os.write(terminal.main, b"\x1a")
+    terminal.until(lambda: terminal.shown.count(ENTER) == 2, "the screen is taken again")
+    before, after = terminal.shown.split(LEAVE)
+    assert b" echo " in after and b"stopped" in after, f"the terminal was not as it was: {after!r}"
+    os.write(terminal.main, b"\x03")
+    terminal.until(lambda: terminal.shown.count(LEAVE) == 2, "the screen is left again")
+    terminal.proc.wait(20)
+
+
+main(__name__)
