@@ -118,15 +118,18 @@ static bool take_yes(const struct op *op, json_t *args)
 static void begin_op(struct http_conn *conn, const struct http_route *route, json_t *args_take, struct tsk_error *err)
 {
     bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route);
+    char *secret = op_take_secret(route->op, args_take);
     if (streams)
         json_object_del(args_take, "follow");
     conn->op = route->op;
     if (op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
         json_decref(args_take);
+        free(secret);
         answer_error(conn, err, 0, NULL);
         return;
     }
     if (streams) {
+        free(secret);
         begin_stream(conn, route, args_take);
         return;
     }
@@ -135,6 +138,7 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     job->args = args_take;
     job->lang = lang_of(conn);
     job->says_yes = says_yes;
+    job->secret = secret;
     job_start(job);
 }
 

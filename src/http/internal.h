@@ -81,6 +81,7 @@ struct http_job {
     const struct op *op;
     json_t *args; /* owned */
     enum lang lang;
+    char *secret;             /* owned: of the instance in args, or NULL */
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
     int status;
     const char *type;

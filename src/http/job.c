@@ -36,6 +36,7 @@ static void job_free(struct http_job *job)
     json_decref(job->args);
     buf_clear(&job->body);
     free(job->key);
+    free(job->secret);
     free(job);
 }
 
@@ -156,9 +157,12 @@ void job_run_op(struct http_job *job)
                            .confirm = confirm,
                            .is_cancelled = is_cancelled,
                            .skin = job};
-    may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
-    int result = op_run(&call, &answer, &err);
-    may_signal(job, false);
+    int result = op_verify_caller(job->server->ws, job->args, job->secret, &err);
+    if (result == 0) {
+        may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
+        result = op_run(&call, &answer, &err);
+        may_signal(job, false);
+    }
     json_decref(call.aside);
     enum tsk_code code = result < 0 ? err.code : call.verdict;
     if (result < 0) {

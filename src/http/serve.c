@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "http/listen.h"
+#include "own/instance.h"
 #include "proc/spawn.h"
 
 #include <errno.h>
@@ -77,6 +78,7 @@ static int open_agents(struct http_server *server, const struct op_call *call, s
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
                                   .is_told = true,
+                                  .is_shared = true,
                                   .is_conformance = json_get_bool(call->args, "conformance", false)};
     if (mcp_server_new(&options, &server->mcp, err) < 0)
         return -1;
@@ -186,9 +188,13 @@ static void run_quietly(struct http_server *server, const char *name, json_t *ar
     json_decref(call.aside);
 }
 
-/* What should run does (spec 5); in a worker, because starting may wait for what depends on what. */
+/* What should run does (spec 5), and nobody's lease has run out because we were not there; in a worker, because starting may
+ * wait for what depends on what. */
 static void restore(struct http_job *job)
 {
+    struct tsk_error err = {0};
+    if (instance_extend_all(job->server->ws, &err) < 0)
+        log_problem(&err);
     run_quietly(job->server, "process.restore", json_object());
 }
 

@@ -130,11 +130,20 @@ static void add_asking(json_t *properties)
         json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal that a person has confirmed since."));
 }
 
-json_t *mcp_input_schema(const struct op *op)
+/* Where many share a server, each says who it is. */
+static void add_secret(json_t *properties)
 {
+    json_object_set_new(
+        properties, OP_SECRET,
+        json_pack("{s:s, s:s}", "type", "string", "description", "Of the instance, from get_status {register: true}."));
+}
+
+json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
+{
+    unsigned hidden = OP_CLI_ONLY | (server->options.is_shared ? 0 : OP_CALLER);
     json_t *properties = json_object(), *required = json_array();
     for (const struct op_param *param = op->params; param->name; param++) {
-        if (param->flags & (OP_CLI_ONLY | OP_CALLER))
+        if (param->flags & hidden)
             continue;
         json_object_set_new(properties, param->name, param_schema(op, param));
         if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
@@ -142,6 +151,8 @@ json_t *mcp_input_schema(const struct op *op)
     }
     if (op_asks(op))
         add_asking(properties);
+    if (server->options.is_shared && op_param_find(op, "instance"))
+        add_secret(properties);
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))
         json_object_set(schema, "properties", properties);
