@@ -8,14 +8,6 @@
 
 #define LIMIT_THAT_MATTERS 10000
 
-bool mcp_op_asks(const struct op *op)
-{
-    for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
-        if (*code == TSK_NEEDS_CONFIRMATION && !(op->flags & OP_READ_ONLY))
-            return true;
-    return false;
-}
-
 static json_t *strings(const char *const *choices)
 {
     json_t *list = json_array();
@@ -140,18 +132,29 @@ static void add_asking(json_t *properties)
         json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal that a person has confirmed since."));
 }
 
-json_t *mcp_input_schema(const struct op *op)
+/* Where many share a server, each says who it is. */
+static void add_secret(json_t *properties)
 {
+    json_object_set_new(
+        properties, OP_SECRET,
+        json_pack("{s:s, s:s}", "type", "string", "description", "Of the instance, from get_status {register: true}."));
+}
+
+json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
+{
+    unsigned hidden = OP_CLI_ONLY | (server->options.is_shared ? 0 : OP_CALLER);
     json_t *properties = json_object(), *required = json_array();
     for (const struct op_param *param = op->params; param->name; param++) {
-        if (param->flags & (OP_CLI_ONLY | OP_CALLER))
+        if (param->flags & hidden)
             continue;
         json_object_set_new(properties, param->name, param_schema(op, param));
         if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
             json_array_append_new(required, json_string(param->name));
     }
-    if (mcp_op_asks(op))
+    if (op_asks(op))
         add_asking(properties);
+    if (server->options.is_shared && op_param_find(op, "instance"))
+        add_secret(properties);
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))
         json_object_set(schema, "properties", properties);
