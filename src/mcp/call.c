@@ -75,18 +75,6 @@ static json_t *answer_result(const struct op_call *call, json_t *answer_take)
 
 /* ---- arguments ---- */
 
-static int refuse_foreign(const struct op *op, const json_t *args, struct tsk_error *err)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)args, key, value) {
-        const struct op_param *param = op_param_find(op, key);
-        if (param && (param->flags & OP_CLI_ONLY))
-            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
-    }
-    return 0;
-}
-
 /* Who calls is known here; an agent does not have to say it. */
 static void add_caller(struct mcp_server *server, const struct op *op, json_t *args)
 {
@@ -151,7 +139,7 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     if (mcp_asking_begin(request, op, given, &err, fault) < 0)
         return fault->code ? NULL : error_result(server, op, &err);
     json_t *args CLEANUP_JSON = json_deep_copy(given);
-    if (refuse_foreign(op, args, &err) < 0)
+    if (op_check_remote(op, args, &err) < 0)
         return error_result(server, op, &err);
     add_caller(server, op, args);
     if (op_check_args(op, args, &err) < 0)

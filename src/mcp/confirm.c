@@ -105,7 +105,7 @@ int mcp_asking_begin(struct mcp_request *request, const struct op *op, json_t *a
                      struct mcp_fault *fault)
 {
     const char *state = request->is_modern ? json_get_string(request->params, "requestState", NULL) : NULL;
-    if (!mcp_op_asks(op))
+    if (!op_asks(op))
         return 0;
     request->asking.says_yes = json_get_bool(args, "confirm", false);
     json_t *token CLEANUP_JSON = json_incref(json_object_get(args, "confirm_token"));

@@ -195,8 +195,6 @@ const struct mcp_tool *mcp_tool_find(const struct mcp_server *server, const char
 mcp_handler mcp_tools_list, mcp_tools_call;
 json_t *mcp_input_schema(const struct op *op);
 json_t *mcp_output_schema(const struct op *op);
-/* Whether an operation may ask a person; its tool has `confirm` and `confirm_token`. */
-bool mcp_op_asks(const struct op *op);
 /* A page of `list` (borrowed) under `key`, by the request's cursor. */
 json_t *mcp_page(struct mcp_request *request, const char *key, const json_t *list, struct mcp_fault *fault);
 

@@ -25,7 +25,8 @@ static void start_watching(struct mcp_link *link)
     struct tsk_error ignored;
     if (!ws || link->has_reader)
         return;
-    link->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (!link->server->options.is_told)
+        link->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (link->watch_fd >= 0)
         inotify_add_watch(link->watch_fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE);
     link->has_reader = event_reader_init(&link->reader, ws->state_dir, EVENT_FROM_END, &ignored) == 0;

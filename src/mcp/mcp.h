@@ -35,12 +35,15 @@ struct mcp_options {
      * server out like that) should not be in the way of the one that follows. NULL: each operation finds its caller itself. */
     void (*identify)(void *data, char *ret_instance, size_t size);
     void *identify_data;
+    bool is_told; /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */
     bool is_conformance; /* with the fixtures of the official suite */
 };
 
 /* INVALID_INPUT for unknown groups. A missing workspace is no error here: each call says it. */
 int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err);
 void mcp_server_free(struct mcp_server *server); /* after its links */
+/* Its worker threads, for a transport that has work of its own. Borrowed. */
+struct mcp_pool *mcp_server_pool(struct mcp_server *server);
 
 /* Gets whole frames, one JSON document each, without a newline; from any thread, never two at once for one link. */
 typedef void mcp_send(void *data, const char *frame, size_t len);

@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool mcp_op_asks(const struct op *op)
-{
-    for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
-        if (*code == TSK_NEEDS_CONFIRMATION && !(op->flags & OP_READ_ONLY))
-            return true;
-    return false;
-}
-
 static json_t *strings(const char *const *choices)
 {
     json_t *list = json_array();
@@ -148,7 +140,7 @@ json_t *mcp_input_schema(const struct op *op)
         if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
             json_array_append_new(required, json_string(param->name));
     }
-    if (mcp_op_asks(op))
+    if (op_asks(op))
         add_asking(properties);
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))

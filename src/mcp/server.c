@@ -33,6 +33,11 @@ const char *mcp_server_instance(struct mcp_server *server)
     return server->instance;
 }
 
+struct mcp_pool *mcp_server_pool(struct mcp_server *server)
+{
+    return server->pool;
+}
+
 void mcp_server_free(struct mcp_server *server)
 {
     BUG(server->links);

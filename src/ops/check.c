@@ -199,3 +199,23 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
     }
     return 0;
 }
+
+int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)args, key, value) {
+        const struct op_param *param = op_param_find(op, key);
+        if (param && (param->flags & OP_CLI_ONLY))
+            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+    }
+    return 0;
+}
+
+bool op_asks(const struct op *op)
+{
+    for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
+        if (*code == TSK_NEEDS_CONFIRMATION && !(op->flags & OP_READ_ONLY))
+            return true;
+    return false;
+}

@@ -117,6 +117,8 @@ static const struct op_field acquire_result[] = {
     {"recovered", "object?", "the dead holder it was taken from"},
     {0}};
 
+static const struct op_route force_route[] = {{"POST", "/api/locks/:kind/:id/force", "force=true"}, {0}};
+
 const struct op op_lock_acquire = {
     .name = "lock.acquire",
     .noun = "lock",
@@ -136,7 +138,7 @@ const struct op op_lock_acquire = {
     .params = acquire_params,
     .result = acquire_result,
     .errors = acquire_errors,
-    .http = {.method = "POST", .path = "/api/locks/:kind/:id"},
+    .http = {.method = "POST", .path = "/api/locks/:kind/:id", .also = force_route},
     .mcp = {.tool = "lock_acquire", .group = "locks", .is_core = true, TOOL_LOCK_ACQUIRE},
     .run = run_acquire,
 };

@@ -18,6 +18,7 @@ enum {
     DOCUMENT_MAX = 256 << 10,   /* bytes of text in an answer to a program */
     DOCUMENT_MAX_CLI = 4 << 20, /* … that can only be on the command line */
     LINGER_MS = 1000,
+    CANCEL_LOOK_MS = 1000, /* how soon it is seen that nobody reads any more */
 };
 
 /* ---- from arguments to a query ---- */
@@ -114,6 +115,8 @@ struct output {
     enum log_stream stream;
     int64_t left;    /* lines that may still come; -1: any number */
     bool is_stopped; /* nobody takes them any more */
+    json_t *held;    /* the newest document, until its cursor is known */
+    int64_t next[2]; /* the cursors behind what was emitted */
 };
 
 static bool output_flush(struct output *out)
@@ -135,6 +138,27 @@ static json_t *line_json(const struct log_line *line)
     if (line->is_partial)
         json_object_set_new(document, "partial", json_true());
     return document;
+}
+
+/* A stream can be gone on with behind each document: where the next line begins, this one has ended. (Where it has the other
+ * stream's line behind it, that is not known, and the document has no cursor.) */
+static void emit_held(struct output *out, bool has_cursor)
+{
+    if (out->held && has_cursor)
+        json_object_set_new(out->held, "cursor",
+                            json_sprintf("%lld:%lld", (long long)out->next[0], (long long)out->next[1]));
+    if (out->held && !out->is_stopped)
+        out->is_stopped = !out->call->emit(out->call, out->held);
+    json_free(&out->held);
+}
+
+static void hold_line(struct output *out, const struct log_line *line)
+{
+    bool is_same = line->stream == out->stream;
+    out->next[line->stream] = line->offset;
+    emit_held(out, is_same);
+    out->held = line_json(line);
+    out->stream = line->stream;
 }
 
 static void put_text(struct output *out, const struct log_line *line)
@@ -159,6 +183,8 @@ static bool take_line(void *data, const struct log_line *line)
         put_text(out, line);
     } else if (out->lines) {
         json_array_append_new(out->lines, line_json(line));
+    } else if (!out->call->is_cli) {
+        hold_line(out, line);
     } else {
         json_t *document CLEANUP_JSON = line_json(line);
         out->is_stopped = !out->call->emit(out->call, document);
@@ -214,10 +240,11 @@ static bool follow_linger(struct following *f)
 }
 
 /* Waits until there may be more to read; false when there will be none. */
-static bool follow_wait(struct following *f)
+static bool follow_wait(struct following *f, struct op_call *call)
 {
     bool was_waiting = strcmp(f->p->view.phase, "backoff") == 0;
-    if (!(log_watch_wait(&f->watch, -1) & LOG_WATCH_STATE) || follow_look(f))
+    int wait_ms = call->is_cancelled ? CANCEL_LOOK_MS : -1;
+    if (!(log_watch_wait(&f->watch, wait_ms) & LOG_WATCH_STATE) || follow_look(f))
         return true;
     bool may_return = !f->run && (was_waiting || strcmp(f->p->view.by, "stop") == 0);
     return may_return && follow_linger(f);
@@ -227,17 +254,20 @@ static bool follow_wait(struct following *f)
 static int follow(struct following *f, struct log_query *query, struct output *out)
 {
     bool can_grow = follow_look(f); /* it may have ended before we watched */
-    while (f->p->dir >= 0) {
+    while (f->p->dir >= 0 && !out->is_stopped) {
         /* A line is shown as it grows only where the rest can be added to it. */
         query->whole_lines = can_grow && (!out->call->emit_text || query->grep);
         if (log_read(f->p, query, take_line, out, query->cursor, f->err) < 0)
             return -1;
         if (out->call->emit_text)
             output_flush(out);
+        memcpy(out->next, query->cursor, sizeof out->next);
+        emit_held(out, true);
         if (out->is_stopped || !can_grow)
             return 0;
         query->lines = out->left = -1;
-        can_grow = follow_wait(f);
+        can_grow = follow_wait(f, out->call);
+        out->is_stopped = out->call->is_cancelled && out->call->is_cancelled(out->call);
     }
     return f->has_failed ? -1 : 0; /* removed: what it wrote went with it */
 }
@@ -294,6 +324,7 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
     int result = json_get_bool(call->args, "follow", false) && call->emit ? follow_process(&reg, &p, &query, &out, err)
                                                                           : read_once(&p, &query, &out, ret, err);
     buf_clear(&out.text);
+    json_decref(out.held);
     return result;
 }
 
@@ -362,6 +393,8 @@ static const struct op_field result_fields[] = {
 static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT,
                                        TSK_OK};
 
+static const struct op_route stream_route[] = {{"GET", "/api/processes/:id/logs/stream", "follow=true"}, {0}};
+
 const struct op op_process_logs = {
     .name = "process.logs",
     .noun = "proc",
@@ -380,7 +413,7 @@ const struct op op_process_logs = {
     .params = params,
     .result = result_fields,
     .errors = errors,
-    .http = {.method = "GET", .path = "/api/processes/:id/logs"},
+    .http = {.method = "GET", .path = "/api/processes/:id/logs", .also = stream_route},
     .mcp = {.tool = "get_process_output", .group = "processes", .is_core = true, TOOL_GET_PROCESS_OUTPUT},
     .run = run_logs,
 };

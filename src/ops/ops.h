@@ -79,6 +79,13 @@ enum op_flags {
 
 struct op_call;
 
+/* One more route to an operation. */
+struct op_route {
+    const char *method, *path;
+    const char *
+        preset; /* "force=true": an argument that the path stands for, or NULL. With "follow=true" the answer is a stream */
+};
+
 struct op {
     const char *name;     /* "lock.acquire" */
     const char *noun;     /* CLI: "lock", or NULL for a top-level verb */
@@ -91,9 +98,10 @@ struct op {
     const struct op_field *result; /* ends with a NULL name */
     const enum tsk_code *errors;   /* ends with TSK_OK */
     struct {
-        const char *method, *path; /* path with :param */
-        const char *when;          /* "mode=acquire": rows that share method and path are told apart by an argument */
-        const char *absent;        /* why there is no route */
+        const char *method, *path;   /* path with :param */
+        const char *when;            /* "mode=acquire": rows that share method and path are told apart by an argument */
+        const char *absent;          /* why there is no route */
+        const struct op_route *also; /* ends with a NULL method; may be NULL */
     } http;
     struct {
         const char *tool, *group;
@@ -146,6 +154,10 @@ const struct op *op_by_name(const char *name);
 /* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
 const struct op_param *op_param_find(const struct op *op, const char *name);
+/* INVALID_INPUT when there are arguments that only the command line has. */
+int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err);
+/* Whether it may ask a person. */
+bool op_asks(const struct op *op);
 
 /* Opens the workspace as the row asks, runs the handler. */
 int op_run(struct op_call *call, json_t **ret, struct tsk_error *err);

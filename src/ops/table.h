@@ -18,6 +18,10 @@ extern const struct op op_watch;
 extern const struct op op_events;
 /* op_help.c: shown by the CLI skin, which has the words for it */
 extern const struct op op_help, op_completion;
+/* op_serve.c */
+extern const struct op op_serve;
+/* The HTTP skin, set by main: it is no part of the table's layer. NULL in programs that have none. */
+extern int (*op_serve_run)(struct op_call *call, struct tsk_error *err);
 /* op_mcp.c */
 extern const struct op op_mcp, op_confirm;
 /* What `tasuki mcp` does: set by main, because the skin is above the table. */

@@ -29,6 +29,13 @@ extern char **environ;
 #define STACK_SIZE (160u << 10)
 #define GUARD_SIZE 4096u
 
+static struct rlimit kept_descriptors; /* rlim_max 0: not set */
+
+void spawn_keep_limit(const struct rlimit *descriptors)
+{
+    kept_descriptors = *descriptors;
+}
+
 struct child {
     struct spawn *spawn;
     sigset_t mask; /* to be set before the exec */
@@ -105,6 +112,8 @@ static int child_run(void *arg)
         return fail(child, "descriptors");
     if (s->cwd && chdir(s->cwd) < 0)
         return fail(child, "cwd");
+    if (kept_descriptors.rlim_max)
+        setrlimit(RLIMIT_NOFILE, &kept_descriptors);
     sigprocmask(SIG_SETMASK, &child->mask, NULL);
     char *const *envp = s->envp ? s->envp : environ;
     if (s->path)

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 struct spawn_fd {
@@ -35,6 +36,9 @@ struct spawn {
     int pidfd;         /* CLOEXEC, owned by the caller; -1 where the kernel has none */
     const char *stage; /* on failure: "clone" "cwd" "descriptors" "exec" */
 };
+
+/* From now on every program starts with this limit of descriptors: a server that raises its own must not hand that on. */
+void spawn_keep_limit(const struct rlimit *descriptors);
 
 void spawn_look(sigset_t *ret_changed);
 /* Enough for commands of up to SPAWN_ARGS_MAX words; NULL: out of memory. */

@@ -22,7 +22,8 @@ ROWS = [
     ("run",),
     ("doctor",),
     ("ops",),
-    ("http", "mcp", "cli"),
+    ("mcp", "cli"),
+    ("http",),  # /mcp is a transport of mcp; all three are skins over ops
 ]
 LEVEL = {folder: level for level, row in enumerate(ROWS) for folder in row}
 

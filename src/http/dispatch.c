@@ -1,0 +1,228 @@
+/* dispatch.c - a complete request: to a row, or to one of the few paths that are no operation. */
+#include "http/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char page[] =
+    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tasuki</title>"
+    "<meta name=\"viewport\" content=\"width=device-width\"><style>body{font:16px/1.5 "
+    "system-ui;max-width:40em;margin:3em "
+    "auto;padding:0 1em}code{background:#8882;padding:.1em .3em}</style>"
+    "<h1>tasuki</h1><p>The server of this workspace is up. It has no page yet; everything is in the API:</p>"
+    "<pre><code>curl -H \"Authorization: Bearer $(cat .aiflow/server.token)\" http://127.0.0.1:7411/api/status\n"
+    "curl --unix-socket .aiflow/server.sock http://localhost/api/openapi.json</code></pre>"
+    "<p>Agents: <code>/mcp</code>. Live: <code>/api/events</code>. Numbers: <code>/metrics</code>. "
+    "On the command line: <code>tasuki status</code>.</p></html>\n";
+
+#define PAGE_HEADERS                                                                                                   \
+    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"               \
+    "Referrer-Policy: no-referrer\r\n"
+
+/* ---- errors ---- */
+
+static void answer_error(struct http_conn *conn, const struct tsk_error *err, int status, const char *headers)
+{
+    struct buf body CLEANUP(buf_clear) = BUF_INIT;
+    json_t *document CLEANUP_JSON = json_of_error(err, lang_name(conn->server->lang));
+    json_write(&body, document, false);
+    buf_puts(&body, "\n");
+    conn_answer(conn, status ? status : code_info(err->code)->http_status, "application/json", headers, body.data,
+                body.len);
+}
+
+static void no_method(struct http_conn *conn, const char *allow)
+{
+    struct tsk_error err = {0};
+    char header[96];
+    error_set(&err, TSK_INVALID_INPUT, "http_no_method", "want", allow, NULL);
+    snprintf(header, sizeof header, "Allow: %s\r\n", allow);
+    answer_error(conn, &err, 405, header);
+}
+
+static void no_path(struct http_conn *conn)
+{
+    struct tsk_error err = {0};
+    error_set(&err, TSK_NOT_FOUND, "http_no_path", NULL);
+    error_add_next(&err, "tasuki help --json");
+    answer_error(conn, &err, 0, NULL);
+}
+
+/* ---- operations ---- */
+
+/* Accept-Language, where it is one of ours. */
+static enum lang lang_of(const struct http_conn *conn)
+{
+    const struct http_text *header = http_header(conn->head, "Accept-Language");
+    enum lang lang = conn->server->lang;
+    char name[16] = "";
+    if (header && header->len >= 2) {
+        snprintf(name, sizeof name, "%.*s", (int)(header->len < 2 ? header->len : 2), header->at);
+        lang_parse(name, &lang);
+    }
+    return lang;
+}
+
+/* The body as an object; *ret stays NULL without one. */
+static int take_body(const struct http_conn *conn, json_t **ret, struct tsk_error *err)
+{
+    if (conn->body.len == 0)
+        return 0;
+    if (json_parse(buf_str(&conn->body), conn->body.len, "body", ret, err) < 0) {
+        err->code = TSK_INVALID_INPUT;
+        return -1;
+    }
+    return json_is_object(*ret) ? 0 : error_set(err, TSK_INVALID_INPUT, "http_body_not_object", NULL);
+}
+
+static bool wants_stream(const struct http_conn *conn, const struct http_route *route)
+{
+    bool is_asked = http_text_has(http_header(conn->head, "Accept"), "text/event-stream");
+    return (route->op->flags & OP_STREAMS) &&
+           (is_asked || (route->preset && strcmp(route->preset, "follow=true") == 0));
+}
+
+/* The trail is one for all (feed.c); other streams have a thread each. */
+static void begin_stream(struct http_conn *conn, const struct http_route *route, json_t *args_take)
+{
+    json_t *args CLEANUP_JSON = args_take;
+    const struct http_text *last = http_header(conn->head, "Last-Event-ID");
+    char id[64] = "";
+    if (last && last->len < sizeof id)
+        snprintf(id, sizeof id, "%.*s", (int)last->len, last->at);
+    if (!http_text_is(&conn->head->path, "/api/events")) {
+        if (*id && op_param_find(route->op, "cursor"))
+            json_object_set_new(args, "cursor", json_string(id));
+        stream_begin(conn, route->op, json_incref(args), lang_of(conn));
+        return;
+    }
+    char *end;
+    uint64_t after = strtoull(id, &end, 10);
+    bool has_id = *id >= '0' && *id <= '9' && !*end;
+    if (!has_id && json_object_get(args, "after")) {
+        after = (uint64_t)json_get_int(args, "after", 0);
+        has_id = true;
+    }
+    feed_stream(&conn->server->feed, conn, has_id ? after : EVENT_FROM_END, json_get_string(args, "type", NULL));
+}
+
+/* Takes `confirm` out of the arguments: it is the caller's yes, not a parameter. */
+static bool take_yes(const struct op *op, json_t *args)
+{
+    bool says_yes = op_asks(op) && json_get_bool(args, "confirm", false);
+    if (op_asks(op))
+        json_object_del(args, "confirm");
+    return says_yes;
+}
+
+static void begin_op(struct http_conn *conn, const struct http_route *route, json_t *args_take, struct tsk_error *err)
+{
+    bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route);
+    if (streams)
+        json_object_del(args_take, "follow");
+    conn->op = route->op;
+    if (op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
+        json_decref(args_take);
+        answer_error(conn, err, 0, NULL);
+        return;
+    }
+    if (streams) {
+        begin_stream(conn, route, args_take);
+        return;
+    }
+    struct http_job *job = job_new(conn->server, conn, job_run_op);
+    job->op = route->op;
+    job->args = args_take;
+    job->lang = lang_of(conn);
+    job->says_yes = says_yes;
+    job_start(job);
+}
+
+static void dispatch_row(struct http_conn *conn)
+{
+    struct tsk_error err = {0};
+    json_t *body CLEANUP_JSON = NULL, *args = NULL;
+    struct http_route route = {0};
+    char allow[64];
+    if (take_body(conn, &body, &err) < 0) {
+        answer_error(conn, &err, 0, NULL);
+        return;
+    }
+    switch (route_find(conn->head, body, &route, &args, allow, &err)) {
+    case ROUTE_NO_PATH:
+        no_path(conn);
+        return;
+    case ROUTE_NO_METHOD:
+        no_method(conn, allow);
+        return;
+    case ROUTE_FOUND:
+        break;
+    }
+    if (err.code == TSK_OK) {
+        begin_op(conn, &route, args, &err);
+        return;
+    }
+    json_decref(args);
+    answer_error(conn, &err, 0, NULL);
+}
+
+/* ---- other paths ---- */
+
+static void get_page(struct http_conn *conn)
+{
+    conn_answer(conn, 200, "text/html; charset=utf-8", PAGE_HEADERS, page, sizeof page - 1);
+}
+
+static void get_health(struct http_conn *conn)
+{
+    static const char body[] = "{\"status\":\"ok\"}\n";
+    conn_answer(conn, 200, "application/json", NULL, body, sizeof body - 1);
+}
+
+static void get_openapi(struct http_conn *conn)
+{
+    struct buf *document = &conn->server->openapi;
+    if (!document->len)
+        openapi_write(document);
+    conn_answer(conn, 200, "application/json", NULL, document->data, document->len);
+}
+
+static void get_metrics(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    stats_open(server->stats, server->conn_count, server->stream_count);
+    job_start(job_new(server, conn, stats_job));
+}
+
+static const struct {
+    const char *path;
+    void (*get)(struct http_conn *conn);
+} fixed[] = {
+    {"/", get_page},
+    {"/healthz", get_health},
+    {"/metrics", get_metrics},
+    {"/api/openapi.json", get_openapi},
+};
+
+void http_dispatch(struct http_conn *conn)
+{
+    const struct http_head *head = conn->head;
+    if (conn->server->is_ending) {
+        conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_ending");
+        return;
+    }
+    if (http_text_is(&head->path, "/mcp")) {
+        agents_request(conn);
+        return;
+    }
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        if (!http_text_is(&head->path, fixed[i].path))
+            continue;
+        if (http_text_is(&head->method, "GET") || conn->is_head_only)
+            fixed[i].get(conn);
+        else
+            no_method(conn, "GET");
+        return;
+    }
+    dispatch_row(conn);
+}

@@ -1,0 +1,305 @@
+#include "http/feed.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "http/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+/* One client's stream. */
+struct reader {
+    struct http_feed *feed;
+    unsigned index; /* in feed->streams */
+    bool is_live;   /* reads the window, from `at` on (F1); else the trail (F2) */
+    uint64_t at;
+    struct event_reader own;
+    bool has_own;
+    char *type; /* owned; a stream with a filter reads the trail itself */
+    int64_t beat_ms;
+};
+
+/* ---- frames ---- */
+
+static void put_event(struct buf *b, const json_t *event)
+{
+    buf_puts(b, "id: ");
+    buf_put_int(b, json_get_int(event, "id", 0));
+    buf_puts(b, "\ndata: ");
+    json_write(b, event, false);
+    buf_puts(b, "\n\n");
+}
+
+/* ---- a stream ---- */
+
+static void use_own(struct reader *reader, uint64_t from)
+{
+    struct tsk_error ignored;
+    reader->is_live = false;
+    reader->has_own = event_reader_init(&reader->own, reader->feed->server->ws->state_dir, from, &ignored) == 0;
+}
+
+static void drop_own(struct reader *reader)
+{
+    if (reader->has_own)
+        event_reader_clear(&reader->own);
+    reader->has_own = false;
+}
+
+static bool is_wanted(const struct reader *reader, const json_t *event)
+{
+    return !reader->type || strcmp(json_get_string(event, "type", ""), reader->type) == 0;
+}
+
+/* F2: some of the trail; how many bytes that were. */
+static size_t read_own(struct http_conn *conn, struct reader *reader)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct tsk_error ignored;
+    json_t *event;
+    uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id;
+    while (b.len < HTTP_STREAM_MAX && reader->own.next_id < end && event_read(&reader->own, &event, &ignored) == 1) {
+        if (is_wanted(reader, event))
+            put_event(&b, event);
+        json_decref(event);
+    }
+    conn_stream_put(conn, b.data, b.len);
+    if (reader->own.next_id == end) { /* else the feed will come to where this one is */
+        drop_own(reader);
+        reader->is_live = true;
+        reader->at = reader->feed->begin + reader->feed->window.len;
+    }
+    return b.len;
+}
+
+/* Everything that was put has been taken. */
+static void send_more(struct http_conn *conn)
+{
+    struct reader *reader = conn->work_data;
+    struct http_feed *feed = reader->feed;
+    if (!reader->is_live && !reader->has_own) { /* the trail cannot be read: the client may try again */
+        conn_close(conn);
+        return;
+    }
+    if (!reader->is_live) {
+        if (read_own(conn, reader) > 0)
+            conn_stream_push(conn);
+        return;
+    }
+    uint64_t end = feed->begin + feed->window.len;
+    if (reader->at < end) {
+        size_t len = (size_t)(end - reader->at);
+        size_t sent = conn_stream_try(conn, feed->window.data + (reader->at - feed->begin), len);
+        if (!conn->is_closed)
+            reader->at += sent;
+    }
+}
+
+static void gone(struct http_conn *conn)
+{
+    struct reader *reader = conn->work_data;
+    struct http_feed *feed = reader->feed;
+    struct http_conn *last = feed->streams[--feed->count];
+    feed->streams[reader->index] = last;
+    if (last != conn)
+        ((struct reader *)last->work_data)->index = reader->index;
+    drop_own(reader);
+    free(reader->type);
+    free(reader);
+}
+
+static void beat(struct http_conn *conn, int64_t now_ms)
+{
+    struct reader *reader = conn->work_data;
+    bool is_waiting = conn->out.len > conn->out_at || conn->deadline_ms;
+    if (is_waiting || now_ms - reader->beat_ms < FEED_BEAT_MS)
+        return;
+    reader->beat_ms = now_ms;
+    /* Only between two events: a half sent one is still in the window. */
+    if (!reader->is_live || reader->at == reader->feed->begin + reader->feed->window.len) {
+        conn_stream_put(conn, ": alive\n\n", 9);
+        conn_stream_push(conn);
+    }
+}
+
+static const struct http_work work = {.gone = gone, .room = send_more, .tick = beat};
+
+void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type)
+{
+    struct reader *reader = calloc(1, sizeof *reader);
+    char hello[96];
+    BUG(!reader);
+    feed_look(feed); /* from now on means: after this */
+    *reader = (struct reader){.feed = feed, .index = feed->count, .type = type ? strdup(type) : NULL};
+    reader->beat_ms = clock_now().boot_ms;
+    if (feed->count == feed->room) {
+        feed->room = feed->room ? feed->room * 2 : 16;
+        feed->streams = realloc(feed->streams, feed->room * sizeof(struct http_conn *));
+        BUG(!feed->streams);
+    }
+    feed->streams[feed->count++] = conn;
+    bool is_new = after == EVENT_FROM_END;
+    uint64_t next = feed->reader.next_id;
+    if (is_new && !type) {
+        reader->is_live = true;
+        reader->at = feed->begin + feed->window.len;
+    } else {
+        use_own(reader, is_new ? next : after + 1);
+    }
+    snprintf(hello, sizeof hello, "retry: 1000\nid: %" PRIu64 "\n\n", is_new ? (next ? next - 1 : 0) : after);
+    conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &work, reader);
+    if (conn->is_closed)
+        return;
+    conn_stream_put(conn, hello, strlen(hello));
+    conn_stream_push(conn);
+}
+
+void feed_end(struct http_feed *feed)
+{
+    while (feed->count) {
+        struct http_conn *conn = feed->streams[feed->count - 1];
+        struct reader *reader = conn->work_data;
+        bool is_whole = !reader->is_live || reader->at == feed->begin + feed->window.len;
+        gone(conn);
+        if (is_whole)
+            conn_stream_end(conn);
+        else { /* half an event went out: whoever reads it knows by the missing end */
+            conn->work = NULL;
+            conn_close(conn);
+        }
+    }
+}
+
+/* ---- the window ---- */
+
+/* Somebody at `at` will not find it in the window any more: the rest of the event that is half sent goes with the stream, then
+ * it reads the trail. */
+static void fall_back(struct http_feed *feed, struct http_conn *conn, struct reader *reader)
+{
+    size_t offset = (size_t)(reader->at - feed->begin);
+    const char *at = feed->window.data + offset, *end = feed->window.data + feed->window.len, *rest = at;
+    bool is_between = offset == 0 || (offset >= 2 && memcmp(at - 2, "\n\n", 2) == 0);
+    if (!is_between) {
+        const char *stop = memmem(at, (size_t)(end - at), "\n\n", 2);
+        at = stop ? stop + 2 : end;
+    }
+    uint64_t from = at < end ? strtoull(at + 4, NULL, 10) : feed->reader.next_id; /* behind "id: " */
+    conn_stream_put(conn, rest, (size_t)(at - rest));
+    use_own(reader, from);
+    conn_stream_push(conn);
+}
+
+/* Makes room: the newest half stays. */
+static void trim(struct http_feed *feed)
+{
+    if (feed->window.len <= FEED_MAX)
+        return;
+    size_t cut = feed->window.len - FEED_MAX / 2;
+    const char *stop = memmem(feed->window.data + cut, feed->window.len - cut, "\n\n", 2);
+    cut = stop ? (size_t)(stop + 2 - feed->window.data) : feed->window.len;
+    for (unsigned i = feed->count; i-- > 0;) {
+        struct http_conn *conn = feed->streams[i];
+        struct reader *reader = conn->work_data;
+        if (reader->is_live && reader->at < feed->begin + cut)
+            fall_back(feed, conn, reader);
+    }
+    feed->window.len -= cut;
+    memmove(feed->window.data, feed->window.data + cut, feed->window.len);
+    feed->begin += cut;
+}
+
+static bool read_trail(struct http_feed *feed)
+{
+    struct tsk_error ignored;
+    json_t *event;
+    bool has_news = false;
+    while (feed->window.len <= 4 * FEED_MAX && event_read(&feed->reader, &event, &ignored) == 1) {
+        stats_event(feed->server->stats, json_get_string(event, "type", "?"));
+        if (feed->count)
+            put_event(&feed->window, event);
+        json_decref(event);
+        has_news = true;
+    }
+    return has_news;
+}
+
+static void send_all(struct http_feed *feed)
+{
+    for (unsigned i = feed->count; i-- > 0;) {
+        struct http_conn *conn = feed->streams[i];
+        if (conn->out.len == conn->out_at && !conn->deadline_ms)
+            send_more(conn);
+    }
+}
+
+void feed_look(struct http_feed *feed)
+{
+    bool has_news = false;
+    while (read_trail(feed)) {
+        has_news = true;
+        send_all(feed); /* F4: before what fell behind is cut off */
+        trim(feed);
+    }
+    if (!feed->count && feed->window.len) { /* nobody listens: nothing need be kept */
+        feed->begin += feed->window.len;
+        buf_clear(&feed->window);
+    }
+    if (has_news)
+        agents_news(feed->server);
+}
+
+/* ---- changes ---- */
+
+static void changed(struct loop_source *source, uint32_t events)
+{
+    struct http_feed *feed = (struct http_feed *)source;
+    char notes[4096];
+    (void)events;
+    while (read(feed->source.fd, notes, sizeof notes) > 0)
+        ;
+    feed->changes++;
+    feed_look(feed);
+}
+
+static void looked(struct http_job *job)
+{
+    job->server->feed.is_looking = false;
+}
+
+void feed_tick(struct http_feed *feed, int64_t now_ms)
+{
+    if (feed->is_looking || now_ms - feed->looked_ms < FEED_LOOK_MS)
+        return;
+    feed->looked_ms = now_ms;
+    feed->is_looking = true;
+    struct http_job *job = job_new(feed->server, NULL, job_run_op);
+    job->op = op_by_name("process.list");
+    job->args = json_object();
+    job->done = looked;
+    job_start(job);
+}
+
+int feed_init(struct http_feed *feed, struct http_server *server, struct tsk_error *err)
+{
+    struct tsk_workspace *ws = server->ws;
+    *feed =
+        (struct http_feed){.source = {.fd = -1, .ready = changed}, .server = server, .window = BUF_INIT, .begin = 1};
+    if (event_reader_init(&feed->reader, ws->state_dir, EVENT_FROM_END, err) < 0)
+        return -1;
+    feed->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    uint32_t what = IN_MODIFY | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE;
+    if (feed->source.fd < 0 || inotify_add_watch(feed->source.fd, ws->state_path, what) < 0 ||
+        loop_add(&server->loop, &feed->source, EPOLLIN) < 0)
+        return error_errno(err, "watch", ws->state_path);
+    return 0;
+}
+
+void feed_clear(struct http_feed *feed)
+{
+    event_reader_clear(&feed->reader);
+    buf_clear(&feed->window);
+    fs_close(&feed->source.fd);
+    free(feed->streams);
+}

@@ -1,0 +1,150 @@
+/* internal.h - what the files of src/http share. */
+#ifndef HTTP_INTERNAL_H
+#define HTTP_INTERNAL_H
+
+#include "http/conn.h"
+#include "http/feed.h"
+#include "http/http.h"
+#include "mcp/mcp.h"
+#include "mcp/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define HTTP_CONNECTIONS_MAX 1000
+#define HTTP_TOKEN_DIGITS    64
+
+struct http_agents; /* agents.c */
+struct http_stats;  /* stats.c */
+
+struct http_listener {
+    struct loop_source source; /* first */
+    struct http_server *server;
+    bool is_unix;
+};
+
+struct http_server {
+    struct tsk_workspace *ws;
+    const char *root;
+    enum lang lang;
+    struct loop loop;
+    struct http_listener listeners[4];
+    unsigned listener_count;
+    char token[HTTP_TOKEN_DIGITS + 1];
+    const json_t *hosts; /* more names that may stand in Host and Origin; borrowed */
+    int lock_fd;         /* server.lock */
+    char url[256];
+
+    struct http_conn *first, *last; /* all connections, in the order in which they came */
+    unsigned conn_count, stream_count;
+    struct http_conn *dead; /* closed in this turn; linked by next */
+    int64_t ticked_ms;
+    char *scratch; /* for reading */
+
+    struct mcp_server *mcp;
+    struct mcp_pool *pool; /* mcp's */
+    struct http_agents *agents;
+    struct http_feed feed;
+    struct http_stream *streams; /* stream.c */
+    struct http_stats *stats;
+    struct buf openapi; /* made when it is asked for */
+
+    struct loop_source wake; /* an eventfd: a signal, or something in `done` */
+    pthread_mutex_t mutex;   /* of what follows */
+    struct http_job *jobs;   /* all that run or wait */
+    struct http_job *done;   /* answers for the loop */
+    bool is_woken;
+
+    bool is_ending; /* no new requests; the loop's */
+    int64_t end_ms; /* when the shutdown gives up on what is open */
+    char date[40];  /* of the header, for the second date_s */
+    int64_t date_s;
+};
+
+/* ---- access.c ---- */
+
+/* Whether this request may be made at all: Host, Origin, token. Otherwise it was refused. */
+bool http_may_enter(struct http_conn *conn);
+
+/* ---- dispatch.c ---- */
+
+/* A request is complete: head and body. */
+void http_dispatch(struct http_conn *conn);
+
+/* ---- job.c: operations in worker threads ---- */
+
+struct http_job {
+    struct http_server *server;
+    struct http_conn *conn;             /* the loop's; NULL: the client is gone */
+    void (*run)(struct http_job *job);  /* in a worker: fills status, type, body */
+    void (*done)(struct http_job *job); /* in the loop, after it; NULL: the answer goes to conn */
+    const struct op *op;
+    json_t *args; /* owned */
+    enum lang lang;
+    bool says_yes, has_asked; /* {"confirm": true}; a person must */
+    int status;
+    const char *type;
+    struct buf body;
+    uint64_t seen; /* the feed's count of changes when it was begun, for the cache */
+    bool is_cacheable;
+    char *key; /* owned: what it is cached under */
+    atomic_bool is_cancelled;
+    pthread_t worker; /* of the server's mutex, like the next two */
+    bool has_worker, may_signal;
+    struct http_job *prev, *next, *next_done;
+};
+
+struct http_job *job_new(struct http_server *server, struct http_conn *conn, void (*run)(struct http_job *));
+/* Hands it to a worker. With a conn, that one waits for the answer. */
+void job_start(struct http_job *job);
+/* An operation's answer, with the status that its outcome has. */
+void job_run_op(struct http_job *job);
+/* The loop's part of what is done. */
+void job_finish_all(struct http_server *server);
+/* Ends what only waits. */
+void job_cancel(struct http_job *job);
+void http_wake(struct http_server *server); /* from any thread */
+
+/* ---- route.c ---- */
+
+struct http_route {
+    const struct op *op;
+    const char *preset; /* "force=true", or NULL */
+};
+enum route_found { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
+/* Finds the row; `body` (an object, or NULL) decides between rows that share a path. With ROUTE_FOUND *ret_args (owned) has path,
+ * query and body together; -1 in ret_err's code when they do not fit. */
+enum route_found route_find(const struct http_head *head, const json_t *body, struct http_route *ret, json_t **ret_args,
+                            char allow[64], struct tsk_error *ret_err);
+
+/* ---- openapi.c, stats.c, page.c ---- */
+
+void openapi_write(struct buf *b);
+struct http_stats *stats_new(void);
+void stats_free(struct http_stats *stats);
+void stats_request(struct http_stats *stats, const struct op *op, int status, int64_t began_us);
+void stats_event(struct http_stats *stats, const char *type);
+void stats_open(struct http_stats *stats, unsigned connections, unsigned streams);
+/* In a worker: the gauges need operations. */
+void stats_job(struct http_job *job);
+
+/* ---- stream.c: OP_STREAMS, one thread each ---- */
+
+void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take, enum lang lang);
+/* What their threads have said since. */
+void stream_take_all(struct http_server *server);
+/* Ends all of them; they are gone when server->streams is NULL. */
+void stream_end_all(struct http_server *server);
+
+/* ---- agents.c: /mcp ---- */
+
+void agents_init(struct http_server *server, struct mcp_server *mcp);
+void agents_request(struct http_conn *conn);
+/* Returns after how many ms to call it again, -1: when something happens. */
+int agents_tick(struct http_server *server, int64_t now_ms);
+void agents_news(struct http_server *server); /* the trail has grown */
+void agents_end(struct http_server *server);  /* no more requests: ends the streams */
+bool agents_are_idle(struct http_server *server);
+void agents_clear(struct http_server *server);
+
+#endif

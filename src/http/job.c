@@ -1,0 +1,175 @@
+/* job.c - operations in worker threads. A job belongs to the loop, except between job_start and its place in `done`; what both
+ * touch is under the server's mutex. */
+#include "base/clock.h"
+#include "http/internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void http_wake(struct http_server *server)
+{
+    uint64_t one = 1;
+    (void)!write(server->wake.fd, &one, sizeof one);
+}
+
+/* ---- in the loop ---- */
+
+struct http_job *job_new(struct http_server *server, struct http_conn *conn, void (*run)(struct http_job *))
+{
+    struct http_job *job = calloc(1, sizeof *job);
+    BUG(!job);
+    *job = (struct http_job){.server = server,
+                             .conn = conn,
+                             .run = run,
+                             .lang = server->lang,
+                             .status = 500,
+                             .type = "application/json",
+                             .body = BUF_INIT,
+                             .seen = server->feed.changes};
+    return job;
+}
+
+static void job_free(struct http_job *job)
+{
+    json_decref(job->args);
+    buf_clear(&job->body);
+    free(job->key);
+    free(job);
+}
+
+void job_cancel(struct http_job *job)
+{
+    atomic_store(&job->is_cancelled, true);
+    pthread_mutex_lock(&job->server->mutex);
+    if (job->has_worker && job->may_signal)
+        pthread_kill(job->worker, SIGINT);
+    pthread_mutex_unlock(&job->server->mutex);
+}
+
+static void client_gone(struct http_conn *conn)
+{
+    struct http_job *job = conn->work_data;
+    job->conn = NULL;
+    job_cancel(job);
+}
+
+static void client_hung_up(struct http_conn *conn)
+{
+    job_cancel(conn->work_data);
+}
+
+static const struct http_work waiting = {.gone = client_gone, .hung_up = client_hung_up};
+
+static void finish(struct http_job *job)
+{
+    struct http_server *server = job->server;
+    *(job->prev ? &job->prev->next : &server->jobs) = job->next;
+    if (job->next)
+        job->next->prev = job->prev;
+    if (job->done)
+        job->done(job);
+    else if (job->conn)
+        conn_answer(job->conn, job->status, job->type, NULL, job->body.data, job->body.len);
+    job_free(job);
+}
+
+void job_finish_all(struct http_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    struct http_job *job = server->done, *next;
+    server->done = NULL;
+    server->is_woken = false;
+    pthread_mutex_unlock(&server->mutex);
+    for (; job; job = next) {
+        next = job->next_done;
+        finish(job);
+    }
+}
+
+/* ---- in a worker ---- */
+
+static void work(void *arg)
+{
+    struct http_job *job = arg;
+    struct http_server *server = job->server;
+    pthread_mutex_lock(&server->mutex);
+    job->worker = pthread_self();
+    job->has_worker = true;
+    pthread_mutex_unlock(&server->mutex);
+    job->run(job);
+    pthread_mutex_lock(&server->mutex);
+    job->has_worker = false;
+    job->next_done = server->done;
+    server->done = job;
+    bool wakes = !server->is_woken;
+    server->is_woken = true;
+    pthread_mutex_unlock(&server->mutex);
+    if (wakes)
+        http_wake(server);
+}
+
+void job_start(struct http_job *job)
+{
+    struct http_server *server = job->server;
+    job->next = server->jobs;
+    if (job->next)
+        job->next->prev = job;
+    server->jobs = job;
+    if (job->conn)
+        conn_wait(job->conn, &waiting, job);
+    pool_submit(server->pool, work, job);
+}
+
+static bool is_cancelled(struct op_call *call)
+{
+    struct http_job *job = call->skin;
+    return atomic_load(&job->is_cancelled);
+}
+
+/* Over HTTP a person's yes is `{"confirm": true}` (spec 3). */
+static bool confirm(struct op_call *call, const char *question)
+{
+    struct http_job *job = call->skin;
+    (void)question;
+    job->has_asked = !job->says_yes;
+    return job->says_yes;
+}
+
+static void may_signal(struct http_job *job, bool may)
+{
+    pthread_mutex_lock(&job->server->mutex);
+    job->may_signal = may;
+    pthread_mutex_unlock(&job->server->mutex);
+}
+
+void job_run_op(struct http_job *job)
+{
+    struct tsk_error err = {0};
+    json_t *answer CLEANUP_JSON = NULL;
+    struct op_call call = {.op = job->op,
+                           .args = job->args,
+                           .ws = job->op->flags & OP_NO_WORKSPACE ? NULL : job->server->ws,
+                           .root = job->server->root,
+                           .lang = job->lang,
+                           .confirm = confirm,
+                           .is_cancelled = is_cancelled,
+                           .skin = job};
+    may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
+    int result = op_run(&call, &answer, &err);
+    may_signal(job, false);
+    json_decref(call.aside);
+    enum tsk_code code = result < 0 ? err.code : call.verdict;
+    if (result < 0) {
+        json_decref(answer);
+        answer = json_of_error(&err, lang_name(job->lang));
+    } else if (!answer) {
+        answer = json_object();
+    }
+    if (job->has_asked && code != TSK_OK)
+        json_object_set_new(answer, "needs_confirmation", json_true());
+    job->status = code == TSK_OK ? 200 : code_info(code)->http_status;
+    json_write(&job->body, answer, false);
+    buf_puts(&job->body, "\n");
+}

@@ -1,0 +1,287 @@
+#include "http/listen.h"
+#include "base/fs.h"
+#include "base/ident.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define LOCK_FILE   "server.lock"
+#define TOKEN_FILE  "server.token"
+#define SOCKET_FILE "server.sock"
+
+enum { BACKLOG = 512, PORTS = 100, TELL_MS = 1000, ACCEPT_BATCH = 64 };
+
+/* ---- the lock ---- */
+
+static json_t *read_lock(struct http_server *server)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct tsk_error ignored;
+    json_t *record = NULL;
+    if (fs_read_file(server->ws->state_dir, LOCK_FILE, 4096, &text) < 0 ||
+        json_parse(buf_str(&text), text.len, LOCK_FILE, &record, &ignored) < 0)
+        return NULL;
+    return record;
+}
+
+/* Whoever has the lock says where it is a moment later. */
+static int say_where(struct http_server *server, struct tsk_error *err)
+{
+    json_t *record CLEANUP_JSON = NULL;
+    for (int waited = 0; waited < TELL_MS && !(record = read_lock(server)); waited += 10)
+        poll(NULL, 0, 10);
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)json_get_int(record, "pid", 0));
+    return error_set(err, TSK_CONFLICT, "serve_running", "url", json_get_string(record, "url", "?"), "pid", pid,
+                     "socket", json_get_string(record, "socket", NULL), NULL);
+}
+
+int listen_lock(struct http_server *server, struct tsk_error *err)
+{
+    int fd = fs->openat(server->ws->state_dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_errno(err, "open", LOCK_FILE);
+    server->lock_fd = fd;
+    if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0)
+        return 0;
+    return errno == EAGAIN || errno == EACCES ? say_where(server, err) : error_errno(err, "lock", LOCK_FILE);
+}
+
+int listen_tell(struct http_server *server, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    buf_puts(&text, "{");
+    buf_json_pair_int(&text, "pid", getpid());
+    buf_json_pair(&text, "url", server->url);
+    buf_json_key(&text, "socket");
+    struct buf path CLEANUP(buf_clear) = BUF_INIT;
+    buf_printf(&path, "%s/%s", server->ws->state_path, SOCKET_FILE);
+    buf_json_string(&text, buf_str(&path));
+    buf_puts(&text, "}\n");
+    /* In place: the lock is on this file. */
+    if (fs->ftruncate(server->lock_fd, 0) < 0 ||
+        fs->pwrite(server->lock_fd, text.data, text.len, 0) != (ssize_t)text.len)
+        return error_errno(err, "write", LOCK_FILE);
+    return 0;
+}
+
+/* ---- the token ---- */
+
+/* One that others could read may have been read. */
+static bool is_private(int dir)
+{
+    struct stat st;
+    return fs->fstatat(dir, TOKEN_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_uid == geteuid() && (st.st_mode & 077) == 0;
+}
+
+int listen_token(struct http_server *server, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    int dir = server->ws->state_dir;
+    bool is_good = is_private(dir) && fs_read_file(dir, TOKEN_FILE, 256, &text) == 0 &&
+                   strspn(buf_str(&text), "0123456789abcdef") == HTTP_TOKEN_DIGITS;
+    if (is_good) {
+        memcpy(server->token, text.data, HTTP_TOKEN_DIGITS);
+        return 0;
+    }
+    random_hex(server->token, HTTP_TOKEN_DIGITS);
+    buf_reset(&text);
+    buf_printf(&text, "%s\n", server->token);
+    return fs_replace_file(dir, TOKEN_FILE, 0600, text.data, text.len) < 0 ? error_errno(err, "write", TOKEN_FILE) : 0;
+}
+
+/* ---- accepting ---- */
+
+/* At the limit, whoever has waited longest without asking anything makes room; else the new one is sent away. */
+static bool make_room(struct http_server *server)
+{
+    if (server->conn_count < HTTP_CONNECTIONS_MAX)
+        return true;
+    for (struct http_conn *conn = server->first; conn; conn = conn->next)
+        if (conn->phase == CONN_HEAD || conn->phase == CONN_LINGER) {
+            conn_close(conn);
+            return true;
+        }
+    return false;
+}
+
+static bool is_same_user(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && (peer.uid == geteuid() || peer.uid == 0);
+}
+
+static void send_away(int fd)
+{
+    static const char busy[] =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
+    (void)!send(fd, busy, sizeof busy - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(fd);
+}
+
+static void accept_some(struct loop_source *source, uint32_t events)
+{
+    struct http_listener *listener = (struct http_listener *)source;
+    struct http_server *server = listener->server;
+    int one = 1, fd;
+    (void)events;
+    for (int i = 0; i < ACCEPT_BATCH; i++) {
+        fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && server->first) {
+            conn_close(server->first); /* else the one in the queue would wake us for ever */
+            continue;
+        }
+        if (fd < 0)
+            return;
+        if (listener->is_unix && !is_same_user(fd)) {
+            close(fd);
+        } else if (!make_room(server)) {
+            send_away(fd);
+        } else {
+            if (!listener->is_unix)
+                setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+            conn_open(server, fd, listener->is_unix);
+        }
+    }
+}
+
+static int add_listener(struct http_server *server, int fd, bool is_unix)
+{
+    struct http_listener *listener = &server->listeners[server->listener_count];
+    *listener =
+        (struct http_listener){.source = {.fd = fd, .ready = accept_some}, .server = server, .is_unix = is_unix};
+    if (listen(fd, BACKLOG) < 0 || loop_add(&server->loop, &listener->source, EPOLLIN) < 0)
+        return -1;
+    server->listener_count++;
+    return 0;
+}
+
+void listen_close(struct http_server *server)
+{
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        struct http_listener *listener = &server->listeners[i];
+        loop_remove(&server->loop, &listener->source);
+        fs_close(&listener->source.fd);
+        if (listener->is_unix)
+            fs->unlinkat(server->ws->state_dir, SOCKET_FILE, 0);
+    }
+    server->listener_count = 0;
+}
+
+/* ---- sockets ---- */
+
+struct address {
+    struct sockaddr_storage storage;
+    socklen_t len;
+};
+
+static bool address_parse(const char *text, struct address *ret)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&ret->storage;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&ret->storage;
+    *ret = (struct address){0};
+    if (strcmp(text, "localhost") == 0)
+        text = "127.0.0.1";
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        ret->len = sizeof *v4;
+    } else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        ret->len = sizeof *v6;
+    }
+    return ret->len > 0;
+}
+
+bool listen_is_loopback(const char *address)
+{
+    struct address parsed;
+    if (!address_parse(address, &parsed))
+        return false;
+    if (parsed.storage.ss_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&parsed.storage)->sin6_addr);
+    return ntohl(((struct sockaddr_in *)&parsed.storage)->sin_addr.s_addr) >> 24 == 127;
+}
+
+static int bind_port(struct address *address, int port)
+{
+    /* Over loopback a segment is 64 KiB, as long as the whole send buffer of a stream: each would wait for the other side's
+     * delayed acknowledgement. */
+    int segment = 8192, one = 1, fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    ((struct sockaddr_in *)&address->storage)->sin_port = htons((uint16_t)port); /* at the same place in both */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
+    if (bind(fd, (struct sockaddr *)&address->storage, address->len) < 0)
+        fs_close(&fd);
+    return fd;
+}
+
+/* The port of the last time, so that clients find us again; else the first free one. */
+static int bind_any(struct http_server *server, struct address *address)
+{
+    json_t *record CLEANUP_JSON = read_lock(server);
+    const char *colon = strrchr(json_get_string(record, "url", ""), ':');
+    long last = colon ? strtol(colon + 1, NULL, 10) : 0;
+    int fd = last > 0 && last < 65536 ? bind_port(address, (int)last) : -1;
+    for (int port = SERVE_PORT; fd < 0 && port < SERVE_PORT + PORTS; port++)
+        fd = bind_port(address, port);
+    return fd;
+}
+
+static int refuse(const char *address, int port, struct tsk_error *err)
+{
+    char text[128];
+    const char *reason = strerrordesc_np(errno);
+    snprintf(text, sizeof text, "%s:%d", address, port < 0 ? SERVE_PORT : port);
+    return error_set(err, TSK_ENVIRONMENT, "serve_address", "address", text, "reason", reason ? reason : "?", NULL);
+}
+
+int listen_tcp(struct http_server *server, const char *address, int port, struct tsk_error *err)
+{
+    struct address bound;
+    const char *text = address ? address : "127.0.0.1";
+    if (!address_parse(text, &bound))
+        return error_set(err, TSK_INVALID_INPUT, "serve_address", "address", text, "reason", "not an IP address", NULL);
+    int fd = port < 0 ? bind_any(server, &bound) : bind_port(&bound, port);
+    if (fd < 0)
+        return refuse(text, port, err);
+    if (getsockname(fd, (struct sockaddr *)&bound.storage, &bound.len) < 0 || add_listener(server, fd, false) < 0) {
+        refuse(text, port, err);
+        fs_close(&fd);
+        return -1;
+    }
+    bool is_v6 = bound.storage.ss_family == AF_INET6;
+    snprintf(server->url, sizeof server->url, "http://%s%s%s:%d", is_v6 ? "[" : "", text, is_v6 ? "]" : "",
+             ntohs(((struct sockaddr_in *)&bound.storage)->sin_port));
+    return 0;
+}
+
+/* Through a descriptor of .aiflow/: a socket's path may have 107 bytes only. */
+int listen_unix(struct http_server *server, struct tsk_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", server->ws->state_dir, SOCKET_FILE);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return error_errno(err, "make", SOCKET_FILE);
+    fs->unlinkat(server->ws->state_dir, SOCKET_FILE, 0); /* of one that was killed: we have its lock */
+    mode_t mask = umask(0177);
+    int result = bind(fd, (struct sockaddr *)&address, sizeof address);
+    umask(mask);
+    if (result < 0 || add_listener(server, fd, true) < 0) {
+        error_errno(err, "make", SOCKET_FILE);
+        fs_close(&fd);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,22 @@
+/* listen.h - where the server is to be found: its sockets, its token, and the lock that says that there is one. */
+#ifndef HTTP_LISTEN_H
+#define HTTP_LISTEN_H
+
+#include "http/internal.h"
+
+#define SERVE_PORT 7411
+
+/* Takes server.lock. CONFLICT "serve_running" says where the server is that has it. */
+int listen_lock(struct http_server *server, struct tsk_error *err);
+/* Reads or makes server.token. */
+int listen_token(struct http_server *server, struct tsk_error *err);
+/* TCP: `address` (NULL: 127.0.0.1) on `port` (-1: the one of the last time, or 7411 and the ones after it). Fills server->url. */
+int listen_tcp(struct http_server *server, const char *address, int port, struct tsk_error *err);
+bool listen_is_loopback(const char *address);
+/* .aiflow/server.sock */
+int listen_unix(struct http_server *server, struct tsk_error *err);
+/* Writes down where we are, for the next one. */
+int listen_tell(struct http_server *server, struct tsk_error *err);
+void listen_close(struct http_server *server);
+
+#endif

@@ -1,0 +1,331 @@
+/* serve.c - the life of a server: finding its place, the loop, the end. */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "http/listen.h"
+#include "proc/spawn.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 1000,
+    END_MS = 10000, /* what is open has this long to finish */
+    FDS_WANTED = 4096,
+};
+
+/* ---- signals ---- */
+
+static int wake_on_signal = -1;
+static volatile sig_atomic_t signals_seen;
+
+/* A signal to one thread ends its operation's wait; one to the program ends the program. */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    uint64_t one = 1;
+    int saved = errno;
+    if (info->si_code != SI_TKILL) {
+        signals_seen++;
+        (void)!write(wake_on_signal, &one, sizeof one);
+    }
+    errno = saved;
+}
+
+static void take_signals(int wake_fd)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+    wake_on_signal = wake_fd;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* the terminal may go; who wants the server to end says so */
+}
+
+/* ---- the start ---- */
+
+static void more_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= FDS_WANTED)
+        return;
+    spawn_keep_limit(&limit); /* what we start gets what we were given */
+    limit.rlim_cur = limit.rlim_max < FDS_WANTED ? limit.rlim_max : FDS_WANTED;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void woken(struct loop_source *source, uint32_t events)
+{
+    struct http_server *server = (struct http_server *)((char *)source - offsetof(struct http_server, wake));
+    uint64_t count;
+    (void)events;
+    (void)!read(source->fd, &count, sizeof count);
+    job_finish_all(server);
+    stream_take_all(server);
+}
+
+static int open_agents(struct http_server *server, const struct op_call *call, struct tsk_error *err)
+{
+    struct mcp_options options = {.root = call->root,
+                                  .lang = call->lang,
+                                  .tools = json_get_string(call->args, "tools", NULL),
+                                  .is_told = true,
+                                  .is_conformance = json_get_bool(call->args, "conformance", false)};
+    if (mcp_server_new(&options, &server->mcp, err) < 0)
+        return -1;
+    server->pool = mcp_server_pool(server->mcp);
+    agents_init(server, server->mcp);
+    return 0;
+}
+
+static int open_server(struct http_server *server, struct op_call *call, struct tsk_error *err)
+{
+    const char *address = json_get_string(call->args, "listen", NULL);
+    int port = (int)json_get_int(call->args, "port", -1);
+    server->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->wake.fd < 0)
+        return error_errno(err, "make", "eventfd");
+    if (listen_lock(server, err) < 0 || listen_token(server, err) < 0 || loop_init(&server->loop, err) < 0 ||
+        open_agents(server, call, err) < 0 || feed_init(&server->feed, server, err) < 0 ||
+        listen_tcp(server, address, port, err) < 0 || listen_unix(server, err) < 0 || listen_tell(server, err) < 0)
+        return -1;
+    if (loop_add(&server->loop, &server->wake, EPOLLIN) < 0)
+        return error_errno(err, "watch", "eventfd");
+    return 0;
+}
+
+/* The names in --host, and the address itself when it was named. */
+static json_t *allowed_hosts(const struct op_call *call)
+{
+    const json_t *given = json_object_get(call->args, "host");
+    const char *address = json_get_string(call->args, "listen", NULL);
+    json_t *hosts = json_is_array(given) ? json_deep_copy(given) : json_array();
+    if (json_is_string(given))
+        json_array_append_new(hosts, json_deep_copy(given));
+    if (address)
+        json_array_append_new(hosts, strchr(address, ':') ? json_sprintf("[%s]", address) : json_string(address));
+    return hosts;
+}
+
+/* ---- saying so ---- */
+
+static void announce(const struct http_server *server, struct op_call *call)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT, page CLEANUP(buf_clear) = BUF_INIT;
+    struct buf socket CLEANUP(buf_clear) = BUF_INIT, token CLEANUP(buf_clear) = BUF_INIT;
+    const char *address = json_get_string(call->args, "listen", "127.0.0.1");
+    buf_printf(&page, "%s/#token=%s", server->url, server->token);
+    buf_printf(&socket, "%s/server.sock", server->ws->state_path);
+    buf_printf(&token, "%s/server.token", server->ws->state_path);
+    if (!listen_is_loopback(address)) {
+        struct tsk_error warning = {0};
+        error_set(&warning, TSK_ENVIRONMENT, "serve_not_loopback", "address", server->url, NULL);
+        log_problem(&warning);
+    }
+    if (!call->emit_text) {
+        json_t *document CLEANUP_JSON = json_pack(
+            "{s:s, s:s, s:s, s:s, s:s, s:i, s:s}", "status", "serving", "url", server->url, "page", buf_str(&page),
+            "socket", buf_str(&socket), "token_file", buf_str(&token), "pid", (int)getpid(), "root", server->ws->root);
+        call->emit(call, document);
+    } else if (!call->is_quiet) {
+        text_put(&text, call->lang, "serve_ready", "root", server->ws->root, "page", buf_str(&page), "url", server->url,
+                 "token", buf_str(&token), "socket", buf_str(&socket), NULL);
+        buf_puts(&text, "\n");
+        call->emit_text(call, text.data, text.len);
+    }
+}
+
+static void open_page(const struct http_server *server)
+{
+    struct buf page CLEANUP(buf_clear) = BUF_INIT;
+    buf_printf(&page, "%s/#token=%s", server->url, server->token);
+    char *argv[] = {"xdg-open", page.data, NULL};
+    static const struct spawn_fd quiet[] = {{-1, 0}, {-1, 1}, {-1, 2}};
+    struct spawn spawn = {.argv = argv, .fds = quiet, .fd_count = 3, .new_session = true};
+    struct tsk_error err = {0};
+    if (spawn_run(&spawn) == 0) {
+        fs_close(&spawn.pidfd);
+        return;
+    }
+    error_errno(&err, "run", "xdg-open");
+    log_problem(&err);
+}
+
+/* ---- operations of its own ---- */
+
+static void say_errors(const json_t *answer)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach (json_object_get(answer, "errors"), i, item) {
+        struct tsk_error problem = {0};
+        error_set(&problem, TSK_PROCESS_START_FAILED, "problem_of", "what", json_get_string(item, "id", "?"), "reason",
+                  json_get_string(json_object_get(item, "error"), "message", "?"), NULL);
+        log_problem(&problem);
+    }
+}
+
+static void run_quietly(struct http_server *server, const char *name, json_t *args_take)
+{
+    json_t *answer CLEANUP_JSON = NULL, *args CLEANUP_JSON = args_take;
+    struct tsk_error err = {0};
+    const struct op *op = op_by_name(name);
+    BUG(!op);
+    struct op_call call = {.op = op, .args = args, .ws = server->ws, .root = server->root, .lang = server->lang};
+    if (op_check_args(op, args, &err) < 0 || op_run(&call, &answer, &err) < 0)
+        log_problem(&err);
+    else
+        say_errors(answer);
+    json_decref(call.aside);
+}
+
+/* What should run does (spec 5); in a worker, because starting may wait for what depends on what. */
+static void restore(struct http_job *job)
+{
+    run_quietly(job->server, "process.restore", json_object());
+}
+
+static void no_answer(struct http_job *job)
+{
+    (void)job;
+}
+
+static bool stops_processes(void)
+{
+    const char *value = getenv("TASUKI_STOP_ON_SHUTDOWN");
+    if (!value)
+        value = getenv("VANTAGE_STOP_ON_SHUTDOWN");
+    return value && (strcmp(value, "true") == 0 || strcmp(value, "1") == 0);
+}
+
+/* ---- the loop ---- */
+
+static int next_timeout(struct http_server *server, int64_t now_ms)
+{
+    int timeout = server->first || server->feed.count ? TICK_MS : -1;
+    int agents = agents_tick(server, now_ms);
+    if (agents >= 0 && (timeout < 0 || agents < timeout))
+        timeout = agents;
+    if (pool_nudge(server->pool))
+        timeout = POOL_STALL_MS;
+    return server->is_ending && (timeout < 0 || timeout > 20) ? 20 : timeout;
+}
+
+static void tick(struct http_server *server, int64_t now_ms)
+{
+    if (now_ms - server->ticked_ms < TICK_MS)
+        return;
+    server->ticked_ms = now_ms;
+    for (struct http_conn *conn = server->first, *next; conn; conn = next) {
+        next = conn->next; /* conn_close keeps it until the end of the turn */
+        conn_tick(conn, now_ms);
+    }
+    if (server->feed.count || !agents_are_idle(server))
+        feed_tick(&server->feed, now_ms);
+}
+
+/* No more requests; what is open is finished, what only waits is told so. */
+static void begin_end(struct http_server *server, int64_t now_ms)
+{
+    server->is_ending = true;
+    server->end_ms = now_ms + END_MS;
+    listen_close(server);
+    feed_end(&server->feed);
+    stream_end_all(server);
+    agents_end(server);
+    for (struct http_job *job = server->jobs; job; job = job->next)
+        job_cancel(job);
+    for (struct http_conn *conn = server->first, *next; conn; conn = next) {
+        next = conn->next;
+        if (conn->phase == CONN_HEAD && conn->in.len == 0)
+            conn_close(conn);
+    }
+}
+
+static bool has_ended(const struct http_server *server, int64_t now_ms)
+{
+    bool is_idle = !server->first && !server->jobs && !server->streams && agents_are_idle((struct http_server *)server);
+    return server->is_ending && (is_idle || now_ms >= server->end_ms || signals_seen > 1);
+}
+
+static void run_loop(struct http_server *server)
+{
+    int64_t now_ms = clock_now().boot_ms;
+    while (!has_ended(server, now_ms)) {
+        loop_turn(&server->loop, next_timeout(server, now_ms));
+        now_ms = clock_now().boot_ms;
+        tick(server, now_ms);
+        if (signals_seen && !server->is_ending)
+            begin_end(server, now_ms);
+        conn_bury(server);
+    }
+}
+
+/* ---- the end ---- */
+
+static void close_server(struct http_server *server)
+{
+    while (server->first)
+        conn_close(server->first);
+    conn_bury(server);
+    listen_close(server);
+    bool is_idle = !server->jobs && !server->streams && (!server->pool || pool_drain(server->pool, 0));
+    if (!is_idle) /* what cannot be ended in time must not use what would be freed */
+        _exit(0);
+    if (server->mcp) {
+        agents_clear(server);
+        mcp_server_free(server->mcp);
+    }
+    feed_clear(&server->feed);
+    loop_clear(&server->loop);
+    stats_free(server->stats);
+    buf_clear(&server->openapi);
+    pthread_mutex_destroy(&server->mutex);
+    fs_close(&server->wake.fd);
+    fs_close(&server->lock_fd);
+    free(server->scratch);
+}
+
+int http_serve(struct op_call *call, struct tsk_error *err)
+{
+    json_t *hosts CLEANUP_JSON = allowed_hosts(call);
+    struct http_server server = {.ws = call->ws,
+                                 .root = call->root,
+                                 .lang = call->lang,
+                                 .loop.fd = -1,
+                                 .hosts = hosts,
+                                 .lock_fd = -1,
+                                 .feed.source.fd = -1,
+                                 .feed.reader.fd = -1,
+                                 .wake = {.fd = -1, .ready = woken},
+                                 .scratch = malloc(64u << 10),
+                                 .stats = stats_new(),
+                                 .openapi = BUF_INIT};
+    BUG(!server.scratch);
+    pthread_mutex_init(&server.mutex, NULL);
+    if (open_server(&server, call, err) < 0 || chdir(call->ws->root) < 0) {
+        close_server(&server);
+        return -1;
+    }
+    more_descriptors();
+    take_signals(server.wake.fd);
+    mallopt(M_ARENA_MAX, 2); /* not one for each of many short-lived threads */
+    struct http_job *job = job_new(&server, NULL, restore);
+    job->done = no_answer;
+    job_start(job);
+    announce(&server, call);
+    if (json_get_bool(call->args, "open", false))
+        open_page(&server);
+    run_loop(&server);
+    if (stops_processes())
+        run_quietly(&server, "process.stop", json_pack("{s:b}", "all", true));
+    close_server(&server);
+    return 0;
+}

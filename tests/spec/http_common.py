@@ -1,0 +1,147 @@
+"""What the suites about the server share: starting it, asking it, and speaking to it byte by byte."""
+
+import http.client
+import json
+import socket
+
+from harness.harness import eq
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+    def expect(self, status, reason=None):
+        assert self.status == status, f"status {self.status}, expected {status}: {self.body!r}"
+        if reason:
+            eq(self.error["reason_code"], reason, "reason_code")
+        return self
+
+
+class Server:
+    """`tasuki serve` of a workspace."""
+
+    def __init__(self, ws, *args, port=0, env=None, binary=None):
+        self.ws = ws
+        words = ["serve", "--json", *(["--port", port] if port is not None else []), *args]
+        self.proc = ws.spawn_command([binary or ws.binary, *words], env=env)
+        line = self.proc.stdout.readline()
+        assert line, f"the server said nothing: {self.proc.stderr.read()}"
+        self.said = json.loads(line)
+        self.url = self.said["url"]
+        self.port = int(self.url.rpartition(":")[2])
+        self.token = (ws.path / ".aiflow" / "server.token").read_text().strip()
+
+    def stop(self, code=0):
+        self.proc.terminate()
+        eq(self.proc.wait(20), code, "the server's exit code")
+
+    def auth(self):
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def ask(self, method, path, body=None, headers=None, token=True, timeout=30):
+        """One request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
+            connection.request(method, path, data, {**(self.auth() if token else {}), **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **options):
+        return self.ask("GET", path, **options)
+
+    def post(self, path, body=None, **options):
+        return self.ask("POST", path, {} if body is None else body, **options)
+
+    def connect(self, timeout=30):
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        self.ws.at_close(sock.close)
+        return sock
+
+    def raw(self, data, timeout=30):
+        """Sends bytes, returns what comes back until the server closes."""
+        sock = self.connect(timeout)
+        try:
+            sock.sendall(data)
+        except OSError:
+            pass  # it has closed already
+        return read_all(sock)
+
+    def stream(self, path, headers=None, timeout=20):
+        return Stream(self, path, headers, timeout)
+
+
+def read_all(sock):
+    data = b""
+    try:
+        while chunk := sock.recv(65536):
+            data += chunk
+    except OSError:
+        pass
+    sock.close()
+    return data
+
+
+def status_of(data):
+    """The status of a raw answer; None when there is none."""
+    return int(data.split(b" ", 2)[1]) if data.startswith(b"HTTP/1.1 ") else None
+
+
+class Stream:
+    """A stream of events: iterating gives (id, data); comments and blocks without data are skipped."""
+
+    def __init__(self, server, path, headers=None, timeout=20):
+        self.sock = server.connect(timeout)
+        lines = [f"GET {path} HTTP/1.1", f"Host: localhost:{server.port}", "Accept: text/event-stream"]
+        lines += [f"{name}: {value}" for name, value in {**server.auth(), **(headers or {})}.items()]
+        self.sock.sendall("\r\n".join([*lines, "", ""]).encode())
+        self.file = self.sock.makefile("rb")
+        self.last_id, self.comments, self.event = None, 0, None
+        self.status = int(self.file.readline().split()[1])
+        self.headers = {}
+        while (line := self.file.readline().rstrip(b"\r\n")):
+            name, _, value = line.decode().partition(":")
+            self.headers[name.lower()] = value.strip()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        data = None
+        while True:
+            line = self.file.readline()
+            if not line:
+                raise StopIteration
+            field, _, value = line.decode().rstrip("\n").partition(": ")
+            if field == "id":
+                self.last_id = value
+            elif field == "data":
+                data = json.loads(value)
+            elif field == "event":
+                self.event = value
+            elif line.startswith(b":"):
+                self.comments += 1
+            elif line == b"\n" and data is not None:
+                return self.last_id, data
+
+    def hello(self):
+        """Reads the first block, which has an id and no data."""
+        while (line := self.file.readline()) not in (b"\n", b""):
+            if line.startswith(b"id: "):
+                self.last_id = line[4:].strip().decode()
+        return self
+
+    def close(self):
+        self.file.close()
+        self.sock.close()

@@ -1,0 +1,268 @@
+"""Spec 8, access and limits; spec 9, security: each attack is a test, and the server answers others meanwhile."""
+
+import json
+import socket
+import time
+
+from harness.harness import eq, main, test
+from http_common import Server, read_all, status_of
+
+
+def request(server, line="GET /api/status HTTP/1.1", *headers, host=True, token=True, body=b""):
+    lines = [line, *([f"Host: localhost:{server.port}"] if host else []),
+             *([f"Authorization: Bearer {server.token}"] if token else []), *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def still_there(server):
+    eq(server.get("/api/status").status, 200, "an answer for somebody else")
+
+
+@test("a foreign Origin is refused, our own page's is not")
+def _(ws):
+    server = Server(ws)
+    for origin in ("http://evil.example", "https://evil.example:443", "null", "http://localhost.evil.example",
+                   f"http://localhost:{server.port + 1}", "http://localhost", "file://", f"http://evil@localhost:{server.port}",
+                   f"http://evil.example#localhost:{server.port}"):
+        server.get("/api/status", headers={"Origin": origin}).expect(403, "FORBIDDEN_ORIGIN")
+        server.get("/", headers={"Origin": origin}, token=False).expect(403, "FORBIDDEN_ORIGIN")
+    for origin in (f"http://localhost:{server.port}", f"http://127.0.0.1:{server.port}", f"http://[::1]:{server.port}"):
+        server.get("/api/status", headers={"Origin": origin}).expect(200)
+    answer = server.ask("OPTIONS", "/api/status", headers={"Origin": "http://evil.example"}).expect(403)
+    assert not [name for name in answer.headers if name.lower().startswith("access-control")], answer.headers
+    server.stop()
+
+
+@test("a Host that a rebound name would send is refused, loopback names are not")
+def _(ws):
+    server = Server(ws)
+    for host in ("evil.example", f"evil.example:{server.port}", "localhost.evil.example", "127.0.0.1.evil.example", "",
+                 "192.168.0.1", "0.0.0.0", "[::2]", "localhost:80x", "127.0.0.1@evil.example"):
+        server.get("/api/status", headers={"Host": host}).expect(403, "FORBIDDEN_ORIGIN")
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.2:99", "[::1]", f"[::1]:{server.port}"):
+        server.get("/api/status", headers={"Host": host}).expect(200)
+    server.stop()
+
+
+@test("no token, a wrong token and tokens in other places are refused")
+def _(ws):
+    server = Server(ws)
+    other = "0" * 64
+    for headers in ({}, {"Authorization": f"Bearer {other}"}, {"Authorization": server.token},
+                    {"Authorization": f"Basic {server.token}"}, {"Authorization": f"Bearer {server.token[:-1]}"},
+                    {"Authorization": f"Bearer {server.token}0"}, {"Authorization": "Bearer "}, {"Cookie": f"token={server.token}"}):
+        answer = server.get("/api/status", headers=headers, token=False).expect(401, "UNAUTHORIZED")
+        eq(answer.headers["WWW-Authenticate"], "Bearer", "what is wanted")
+    server.get(f"/api/status?token={server.token}", token=False).expect(401)
+    server.get("/api/status", headers={"Authorization": f"bearer {server.token}"}, token=False).expect(200)
+    server.stop()
+
+
+@test("traversal in ids and paths reaches nothing")
+def _(ws):
+    (ws.path / "secret.txt").write_text("do not show me")
+    server = Server(ws)
+    for path in ("/../secret.txt", "/..%2fsecret.txt", "/static/../../secret.txt", "/api/../../secret.txt", "//secret.txt",
+                 "/%2e%2e/secret.txt", "/api/processes/../../secret.txt/logs", "/api/processes/..%2f..%2fsecret.txt/logs",
+                 "/api/processes/%2e%2e/logs", "/api/locks/name/..%2f..%2fx", "/api/runs/..%2f..%2fx", "/api/templates/..%2fx"):
+        answer = server.get(path)
+        assert answer.status in (400, 404) and b"do not show" not in answer.body, (path, answer.status, answer.body)
+    for id in ("../x", "a/b", ".", "..", "a\0b", "\u202e", "x" * 200, "-x", ""):
+        server.post("/api/processes", {"id": id, "command": "true"}).expect(400, "INVALID_INPUT")
+    eq(sorted(p.name for p in ws.path.iterdir()), [".aiflow", ".gitignore", "secret.txt"], "what is in the workspace")
+    server.stop()
+
+
+@test("malformed framing is refused, and the connection closed")
+def _(ws):
+    server = Server(ws)
+    length = "Content-Length: 2"
+    bad = {
+        "no Host": request(server, host=False),
+        "two Hosts": request(server, "GET /api/status HTTP/1.1", "Host: evil.example"),
+        "two lengths": request(server, "POST /api/processes HTTP/1.1", length, length, body=b"{}"),
+        "two different lengths": request(server, "POST /api/processes HTTP/1.1", length, "Content-Length: 3", body=b"{}"),
+        "a list of lengths": request(server, "POST /api/processes HTTP/1.1", "Content-Length: 2, 2", body=b"{}"),
+        "a signed length": request(server, "POST /api/processes HTTP/1.1", "Content-Length: +2", body=b"{}"),
+        "a negative length": request(server, "POST /api/processes HTTP/1.1", "Content-Length: -2", body=b"{}"),
+        "a hexadecimal length": request(server, "POST /api/processes HTTP/1.1", "Content-Length: 0x2", body=b"{}"),
+        "length and encoding": request(server, "POST /api/processes HTTP/1.1", length, "Transfer-Encoding: chunked",
+                                       body=b"2\r\n{}\r\n0\r\n\r\n"),
+        "two encodings": request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked",
+                                 "Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        "chunked in HTTP/1.0": request(server, "POST /api/processes HTTP/1.0", "Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        "a space before the colon": request(server, "POST /api/processes HTTP/1.1", "Content-Length : 2", body=b"{}"),
+        "a folded line": request(server, "GET /api/status HTTP/1.1", "X: a", " b"),
+        "a header without a colon": request(server, "GET /api/status HTTP/1.1", "nonsense"),
+        "a control character": request(server, "GET /api/status HTTP/1.1", "X: a\x01b"),
+        "a NUL": request(server, "GET /api/status HTTP/1.1", "X: a\0b"),
+        "a lone CR": request(server, "GET /api/status HTTP/1.1", "X: a\rY: b"),
+        "a lone LF": request(server, "GET /api/status HTTP/1.1", "X: a\nTransfer-Encoding: chunked"),
+        "a space in the path": request(server, "GET /api/ status HTTP/1.1"),
+        "an absolute target": request(server, "GET http://localhost/api/status HTTP/1.1"),
+        "no target": request(server, "GET  HTTP/1.1"),
+        "a method with odd characters": request(server, "GE\tT / HTTP/1.1"),
+        "nothing but an end": b"\r\n\r\n",
+        "not UTF-8": b"\xff\xfe\xfd /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "a chunk without a size": request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked", body=b"\r\n{}\r\n"),
+        "a chunk that is longer than it says": request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked",
+                                                       body=b"1\r\n{}\r\n0\r\n\r\n"),
+        "a negative chunk": request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked", body=b"-1\r\n{}\r\n"),
+        "a chunk that ends with LF": request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked",
+                                             body=b"2\n{}\n0\n\n"),
+        "trailers": request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked",
+                            body=b"2\r\n{}\r\n0\r\nHost: evil.example\r\n\r\n"),
+    }
+    smuggled = request(server)  # must never be answered as a request of its own
+    for what, data in bad.items():
+        got = server.raw(data + smuggled)
+        eq((what, status_of(got), got.count(b"HTTP/1.1 ")), (what, 400, 1), "the answer")
+        assert b"Connection: close" in got, what
+    eq(status_of(server.raw(request(server, "POST / HTTP/1.1", "Transfer-Encoding: gzip, chunked"))), 501, "another encoding")
+    eq(status_of(server.raw(request(server, "GET / HTTP/2.0"))), 505, "another version")
+    eq(status_of(server.raw(request(server, "POST /api/processes HTTP/1.1", length, "Expect: miracles", body=b"{}"))), 417, "Expect")
+    still_there(server)
+    server.stop()
+
+
+@test("headers and bodies over the limits are refused, those at the limit are not")
+def _(ws):
+    server = Server(ws)
+    base = len(request(server, "GET /healthz HTTP/1.0", "X: "))
+    for extra, status in ((0, 200), (1, 431)):
+        data = request(server, "GET /healthz HTTP/1.0", "X: " + "a" * (16384 - base + extra))
+        eq((len(data) - extra, status_of(server.raw(data))), (16384, status), "a header of 16 KiB, and one byte more")
+    eq(status_of(server.raw(request(server, "GET /healthz HTTP/1.1", "X: " + "a" * 16384))), 431, "more")
+    eq(status_of(server.raw(b"GET /" + b"a" * 20000)), 431, "a line without an end")
+    eq(status_of(server.raw(request(server, "GET /healthz HTTP/1.0", *(f"X{i}: 1" for i in range(120))))), 431, "120 lines")
+    full = json.dumps({"id": "x", "command": "true", "args": ["a" * 1000] * 1030}).encode()
+    for body, status in ((b" " * ((1 << 20) - 2) + b"{}", 400), (b" " * (1 << 20) + b"{}", 413), (full, 200 if len(full) <= 1 << 20 else 413)):
+        eq(server.ask("POST", "/api/processes", body).status, status, f"{len(body)} bytes")
+    eq(server.ask("POST", "/api/processes", b" " * (1 << 20) + b"{}").error["reason_code"], "PAYLOAD_TOO_LARGE", "the reason")
+    chunks = b"".join(b"10000\r\n" + b" " * 65536 + b"\r\n" for _ in range(17)) + b"0\r\n\r\n"
+    eq(status_of(server.raw(request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked", body=chunks))), 413, "chunks")
+    eq(status_of(server.raw(request(server, "POST /api/processes HTTP/1.1", "Transfer-Encoding: chunked", body=b"fffffffff\r\n"))),
+       413, "a huge chunk")
+    eq(status_of(server.raw(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 999999999999999999"))), 413, "a huge length")
+    still_there(server)
+    server.stop()
+
+
+@test("deep JSON, huge numbers, invalid UTF-8 and NULs in a body are refused")
+def _(ws):
+    server = Server(ws)
+    bodies = (b"[" * 100000, b'{"id":' * 50000, b'{"id": "x", "command": "true", "args": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+              b'{"lines": 1e999}', b'{"lines": 99999999999999999999999999}', b'{"id": "\xff\xfe", "command": "true"}',
+              b'{"id": "a\\u0000b", "command": "true"}', b'{"id": "x", "command": "a\\u0000b"}', b'\xef\xbb\xbf{}', b"\0{}",
+              b'{"id": "\\ud800", "command": "true"}', b'{"id": NaN}', b'{"id": 1.5, "command": true}', b'{"__proto__": {}}')
+    for body in bodies:
+        server.ask("POST", "/api/processes", body).expect(400, "INVALID_INPUT")
+    for query in ("lines=99999999999999999999", "lines=-1", "lines=1e3", "lines=%00", "lines=%zz", "since=%ff", "%ff=1"):
+        server.get(f"/api/processes/x/logs?{query}").expect(400, "INVALID_INPUT")
+    still_there(server)
+    server.stop()
+
+
+@test("slow headers and slow bodies end after their time; others are answered meanwhile", quick=False)
+def _(ws):
+    server = Server(ws)
+    begun = time.monotonic()
+    slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
+    slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
+    ended = {}
+    while time.monotonic() - begun < 40 and len(ended) < 3:
+        for name, sock in (("head", slow_head), ("body", slow_body), ("silent", silent)):
+            if name in ended:
+                continue
+            try:
+                if name == "head":
+                    sock.sendall(b"GET /api/status HTTP/1.1\r\n" if time.monotonic() - begun < 0.3 else b"X: y\r\n")
+                elif name == "body":
+                    sock.sendall(b" ")
+                sock.settimeout(0.2)
+                data = sock.recv(4096)
+                ended[name] = (status_of(data), time.monotonic() - begun)
+            except socket.timeout:
+                pass
+            except OSError:
+                ended[name] = (None, time.monotonic() - begun)
+        still_there(server)
+    eq(set(ended), {"head", "body", "silent"}, "what was ended")
+    eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
+    assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
+    server.stop()
+
+
+@test("2,000 connections: the server stays up, and whoever asks something is answered")
+def _(ws):
+    server = Server(ws)
+    crowd = []
+    for i in range(2000):
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        ws.at_close(sock.close)
+        crowd.append(sock)
+        if i % 3 == 0:
+            sock.sendall(b"GET /slow HTTP/1.1\r\nHost: ")
+        if i % 400 == 399:
+            still_there(server)
+    still_there(server)
+    metrics = server.get("/metrics").body.decode()
+    open_now = int([line.split()[1] for line in metrics.splitlines() if line.startswith("tasuki_http_connections ")][0])
+    assert open_now <= 1000, open_now
+    for sock in crowd:
+        sock.close()
+    still_there(server)
+    server.stop()
+
+
+@test("half-closed sockets are answered, and cost nothing afterwards")
+def _(ws):
+    server = Server(ws)
+    for _ in range(50):
+        sock = server.connect()
+        sock.sendall(request(server))
+        sock.shutdown(socket.SHUT_WR)
+        eq(status_of(read_all(sock)), 200, "the answer")
+    for _ in range(50):
+        sock = server.connect()
+        sock.sendall(b"GET /api/st")
+        sock.shutdown(socket.SHUT_WR)
+        eq(read_all(sock), b"", "half a request")
+    streams = [server.stream("/api/events").hello() for _ in range(20)]
+    for stream in streams:
+        stream.sock.shutdown(socket.SHUT_WR)
+
+    def connections():
+        return [line.split()[1] for line in server.get("/metrics").body.decode().splitlines()
+                if line.startswith(("tasuki_http_connections ", "tasuki_http_streams "))]
+
+    ws.until(lambda: connections() == ["1", "0"], "only the one that asks is open")
+    for stream in streams:
+        stream.close()
+    server.stop()
+
+
+@test("a client that resets its connection in the middle of anything harms nobody")
+def _(ws):
+    server = Server(ws)
+    linger = b"\x01\0\0\0\0\0\0\0"  # SO_LINGER on, 0 s: close() resets
+    pieces = (b"", b"GET", request(server)[:-2], request(server), request(server) * 20,
+              request(server, "POST /api/processes HTTP/1.1", "Content-Length: 100", body=b"{"),
+              request(server, "GET /api/events HTTP/1.1", "Accept: text/event-stream"),
+              request(server, "GET /api/wait?kind=process&id=x&timeout=30s HTTP/1.1"))
+    for i in range(200):
+        sock = server.connect()
+        sock.sendall(pieces[i % len(pieces)])
+        if i % 3 == 0:
+            sock.settimeout(0.01)
+            try:
+                sock.recv(10)
+            except OSError:
+                pass
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        sock.close()
+    still_there(server)
+    server.stop()
+
+
+main(__name__)

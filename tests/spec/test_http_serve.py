@@ -1,0 +1,396 @@
+"""Spec 8, HTTP: the server's life: where it is, what it says, how it ends, and what it leaves alone."""
+
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+from common import NOBODY, sleeper
+from harness.harness import Skip, eq, main, test
+from http_common import Server, status_of
+
+
+@test("serve says where it is, and its files are the user's alone")
+def _(ws):
+    server = Server(ws)
+    eq((server.said["status"], server.said["root"], server.said["pid"]), ("serving", str(ws.path), server.proc.pid), "said")
+    assert server.said["page"] == f"{server.url}/#token={server.token}", server.said
+    for name in ("server.sock", "server.token", "server.lock"):
+        eq(stat.S_IMODE((ws.path / ".aiflow" / name).stat().st_mode), 0o600, name)
+    eq(len(server.token), 64, "the token")
+    server.stop()
+    assert not (ws.path / ".aiflow" / "server.sock").exists()
+
+
+@test("without --json a person gets the page's address with the token")
+def _(ws):
+    proc = ws.spawn("serve", "--port", "0")
+    line = ws.until(lambda: proc.stdout.readline() or None, "a line")
+    eq(line.strip(), f"Serving {ws.path}", "the first line")
+    page = proc.stdout.readline()
+    token = (ws.path / ".aiflow" / "server.token").read_text().strip()
+    assert f"/#token={token}" in page, page
+    proc.terminate()
+    eq(proc.wait(20), 0, "exit code")
+
+
+@test("a second serve says where the first one is")
+def _(ws):
+    server = Server(ws)
+    refused = ws.tasuki("serve", "--json", timeout=20).expect(4, "CONFLICT").error
+    eq((refused["context"]["url"], int(refused["context"]["pid"])), (server.url, server.proc.pid), "where")
+    assert server.url in ws.tasuki("serve").expect(4).err
+    server.stop()
+
+
+@test("the token stays over a restart, and a new one is made when others could read it")
+def _(ws):
+    server = Server(ws)
+    server.stop()
+    again = Server(ws)
+    eq(again.token, server.token, "the token")
+    again.stop()
+    (ws.path / ".aiflow" / "server.token").chmod(0o644)
+    third = Server(ws)
+    assert third.token != server.token
+    eq(stat.S_IMODE((ws.path / ".aiflow" / "server.token").stat().st_mode), 0o600, "its mode")
+    third.stop()
+
+
+@test("a server that comes back takes the port it had")
+def _(ws):
+    first = Server(ws)
+    first.proc.kill()
+    first.proc.wait()
+    second = Server(ws, port=None)
+    eq(second.port, first.port, "the port")
+    second.get("/api/status").expect(200)
+    second.stop()
+
+
+@test("a port that is taken: the next one by default, an error when it was asked for")
+def _(ws):
+    taken = socket.socket()
+    ws.at_close(taken.close)
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    port = taken.getsockname()[1]
+    refused = ws.tasuki("serve", "--port", port, "--json").expect(3, "ENVIRONMENT").error
+    assert f"127.0.0.1:{port}" in refused["message"], refused
+    server = Server(ws, port=None)
+    server.stop()
+
+
+@test("the unix socket needs no token, is only for its user, and works below a deep path")
+def _(ws):
+    deep = ws.path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    ws.tasuki("--root", deep, "init").expect(0)
+    server = ws.spawn("--root", deep, "serve", "--json", "--port", "0")
+    said = json.loads(server.stdout.readline())
+    got = ws.run(["curl", "-s", "--unix-socket", ".aiflow/server.sock", "http://localhost/api/status"], cwd=deep)
+    if got.code == 127:
+        raise Skip("there is no curl")
+    eq(got.json["root"], str(deep), "root")
+    if os.geteuid() == 0:  # as another user: the file's mode aside, the peer is looked at
+        for path in (deep, deep.parent, ws.path, ws.base):
+            path.chmod(0o755)
+        (deep / ".aiflow").chmod(0o755)
+        (deep / ".aiflow" / "server.sock").chmod(0o666)
+        script = ("import os,socket\nos.setuid(%d)\ns=socket.socket(socket.AF_UNIX)\ns.connect('server.sock')\n"
+                  "try:\n s.sendall(b'GET /api/status HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\n print(len(s.recv(10)))\n"
+                  "except OSError:\n print(0)\n" % NOBODY)
+        other = ws.run(["/usr/bin/python3", "-c", script], cwd=deep / ".aiflow")
+        eq(other.out.strip(), "0", f"what another user gets ({other.err})")
+    assert said["socket"].endswith("server.sock")
+    server.terminate()
+    eq(server.wait(20), 0, "exit code")
+
+
+@test("healthz and the page need no token, everything else does")
+def _(ws):
+    server = Server(ws)
+    eq(server.get("/healthz", token=False).expect(200).json, {"status": "ok"}, "healthz")
+    page = server.get("/", token=False).expect(200)
+    assert b"/api/" in page.body and "default-src 'none'" in page.headers["Content-Security-Policy"], page.headers
+    for path in ("/api/status", "/metrics", "/api/openapi.json", "/mcp", "/api/events", "/api/nothing"):
+        server.get(path, token=False).expect(401, "UNAUTHORIZED")
+    server.stop()
+
+
+@test("D39 and Vantage: processes from creation to removal over HTTP, with the statuses of their errors")
+def _(ws):
+    server = Server(ws)
+    made = server.post("/api/processes", {"id": "web", "command": "sleep", "args": ["1000"]}).expect(200).json
+    eq((made["id"], made["state"]), ("web", "NotStarted"), "created")
+    server.post("/api/processes", {"id": "web", "command": "sleep"}).expect(409, "ProcessAlreadyExists")
+    server.post("/api/processes/web/stop").expect(409, "ProcessNotRunning")
+    running = server.post("/api/processes/web/start").expect(200).json
+    assert "Running" in running["state"] and ws.alive(running["pid"]), running
+    server.post("/api/processes/web/start").expect(409, "ProcessAlreadyRunning")
+    refused = server.ask("DELETE", "/api/processes/web").expect(409, "NEEDS_CONFIRMATION")
+    assert refused.error["message"], refused
+    server.ask("PUT", "/api/processes/web", {"auto_start_on_restore": True}).expect(200)
+    eq([p["id"] for p in server.get("/api/processes").json["processes"]], ["web"], "the list")
+    again = server.post("/api/processes/web/restart").expect(200).json
+    assert again["pid"] != running["pid"], again
+    server.post("/api/processes/web/stop", {"grace_period_ms": 2000}).expect(200)
+    server.post("/api/processes", {"id": "bad", "command": "/no/such/program"}).expect(200)
+    server.post("/api/processes/bad/start").expect(422, "ProcessStartFailed")
+    server.get("/api/processes/absent").expect(404, "ProcessNotFound")
+    for id in ("web", "bad"):
+        server.ask("DELETE", f"/api/processes/{id}").expect(200)
+    eq(server.get("/api/processes").json["processes"], [], "what is left")
+    server.stop()
+
+
+@test("D39's 409: a held lock is refused with its holder; force needs a yes over HTTP")
+def _(ws):
+    server = Server(ws)
+    holder, other = sleeper(ws), sleeper(ws)
+    got = server.post("/api/locks/name/deploy", {"pid": holder.pid}).expect(200).json
+    refused = server.post("/api/locks/name/deploy", {"pid": other.pid}).expect(409, "LOCK_HELD").error
+    eq(refused["context"]["holder"]["pid"], holder.pid, "the holder")
+    server.get("/api/locks/name/deploy").expect(409)
+    asked = server.post("/api/locks/name/deploy/force", {"pid": other.pid}).expect(409)
+    eq(asked.json["needs_confirmation"], True, "needs_confirmation")
+    forced = server.post("/api/locks/name/deploy/force", {"pid": other.pid, "confirm": True}).expect(200).json
+    eq((forced["holder"]["pid"], forced["forced"]["pid"]), (other.pid, holder.pid), "from whom to whom")
+    server.ask("DELETE", "/api/locks/name/deploy", {"token": got["token"]}).expect(409, "LOCK_LOST")
+    server.ask("DELETE", "/api/locks/name/deploy", {"token": forced["token"]}).expect(200)
+    eq(server.get("/api/locks").json["locks"], [], "what is left")
+    request = server.post("/api/locks/request/RQ-1", {"pid": holder.pid, "run": "RUN-1"}).expect(200).json
+    held = server.post("/api/locks/request/RQ-1", {"pid": other.pid}).expect(409, "RUN_IN_PROGRESS").error
+    eq((held["category"], held["context"]["holder"]["run_id"]), ("EXECUTION", "RUN-1"), "the run that has it")
+    server.ask("DELETE", "/api/locks/request/RQ-1", {"token": request["token"]}).expect(200)
+    server.stop()
+
+
+@test("U2 over HTTP: GET checks, POST acquires and releases by mode, any other mode is 'Invalid mode'")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    eq(server.get("/api/sprint").expect(200).json["status"], "clean", "before")
+    body = {"mode": "acquire", "session": "s1", "epic": "e1", "pid": holder.pid}
+    eq(server.post("/api/sprint", body).expect(200).json["status"], "acquired", "acquire")
+    blocked = server.post("/api/sprint", {**body, "session": "s2"}).expect(409).json
+    eq((blocked["status"], blocked["lock_info"]["session_id"]), ("blocked", "s1"), "the second")
+    eq(server.post("/api/sprint", {"mode": "check"}).expect(409).json["status"], "blocked", "check by POST")
+    eq(server.post("/api/sprint", {"mode": "fly"}).expect(400, "INVALID_INPUT").error["message"], "Invalid mode", "fly")
+    eq(server.post("/api/sprint", {"mode": "release", "session": "s1"}).expect(200).json["status"], "released", "release")
+    server.stop()
+
+
+@test("arguments: from path, query and body, checked like everywhere else")
+def _(ws):
+    server = Server(ws)
+    server.post("/api/processes", {"id": "a", "command": "sh", "args": ["-c", "for i in 1 2 3; do echo $i; done"]}).expect(200)
+    server.post("/api/processes/a/start").expect(200)
+    server.get("/api/wait?kind=process&id=a&for=exit&timeout=20s").expect(200)
+    lines = server.get("/api/processes/a/logs?lines=2&strip_ansi=true").expect(200).json["lines"]
+    eq([line["text"] for line in lines], ["2", "3"], "the last two lines")
+    for path, text in (("/api/processes/a/logs?lines=x", "lines"), ("/api/processes/a/logs?nope=1", "nope"),
+                       ("/api/processes/a/logs?follow=true", "follow"), ("/api/processes/a/logs?lines=1&lines=2", "lines"),
+                       ("/api/events?limit=0", "limit"), ("/api/processes/%ff", "%XX")):
+        assert text in server.get(path).expect(400, "INVALID_INPUT").error["message"], path
+    server.get("/api/processes/a%2F..%2Fb").expect(400, "INVALID_INPUT")
+    server.post("/api/processes/a/start", {"id": "b"}).expect(400, "INVALID_INPUT")
+    for body in ("[1]", "nonsense", '{"a":1,"a":2}', "{} {}"):
+        server.post("/api/processes", body).expect(400, "INVALID_INPUT")
+    refused = server.ask("DELETE", "/api/status").expect(405, "INVALID_INPUT")
+    eq(refused.headers["Allow"], "GET", "Allow")
+    eq(server.get("/api/status", headers={"Accept-Language": "ja"}).status, 200, "a language")
+    missing = server.get("/api/processes/absent", headers={"Accept-Language": "ja-JP,en"}).expect(404).error["message"]
+    assert "absent" in missing and not missing.isascii(), missing
+    server.stop()
+
+
+@test("HEAD is GET without a body; a connection is used again; what is sent ahead is answered in order")
+def _(ws):
+    server = Server(ws)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    for _ in range(3):
+        connection.request("HEAD", "/api/status", headers=server.auth())
+        answer = connection.getresponse()
+        eq((answer.status, answer.read()), (200, b""), "HEAD")
+        assert int(answer.headers["Content-Length"]) > 50
+    sock = connection.sock
+    connection.request("GET", "/healthz")
+    eq((connection.getresponse().read(), connection.sock), (b'{"status":"ok"}\n', sock), "on the same connection")
+    connection.close()
+    head = f"Host: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+    ahead = "".join(f"GET {path} HTTP/1.1\r\n{head}\r\n" for path in ("/api/locks", "/healthz", "/api/nothing"))
+    ahead += f"POST /api/processes HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n"
+    ahead += "9\r\n{\"id\":\"p\"\r\n12;x=y\r\n,\"command\":\"true\"}\r\n0\r\n\r\n"
+    ahead += f"GET /api/locks HTTP/1.0\r\n{head}\r\n"
+    data = server.raw(ahead.encode())
+    eq([int(part[:3]) for part in data.split(b"HTTP/1.1 ")[1:]], [200, 200, 404, 200, 200], "the answers")
+    server.stop()
+
+
+@test("Expect: 100-continue is answered before the body comes, and not when it is not wanted")
+def _(ws):
+    server = Server(ws)
+    body = b'{"id": "x", "command": "true"}'
+    head = (f"POST /api/processes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n")
+    sock = server.connect()
+    sock.sendall((head % server.token).encode())
+    eq(sock.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n", "first")
+    sock.sendall(body)
+    eq(status_of(sock.recv(4096)), 200, "then")
+    sock.close()
+    eq(status_of(server.raw((head % "wrong").encode())), 401, "without a token")
+    server.stop()
+
+
+@test("an operation that waits stops nobody else, and ends when its client goes away")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200)
+    head = (f"POST /api/locks/name/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+            "Content-Length: 34\r\n\r\n{\"wait\": \"40s\", \"pid\": %10d}" % os.getpid()).encode()
+    waiting = [server.connect() for _ in range(20)]
+    for sock in waiting:
+        sock.sendall(head)
+    waiters = ws.path / ".aiflow" / "locks" / ".guard"
+    ws.until(lambda: server.get("/api/status").status == 200, "an answer meanwhile")
+    for sock in waiting[1:]:
+        sock.close()
+    server.ask("DELETE", "/api/locks/name/a", {"token": ws.read_lock("name", "a")["token"]}).expect(200)
+    eq(status_of(waiting[0].recv(65536)), 200, "the one that stayed")
+    assert waiters.exists()
+    server.stop()
+
+
+@test("a clean shutdown finishes open responses, ends streams and leaves processes alone")
+def _(ws):
+    server = Server(ws)
+    server.post("/api/processes", {"id": "web", "command": "sleep", "args": ["1000"]}).expect(200)
+    pid = server.post("/api/processes/web/start").expect(200).json["pid"]
+    slow = {"id": "slow", "command": "sh", "args": ["-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done"]}
+    server.post("/api/processes", slow).expect(200)
+    server.post("/api/processes/slow/start").expect(200)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(server.post("/api/processes/slow/stop")))
+    stream = server.stream("/api/events").hello()
+    asking.start()
+    ws.until(lambda: ws.events("process.stopping") or server.get("/api/processes/slow").json["phase"] == "stopping",
+             "the stop has begun")
+    server.stop()
+    asking.join(20)
+    eq(answers[0].expect(200).json["state_name"], "Stopped", "the open response")
+    for _ in stream:
+        pass
+    stream.close()
+    assert ws.alive(pid), "a process must outlive the server"
+    eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Running", "its state")
+    ws.tasuki("proc", "stop", "web").expect(0)
+
+
+@test("TASUKI_STOP_ON_SHUTDOWN and Vantage's name for it: a clean shutdown ends all processes")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    for name in ("TASUKI_STOP_ON_SHUTDOWN", "VANTAGE_STOP_ON_SHUTDOWN"):
+        server = Server(ws, env={name: "true"})
+        pid = server.post("/api/processes/web/start").expect(200).json["pid"]
+        server.stop()
+        assert not ws.alive(pid), name
+        eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Stopped", "the state")
+
+
+@test("serve starts what should run, adopts what runs, and leaves what was stopped on purpose")
+def _(ws):
+    for id in ("auto", "stopped", "running"):
+        ws.tasuki("proc", "create", id, "--auto-start", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "create", "manual", "--", "sleep", "1000").expect(0)
+    pid = ws.tasuki("proc", "start", "running", "--json").json["pid"]
+    ws.tasuki("proc", "start", "stopped").expect(0)
+    ws.tasuki("proc", "stop", "stopped").expect(0)
+    server = Server(ws)
+
+    def states():
+        return {p["id"]: p["state_name"] for p in server.get("/api/processes").json["processes"]}
+
+    ws.until(lambda: states()["auto"] == "Running", "auto runs")
+    eq(states(), {"auto": "Running", "stopped": "Stopped", "running": "Running", "manual": "NotStarted"}, "the states")
+    eq(server.get("/api/processes/running").json["pid"], pid, "the one that ran")
+    server.stop()
+    ws.tasuki("proc", "stop", "--all").expect(0)
+
+
+@test("what serve starts has the limit of descriptors that serve was given")
+def _(ws):
+    wrapper = ws.path / "limited.sh"
+    wrapper.write_text(f'#!/bin/sh\nulimit -S -n 512\nexec {ws.binary} "$@"\n')
+    wrapper.chmod(0o755)
+    server = Server(ws, binary=wrapper)
+    server.post("/api/processes", {"id": "a", "command": "sh", "args": ["-c", "ulimit -S -n"]}).expect(200)
+    server.post("/api/processes/a/start").expect(200)
+    server.get("/api/wait?kind=process&id=a&for=exit&timeout=20s").expect(200)
+    eq(server.get("/api/processes/a/logs").json["lines"][0]["text"], "512", "the limit")
+    assert "4096" in [w for line in pathlib.Path(f"/proc/{server.proc.pid}/limits").read_text().splitlines()
+                      if line.startswith("Max open files") for w in line.split()], "the server's own"
+    server.stop()
+
+
+@test("/metrics: counters and gauges for locks, runs, tasks, processes, requests and latencies")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    (ws.path / "f.yaml").write_text("tasks:\n  a: {run: 'true'}\n  b: {run: 'true'}\n")
+    ws.tasuki("run", "f.yaml").expect(0)
+    server.post("/api/locks/name/x", {"pid": holder.pid}).expect(200)
+    server.post("/api/locks/name/x", {"pid": os.getpid()}).expect(409)
+    server.post("/api/processes", {"id": "a", "command": "true"}).expect(200)
+    ws.until(lambda: b'tasuki_events_total{type="lock.acquired"} 1' in server.get("/metrics").body, "the event is counted")
+    answer = server.get("/metrics").expect(200)
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), answer.headers
+    lines = answer.body.decode().splitlines()
+    for line in ('tasuki_locks{kind="name"} 1', 'tasuki_processes{state="NotStarted"} 1', 'tasuki_runs{status="DONE"} 1',
+                 'tasuki_tasks{count="done"} 2', 'tasuki_http_requests_total{operation="lock.acquire",status="409"} 1'):
+        assert line in lines, f"{line} is not in\n" + "\n".join(lines)
+    assert any(line.startswith("tasuki_http_request_seconds_bucket") for line in lines)
+    server.stop()
+
+
+@test("--listen on another address warns, and its Host is allowed; without it only loopback is bound")
+def _(ws):
+    server = Server(ws, "--listen", "0.0.0.0", "--host", "box.example")
+    eq(server.get("/api/status", headers={"Host": f"box.example:{server.port}"}).status, 200, "a listed host")
+    server.get("/api/status", headers={"Host": "evil.example"}).expect(403, "FORBIDDEN_ORIGIN")
+    server.proc.terminate()
+    assert "0.0.0.0" in ws.finish(server.proc).err
+    default = Server(ws)
+    found = subprocess.run(["cat", "/proc/net/tcp"], capture_output=True, text=True, check=True).stdout
+    listening = [line.split()[1] for line in found.splitlines()[1:] if line.split()[3] == "0A"
+                 and line.split()[1].endswith(f":{default.port:04X}")]
+    eq(listening, [f"0100007F:{default.port:04X}"], "where it listens")
+    default.stop()
+
+
+@test("serve ends at once on SIGINT, and a second signal cuts the shutdown short")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200)
+    begun = time.monotonic()
+    stuck = server.connect()
+    stuck.sendall(f"POST /api/processes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+                  "Content-Length: 100\r\n\r\n{".encode())
+    ws.until(lambda: server.get("/healthz").status == 200, "it is there")
+    server.proc.send_signal(signal.SIGINT)
+    ws.until(lambda: not (ws.path / ".aiflow" / "server.sock").exists(), "it has begun to end")
+    server.proc.send_signal(signal.SIGINT)
+    eq(server.proc.wait(20), 0, "exit code")
+    assert time.monotonic() - begun < 60
+
+
+main(__name__)
