@@ -142,8 +142,9 @@ void agents_init(struct http_server *server, struct mcp_server *mcp);
 void agents_request(struct http_conn *conn);
 /* Returns after how many ms to call it again, -1: when something happens. */
 int agents_tick(struct http_server *server, int64_t now_ms);
-void agents_news(struct http_server *server); /* the trail has grown */
-void agents_end(struct http_server *server);  /* no more requests: ends the streams */
+void agents_news(struct http_server *server);         /* the trail has grown */
+bool agents_listen(const struct http_server *server); /* somebody waits for news */
+void agents_end(struct http_server *server);          /* no more requests: ends the streams */
 bool agents_are_idle(struct http_server *server);
 void agents_clear(struct http_server *server);
 

@@ -227,7 +227,7 @@ static void tick(struct http_server *server, int64_t now_ms)
         next = conn->next; /* conn_close keeps it until the end of the turn */
         conn_tick(conn, now_ms);
     }
-    if (server->feed.count || !agents_are_idle(server))
+    if (server->feed.count || agents_listen(server))
         feed_tick(&server->feed, now_ms);
 }
 

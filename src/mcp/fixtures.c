@@ -38,7 +38,7 @@ static json_t *run_logging(struct mcp_request *request, struct mcp_fault *fault)
     bool wants = !request->is_modern || json_object_get(json_object_get(request->params, "_meta"), MCP_META "logLevel");
     for (size_t i = 0; i < 3; i++) {
         if (wants)
-            mcp_link_notify(request->link, "notifications/message",
+            mcp_link_notify(request->link, request->about, "notifications/message",
                             json_pack("{s:s, s:s}", "level", "info", "data", lines[i]));
         mcp_request_sleep(request, STEP_MS);
     }

@@ -68,6 +68,7 @@ struct mcp_question {
 /* subscriptions/listen, or (id NULL) the legacy subscriptions of the link. */
 struct mcp_listen {
     json_t *id;
+    uint64_t about;
     bool tools, prompts;
     json_t *uris;     /* object: uri -> true */
     json_t *task_ids; /* the same */
@@ -78,6 +79,7 @@ struct mcp_link {
     struct mcp_server *server;
     mcp_send *send;
     void *data;
+    uint64_t number; /* of frames about no request */
     pthread_mutex_t send_mutex;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t changed;
@@ -107,7 +109,8 @@ struct mcp_asking {
 
 struct mcp_request {
     struct mcp_link *link;
-    json_t *message;      /* owned */
+    json_t *message; /* owned */
+    uint64_t about;
     const json_t *id;     /* borrowed from the message, like the next two */
     const json_t *params; /* an object, never NULL */
     const json_t *capabilities;
@@ -146,12 +149,16 @@ struct mcp_method {
 
 /* ---- link.c: frames out ---- */
 
-void mcp_link_send(struct mcp_link *link, const struct buf *frame);
+/* `about`: see struct mcp_frame. */
+void mcp_link_send(struct mcp_link *link, uint64_t about, const struct buf *frame);
+void mcp_link_answer(struct mcp_link *link, uint64_t about, const struct buf *frame, int error);
 /* {"jsonrpc", "id" (unless NULL), key: value} */
 void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_t *value);
-void mcp_link_message(struct mcp_link *link, const json_t *id, const char *method, const json_t *params);
-void mcp_link_fault(struct mcp_link *link, const json_t *id, struct mcp_fault *fault); /* takes fault->data */
-void mcp_link_notify(struct mcp_link *link, const char *method, json_t *params_take);
+void mcp_link_message(struct mcp_link *link, uint64_t about, const json_t *id, const char *method,
+                      const json_t *params);
+void mcp_link_fault(struct mcp_link *link, uint64_t about, const json_t *id,
+                    struct mcp_fault *fault); /* takes fault->data */
+void mcp_link_notify(struct mcp_link *link, uint64_t about, const char *method, json_t *params_take);
 
 /* ---- request.c ---- */
 
@@ -186,6 +193,8 @@ bool mcp_client_has_tasks(const struct mcp_request *request);
 /* ---- methods.c ---- */
 
 const struct mcp_method *mcp_method_find(const char *name, bool is_modern);
+/* The version itself, as a constant, if it is one of the legacy era; else NULL. */
+const char *mcp_legacy_version(const char *version);
 mcp_handler mcp_initialize, mcp_discover, mcp_set_level, mcp_nothing;
 
 /* ---- tools.c, schema.c ---- */
@@ -231,7 +240,11 @@ json_t *mcp_resources_of_event(const json_t *event);
 mcp_handler mcp_subscribe, mcp_unsubscribe, mcp_listen;
 /* Reads the trail and tells the subscribers. */
 void mcp_listen_tell(struct mcp_link *link);
-void mcp_listen_task(struct mcp_link *link, const char *task_id, const json_t *task);
+/* To whoever has subscribed to it, on whichever link. */
+void mcp_listen_task(struct mcp_server *server, const char *task_id, const json_t *task);
+/* The legacy subscriptions: an array of uris, owned; and taking them up again. With the mutex held. */
+json_t *mcp_listen_uris(struct mcp_link *link);
+void mcp_listen_restore(struct mcp_link *link, const json_t *uris);
 void mcp_listen_list_changed(struct mcp_server *server, bool is_tools);
 /* Ends the one with this request id; false: there is none. */
 bool mcp_listen_cancel(struct mcp_link *link, const json_t *id);

@@ -15,13 +15,26 @@ enum {
 
 /* ---- frames out ---- */
 
-void mcp_link_send(struct mcp_link *link, const struct buf *b)
+static void send_frame(struct mcp_link *link, const struct buf *b, struct mcp_frame frame)
 {
     if (b->failed)
         return;
+    frame.text = b->data;
+    frame.about = frame.about ? frame.about : link->number;
+    frame.len = b->len;
     pthread_mutex_lock(&link->send_mutex);
-    link->send(link->data, b->data, b->len);
+    link->send(link->data, &frame);
     pthread_mutex_unlock(&link->send_mutex);
+}
+
+void mcp_link_send(struct mcp_link *link, uint64_t about, const struct buf *b)
+{
+    send_frame(link, b, (struct mcp_frame){.about = about});
+}
+
+void mcp_link_answer(struct mcp_link *link, uint64_t about, const struct buf *b, int error)
+{
+    send_frame(link, b, (struct mcp_frame){.about = about, .is_answer = true, .error = error});
 }
 
 void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_t *value)
@@ -36,7 +49,7 @@ void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_
     buf_puts(b, "}");
 }
 
-void mcp_link_message(struct mcp_link *link, const json_t *id, const char *method, const json_t *params)
+void mcp_link_message(struct mcp_link *link, uint64_t about, const json_t *id, const char *method, const json_t *params)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(&b, "{\"jsonrpc\":\"2.0\"");
@@ -51,12 +64,12 @@ void mcp_link_message(struct mcp_link *link, const json_t *id, const char *metho
         json_write(&b, params, false);
     }
     buf_puts(&b, "}");
-    mcp_link_send(link, &b);
+    mcp_link_send(link, about, &b);
 }
 
-void mcp_link_notify(struct mcp_link *link, const char *method, json_t *params_take)
+void mcp_link_notify(struct mcp_link *link, uint64_t about, const char *method, json_t *params_take)
 {
-    mcp_link_message(link, NULL, method, params_take);
+    mcp_link_message(link, about, NULL, method, params_take);
     json_decref(params_take);
 }
 
@@ -78,7 +91,7 @@ json_t *mcp_missing_capability(struct mcp_fault *fault, const char *capability)
     return mcp_fault(fault, MCP_MISSING_CAPABILITY, "The client must declare the capability %s", capability);
 }
 
-void mcp_link_fault(struct mcp_link *link, const json_t *id, struct mcp_fault *fault)
+void mcp_link_fault(struct mcp_link *link, uint64_t about, const json_t *id, struct mcp_fault *fault)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     json_t *error CLEANUP_JSON = json_pack("{s:i}", "code", fault->code);
@@ -88,7 +101,7 @@ void mcp_link_fault(struct mcp_link *link, const json_t *id, struct mcp_fault *f
         json_object_set_new(error, "data", fault->data);
     fault->data = NULL;
     mcp_put_frame(&b, id, "error", error);
-    mcp_link_send(link, &b);
+    mcp_link_answer(link, about, &b, fault->code);
 }
 
 static void take_response(struct mcp_link *link, const json_t *message)
@@ -147,7 +160,8 @@ static void enter_era(struct mcp_request *request, const char *method, struct mc
 }
 
 /* The message goes to the request, and with it to another thread. */
-static void take_request(struct mcp_link *link, json_t *message_take, const json_t *id, const char *method)
+static void take_request(struct mcp_link *link, uint64_t about, json_t *message_take, const json_t *id,
+                         const char *method)
 {
     struct mcp_fault fault = {0};
     struct mcp_request *request = calloc(1, sizeof *request);
@@ -157,7 +171,8 @@ static void take_request(struct mcp_link *link, json_t *message_take, const json
         json_object_set_new(message_take, "params", json_object());
         params = json_object_get(message_take, "params");
     }
-    *request = (struct mcp_request){.link = link, .message = message_take, .id = id, .params = params, .progress = -1};
+    *request = (struct mcp_request){
+        .link = link, .about = about, .message = message_take, .id = id, .params = params, .progress = -1};
     if (!json_is_object(params))
         mcp_fault(&fault, MCP_INVALID_PARAMS, "params must be an object");
     else
@@ -173,7 +188,7 @@ static void take_request(struct mcp_link *link, json_t *message_take, const json
         mcp_request_start(request);
         return;
     }
-    mcp_link_fault(link, id, &fault);
+    mcp_link_fault(link, about, id, &fault);
     mcp_request_free(request);
 }
 
@@ -199,22 +214,29 @@ static void take_notification(struct mcp_link *link, const json_t *message, cons
         mcp_server_instance(link->server); /* from now on the agent is connected */
 }
 
-void mcp_link_take(struct mcp_link *link, const char *text, size_t len)
+void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len)
 {
     struct mcp_fault fault = {0};
     struct tsk_error err = {0};
-    json_t *message CLEANUP_JSON = NULL;
-    if (json_parse(text, len, "frame", &message, &err) < 0) {
-        mcp_fault(&fault, MCP_PARSE_ERROR, "Parse error: %s", tsk_error_context(&err, "reason"));
-        mcp_link_fault(link, NULL, &fault);
+    json_t *message = NULL;
+    if (json_parse(text, len, "frame", &message, &err) == 0) {
+        mcp_link_take_json(link, about, message);
         return;
     }
+    mcp_fault(&fault, MCP_PARSE_ERROR, "Parse error: %s", tsk_error_context(&err, "reason"));
+    mcp_link_fault(link, about, NULL, &fault);
+}
+
+void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_take)
+{
+    struct mcp_fault fault = {0};
+    json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *method = json_get_string(message, "method", NULL);
     bool has_id = json_is_string(id) || json_is_integer(id);
     if (strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0 && (has_id || !id)) {
         if (method && id) {
-            take_request(link, message, id, method);
+            take_request(link, about, message, id, method);
             message = NULL;
             return;
         }
@@ -226,7 +248,7 @@ void mcp_link_take(struct mcp_link *link, const char *text, size_t len)
             return;
     }
     mcp_fault(&fault, MCP_INVALID_REQUEST, "Not a JSON-RPC 2.0 message with a string or integer id");
-    mcp_link_fault(link, has_id ? id : NULL, &fault);
+    mcp_link_fault(link, about, has_id ? id : NULL, &fault);
 }
 
 /* ---- the clock ---- */
@@ -321,6 +343,60 @@ void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
         pthread_mutex_unlock(&link->mutex);
     }
     mcp_listen_clear(link, true);
+}
+
+void mcp_link_leave(struct mcp_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    for (struct mcp_request *request = link->running; request; request = request->next)
+        if (!request->task) {
+            request->is_cancelled = true;
+            mcp_request_signal(request);
+        }
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->mutex);
+    mcp_listen_clear(link, false);
+}
+
+void mcp_link_close(struct mcp_link *link)
+{
+    end_waits(link);
+    mcp_listen_clear(link, true);
+}
+
+void mcp_link_number(struct mcp_link *link, uint64_t number)
+{
+    link->number = number;
+}
+
+bool mcp_link_is_idle(struct mcp_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    bool is_idle = !link->running && !link->is_looking && !link->listens;
+    pthread_mutex_unlock(&link->mutex);
+    return is_idle;
+}
+
+json_t *mcp_link_state(struct mcp_link *link)
+{
+    json_t *state = NULL;
+    pthread_mutex_lock(&link->mutex);
+    if (link->version)
+        state = json_pack("{s:s, s:o, s:i, s:o}", "version", link->version, "capabilities",
+                          link->capabilities ? json_deep_copy(link->capabilities) : json_object(), "log_level",
+                          link->log_level, "subscriptions", mcp_listen_uris(link));
+    pthread_mutex_unlock(&link->mutex);
+    return state;
+}
+
+void mcp_link_restore(struct mcp_link *link, const json_t *state)
+{
+    pthread_mutex_lock(&link->mutex);
+    link->version = mcp_legacy_version(json_get_string(state, "version", ""));
+    link->capabilities = json_deep_copy(json_object_get(state, "capabilities"));
+    link->log_level = (int)json_get_int(state, "log_level", 0);
+    mcp_listen_restore(link, json_object_get(state, "subscriptions"));
+    pthread_mutex_unlock(&link->mutex);
 }
 
 void mcp_link_free(struct mcp_link *link)

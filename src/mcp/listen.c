@@ -46,6 +46,15 @@ static json_t *tagged(const struct mcp_listen *listen, json_t *params_take)
     return params_take;
 }
 
+static json_t *keys_of(json_t *set)
+{
+    json_t *list = json_array(), *value;
+    const char *key;
+    json_object_foreach (set, key, value)
+        json_array_append_new(list, json_string(key));
+    return list;
+}
+
 /* ---- legacy ---- */
 
 /* With the mutex held. */
@@ -91,6 +100,23 @@ json_t *mcp_unsubscribe(struct mcp_request *request, struct mcp_fault *fault)
     return change_subscription(request, false, fault);
 }
 
+json_t *mcp_listen_uris(struct mcp_link *link)
+{
+    const struct mcp_listen *listen = link->listens;
+    while (listen && listen->id)
+        listen = listen->next;
+    return listen ? keys_of(listen->uris) : json_array();
+}
+
+void mcp_listen_restore(struct mcp_link *link, const json_t *uris)
+{
+    json_t *uri;
+    size_t i;
+    json_array_foreach (uris, i, uri)
+        if (json_is_string(uri))
+            json_object_set_new(legacy_listen(link)->uris, json_string_value(uri), json_true());
+}
+
 /* ---- modern ---- */
 
 /* The strings of a list as keys; what the server does not know is not honoured. */
@@ -102,15 +128,6 @@ static json_t *string_set(const json_t *strings, const struct mcp_server *server
         if (json_is_string(item) && (!server || mcp_resource_exists(server, json_string_value(item))))
             json_object_set_new(set, json_string_value(item), json_true());
     return set;
-}
-
-static json_t *keys_of(json_t *set)
-{
-    json_t *list = json_array(), *value;
-    const char *key;
-    json_object_foreach (set, key, value)
-        json_array_append_new(list, json_string(key));
-    return list;
 }
 
 static json_t *honoured(const struct mcp_listen *listen)
@@ -138,12 +155,13 @@ json_t *mcp_listen(struct mcp_request *request, struct mcp_fault *fault)
     BUG(!listen);
     *listen = (struct mcp_listen){
         .id = json_deep_copy(request->id),
+        .about = request->about,
         .tools = has_changes && json_get_bool(filter, "toolsListChanged", false),
         .prompts = has_changes && json_get_bool(filter, "promptsListChanged", false),
         .uris = string_set(json_object_get(filter, "resourceSubscriptions"), link->server),
         .task_ids = string_set(mcp_client_has_tasks(request) ? json_object_get(filter, "taskIds") : NULL, NULL)};
     /* First the acknowledgement: nothing can be sent for it before it is on the list. */
-    mcp_link_notify(link, "notifications/subscriptions/acknowledged",
+    mcp_link_notify(link, listen->about, "notifications/subscriptions/acknowledged",
                     tagged(listen, json_pack("{s:o}", "notifications", honoured(listen))));
     pthread_mutex_lock(&link->mutex);
     listen_add(link, listen);
@@ -169,7 +187,8 @@ bool mcp_listen_cancel(struct mcp_link *link, const json_t *id)
 static void say_end(struct mcp_link *link, const struct mcp_listen *listen)
 {
     static const struct mcp_method method = {.name = "subscriptions/listen", .flags = MCP_IN_MODERN};
-    struct mcp_request request = {.link = link, .id = listen->id, .method = &method, .is_modern = true};
+    struct mcp_request request = {
+        .link = link, .about = listen->about, .id = listen->id, .method = &method, .is_modern = true};
     struct mcp_fault none = {0};
     mcp_request_answer(&request, tagged(listen, json_object()), &none);
 }
@@ -194,7 +213,23 @@ void mcp_listen_clear(struct mcp_link *link, bool say_so)
 
 /* ---- news ---- */
 
-/* With the mutex held: the messages to send, each {"method", "params"}. */
+/* A message for one listener: what it is about, and its params. */
+static void add_message(json_t *messages, const struct mcp_listen *listen, json_t *params_take)
+{
+    json_array_append_new(
+        messages, json_pack("{s:I, s:o}", "about", (json_int_t)listen->about, "params", tagged(listen, params_take)));
+}
+
+static void send_messages(struct mcp_link *link, const char *method, const json_t *messages)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach (messages, i, item)
+        mcp_link_notify(link, (uint64_t)json_get_int(item, "about", 0), method,
+                        json_incref(json_object_get(item, "params")));
+}
+
+/* With the mutex held: the messages to send. */
 static void collect(const struct mcp_link *link, json_t *uris, json_t *messages)
 {
     const char *uri;
@@ -202,7 +237,7 @@ static void collect(const struct mcp_link *link, json_t *uris, json_t *messages)
     json_object_foreach (uris, uri, unused)
         for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
             if (json_object_get(listen->uris, uri))
-                json_array_append_new(messages, tagged(listen, json_pack("{s:s}", "uri", uri)));
+                add_message(messages, listen, json_pack("{s:s}", "uri", uri));
 }
 
 /* What processes did becomes events when somebody looks; while somebody listens that is us, in a worker. */
@@ -236,7 +271,8 @@ void mcp_listen_tell(struct mcp_link *link)
     collect(link, uris, messages);
     int64_t now_ms = clock_now().boot_ms;
     /* Not with every change: looking itself changes files of the database. */
-    bool looks = has_readers && !link->is_looking && !link->is_ended && now_ms - link->looked_ms >= LOOK_EVERY_MS;
+    bool looks = has_readers && !link->is_looking && !link->is_ended && now_ms - link->looked_ms >= LOOK_EVERY_MS &&
+                 !link->server->options.is_told;
     if (looks) {
         link->is_looking = true;
         link->looked_ms = now_ms;
@@ -244,37 +280,57 @@ void mcp_listen_tell(struct mcp_link *link)
     pthread_mutex_unlock(&link->mutex);
     if (looks)
         pool_submit(link->server->pool, look, link);
-    json_array_foreach (messages, i, item)
-        mcp_link_notify(link, "notifications/resources/updated", json_incref(item));
+    send_messages(link, "notifications/resources/updated", messages);
 }
 
-void mcp_listen_task(struct mcp_link *link, const char *task_id, const json_t *task)
+/* Calls `choose` for each listener of each link, and sends what it gave. */
+static void tell_all(struct mcp_server *server, const char *method,
+                     json_t *(*choose)(const struct mcp_listen *listen, const void *data), const void *data)
 {
-    json_t *messages CLEANUP_JSON = json_array(), *item;
-    size_t i;
-    pthread_mutex_lock(&link->mutex);
-    for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
-        if (listen->task_ids && json_object_get(listen->task_ids, task_id))
-            json_array_append_new(messages, tagged(listen, json_deep_copy(task)));
-    pthread_mutex_unlock(&link->mutex);
-    json_array_foreach (messages, i, item)
-        mcp_link_notify(link, "notifications/tasks", json_incref(item));
+    pthread_mutex_lock(&server->mutex);
+    for (struct mcp_link *link = server->links; link; link = link->next) {
+        json_t *messages CLEANUP_JSON = json_array(), *params;
+        pthread_mutex_lock(&link->mutex);
+        for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
+            if ((params = choose(listen, data)))
+                add_message(messages, listen, params);
+        pthread_mutex_unlock(&link->mutex);
+        send_messages(link, method, messages);
+    }
+    pthread_mutex_unlock(&server->mutex);
+}
+
+struct task_news {
+    const char *id;
+    const json_t *task;
+};
+
+static json_t *choose_task(const struct mcp_listen *listen, const void *data)
+{
+    const struct task_news *news = data;
+    bool is_wanted = listen->task_ids && json_object_get(listen->task_ids, news->id);
+    return is_wanted ? json_deep_copy(news->task) : NULL;
+}
+
+void mcp_listen_task(struct mcp_server *server, const char *task_id, const json_t *task)
+{
+    tell_all(server, "notifications/tasks", choose_task, &(struct task_news){task_id, task});
+}
+
+static json_t *choose_tools(const struct mcp_listen *listen, const void *data)
+{
+    (void)data;
+    return listen->tools ? json_object() : NULL;
+}
+
+static json_t *choose_prompts(const struct mcp_listen *listen, const void *data)
+{
+    (void)data;
+    return listen->prompts ? json_object() : NULL;
 }
 
 void mcp_listen_list_changed(struct mcp_server *server, bool is_tools)
 {
-    pthread_mutex_lock(&server->mutex);
-    for (struct mcp_link *link = server->links; link; link = link->next) {
-        json_t *messages CLEANUP_JSON = json_array(), *item;
-        size_t i;
-        pthread_mutex_lock(&link->mutex);
-        for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
-            if (is_tools ? listen->tools : listen->prompts)
-                json_array_append_new(messages, tagged(listen, json_object()));
-        pthread_mutex_unlock(&link->mutex);
-        json_array_foreach (messages, i, item)
-            mcp_link_notify(link, is_tools ? "notifications/tools/list_changed" : "notifications/prompts/list_changed",
-                            json_incref(item));
-    }
-    pthread_mutex_unlock(&server->mutex);
+    tell_all(server, is_tools ? "notifications/tools/list_changed" : "notifications/prompts/list_changed",
+             is_tools ? choose_tools : choose_prompts, NULL);
 }

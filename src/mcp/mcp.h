@@ -7,7 +7,7 @@
  * A transport makes a link per connection, hands it the frames it reads and sends the frames it gets:
  *
  *     struct mcp_link *link = mcp_link_new(server, send_line, &connection);
- *     while (...) mcp_link_take(link, text, len);        // answers now, or later from another thread
+ *     while (...) mcp_link_take(link, 0, text, len);     // answers now, or later from another thread
  *     wait at most mcp_link_tick(link) ms, less when mcp_link_watch_fd(link) is readable
  *     mcp_link_end(link, 2000); mcp_link_free(link);
  *
@@ -45,12 +45,22 @@ void mcp_server_free(struct mcp_server *server); /* after its links */
 /* Its worker threads, for a transport that has work of its own. Borrowed. */
 struct mcp_pool *mcp_server_pool(struct mcp_server *server);
 
-/* Gets whole frames, one JSON document each, without a newline; from any thread, never two at once for one link. */
-typedef void mcp_send(void *data, const char *frame, size_t len);
+/* A frame for the other side: one JSON document, without a newline. */
+struct mcp_frame {
+    const char *text;
+    size_t len;
+    uint64_t about; /* the number that came with the request it is about; 0: about none */
+    bool is_answer; /* to that request: nothing more will come about it */
+    int error;      /* of an answer: its JSON-RPC error code, or 0 */
+};
+/* Gets frames from any thread, never two at once for one link. */
+typedef void mcp_send(void *data, const struct mcp_frame *frame);
 
 struct mcp_link *mcp_link_new(struct mcp_server *server, mcp_send *send, void *data);
-/* One frame from the other side. */
-void mcp_link_take(struct mcp_link *link, const char *text, size_t len);
+/* One frame from the other side. `about`: a number for whatever is said about it, for a transport that has more than one way
+ * back. */
+void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len);
+void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_take);
 /* What the clock asks for: progress, tasks, news for subscribers. Returns after how many ms to call it again, -1: only after the
  * next frame. */
 int mcp_link_tick(struct mcp_link *link);
@@ -58,7 +68,23 @@ int mcp_link_tick(struct mcp_link *link);
 int mcp_link_watch_fd(struct mcp_link *link);
 /* No more frames will come: ends waits and subscriptions, and gives what runs up to `drain_ms` to answer. */
 void mcp_link_end(struct mcp_link *link, int64_t drain_ms);
-void mcp_link_free(struct mcp_link *link); /* after mcp_link_end */
+void mcp_link_free(struct mcp_link *link); /* after mcp_link_end, or when it is idle */
+
+/* The same for a transport that cannot wait. The client is gone: what it asked for is cancelled (its tasks are not), what it
+ * subscribed to forgotten. */
+void mcp_link_leave(struct mcp_link *link);
+/* We are about to end: waits and subscriptions end, answers still come. */
+void mcp_link_close(struct mcp_link *link);
+/* Nothing runs, and nothing more will be sent by itself. */
+bool mcp_link_is_idle(struct mcp_link *link);
+/* What the handshake has negotiated and what is subscribed to, to be put into another link later: an object, owned. NULL: no
+ * handshake yet. */
+json_t *mcp_link_state(struct mcp_link *link);
+void mcp_link_restore(struct mcp_link *link, const json_t *state);
+/* The number (mcp_frame.about) of frames that are about no request. */
+void mcp_link_number(struct mcp_link *link, uint64_t number);
+/* The definitions of the tools, as tools/list has them. Borrowed. */
+const json_t *mcp_server_tools(const struct mcp_server *server);
 
 /* ---- stdio.c ---- */
 

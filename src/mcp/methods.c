@@ -57,16 +57,22 @@ static json_t *capabilities(const struct mcp_server *server, bool is_modern)
     return json;
 }
 
-json_t *mcp_initialize(struct mcp_request *request, struct mcp_fault *fault)
+const char *mcp_legacy_version(const char *version)
 {
     static const char *const versions[] = {MCP_NEWEST_LEGACY, "2025-06-18", "2025-03-26", NULL};
+    for (size_t i = 0; versions[i]; i++)
+        if (strcmp(version, versions[i]) == 0)
+            return versions[i];
+    return NULL;
+}
+
+json_t *mcp_initialize(struct mcp_request *request, struct mcp_fault *fault)
+{
     struct mcp_link *link = request->link;
-    const char *asked = json_get_string(request->params, "protocolVersion", NULL), *version = versions[0];
+    const char *asked = json_get_string(request->params, "protocolVersion", NULL);
     if (!asked)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "initialize needs protocolVersion");
-    for (size_t i = 0; versions[i]; i++)
-        if (strcmp(asked, versions[i]) == 0)
-            version = versions[i];
+    const char *version = mcp_legacy_version(asked) ? mcp_legacy_version(asked) : MCP_NEWEST_LEGACY;
     pthread_mutex_lock(&link->mutex);
     bool is_first = !link->version;
     if (is_first) { /* what runs may be reading the first one's capabilities */

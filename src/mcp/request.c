@@ -40,10 +40,10 @@ void mcp_request_answer(struct mcp_request *request, json_t *result_take, struct
     if (result_take) {
         stamp(request, result_take);
         mcp_put_frame(&b, request->id, "result", result_take);
-        mcp_link_send(request->link, &b);
+        mcp_link_answer(request->link, request->about, &b, 0);
         json_decref(result_take);
     } else {
-        mcp_link_fault(request->link, request->id, fault);
+        mcp_link_fault(request->link, request->about, request->id, fault);
     }
 }
 
@@ -110,7 +110,7 @@ void mcp_request_progress(struct mcp_request *request, int64_t progress, int64_t
     json_t *params = json_pack("{s:o, s:I}", "progressToken", json_deep_copy(token), "progress", (json_int_t)progress);
     if (total)
         json_object_set_new(params, "total", json_integer(total));
-    mcp_link_notify(request->link, "notifications/progress", params);
+    mcp_link_notify(request->link, request->about, "notifications/progress", params);
 }
 
 json_t *mcp_request_ask(struct mcp_request *request, const char *method, json_t *params_take, int64_t timeout_ms)
@@ -125,7 +125,7 @@ json_t *mcp_request_ask(struct mcp_request *request, const char *method, json_t 
     link->questions = &question;
     pthread_mutex_unlock(&link->mutex);
     json_t *id CLEANUP_JSON = json_integer(question.id);
-    mcp_link_message(link, id, method, params_take);
+    mcp_link_message(link, request->about, id, method, params_take);
     json_decref(params_take);
     pthread_mutex_lock(&link->mutex);
     for (int result = 0; !question.answer && !request->is_cancelled && !link->is_ended && result == 0;)

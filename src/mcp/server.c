@@ -33,6 +33,11 @@ const char *mcp_server_instance(struct mcp_server *server)
     return server->instance;
 }
 
+const json_t *mcp_server_tools(const struct mcp_server *server)
+{
+    return server->tool_list;
+}
+
 struct mcp_pool *mcp_server_pool(struct mcp_server *server)
 {
     return server->pool;

@@ -65,10 +65,10 @@ static void take_signals(int wake_fd)
 
 /* ---- out ---- */
 
-static void send_line(void *data, const char *frame, size_t len)
+static void send_line(void *data, const struct mcp_frame *frame)
 {
     struct stdio *io = data;
-    struct iovec parts[] = {{(void *)frame, len}, {(void *)"\n", 1}};
+    struct iovec parts[] = {{(void *)frame->text, frame->len}, {(void *)"\n", 1}};
     int first = 0;
     while (first < 2 && !atomic_load(&io->is_broken)) {
         ssize_t n = writev(STDOUT_FILENO, parts + first, 2 - first);
@@ -99,7 +99,7 @@ static void take_line(struct stdio *io, const char *line, size_t len)
         io->is_skipping = false;
         return;
     }
-    mcp_link_take(io->link, line, len);
+    mcp_link_take(io->link, 0, line, len);
 }
 
 static void take_lines(struct stdio *io)
@@ -111,7 +111,7 @@ static void take_lines(struct stdio *io)
     }
     size_t rest = (size_t)(end - at);
     if (rest > JSON_SIZE_MAX && !io->is_skipping) { /* said once; the rest of the line is not kept */
-        mcp_link_take(io->link, at, rest);
+        mcp_link_take(io->link, 0, at, rest);
         io->is_skipping = true;
     }
     if (io->is_skipping)

@@ -124,7 +124,7 @@ static void change(struct mcp_task *task, const char *status)
 
 static void tell(struct mcp_link *link, const char *id, json_t *task_take)
 {
-    mcp_listen_task(link, id, task_take);
+    mcp_listen_task(link->server, id, task_take);
     json_decref(task_take);
 }
 

@@ -10,13 +10,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_frame(void *data, const char *frame, size_t len)
+static void check_frame(void *data, const struct mcp_frame *frame)
 {
     struct tsk_error err;
     json_t *message CLEANUP_JSON = NULL;
     (void)data;
-    BUG(memchr(frame, '\n', len));
-    BUG(json_parse(frame, len, "frame", &message, &err) < 0);
+    BUG(memchr(frame->text, '\n', frame->len));
+    BUG(json_parse(frame->text, frame->len, "frame", &message, &err) < 0);
     BUG(strcmp(json_get_string(message, "jsonrpc", ""), "2.0") != 0);
     bool has_method = json_is_string(json_object_get(message, "method"));
     bool has_result = json_object_get(message, "result") != NULL, has_error = json_object_get(message, "error") != NULL;
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int lines = 0; at < end && lines < LINES_MAX; lines++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t len = newline ? (size_t)(newline - at) : (size_t)(end - at);
-        mcp_link_take(link, at, len);
+        mcp_link_take(link, (uint64_t)lines, at, len);
         at += len + 1;
     }
     mcp_link_tick(link);

@@ -1,0 +1,92 @@
+/* agents.h - MCP over HTTP (`/mcp`, Streamable HTTP): a transport of src/mcp, both eras on one path.
+ *
+ *   modern   POST only. Each request has a link of its own; a client that goes away has cancelled. Headers repeat what the body
+ *            says, for proxies; where they differ the request is refused (agents_headers.c).
+ *   legacy   `initialize` makes a session (Mcp-Session-Id), which is a link; POST, GET (a stream for what nobody asked for), DELETE.
+ *            What was negotiated is in `.aiflow/mcp/session.<id>` (agents_session.c), so that a session outlives the server.
+ *
+ *  A1  An exchange is a POST that waits for its answer, or a stream. Frames find their exchange by its number (mcp_frame.about); a
+ *      number is not used again, so a frame for a client that is gone finds nobody.
+ *  A2  An answer that comes first is a document; a message before it makes the answer a stream.
+ *  A3  Frames come from any thread and wait in `frames` for the loop.
+ *  A4  A link is freed when nothing runs on it any more, never while it does: until then it is in `leaving`. */
+#ifndef HTTP_AGENTS_H
+#define HTTP_AGENTS_H
+
+#include "http/internal.h"
+
+#define AGENTS_SLOTS        1024 /* more than there are connections */
+#define AGENTS_SESSIONS_MAX 1000
+#define AGENTS_VERSION      "2026-07-28"
+#define AGENTS_META         "io.modelcontextprotocol/"
+
+#define AGENTS_OF_SESSION (UINT64_C(1) << 63) /* in the numbers of frames that are about no request */
+
+struct session {
+    char id[33];
+    uint64_t number;
+    struct mcp_link *link;
+    uint64_t stream; /* the exchange of its GET, or 0 */
+    int64_t used_ms;
+    struct session *next;
+};
+
+struct exchange {
+    struct http_agents *agents;
+    struct http_conn *conn;
+    uint64_t number;
+    struct mcp_link *link;   /* modern: its own; NULL: of a session */
+    struct session *session; /* legacy */
+    bool is_modern, is_streaming;
+    int64_t beat_ms;
+};
+
+struct leaving {
+    struct mcp_link *link;
+    struct leaving *next;
+};
+
+struct frame {
+    struct mcp_frame frame; /* with its own text */
+    struct frame *next;
+};
+
+struct http_agents {
+    struct http_server *server;
+    struct mcp_server *mcp;
+    struct exchange *slots[AGENTS_SLOTS];
+    uint64_t last_number;
+    unsigned streaming; /* exchanges that are streams */
+    struct session *sessions;
+    struct leaving *leaving;
+    int64_t due_ms; /* when the clock is asked again; 0: not at all */
+    pthread_t loop_thread;
+    pthread_mutex_t mutex; /* of what follows */
+    struct frame *first, **last;
+};
+
+/* ---- agents.c ---- */
+
+mcp_send agents_send;
+/* An error of the protocol as the answer. */
+void agents_refuse(struct http_conn *conn, int status, const json_t *id, int code, const char *text);
+
+/* ---- agents_headers.c ---- */
+
+/* The name of the header that does not say what the body says; NULL: all do. */
+const char *agents_mismatch(const struct http_head *head, const json_t *message, const json_t *tools);
+
+/* ---- agents_session.c ---- */
+
+struct session *session_new(struct http_agents *agents);
+/* By the request's header, also one of an earlier server. *ret_given: there was one. */
+struct session *session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given);
+/* What was negotiated or subscribed to may have changed. */
+void session_save(struct http_agents *agents, const struct session *session);
+/* The client has ended it: also its file goes. */
+void session_end(struct http_agents *agents, struct session *session);
+void session_drop_all(struct http_agents *agents);
+/* Hands a link over, to be freed when it is idle (A4). */
+void agents_leave(struct http_agents *agents, struct mcp_link *link);
+
+#endif
