@@ -105,6 +105,8 @@ struct mcp_asking {
     bool says_yes;   /* `confirm: true` */
     bool is_open;    /* somebody must answer */
     bool is_refused; /* somebody said no */
+    bool is_dead;    /* nobody alive loses anything by a yes: the agent may say it */
+    bool by_token;   /* a form was of no use: the client closed it, or shows none after all */
 };
 
 struct mcp_request {

@@ -107,8 +107,10 @@ static json_t *match(const char *pattern, const char *uri)
     json_t *args = json_object();
     while (*pattern && !(pattern[0] == '{' && pattern[1] == '?')) {
         if (*pattern != '{') {
-            if (*pattern++ != *uri++)
+            if (*pattern != *uri)
                 break;
+            pattern++;
+            uri++;
             continue;
         }
         size_t len = strcspn(uri, "/?"), name_len = strcspn(pattern + 1, "}");

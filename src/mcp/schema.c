@@ -77,7 +77,7 @@ static json_t *default_of(const struct op_param *param)
     int64_t ms;
     if (param->type == OP_ENUM)
         return json_string(param->fallback);
-    if (param->type == OP_DURATION && duration_parse(param->fallback, &ms) == 0)
+    if (param->type == OP_DURATION && op_duration(param, param->fallback, &ms) == 0)
         return param->flags & OP_MS ? json_integer(ms) : json_string(param->fallback);
     long long number = strtoll(param->fallback, &end, 10);
     return param->type == OP_INT && !*end ? json_integer(number) : NULL;

@@ -158,8 +158,8 @@ bool task_begin(struct mcp_request *request)
         sweep(dir);
     bool is_kept = dir >= 0 && task->record && save(link->server, task->id, task->record) == 0;
     pthread_mutex_lock(&link->mutex);
-    bool is_late = request->is_answered;
-    request->has_no_task = !is_kept;
+    bool is_late = request->is_answered || request->has_no_task;
+    request->has_no_task = request->has_no_task || !is_kept;
     if (is_kept && !is_late) { /* M4: both at once */
         request->task = task;
         request->is_answered = true;
@@ -208,8 +208,11 @@ json_t *task_ask(struct mcp_request *request, json_t *questions_take)
     pthread_mutex_unlock(&link->mutex);
     tell(link, task->id, news);
     pthread_mutex_lock(&link->mutex);
-    while (!task->is_over && !link->is_ended && json_object_size(json_object_get(task->record, "inputRequests")))
-        pthread_cond_wait(&link->changed, &link->mutex);
+    struct timespec end;
+    mcp_in_future(&end, TTL_MS);
+    for (int result = 0; result == 0 && !task->is_over && !link->is_ended &&
+                         json_object_size(json_object_get(task->record, "inputRequests"));)
+        result = pthread_cond_timedwait(&link->changed, &link->mutex, &end);
     json_t *answers = task->answers;
     task->answers = NULL;
     bool is_answered = !task->is_over && !link->is_ended;

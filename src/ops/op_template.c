@@ -212,6 +212,7 @@ const struct op op_template_update = {
     .verb = "template update",
     .summary = "Change a template; what is not named stays. Processes made of it before are not changed.",
     .examples = "tasuki proc template update node --restart on-failure  # the rest stays",
+    .flags = OP_KEEPS_REST,
     .params = update_params,
     .result = template_fields,
     .errors = template_errors,
@@ -327,6 +328,7 @@ const struct op op_template_use = {
               "a value is an error that names it.",
     .examples = "tasuki proc template use node web --set PORT=3000 --set SCRIPT=dev  # registers web\n"
                 "tasuki proc template use node api --set PORT=4000 --set SCRIPT=api --start  # and starts it",
+    .flags = OP_KEEPS_REST,
     .params = use_params,
     .result = proc_fields,
     .errors = use_errors,

@@ -74,6 +74,7 @@ enum op_flags {
     OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
     OP_QUESTION = 256,       /* asks how things are: a verdict that is no success refuses nothing */
+    OP_WAITS = 512,          /* may take as long as REMOTE_WAIT_MAX_MS; if it has a parameter `wait`, only with it */
     OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 
@@ -153,6 +154,8 @@ const struct op *op_by_name(const char *name);
 
 /* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
+/* What a duration's text means for this parameter: ms, -1 for ever. */
+int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms);
 const struct op_param *op_param_find(const struct op *op, const char *name);
 /* INVALID_INPUT when there are arguments that only the command line has. */
 int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err);

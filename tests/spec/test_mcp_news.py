@@ -64,6 +64,14 @@ def _(ws):
     eq(agent.request("resources/read", {})["error"]["code"], -32602, "without a uri")
 
 
+@test("a name that is wrong in its last character is no resource")
+def _(ws):
+    agent = Agent(ws)
+    for uri in ("tasuki://statux", "tasuki://statu", "tasuki://process/p/loX", "tasuki://lockss"):
+        eq(agent.request("resources/read", {"uri": uri}).get("error", {}).get("code"), -32002, uri)
+        eq(agent.request("resources/subscribe", {"uri": uri}).get("error", {}).get("code"), -32002, uri)
+
+
 # -- subscriptions ------------------------------------------------------------------------------------------
 
 def updates(agent):

@@ -96,8 +96,20 @@ def _(ws):
     tools = tools_of(Agent(ws, "--tools", "all"))
     for name, hints in {"lock_list": {"readOnlyHint": True}, "stop_process": {"destructiveHint": True},
                         "lock_release": {"destructiveHint": False, "idempotentHint": True},
+                        "lock_acquire": {"destructiveHint": True}, "flow_run": {"destructiveHint": True},
                         "create_process": {"destructiveHint": False}}.items():
         eq(tools[name]["annotations"], {"openWorldHint": False, **hints}, name)
+
+
+@test("a default that a schema names is what the operation takes without it")
+def _(ws):
+    tools = tools_of(Agent(ws, "--tools", "all"))
+    for name in ("stop_process", "restart_process"):
+        eq(tools[name]["inputSchema"]["properties"]["grace_period_ms"].get("default"), 3000, name)
+    eq(tools["create_process"]["inputSchema"]["properties"]["backoff_ms"].get("default"), 1000, "1s")
+    for name in ("update_template", "create_process_from_template", "update_process"):
+        for param, schema in tools[name]["inputSchema"]["properties"].items():
+            assert "default" not in schema, (name, param, "what is not named stays")
 
 
 @test("a description says first what the tool does, and never names an option of the command line")
@@ -153,7 +165,8 @@ def _(ws):
             ("NOT STOPPED", "stop_process", {"id": "web"}, ["proc", "stop", "web"]),
             ("NOT STARTED", "start_process", {"id": "wep"}, ["proc", "start", "wep"]),
             ("NOT FOUND", "get_process_status", {"id": "wep"}, ["proc", "status", "wep"]),
-            ("NOT YET", "wait_for", {"kind": "process", "id": "web"}, ["wait", "process", "web"]),
+            ("FAILED", "wait_for", {"kind": "process", "id": "web"}, ["wait", "process", "web"]),
+            ("NOT FOUND", "wait_for", {"kind": "process", "id": "wep"}, ["wait", "process", "wep"]),
             ("INVALID INPUT", "lock_acquire", {"kind": "nome", "id": "a"}, ["lock", "acquire", "nome", "a"])):
         text, error = agent.refused(tool, **arguments)
         shown = ws.tasuki("--json", *command).error
@@ -162,7 +175,7 @@ def _(ws):
         eq(error["message"], shown["message"], f"the message of {tool}")
     text, error = agent.refused("lock_acquire", kind="name", id="a")
     assert str(holder.pid) in text and error["context"]["holder"]["pid"] == holder.pid, (text, error)
-    assert "Next: tasuki lock acquire" in text, text
+    assert "Next: tasuki lock acquire" in text and "(lock_acquire)" in text, text
 
 
 @test("an answer that is no success is a refusal where something was asked for, and none where it was only looked")
@@ -178,6 +191,32 @@ def _(ws):
     assert result["content"][0]["text"].startswith("NOT ACQUIRED: Sprint already running"), result
 
 
+@test("a look that could not be taken is a refusal, too")
+def _(ws):
+    text, _ = Agent(ws, "--tools", "all").refused("sprint_check", project_root="/nonexistent")
+    assert text.startswith("INVALID INPUT: "), text
+
+
+@test("a run that failed says in its text which task, why, and how to go on")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: [sh, -c, 'exit 3']}\n")
+    result = Agent(ws, "--tools", "all").call("flow_run", flow="f.yaml")
+    first = result["content"][0]["text"].split("\n{")[0]
+    assert result["isError"] and first.startswith("NOT DONE: a: "), first
+    assert "(TASK_FAILED)" in first and "(run_logs)" in first and "(run_resume)" in first, first
+
+
+@test("an answer that cannot be shown is an error, not an empty success", init=False)
+def _(ws):
+    place = os.fsencode(ws.path) + b"/x\xff"
+    os.mkdir(place)
+    ws.run([ws.binary, "init"], cwd=place).expect(0)
+    agent = Agent(ws, cwd=place)
+    for tool, arguments in (("get_status", {}), ("lock_acquire", {"kind": "name", "id": "a"})):
+        result = agent.call(tool, **arguments)
+        assert result.get("isError") or result["structuredContent"], (tool, result)
+
+
 @test("bad arguments are refusals that a model can read, not protocol errors")
 def _(ws):
     agent = Agent(ws, "--tools", "all")
@@ -187,6 +226,9 @@ def _(ws):
                                   ("get_process_output", {"id": "a", "lines": "many"}, "lines"),
                                   ("get_process_output", {"id": "a", "follow": True}, "follow"),
                                   ("lock_acquire", {"kind": "name", "id": "a", "yes": True}, "yes"),
+                                  ("lock_acquire", {"kind": "name", "id": "a", "instance": "you"}, "instance"),
+                                  ("lock_acquire", {"kind": "name", "id": "a", "pid": 1}, "pid"),
+                                  ("lock_release", {"kind": "name", "id": "a", "instance": "you"}, "instance"),
                                   ("remove_process", {"id": "a", "yes": True}, "yes")):
         text, error = agent.refused(tool, **arguments)
         eq(error["reason_code"], "INVALID_INPUT", tool)
@@ -224,7 +266,8 @@ def _(ws):
     eq(sorted((line["stream"], line["text"]) for line in lines), [("stderr", "bad"), ("stdout", "hello")], "its output")
     cursor = agent.ok("get_process_output", id="job")["cursor"]
     eq(agent.ok("get_process_output", id="job", cursor=cursor)["lines"], [], "nothing new")
-    agent.ok("update_process", id="job", command="true")
+    eq(agent.ok("update_process", id="job", command="/bin/sh")["args"][0], "-c", "what is not named stays")
+    agent.ok("update_process", id="job", command="true", args=[])
     agent.ok("restart_process", id="job")
     eq(agent.ok("wait_for", kind="process", id="job")["state_name"], "Stopped", "the new one")
     eq(agent.ok("remove_process", id="job")["removed"], True, "removed")
