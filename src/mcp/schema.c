@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIMIT_THAT_MATTERS 10000
+
 static json_t *strings(const char *const *choices)
 {
     json_t *list = json_array();
@@ -23,7 +25,7 @@ static void add_int(json_t *schema, const struct op_param *param)
 {
     set_type(schema, "integer");
     json_object_set_new(schema, "minimum", json_integer(param->min));
-    if (param->max < INT32_MAX)
+    if (param->max < LIMIT_THAT_MATTERS)
         json_object_set_new(schema, "maximum", json_integer(param->max));
 }
 
@@ -164,12 +166,13 @@ json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
     return schema;
 }
 
-/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. */
+/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. What the caller has
+ * said itself is not explained to it. */
 json_t *mcp_output_schema(const struct op *op)
 {
     json_t *properties = json_object();
     for (const struct op_field *field = op->result; field->name; field++)
-        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0)
+        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0 && !op_param_find(op, field->name))
             json_object_set_new(properties, field->name, json_pack("{s:s}", "type", field->type));
     return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
 }
