@@ -1,5 +1,5 @@
 /* dispatch.c - a complete request: to a row, or to one of the few paths that are no operation. */
-#include "http/internal.h"
+#include "http/cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +139,8 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     job->lang = lang_of(conn);
     job->says_yes = says_yes;
     job->secret = secret;
+    if (http_text_is(&conn->head->method, "GET"))
+        cache_mark(job, conn);
     job_start(job);
 }
 
@@ -148,6 +150,10 @@ static void dispatch_row(struct http_conn *conn)
     json_t *body CLEANUP_JSON = NULL, *args = NULL;
     struct http_route route = {0};
     char allow[64];
+    bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only;
+    if (is_get && !conn->body.len && !http_header(conn->head, "Last-Event-ID") &&
+        cache_answer(conn->server->cache, conn, lang_of(conn)))
+        return;
     if (take_body(conn, &body, &err) < 0) {
         answer_error(conn, &err, 0, NULL);
         return;

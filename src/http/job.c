@@ -1,7 +1,7 @@
 /* job.c - operations in worker threads. A job belongs to the loop, except between job_start and its place in `done`; what both
  * touch is under the server's mutex. */
 #include "base/clock.h"
-#include "http/internal.h"
+#include "http/cache.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -26,8 +26,7 @@ struct http_job *job_new(struct http_server *server, struct http_conn *conn, voi
                              .lang = server->lang,
                              .status = 500,
                              .type = "application/json",
-                             .body = BUF_INIT,
-                             .seen = server->feed.changes};
+                             .body = BUF_INIT};
     return job;
 }
 
@@ -35,7 +34,7 @@ static void job_free(struct http_job *job)
 {
     json_decref(job->args);
     buf_clear(&job->body);
-    free(job->key);
+    free(job->target);
     free(job->secret);
     free(job);
 }
@@ -69,6 +68,7 @@ static void finish(struct http_job *job)
     *(job->prev ? &job->prev->next : &server->jobs) = job->next;
     if (job->next)
         job->next->prev = job->prev;
+    cache_keep(server->cache, job);
     if (job->done)
         job->done(job);
     else if (job->conn)
