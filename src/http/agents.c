@@ -287,7 +287,7 @@ static void post_to_session(struct http_agents *agents, struct http_conn *conn, 
     expect(agents);
     mcp_link_take_json(session->link, exchange->number, message_take);
     if (saves) /* before the client hears of it */
-        session_save(agents, session);
+        agents_session_save(agents, session);
     drain(agents);
 }
 
@@ -307,7 +307,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     bool is_first = strcmp(json_get_string(message, "method", ""), "initialize") == 0 && id, has_id;
-    struct session *session = is_first ? session_new(agents) : session_find(agents, conn->head, &has_id);
+    struct session *session = is_first ? agents_session_new(agents) : agents_session_find(agents, conn->head, &has_id);
     if (!session && has_id)
         agents_refuse(conn, 404, id, INVALID_REQUEST, "There is no such session (any more): send initialize");
     else if (!session)
@@ -368,7 +368,7 @@ void agents_request(struct http_conn *conn)
         post(agents, conn);
         return;
     }
-    struct session *session = is_get || is_delete ? session_find(agents, conn->head, &has_id) : NULL;
+    struct session *session = is_get || is_delete ? agents_session_find(agents, conn->head, &has_id) : NULL;
     bool wants_stream = http_text_has(http_header(conn->head, "Accept"), "text/event-stream");
     if ((!is_get && !is_delete) || !has_id || (is_get && !wants_stream))
         conn_answer(conn, 405, NULL, "Allow: POST, GET, DELETE\r\n", NULL, 0);
@@ -377,7 +377,7 @@ void agents_request(struct http_conn *conn)
     else if (is_get)
         get(agents, conn, session);
     else {
-        session_end(agents, session);
+        agents_session_end(agents, session);
         conn_answer(conn, 200, NULL, NULL, NULL, 0);
     }
 }
@@ -475,7 +475,7 @@ bool agents_are_idle(struct http_server *server)
 void agents_clear(struct http_server *server)
 {
     struct http_agents *agents = server->agents;
-    session_drop_all(agents);
+    agents_session_drop_all(agents);
     drain(agents);
     bury(agents);
     BUG(agents->leaving); /* the workers have been waited for */

@@ -78,14 +78,14 @@ const char *agents_mismatch(const struct http_head *head, const json_t *message,
 
 /* ---- agents_session.c ---- */
 
-struct session *session_new(struct http_agents *agents);
+struct session *agents_session_new(struct http_agents *agents);
 /* By the request's header, also one of an earlier server. *ret_given: there was one. */
-struct session *session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given);
+struct session *agents_session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given);
 /* What was negotiated or subscribed to may have changed. */
-void session_save(struct http_agents *agents, const struct session *session);
+void agents_session_save(struct http_agents *agents, const struct session *session);
 /* The client has ended it: also its file goes. */
-void session_end(struct http_agents *agents, struct session *session);
-void session_drop_all(struct http_agents *agents);
+void agents_session_end(struct http_agents *agents, struct session *session);
+void agents_session_drop_all(struct http_agents *agents);
 /* Hands a link over, to be freed when it is idle (A4). */
 void agents_leave(struct http_agents *agents, struct mcp_link *link);
 

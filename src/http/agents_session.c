@@ -20,7 +20,7 @@ static void path_of(const char *id, char path[64])
     snprintf(path, 64, FOLDER "/" PREFIX "%s", id);
 }
 
-void session_save(struct http_agents *agents, const struct session *session)
+void agents_session_save(struct http_agents *agents, const struct session *session)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *state CLEANUP_JSON = mcp_link_state(session->link);
@@ -104,7 +104,7 @@ static struct session *add(struct http_agents *agents)
     return session;
 }
 
-struct session *session_new(struct http_agents *agents)
+struct session *agents_session_new(struct http_agents *agents)
 {
     struct session *session = add(agents);
     random_hex(session->id, ID_DIGITS);
@@ -112,7 +112,7 @@ struct session *session_new(struct http_agents *agents)
     return session;
 }
 
-struct session *session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given)
+struct session *agents_session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given)
 {
     const struct http_text *given = http_header(head, "Mcp-Session-Id");
     char id[ID_DIGITS + 1] = "";
@@ -136,7 +136,7 @@ struct session *session_find(struct http_agents *agents, const struct http_head 
     return session;
 }
 
-void session_end(struct http_agents *agents, struct session *session)
+void agents_session_end(struct http_agents *agents, struct session *session)
 {
     char path[64];
     struct session **at = &agents->sessions;
@@ -147,7 +147,7 @@ void session_end(struct http_agents *agents, struct session *session)
     drop(agents, at);
 }
 
-void session_drop_all(struct http_agents *agents)
+void agents_session_drop_all(struct http_agents *agents)
 {
     while (agents->sessions)
         drop(agents, &agents->sessions);

@@ -166,7 +166,7 @@ static const struct op_param wait_params[] = {
      .type = OP_STRING,
      .flags = OP_REQUIRED | OP_POSITIONAL,
      .value = "ID",
-     .help = "The process, the run, or the lock's name (other kinds: request/ID, queue/queue).",
+     .help = "The process, the run, or the lock: its name, a request's id, queue or sprint (any kind: KIND/ID).",
      .max = 512,
      .completes = "process-id"},
     FOR_PARAM,
