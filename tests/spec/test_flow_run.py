@@ -252,6 +252,14 @@ def _(ws):
     eq(run_flow(ws, flow("a", a="echo x=1 >> $TASUKI_OUTPUT; exit 1"), code=7)["channel"], {}, "channel")
 
 
+@test("what a task writes counts, also among many that write nothing")
+def _(ws):
+    names = [f"{'w' if i % 150 == 149 else 't'}{i}" for i in range(750)]
+    text = "flow: " + " >> ".join(names) + "\ntasks:\n" + "".join(
+        f"  {n}: {{run: [{'sh, -c, echo $TASUKI_TASK_ID=1 >> $TASUKI_OUTPUT' if n[0] == 'w' else '/bin/true'}]}}\n" for n in names)
+    eq(sorted(run_flow(ws, text)["channel"]), sorted(n for n in names if n[0] == "w"), "who has written")
+
+
 @test("a line of the output that is neither fails the task and is shown")
 def _(ws):
     stage = run_flow(ws, flow("a", a="echo nonsense >> $TASUKI_OUTPUT"), code=7)
