@@ -436,7 +436,7 @@ def _(ws):
 
 @test("a run that died before its first record is listed without a count")
 def _(ws):
-    ws.fault("run", write_flow(ws, flow("a")), at=1000, mode="ENOSPC").expect(0)
+    run_flow(ws, flow("a"))
     (ws.path / ".aiflow/runs" / only_run(ws) / "journal").write_text("")
     (ws.path / ".aiflow/runs" / only_run(ws) / "stage.json").unlink()
     assert " - " in ws.tasuki("runs", "list").expect(0).out
