@@ -79,6 +79,9 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->mark = leftover_run_mark(&runner->run);
     BUG(!runner->running || !runner->files || !runner->logs || !runner->polls || !runner->stack ||
         !region_add(&runner->views, flow->graph.nodes.count + 1));
+    enum fs_class class;
+    const char *name;
+    runner->has_exact_stamps = fs_classify(runner->run.dir, &class, &name) == 0 && class == FS_LOCAL;
     env_begin(runner);
     snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
     return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
@@ -171,8 +174,7 @@ static void journal_run(struct runner *runner, const json_t *values)
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
                  size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err)
 {
-    *runner = (struct runner){
-        .ws = ws, .flow = flow, .options = *options, .null_fd = -1, .outputs = {.fd = -1, .is_blind = true}};
+    *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
@@ -202,7 +204,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
-    *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1, .outputs = {.fd = -1, .is_blind = true}};
+    *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1};
     runner->journal.fd = -1;
     *flow = (struct flow){0};
     *flow_text = (struct buf){0};
@@ -430,7 +432,6 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     if (runner_wait_begin(runner, err) < 0)
         return -1;
     runner->last_beat_ms = clock_now().boot_ms;
-    output_watch_begin(&runner->outputs, runner->run.path);
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
     runner_fact(runner, "run.started", runner->run.id, NULL,
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
@@ -452,7 +453,6 @@ void runner_close(struct runner *runner)
     if (runner->backend)
         runner->backend->ops->free(runner->backend);
     runner_wait_end(runner);
-    output_watch_end(&runner->outputs);
     fs_close(&runner->null_fd);
     journal_close(&runner->journal);
     rundir_clear(&runner->run);

@@ -20,7 +20,6 @@
 #include "graph/backend.h"
 #include "graph/flow.h"
 #include "graph/journal.h"
-#include "graph/output_watch.h"
 #include "graph/rundir.h"
 
 #include <poll.h>
@@ -112,8 +111,7 @@ struct runner {
     struct runner_options options;
     struct running *running; /* `parallel` of them */
     size_t running_count, parallel;
-    struct slot_log *logs; /* per place */
-    struct output_watch outputs;
+    struct slot_log *logs;      /* per place */
     struct channel_file *files; /* per scope */
     uint32_t file_number;
     int null_fd;
@@ -134,7 +132,7 @@ struct runner {
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     int64_t last_beat_ms;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
-    bool is_replaying, has_empty_channel;
+    bool is_replaying, has_empty_channel, has_exact_stamps;
     uint64_t mark;           /* of the run (leftover.h) */
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */

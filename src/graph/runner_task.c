@@ -113,7 +113,7 @@ static char **env_make(struct runner *runner, const struct running *slot, bool h
         env_put_file(runner, &own, "TASUKI_CHANNEL=", "channel", slot->channel_file);
     else
         env_put(runner, &own, "TASUKI_CHANNEL=", runner->empty_channel);
-    env_put_file(runner, &own, "TASUKI_OUTPUT=", OUTPUT_NAME, slot->claim.fence);
+    env_put_file(runner, &own, "TASUKI_OUTPUT=", "output", slot->claim.fence);
     env_put(runner, &own, "TASUKI_ROOT=", runner->ws->root);
     if (has_answer)
         env_put_file(runner, &own, "TASUKI_ANSWER=", "answer", slot->claim.fence);

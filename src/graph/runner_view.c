@@ -43,9 +43,11 @@ void view_set_state(struct runner *runner, uint32_t node, uint8_t state)
     view_set(runner, node, &view);
 }
 
+/* The flow's tasks and those that were added. */
 static json_int_t total(struct runner *runner)
 {
-    return (json_int_t)(runner->flow->tasks.count + atomic_load(&backend_memory_plan(runner->backend)->dynamic_count));
+    size_t count = runner->flow->tasks.count + atomic_load(&backend_memory_plan(runner->backend)->dynamic_count);
+    return (json_int_t)count;
 }
 
 /* ---- stage.json ----------------------------------------------------------------------------------------- */
