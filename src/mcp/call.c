@@ -169,6 +169,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .ws = mcp_server_workspace(server),
                            .root = server->options.root,
                            .lang = server->options.lang,
+                           .is_brief = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = is_cancelled,
                            .skin = request};
@@ -203,6 +204,9 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     add_caller(server, op, args);
     if (op_check_args(op, args, &err) < 0)
         return error_result(server, op, &err, NULL);
+    int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
+    if (ttl_ms < atomic_load(&server->ttl_ms))
+        atomic_store(&server->ttl_ms, ttl_ms); /* stdio.c keeps what was locked with it */
     return run_tool(request, op, args, given, &err);
 }
 

@@ -185,6 +185,7 @@ int spawn_run(struct spawn *s)
     STACK_FORGET(top, STACK_SIZE);
     pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
+    STACK_FORGET(top, STACK_SIZE); /* what is mapped there next is not ours */
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (!is_borrowed)
         munmap(stack, size);

@@ -92,6 +92,17 @@ def _(ws):
     eq(agent.answer(number)["result"]["isError"], True)
 
 
+@test("a question whose call is over is taken back")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws, capabilities=FORMS)
+    number = agent.begin_call("lock_acquire", **FORCE)
+    question = agent.until(lambda n: n["method"] == "elicitation/create", "the question")
+    agent.notify("notifications/cancelled", {"requestId": number})
+    taken = agent.until(lambda n: n["method"] == "notifications/cancelled", "the end of the question")
+    eq(taken["params"]["requestId"], question["id"], "which one")
+
+
 # -- modern with elicitation --------------------------------------------------------------------------------
 
 def ask(agent, **arguments):
