@@ -1,4 +1,5 @@
-"""The MCP rows of the speed table: start to first answer, memory after load, calls a second, over stdio."""
+"""The MCP rows of the speed table: start to first answer, memory after load, calls a second, over stdio and HTTP."""
+import http.client
 import json
 import pathlib
 import statistics
@@ -45,6 +46,81 @@ def per_second(results):
     return statistics.median(result["calls"] / result["seconds"] for result in results)
 
 
+# -- over HTTP ----------------------------------------------------------------------------------------------
+
+def http_request(host, headers, body):
+    data = json.dumps(body)
+    lines = ["POST /mcp HTTP/1.1", f"Host: {host}", "Content-Type: application/json",
+             "Accept: application/json, text/event-stream", f"Content-Length: {len(data)}",
+             *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", data])
+
+
+def http_session(port, headers):
+    """The session id of a new session."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "load", "version": "1"}}}
+    connection.request("POST", "/mcp", json.dumps(hello), accept)
+    answer = connection.getresponse()
+    answer.read()
+    session = answer.headers["Mcp-Session-Id"]
+    connection.request("POST", "/mcp", json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+                       {**accept, "Mcp-Session-Id": session})
+    connection.getresponse().read()
+    connection.close()
+    return session
+
+
+def http_load(context, pid, port, headers, params, calls):
+    """CPU microseconds per call."""
+    session = http_session(port, headers)
+    file = context.work / "call.request"
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {}, **params}}
+    file.write_text(http_request(f"127.0.0.1:{port}", {**headers, "Mcp-Session-Id": session,
+                                                       "MCP-Protocol-Version": "2025-11-25"}, message), newline="")
+    before = cpu_us(pid)
+    done = subprocess.run([context.driver("bench-http"), "requests", str(port), "8", str(calls), str(file)], check=True,
+                          stdout=subprocess.PIPE, text=True, timeout=300)
+    if json.loads(done.stdout)["errors"]:
+        raise RuntimeError("a server refused calls over HTTP")
+    return (cpu_us(pid) - before) / calls
+
+
+def cpu_us(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1000
+
+
+def measure_http(context, root, has_peer, calls, rounds):
+    served = subprocess.Popen([context.tasuki, "--root", root, "serve", "--json", "--port", "0", "--conformance"],
+                              stdout=subprocess.PIPE, text=True)
+    port = int(json.loads(served.stdout.readline())["url"].rpartition(":")[2])
+    token = (root / ".aiflow" / "server.token").read_text().strip()
+    peer = None
+    if has_peer:
+        script = context.work / "peer_http.mjs"
+        script.write_text((HERE / "peer_http.mjs").read_text())
+        peer = subprocess.Popen([CACHE / "node_modules" / ".bin" / "node", script], stdout=subprocess.PIPE, text=True)
+        peer_port = int(peer.stdout.readline())
+    ours, theirs = [], []
+    try:
+        for _ in range(rounds):
+            ours.append(http_load(context, served.pid, port, {"Authorization": f"Bearer {token}"}, QUICK_TOOL, calls))
+            if peer:  # the SDK's server takes one initialize only: one round
+                theirs.append(http_load(context, peer.pid, peer_port, {}, {"name": "echo"}, calls // 5)) if not theirs else None
+    finally:
+        for proc in (served, peer):
+            if proc:
+                proc.terminate()
+                proc.wait(20)
+    mine, his = statistics.median(ours), theirs[0] if theirs else None
+    row = Row("MCP: CPU per call over HTTP", f"{mine:.1f} us", f"{his:.1f} us" if his else "", mine / his if his else None,
+              "at most", 0.15, "x")
+    return row, {"tasuki_us": ours, "peer_us": theirs}
+
+
 def rows_of(ours, theirs):
     """Rows with a ratio to the peer, or without when there is none."""
     def ratio(of):
@@ -65,9 +141,9 @@ def rows_of(ours, theirs):
 def measure(context):
     root = context.work / "mcp"
     root.mkdir()
-    subprocess.run([context.tasuki, "init"], cwd=root, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([context.tasuki, "--root", root, "init"], cwd=root, check=True, stdout=subprocess.DEVNULL)
     calls, rounds = (5000, 1) if context.quick else (50000, ROUNDS)
-    tasuki, peer = [context.tasuki, "mcp", "--conformance"], peer_command(context)
+    tasuki, peer = [context.tasuki, "--root", root, "mcp", "--conformance"], peer_command(context)
     ours, theirs, real = [], [], {tool["name"]: [] for tool in REAL_TOOLS}
     for number in range(rounds):  # in turn, so that both see the same machine
         context.say(f"mcp: round {number + 1} of {rounds}")
@@ -75,8 +151,11 @@ def measure(context):
         if peer:
             theirs.append(load(context, calls, {"name": "echo", "arguments": {}}, peer, root))
         for tool in REAL_TOOLS:
-            real[tool["name"]].append(load(context, calls // 10, tool, [context.tasuki, "mcp", "--tools", "all"], root))
+            real[tool["name"]].append(load(context, calls // 10, tool, [context.tasuki, "--root", root, "mcp", "--tools", "all"], root))
     rows = rows_of(ours, theirs)
     for name, results in real.items():
         rows.append(Row(f"MCP: {name}, {IN_FLIGHT} in flight", f"{per_second(results) / 1000:.1f} k/s"))
-    return rows, {"ours": ours, "peer": theirs, "real": real}
+    context.say("mcp: over HTTP")
+    row, over_http = measure_http(context, root, bool(peer), calls // 5, rounds)
+    rows.insert(3, row)
+    return rows, {"ours": ours, "peer": theirs, "real": real, "http": over_http}

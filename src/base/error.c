@@ -102,6 +102,8 @@ static enum tsk_code code_of_errno(int number)
     case EDQUOT:
     case EFBIG:
         return TSK_STORAGE_FULL;
+    case ENAMETOOLONG: /* whoever gave that name can give another */
+        return TSK_INVALID_INPUT;
     default:
         return TSK_ENVIRONMENT;
     }

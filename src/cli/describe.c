@@ -23,6 +23,10 @@ static json_t *describe_param(const struct op_param *param)
         json_pack("{s:s, s:s, s:b, s:b, s:s, s:o}", "name", param->name, "type", type_name(param->type), "required",
                   (param->flags & OP_REQUIRED) != 0, "positional", (param->flags & (OP_POSITIONAL | OP_PROGRAM)) != 0,
                   "help", param->help, "default", text_or_null(param->fallback));
+    if (param->option)
+        json_object_set_new(json, "option", json_string(param->option));
+    if (param->flags & OP_CLI_ONLY)
+        json_object_set_new(json, "cli_only", json_true());
     if (param->flags & OP_REMOTE_ONLY)
         json_object_set_new(json, "remote_only", json_true());
     if (!param->choices)
@@ -41,6 +45,23 @@ static json_t *describe_tool(const struct op *op)
                : json_pack("{s:s}", "absent", op->mcp.absent);
 }
 
+static json_t *describe_route(const struct op *op)
+{
+    if (!op->http.path)
+        return json_pack("{s:s}", "absent", op->http.absent);
+    json_t *json = json_pack("{s:s, s:s}", "method", op->http.method, "path", op->http.path);
+    if (op->http.when)
+        json_object_set_new(json, "when", json_string(op->http.when));
+    json_t *also = json_array();
+    for (const struct op_route *route = op->http.also; route && route->path; route++)
+        json_array_append_new(
+            also, json_pack("{s:s, s:s, s:s?}", "method", route->method, "path", route->path, "preset", route->preset));
+    if (json_array_size(also))
+        json_object_set(json, "also", also);
+    json_decref(also);
+    return json;
+}
+
 static json_t *describe_op(const struct op *op)
 {
     json_t *params = json_array(), *result = json_array(), *errors = json_array();
@@ -54,10 +75,11 @@ static json_t *describe_op(const struct op *op)
                                                 code_info(*code)->exit_code, "http", code_info(*code)->http_status));
     struct buf usage CLEANUP(buf_clear) = BUF_INIT;
     cli_usage_line(op, &usage);
-    return json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name", op->name, "usage", buf_str(&usage),
-                     "summary", op->summary, "read_only", (op->flags & OP_READ_ONLY) != 0, "destructive",
-                     (op->flags & OP_DESTRUCTIVE) != 0, "idempotent", (op->flags & OP_IDEMPOTENT) != 0, "params",
-                     params, "result", result, "errors", errors, "mcp", describe_tool(op));
+    return json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "name", op->name, "usage",
+                     buf_str(&usage), "summary", op->summary, "read_only", (op->flags & OP_READ_ONLY) != 0,
+                     "destructive", (op->flags & OP_DESTRUCTIVE) != 0, "idempotent", (op->flags & OP_IDEMPOTENT) != 0,
+                     "params", params, "result", result, "errors", errors, "http", describe_route(op), "mcp",
+                     describe_tool(op));
 }
 
 json_t *cli_describe(const char *noun, const char *verb)

@@ -39,13 +39,14 @@ static int open_dir(struct tsk_workspace *ws, const char *id, struct rundir *ret
 
 void rundir_new_id(char id[RUN_ID_MAX])
 {
-    char random[7];
-    time_t now = (time_t)(clock_now().wall_ms / 1000);
+    char random[4];
+    int64_t now_ms = clock_now().wall_ms;
+    time_t now = (time_t)(now_ms / 1000);
     struct tm utc;
     gmtime_r(&now, &utc);
-    random_hex(random, 6);
+    random_hex(random, 3);
     size_t at = strftime(id, RUN_ID_MAX, "RUN-%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, RUN_ID_MAX - at, "%s", random);
+    snprintf(id + at, RUN_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
 }
 
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)

@@ -33,7 +33,7 @@ struct rundir {
     int runner_fd; /* holds byte 1 */
 };
 
-/* RUN-<time>-<random>. */
+/* RUN-<time>-<milliseconds and random>: they sort as they were made. */
 void rundir_new_id(char id[RUN_ID_MAX]);
 /* A new run, both bytes taken. `id` NULL: a new one. */
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);

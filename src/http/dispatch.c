@@ -1,5 +1,5 @@
 /* dispatch.c - a complete request: to a row, or to one of the few paths that are no operation. */
-#include "http/internal.h"
+#include "http/cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,15 +118,18 @@ static bool take_yes(const struct op *op, json_t *args)
 static void begin_op(struct http_conn *conn, const struct http_route *route, json_t *args_take, struct tsk_error *err)
 {
     bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route);
+    char *secret = op_take_secret(route->op, args_take);
     if (streams)
         json_object_del(args_take, "follow");
     conn->op = route->op;
     if (op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
         json_decref(args_take);
+        free(secret);
         answer_error(conn, err, 0, NULL);
         return;
     }
     if (streams) {
+        free(secret);
         begin_stream(conn, route, args_take);
         return;
     }
@@ -135,6 +138,9 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     job->args = args_take;
     job->lang = lang_of(conn);
     job->says_yes = says_yes;
+    job->secret = secret;
+    if (http_text_is(&conn->head->method, "GET"))
+        cache_mark(job, conn);
     job_start(job);
 }
 
@@ -144,6 +150,10 @@ static void dispatch_row(struct http_conn *conn)
     json_t *body CLEANUP_JSON = NULL, *args = NULL;
     struct http_route route = {0};
     char allow[64];
+    bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only;
+    if (is_get && !conn->body.len && !http_header(conn->head, "Last-Event-ID") &&
+        cache_answer(conn->server->cache, conn, lang_of(conn)))
+        return;
     if (take_body(conn, &body, &err) < 0) {
         answer_error(conn, &err, 0, NULL);
         return;

@@ -237,6 +237,7 @@ static void send_all(struct http_feed *feed)
 void feed_look(struct http_feed *feed)
 {
     bool has_news = false;
+    feed->has_news = false;
     while (read_trail(feed)) {
         has_news = true;
         send_all(feed); /* F4: before what fell behind is cut off */
@@ -252,15 +253,27 @@ void feed_look(struct http_feed *feed)
 
 /* ---- changes ---- */
 
+void feed_notice(struct http_feed *feed)
+{
+    char notes[4096];
+    while (read(feed->source.fd, notes, sizeof notes) > 0) {
+        feed->changes++;
+        feed->has_news = true;
+    }
+}
+
 static void changed(struct loop_source *source, uint32_t events)
 {
     struct http_feed *feed = (struct http_feed *)source;
-    char notes[4096];
     (void)events;
-    while (read(feed->source.fd, notes, sizeof notes) > 0)
-        ;
-    feed->changes++;
-    feed_look(feed);
+    feed_notice(feed);
+    feed_turn(feed);
+}
+
+void feed_turn(struct http_feed *feed)
+{
+    if (feed->has_news)
+        feed_look(feed);
 }
 
 static void looked(struct http_job *job)

@@ -28,13 +28,17 @@ struct http_feed {
     unsigned count, room;
     uint64_t changes; /* of files in the workspace's state */
     int64_t looked_ms;
-    bool is_looking;
+    bool is_looking, has_news; /* somebody looks at the processes; the trail may have grown */
 };
 
 int feed_init(struct http_feed *feed, struct http_server *server, struct tsk_error *err);
 void feed_clear(struct http_feed *feed);
+/* Counts the changes that the kernel has noticed until now. */
+void feed_notice(struct http_feed *feed);
 /* Reads what is there now. */
 void feed_look(struct http_feed *feed);
+/* The same, if anything was noticed since. */
+void feed_turn(struct http_feed *feed);
 /* Once a second, as long as somebody listens: asks the processes. */
 void feed_tick(struct http_feed *feed, int64_t now_ms);
 /* Answers with a stream: from behind `after`, or from now on (EVENT_FROM_END). `type`: only those, or NULL. */

@@ -7,6 +7,7 @@
 #include "http/http.h"
 #include "mcp/mcp.h"
 #include "mcp/pool.h"
+#include "store/db.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +17,7 @@
 
 struct http_agents; /* agents.c */
 struct http_stats;  /* stats.c */
+struct http_cache;  /* cache.h */
 
 struct http_listener {
     struct loop_source source; /* first */
@@ -47,6 +49,9 @@ struct http_server {
     struct http_feed feed;
     struct http_stream *streams; /* stream.c */
     struct http_stats *stats;
+    struct http_cache *cache;
+    struct db db; /* open and unused: with it, SQLite keeps its log, and does not write when others close theirs */
+    bool has_db;
     struct buf openapi; /* made when it is asked for */
 
     struct loop_source wake; /* an eventfd: a signal, or something in `done` */
@@ -81,13 +86,14 @@ struct http_job {
     const struct op *op;
     json_t *args; /* owned */
     enum lang lang;
+    char *secret;             /* owned: of the instance in args, or NULL */
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
     int status;
     const char *type;
     struct buf body;
-    uint64_t seen; /* the feed's count of changes when it was begun, for the cache */
-    bool is_cacheable;
-    char *key; /* owned: what it is cached under */
+    char *target;  /* owned: its answer may be kept under this (cache.h), with the next two */
+    uint64_t seen; /* the feed's count of changes before it was begun */
+    int64_t made_ms;
     atomic_bool is_cancelled;
     pthread_t worker; /* of the server's mutex, like the next two */
     bool has_worker, may_signal;

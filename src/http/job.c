@@ -1,7 +1,7 @@
 /* job.c - operations in worker threads. A job belongs to the loop, except between job_start and its place in `done`; what both
  * touch is under the server's mutex. */
 #include "base/clock.h"
-#include "http/internal.h"
+#include "http/cache.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -26,8 +26,7 @@ struct http_job *job_new(struct http_server *server, struct http_conn *conn, voi
                              .lang = server->lang,
                              .status = 500,
                              .type = "application/json",
-                             .body = BUF_INIT,
-                             .seen = server->feed.changes};
+                             .body = BUF_INIT};
     return job;
 }
 
@@ -35,7 +34,8 @@ static void job_free(struct http_job *job)
 {
     json_decref(job->args);
     buf_clear(&job->body);
-    free(job->key);
+    free(job->target);
+    free(job->secret);
     free(job);
 }
 
@@ -68,6 +68,7 @@ static void finish(struct http_job *job)
     *(job->prev ? &job->prev->next : &server->jobs) = job->next;
     if (job->next)
         job->next->prev = job->prev;
+    cache_keep(server->cache, job);
     if (job->done)
         job->done(job);
     else if (job->conn)
@@ -156,9 +157,12 @@ void job_run_op(struct http_job *job)
                            .confirm = confirm,
                            .is_cancelled = is_cancelled,
                            .skin = job};
-    may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
-    int result = op_run(&call, &answer, &err);
-    may_signal(job, false);
+    int result = op_verify_caller(job->server->ws, job->args, job->secret, &err);
+    if (result == 0) {
+        may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
+        result = op_run(&call, &answer, &err);
+        may_signal(job, false);
+    }
     json_decref(call.aside);
     enum tsk_code code = result < 0 ? err.code : call.verdict;
     if (result < 0) {
@@ -169,7 +173,7 @@ void job_run_op(struct http_job *job)
     }
     if (job->has_asked && code != TSK_OK)
         json_object_set_new(answer, "needs_confirmation", json_true());
-    job->status = code == TSK_OK ? 200 : code_info(code)->http_status;
+    job->status = code != TSK_OK ? code_info(code)->http_status : call.goes_on ? 202 : 200;
     json_write(&job->body, answer, false);
     buf_puts(&job->body, "\n");
 }

@@ -47,10 +47,11 @@ static json_t *schema_of(const struct op_param *param)
         return one_or_many(param, choices(param->choices));
     case OP_ARGV:
         return json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "string");
-    case OP_OBJECTS:
-        return json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "object");
     case OP_MAP:
         return json_pack("{s:s, s:{s:s}}", "type", "object", "additionalProperties", "type", "string");
+    case OP_OBJECTS:
+        return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type", "array", "items", "type",
+                         "object");
     case OP_ANY:
         return json_pack("{s:[{s:s}, {s:s}]}", "anyOf", "type", "string", "type", "object");
     case OP_STRING:
@@ -130,6 +131,10 @@ static json_t *responses_of(const struct op *op, bool streams)
     json_t *content = streams ? json_pack("{s:{s:{s:s}}}", "text/event-stream", "schema", "type", "string")
                               : json_content(result_schema(op));
     json_t *responses = json_pack("{s:{s:s, s:o}}", "200", "description", "Done.", "content", content);
+    json_object_set_new(
+        responses, "default",
+        json_pack("{s:s}", "description",
+                  "An error, or a result that is no success (a lock that is held: 409); 202: it goes on."));
     for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
         add_error(responses, code_info(*code)->http_status, code_info(*code)->name);
     static const enum tsk_code always[] = {TSK_INVALID_INPUT, TSK_UNAUTHORIZED, TSK_FORBIDDEN_ORIGIN,

@@ -2,7 +2,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "http/cache.h"
 #include "http/listen.h"
+#include "own/instance.h"
 #include "proc/spawn.h"
 
 #include <errno.h>
@@ -77,6 +79,7 @@ static int open_agents(struct http_server *server, const struct op_call *call, s
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
                                   .is_told = true,
+                                  .is_shared = true,
                                   .is_conformance = json_get_bool(call->args, "conformance", false)};
     if (mcp_server_new(&options, &server->mcp, err) < 0)
         return -1;
@@ -98,6 +101,10 @@ static int open_server(struct http_server *server, struct op_call *call, struct 
         return -1;
     if (loop_add(&server->loop, &server->wake, EPOLLIN) < 0)
         return error_errno(err, "watch", "eventfd");
+    struct tsk_error damaged = {0}; /* a server can say what is wrong with it */
+    server->has_db = db_open(&server->db, server->ws->state_dir, &damaged) == 0;
+    if (!server->has_db)
+        log_problem(&damaged);
     return 0;
 }
 
@@ -186,9 +193,13 @@ static void run_quietly(struct http_server *server, const char *name, json_t *ar
     json_decref(call.aside);
 }
 
-/* What should run does (spec 5); in a worker, because starting may wait for what depends on what. */
+/* What should run does (spec 5), and nobody's lease has run out because we were not there; in a worker, because starting may
+ * wait for what depends on what. */
 static void restore(struct http_job *job)
 {
+    struct tsk_error err = {0};
+    if (instance_extend_all(job->server->ws, &err) < 0)
+        log_problem(&err);
     run_quietly(job->server, "process.restore", json_object());
 }
 
@@ -261,6 +272,7 @@ static void run_loop(struct http_server *server)
     while (!has_ended(server, now_ms)) {
         loop_turn(&server->loop, next_timeout(server, now_ms));
         now_ms = clock_now().boot_ms;
+        feed_turn(&server->feed);
         tick(server, now_ms);
         if (signals_seen && !server->is_ending)
             begin_end(server, now_ms);
@@ -286,6 +298,10 @@ static void close_server(struct http_server *server)
     feed_clear(&server->feed);
     loop_clear(&server->loop);
     stats_free(server->stats);
+    cache_clear(server->cache);
+    free(server->cache);
+    if (server->has_db)
+        db_close(&server->db);
     buf_clear(&server->openapi);
     pthread_mutex_destroy(&server->mutex);
     fs_close(&server->wake.fd);
@@ -307,8 +323,9 @@ int http_serve(struct op_call *call, struct tsk_error *err)
                                  .wake = {.fd = -1, .ready = woken},
                                  .scratch = malloc(64u << 10),
                                  .stats = stats_new(),
+                                 .cache = calloc(1, sizeof(struct http_cache)),
                                  .openapi = BUF_INIT};
-    BUG(!server.scratch);
+    BUG(!server.scratch || !server.cache);
     pthread_mutex_init(&server.mutex, NULL);
     if (open_server(&server, call, err) < 0 || chdir(call->ws->root) < 0) {
         close_server(&server);

@@ -125,7 +125,7 @@ static json_t *answer_result(const struct mcp_server *server, const struct op_ca
 static int refuse_caller(const struct mcp_server *server, const struct op *op, const json_t *args,
                          struct tsk_error *err)
 {
-    for (const struct op_param *param = op->params; param->name && server->options.identify; param++)
+    for (const struct op_param *param = op->params; param->name && !server->options.is_shared; param++)
         if ((param->flags & OP_CALLER) && json_object_get(args, param->name))
             return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", param->name, "operation", op->name,
                              NULL);
@@ -188,6 +188,11 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
     return result < 0 ? error_result(server, op, err, NULL) : answer_result(server, &call, answer);
 }
 
+static void free_text(char **text)
+{
+    free(*text);
+}
+
 json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
 {
     const struct op *op = request->tool->op;
@@ -196,13 +201,14 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     json_t *given CLEANUP_JSON = json_deep_copy(json_object_get(request->params, "arguments"));
     if (!given)
         given = json_object();
+    char *secret CLEANUP(free_text) = op_take_secret(op, given);
     if (mcp_asking_begin(request, op, given, &err, fault) < 0)
         return fault->code ? NULL : error_result(server, op, &err, NULL);
     json_t *args CLEANUP_JSON = json_deep_copy(given);
     if (op_check_remote(op, args, &err) < 0 || refuse_caller(server, op, args, &err) < 0)
         return error_result(server, op, &err, NULL);
     add_caller(server, op, args);
-    if (op_check_args(op, args, &err) < 0)
+    if (op_check_args(op, args, &err) < 0 || op_verify_caller(mcp_server_workspace(server), args, secret, &err) < 0)
         return error_result(server, op, &err, NULL);
     int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
     if (ttl_ms < atomic_load(&server->ttl_ms))

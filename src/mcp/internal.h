@@ -224,7 +224,7 @@ mcp_handler mcp_initialize, mcp_discover, mcp_set_level, mcp_nothing;
 int mcp_tools_init(struct mcp_server *server, struct tsk_error *err);
 const struct mcp_tool *mcp_tool_find(const struct mcp_server *server, const char *name);
 mcp_handler mcp_tools_list, mcp_tools_call;
-json_t *mcp_input_schema(const struct op *op);
+json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op);
 json_t *mcp_output_schema(const struct op *op);
 /* The tool that explains the settings which this one changes; NULL: it does so itself. */
 const char *mcp_explained_by(const struct op *op);

@@ -35,7 +35,8 @@ struct mcp_options {
      * server out like that) should not be in the way of the one that follows. NULL: each operation finds its caller itself. */
     void (*identify)(void *data, char *ret_instance, size_t size);
     void *identify_data;
-    bool is_told; /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */
+    bool is_shared; /* many callers on one server: each says who it is (`instance`, `secret`) where it matters */
+    bool is_told;   /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */
     bool is_conformance; /* with the fixtures of the official suite */
 };
 

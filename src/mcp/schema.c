@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIMIT_THAT_MATTERS 10000
+
 static json_t *strings(const char *const *choices)
 {
     json_t *list = json_array();
@@ -24,7 +26,7 @@ static void add_int(json_t *schema, const struct op_param *param)
     set_type(schema, "integer");
     if (param->min > 1)
         json_object_set_new(schema, "minimum", json_integer(param->min));
-    if (param->max <= 1000)
+    if (param->max < LIMIT_THAT_MATTERS)
         json_object_set_new(schema, "maximum", json_integer(param->max));
 }
 
@@ -137,11 +139,20 @@ static void add_asking(json_t *properties)
         json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal, once a person has confirmed it."));
 }
 
-json_t *mcp_input_schema(const struct op *op)
+/* Where many share a server, each says who it is. */
+static void add_secret(json_t *properties)
 {
+    json_object_set_new(
+        properties, OP_SECRET,
+        json_pack("{s:s, s:s}", "type", "string", "description", "Of the instance, from get_status {register: true}."));
+}
+
+json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
+{
+    unsigned hidden = OP_CLI_ONLY | (server->options.is_shared ? 0 : OP_CALLER);
     json_t *properties = json_object(), *required = json_array();
     for (const struct op_param *param = op->params; param->name; param++) {
-        if (param->flags & (OP_CLI_ONLY | OP_CALLER))
+        if (param->flags & hidden)
             continue;
         json_object_set_new(properties, param->name, param_schema(op, param));
         if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
@@ -149,6 +160,8 @@ json_t *mcp_input_schema(const struct op *op)
     }
     if (op_asks(op))
         add_asking(properties);
+    if (server->options.is_shared && op_param_find(op, "instance"))
+        add_secret(properties);
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))
         json_object_set(schema, "properties", properties);
@@ -160,12 +173,13 @@ json_t *mcp_input_schema(const struct op *op)
     return schema;
 }
 
-/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. */
+/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. What the caller has
+ * said itself is not explained to it. */
 json_t *mcp_output_schema(const struct op *op)
 {
     json_t *properties = json_object();
     for (const struct op_field *field = op->result; field->name; field++)
-        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0)
+        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0 && !op_param_find(op, field->name))
             json_object_set_new(properties, field->name, json_pack("{s:s}", "type", field->type));
     return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
 }

@@ -63,7 +63,7 @@ static json_t *annotations(const struct op *op)
     return hints;
 }
 
-static json_t *definition(const struct op *op)
+static json_t *definition(const struct mcp_server *server, const struct op *op)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(&text, op->mcp.text ? op->mcp.text : op->summary);
@@ -72,7 +72,8 @@ static json_t *definition(const struct op *op)
     if (mcp_explained_by(op))
         buf_printf(&text, " Parameters without a description are those of %s.", mcp_explained_by(op));
     return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->mcp.tool, "description", buf_str(&text), "inputSchema",
-                     mcp_input_schema(op), "outputSchema", mcp_output_schema(op), "annotations", annotations(op));
+                     mcp_input_schema(server, op), "outputSchema", mcp_output_schema(op), "annotations",
+                     annotations(op));
 }
 
 static void add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *definition_take)
@@ -96,7 +97,7 @@ int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
         add_tool(server, (struct mcp_tool){.name = fixture->name, .fixture = fixture}, fixture_definition(fixture));
     for (size_t i = 0; i < count; i++)
         if (is_wanted(server, rows[i], ws))
-            add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]}, definition(rows[i]));
+            add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]}, definition(server, rows[i]));
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/utf8.h"
 #include "lock/report.h"
+#include "own/workflow.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -67,24 +68,19 @@ int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error 
     return 0;
 }
 
-/* {hostname}-{pid}-{start in ms}, split from the right; the process must be the one that started then. */
-static int holder_of_instance(const char *instance, struct proc_id *ret)
+/* The process of an instance that lives: the one that the table remembers, else the one that its id names. */
+static int holder_of_instance(struct tsk_workspace *ws, const char *instance, struct proc_id *ret)
 {
-    const char *stamp = strrchr(instance, '-');
-    if (!stamp || stamp == instance)
-        return -1;
-    const char *pid_text = stamp;
-    while (pid_text > instance && pid_text[-1] != '-')
-        pid_text--;
-    char *end;
-    pid_t pid = (pid_t)strtol(pid_text, &end, 10);
-    int64_t started, claimed = strtoll(stamp + 1, NULL, 10);
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct now now = clock_now();
-    if (pid <= 0 || end != stamp || proc_start_wall(pid, &now, &started) < 0)
+    struct tsk_error ignored;
+    struct instance_state state;
+    instance_judge_form(instance, &now, &state);
+    if (!state.process.pid && (!ws || owners_open(&owners, ws, &ignored) < 0 ||
+                               instance_judge(&owners.db, instance, &now, &state, &ignored) < 0))
         return -1;
-    if (started - claimed > 2000 || claimed - started > 2000)
-        return -1;
-    return proc_id_of(pid, ret);
+    *ret = state.process;
+    return ret->pid ? 0 : -1;
 }
 
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err)
@@ -102,7 +98,7 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
         snprintf(digits, sizeof digits, "%lld", (long long)pid);
         return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
     }
-    if (request->instance && holder_of_instance(request->instance, &request->holder) == 0) {
+    if (request->instance && holder_of_instance(call->ws, request->instance, &request->holder) == 0) {
         request->hold = HOLD_PROCESS;
         return 0;
     }

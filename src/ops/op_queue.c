@@ -55,7 +55,7 @@ static int run_run_next(struct op_call *call, json_t **ret, struct tsk_error *er
 
 #define RETRY_PARAM                                                                                                    \
     {                                                                                                                  \
-        .name = "retry", .type = OP_BOOL, .help = "Also requests whose latest run has failed: they are begun anew."    \
+        .name = "retry", .type = OP_BOOL, .help = "Also requests whose latest run has failed, anew."                   \
     }
 static const struct op_param run_params[] = {
     {.name = "once", .type = OP_BOOL, .help = "Only one request."},
@@ -70,8 +70,6 @@ static const struct op_field run_fields[] = {
     {"status", "string", "STOPPED; RUNNING when it goes on by itself"},
     {"reason", "string?", "EMPTY STOPPED NEEDS_INPUT FAILED CANCELLED DOCTOR_FAILED MAX TIME LOCK_LOST"},
     {"ran", "array", "request_id run_id status"},
-    {"request_id", "string?", "the one that has begun"},
-    {"run_id", "string?", ""},
     {"error", "object?", "why a request could not begin"},
     {0}};
 static const enum tsk_code run_errors[] = {

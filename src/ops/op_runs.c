@@ -144,6 +144,11 @@ static void add_log(struct op_call *call, const struct rundir *run, const json_t
     struct buf text CLEANUP(buf_clear) = {.max = LOG_MAX};
     snprintf(path, sizeof path, "tasks/%.200s/%s.%lld.log", json_get_string(record, "s", ""),
              json_get_string(record, "k", ""), (long long)json_get_int(record, "a", 1));
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one)
+        if (strcmp(json_get_string(one, "path", ""), path) == 0)
+            return; /* it asked, and was started again as the same attempt */
     if (fs_read_file(run->dir, path, LOG_MAX - 1, &text) < 0)
         return; /* it printed nothing */
     const char *tail = tail_of(buf_str(&text), text.len, json_get_int(call->args, "lines", TAIL_DEFAULT));

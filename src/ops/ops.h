@@ -165,6 +165,15 @@ int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *e
 /* Whether it may ask a person. */
 bool op_asks(const struct op *op);
 
+/* ---- caller.c ---- */
+
+/* Over HTTP, beside `instance`: proves that the caller is that one. No parameter of a row: the skins take it away. */
+#define OP_SECRET "secret"
+/* Takes it out of the arguments of an operation that has an `instance`; owned, NULL: there was none. */
+char *op_take_secret(const struct op *op, json_t *args);
+/* Whether the `instance` in the arguments may be used with this secret (NULL: none); renews its lease. UNAUTHORIZED. */
+int op_verify_caller(struct tsk_workspace *ws, const json_t *args, const char *secret, struct tsk_error *err);
+
 /* Opens the workspace as the row asks, runs the handler. */
 int op_run(struct op_call *call, json_t **ret, struct tsk_error *err);
 

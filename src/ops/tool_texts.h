@@ -135,9 +135,9 @@
             "answer, not an error; nothing that lives is touched."
 #define TOOL_FLOW_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
-    .text = "Run a flow file: its tasks, in parallel where the flow allows it, and answer with what became "           \
-            "of them. NOT DONE says what failed; run_resume goes on from there. A run that takes longer than "         \
-            "45 s is answered with status RUNNING and goes on by itself, also without this connection."
+    .text = "Run a flow file: its tasks, in parallel where it allows that, and answer with what became of them. "      \
+            "NOT DONE says what failed; run_resume goes on from there. After 45 s the answer is RUNNING, and it "      \
+            "goes on without this connection."
 #define TOOL_RUN_RESUME                                                                                                \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
@@ -157,16 +157,15 @@
     .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."
 #define TOOL_REQUEST_RUN                                                                                               \
     .refusal = "NOT STARTED",                                                                                          \
-    .text = "Run a request now, alone on it: the answer is the run that has begun; wait_for it, or run_show. "         \
-            "NOT STARTED (RUN_IN_PROGRESS) names the run that is already there: do not start it again, use "           \
-            "on_conflict attach. The run goes on without this connection."
+    .text = "Run a request now, alone on it; the answer is the run that has begun (wait_for, run_show). "              \
+            "NOT STARTED (RUN_IN_PROGRESS) names the run that is there already: do not start another. It goes "        \
+            "on without this connection."
 #define TOOL_QUEUE_NEXT                                                                                                \
     .text = "Say which request the queue would take next, and for each other one why not. It changes nothing."
 #define TOOL_QUEUE_RUN                                                                                                 \
     .refusal = "NOT STARTED",                                                                                          \
-    .text = "Run the ready requests one after the other, by priority and dependencies, until one asks, fails, "        \
-            "or none is left. NOT STARTED (QUEUE_IN_PROGRESS): somebody else's queue runs; leave it alone. It "        \
-            "goes on without this connection; queue_stop ends it."
+    .text = "Run the ready requests one after the other, until one asks, fails, or none is left. NOT STARTED "         \
+            "(QUEUE_IN_PROGRESS): another queue runs; leave it alone. It goes on without this connection."
 #define TOOL_QUEUE_STOP                                                                                                \
     .text = "Stop the queue after the request that it runs; with now, cancel that one, too. Requests that were "       \
             "not run stay ready. Nothing is lost."

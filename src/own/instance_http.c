@@ -10,12 +10,13 @@
  * a minute, not one per call. */
 #define LEASE_SPARE_MS (60 * 1000)
 
-/* The columns of a lease that begins now, as SQL: SET … */
+/* Until when a lease lasts that begins now, on both clocks. */
 static void lease_text(const struct now *now, char boot[NUMBER_SIZE], char wall[NUMBER_SIZE])
 {
-    int64_t length = INSTANCE_LEASE_MS + LEASE_SPARE_MS;
-    snprintf(boot, NUMBER_SIZE, "%lld", (long long)(now->boot_ms + length));
-    snprintf(wall, NUMBER_SIZE, "%lld", (long long)(now->wall_ms + length));
+    long long boot_ms = now->boot_ms + INSTANCE_LEASE_MS + LEASE_SPARE_MS;
+    long long wall_ms = now->wall_ms + INSTANCE_LEASE_MS + LEASE_SPARE_MS;
+    snprintf(boot, NUMBER_SIZE, "%lld", boot_ms);
+    snprintf(wall, NUMBER_SIZE, "%lld", wall_ms);
 }
 
 int instance_register_http(struct tsk_workspace *ws, const char *label, char ret_id[INSTANCE_HTTP_SIZE],

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #endif
 #define REPORT_WAIT_MS 30000
 #define ENVIRON_MAX    (4u << 20)
+#define HOLDERS_MAX    1024 /* living ones at a time that are collected; more stay until the server ends */
 
 extern char **environ;
 
@@ -172,6 +174,30 @@ static bool put_env_of(struct words *env, pid_t pid, const char *start_id)
     return is_whole;
 }
 
+/* ---- holders that are our children ----------------------------------------------------------------------------- */
+
+/* A holder outlives a command, but not a server: whoever starts the next one collects those that have ended. */
+static struct {
+    pthread_mutex_t mutex;
+    pid_t pids[HOLDERS_MAX]; /* 0: free */
+} children = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Only here: a number that was collected elsewhere may be another child's by now. `started`: one more, or 0. */
+static void children_collect(pid_t started)
+{
+    size_t place = HOLDERS_MAX;
+    pthread_mutex_lock(&children.mutex);
+    for (size_t i = 0; i < HOLDERS_MAX; i++) {
+        if (children.pids[i] && waitpid(children.pids[i], NULL, WNOHANG) != 0)
+            children.pids[i] = 0;
+        if (!children.pids[i])
+            place = i;
+    }
+    if (started && place < HOLDERS_MAX)
+        children.pids[place] = started;
+    pthread_mutex_unlock(&children.mutex);
+}
+
 /* ---- starting it ----------------------------------------------------------------------------------------------- */
 
 static int run_holder(const char *path, const struct words *argv, const struct words *env, int dir, int holder_lock,
@@ -209,6 +235,7 @@ static int run_holder(const char *path, const struct words *argv, const struct w
         errno = number;
         return error_errno(err, "start", path);
     }
+    children_collect(spawn.pid);
     ret->report = report[0];
     ret->holder = spawn.pid;
     ret->holder_fd = spawn.pidfd;
@@ -358,7 +385,7 @@ int launch_result(struct launch *launch, struct tsk_error *err)
         return 0;
     struct pollfd end = {.fd = launch->holder_fd, .events = POLLIN};
     if (poll(&end, 1, 1000) > 0)
-        waitpid(launch->holder, NULL, WNOHANG);
+        children_collect(0);
     if (sscanf(line, "error %15s %d", stage, &number) == 2)
         return start_failed(launch, stage, number, err);
     return error_set(err, TSK_PROCESS_START_FAILED, NULL, "id", launch->id, "reason",

@@ -28,6 +28,11 @@ int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *
     return 0;
 }
 
+bool book_has_begun(const json_t *stage)
+{
+    return *json_get_string(stage, "started_at", "");
+}
+
 static json_t *look_at(struct tsk_workspace *ws, const char *run_id)
 {
     struct rundir run;
@@ -97,7 +102,7 @@ static void look_at_run(struct book *book, struct book_entry *entry)
     char run_id[RUN_ID_MAX];
     book_latest_run(book->ws, entry->request.id, run_id);
     json_t *stage CLEANUP_JSON = run_id[0] ? look_at(book->ws, run_id) : NULL;
-    entry->run = stage ? run_summary(stage) : NULL;
+    entry->run = stage && book_has_begun(stage) ? run_summary(stage) : NULL;
     bool is_same_file = strcmp(json_get_string(stage, "request_updated_at", ""), entry->request.updated_at) == 0;
     entry->is_done = run_is(entry, "DONE") && (is_same_file || entry->request.status == REQUEST_ARCHIVED);
 }

@@ -1,7 +1,7 @@
 /* book.h - all requests of a workspace with what became of them: their latest runs, their locks, their order in the queue.
  *
  * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is made
- * anew by whoever looks. Which run is a request's latest is noted in `runs/.requests/<id>` before its first task is started.
+ * anew by whoever looks. Which run is a request's latest is noted in `runs/.requests/<id>` before it is made.
  *
  *  B1  Done: the latest run is DONE, and the file is the one that it was begun with. For an archived request the file does not
  *      count: archiving what is done does not undo it.
@@ -58,6 +58,8 @@ const char *book_status(const struct book_entry *entry);
 /* The request as people and programs see it; owned. */
 json_t *book_json(const struct book_entry *entry);
 
+/* Whether a run has come to its first record. One that has not is no run: nothing of it was executed. */
+bool book_has_begun(const json_t *stage);
 /* The latest run of a request: its id, "" for none; and noting it. */
 void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX]);
 int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err);

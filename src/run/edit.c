@@ -11,6 +11,7 @@
 #include "lock/wait.h"
 #include "run/request.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -349,14 +350,30 @@ static void change_text(const struct request *before, const json_t *values, enum
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
 
+/* What somebody left who was killed while he wrote. Only with the guard: then nobody is writing. */
+static void sweep_private(struct tsk_workspace *ws)
+{
+    struct dirent **names = NULL;
+    int folder CLEANUP_FD = fs->openat(ws->state_dir, REQUEST_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        if (fs_is_private_name(names[i]->d_name))
+            fs->unlinkat(folder, names[i]->d_name, 0);
+        free(names[i]);
+    }
+    free(names);
+}
+
 /* Q2. A descriptor that ends the wait of others when it is closed. */
 static int guard_take(struct tsk_workspace *ws, struct tsk_error *err)
 {
     int fd = fs->openat(ws->state_dir, GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, "open", GUARD_NAME);
-    if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0 || wait_for_byte(fd, F_WRLCK, 0, GUARD_MS) == 0)
+    if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0 || wait_for_byte(fd, F_WRLCK, 0, GUARD_MS) == 0) {
+        sweep_private(ws);
         return fd;
+    }
     if (errno == ETIMEDOUT)
         error_set(err, TSK_CONFLICT, "request_busy", NULL);
     else
@@ -433,7 +450,10 @@ int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, 
 {
     char id[LOCK_ID_MAX];
     const char *given = json_get_string(values, "id", NULL);
-    int folder CLEANUP_FD = open_folder(ws, err), result = 1;
+    int guard CLEANUP_FD = guard_take(ws, err), result = 1;
+    if (guard < 0)
+        return -1;
+    int folder CLEANUP_FD = open_folder(ws, err);
     if (folder < 0)
         return -1;
     for (int i = 0; result == 1 && i < (given ? 1 : NEW_ID_TRIES); i++) {

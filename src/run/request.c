@@ -232,6 +232,9 @@ int request_need_whole(const struct request *request, struct tsk_error *err)
 {
     if (!request_is_broken(request))
         return 0;
+    errno = request->read_errno;
+    if (errno && errno != ELOOP && errno != EINVAL && errno != EFBIG)
+        return error_errno(err, "read", request->source);
     const json_t *first = json_array_get(request->problems, 0);
     struct buf all CLEANUP(buf_clear) = {.max = 4000};
     error_set(err, TSK_INVALID_INPUT, "request_problem", "source", request->source, NULL);
@@ -335,6 +338,7 @@ static int read_file(int folder, struct request *request, enum lang lang, struct
     if (!is_file || fs_read_fd(fd, REQUEST_SIZE_MAX, &request->text) < 0) {
         /* Q1: what cannot be read is broken, and no reason to stop. */
         struct reader r = {.request = request, .text = "", .lang = lang};
+        request->read_errno = errno;
         add_problem(&r, 1, 1, strerrordesc_np(errno));
         return 0;
     }

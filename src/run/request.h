@@ -35,6 +35,7 @@ struct request {
     int priority;     /* 0 is the most urgent */
     json_t *json;     /* the file's keys, with what they are when they are missing; and path, updated_at */
     json_t *problems; /* [{line, column, reason, excerpt}]; empty: it can be run */
+    int read_errno;   /* it could not be read; then that is its problem */
     char updated_at[TIME_TEXT_MAX];
     int64_t mtime_ns;
     struct buf text;
@@ -48,7 +49,7 @@ static inline bool request_is_broken(const struct request *request)
 /* Reads the request whose id is, or alone begins with, `id`. REQUEST_NOT_FOUND. A broken one is read, too. */
 int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err);
 void request_clear(struct request *request); /* for CLEANUP */
-/* INVALID_INPUT with its problems, if it is broken. */
+/* INVALID_INPUT with its problems, if it is broken; ENVIRONMENT if it could not be read. */
 int request_need_whole(const struct request *request, struct tsk_error *err);
 /* The ids of all of them, in the order of their names; owned. */
 int request_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);

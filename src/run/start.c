@@ -5,6 +5,7 @@
 #include "lock/held.h"
 #include "lock/report.h"
 #include "run/book.h"
+#include "run/detach.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -268,6 +269,17 @@ static void finish(struct execution *e)
     json_decref(e->lock_json);
 }
 
+/* Whoever made it was killed before its first record: nothing was executed, and nobody can go on with it. */
+static void remove_stillborn(struct tsk_workspace *ws, const struct rundir *run)
+{
+    static const char *const names[] = {"life", "flow.yaml", "journal", DETACH_RUNNER_LOG};
+    char path[RUN_ID_MAX + 8];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        fs->unlinkat(run->dir, names[i], 0);
+    snprintf(path, sizeof path, "runs/%s", run->id);
+    fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR);
+}
+
 /* Under the lock: what is to be done about a run that waits for an answer. */
 static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
 {
@@ -279,6 +291,8 @@ static int settle_waiting(struct execution *e, const struct request *request, st
     if (!latest[0] || rundir_open(e->ws, latest, &dir, err) < 0)
         return 0;
     int looked = rundir_look(&dir, &stage, err);
+    if (looked == 0 && !book_has_begun(stage))
+        remove_stillborn(e->ws, &dir);
     rundir_clear(&dir);
     if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") != 0)
         return 0;
@@ -302,10 +316,11 @@ static int begin(struct execution *e, const struct request *request, const char 
     options.request_updated_at = request->updated_at;
     if (chdir(e->ws->root) < 0)
         return error_errno(err, "go to", e->ws->root);
-    e->has_runner = true;
-    if (runner_begin(&e->runner, e->ws, &e->flow, buf_str(&e->flow_text), e->flow_text.len, values, &options, err) < 0)
+    /* Noted first: a run that is there is known, whenever we are killed. */
+    if (book_note_run(e->ws, request->id, run_id, err) < 0)
         return -1;
-    return book_note_run(e->ws, request->id, run_id, err);
+    e->has_runner = true;
+    return runner_begin(&e->runner, e->ws, &e->flow, buf_str(&e->flow_text), e->flow_text.len, values, &options, err);
 }
 
 static int prepare(struct execution *e, struct request *request, struct tsk_error *err)

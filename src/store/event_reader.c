@@ -6,6 +6,7 @@
 
 enum {
     READ_CHUNK = 64 * 1024,
+    RECALL_SPAN = 32 * 1024,
     ATTEMPTS = 16, /* a segment may be closed, renamed or removed between looking and opening */
 };
 
@@ -105,6 +106,35 @@ static int reader_find(struct event_reader *reader, uint64_t id, enum wanted wan
 
 /* ---- starting ----------------------------------------------------------------------------------------- */
 
+static int64_t outbox_id_of(const char *line, size_t len)
+{
+    json_t *stored CLEANUP_JSON = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
+    return json_get_int(json_object_get(stored, "data"), "outbox_id", 0);
+}
+
+/* E6 for one who goes on reading where he stopped: the last outbox_id before here, as far as it is near (a repetition follows
+ * its first copy closely: the next flush makes it). */
+static void reader_recall(struct event_reader *reader, uint64_t offset)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = 2 * EVENT_LINE_MAX};
+    uint64_t from = offset > RECALL_SPAN ? offset - RECALL_SPAN : 0;
+    size_t before = (size_t)(offset - from);
+    char *room = buf_reserve(&text, before + RECALL_SPAN);
+    ssize_t n = room ? fs->pread(reader->fd, room, before + RECALL_SPAN, (off_t)from) : -1;
+    if (n < (ssize_t)before)
+        return;
+    /* The line in which he stopped belongs to what was read. */
+    const char *end = reader->is_inside_line ? memchr(room + before, '\n', (size_t)n - before) : room + before;
+    end = end ? end : room + before;
+    while (end > room && reader->last_outbox_id == 0) {
+        const char *line = memrchr(room, '\n', (size_t)(end - room));
+        line = line ? line + 1 : room;
+        if (memmem(line, (size_t)(end - line), "\"outbox_id\":", 12))
+            reader->last_outbox_id = outbox_id_of(line, (size_t)(end - line));
+        end = line > room ? line - 1 : room;
+    }
+}
+
 /* Puts the wanted id inside the segment that was found, and onto the beginning of a line. */
 static int reader_settle(struct event_reader *reader)
 {
@@ -118,6 +148,8 @@ static int reader_settle(struct event_reader *reader)
     uint64_t offset = reader->next_id - reader->base;
     char byte;
     reader->is_inside_line = offset > 0 && fs->pread(reader->fd, &byte, 1, (off_t)offset - 1) == 1 && byte != '\n';
+    if (offset > 0)
+        reader_recall(reader, offset);
     return 0;
 }
 

@@ -13,7 +13,8 @@
  *  E5  Under its lock, a writer compares the inode behind the name events.ndjson with that of its descriptor and opens
  *      the trail anew when they differ. (The old inode cannot be reused while the descriptor is open.)
  *  E6  An event that came through the database's outbox has `"outbox_id":N` in its data. N grows along the trail; a
- *      line whose N is not greater than one before it is a repetition (see db_flush_outbox) and is skipped by readers.
+ *      line whose N is not greater than one before it is a repetition (see db_flush_outbox) and is skipped by readers;
+ *      one who goes on behind an id looks a little back for the N before it.
  *
  * Rotation is: write the new segment without a name, rename events.ndjson to events.<base>.ndjson, give the new one the
  * name. A crash between the last two leaves no events.ndjson; whoever appends next makes one whose base follows from

@@ -133,6 +133,29 @@ def _(ws):
     ws.tasuki("own", "force-claim", "other").expect(0)  # from a dead owner nobody needs to be asked
 
 
+@test("seed 003 scenario 6: the delegation tools respect who owns the workflow")
+def _(ws):
+    (ws.path / ".aiflow/config.yaml").write_text(
+        'agents: {a: {run: [sh, -c, "echo x >> started", sh, "{task}"]}}\nteams: {t: {agents: [a]}}\n')
+    owner = Instance(ws, "own", "claim", WORKFLOW)
+    agent = Agent(ws)
+    for tool, args in (("subagent_run", {"subagentId": "a", "task": "x"}),
+                       ("subagent_run_parallel", {"subagentIds": ["a"], "task": "x"}),
+                       ("subagent_run_dag", {"tasks": [{"id": "i", "subagentId": "a", "task": "x"}]}),
+                       ("agent_team_run", {"teamId": "t", "task": "x"}),
+                       ("agent_team_run_parallel", {"teamIds": ["t"], "task": "x"}),
+                       ("loop_run", {"subagentId": "a", "task": "x", "maxIterations": 1})):
+        result = agent.call(tool, ulTaskId=WORKFLOW, **args)
+        details = result["structuredContent"]["details"]
+        eq((list(details), details["error"], details["ownerPid"]), (DETAIL_KEYS, "ul_workflow_not_owned", owner.proc.pid), tool)
+        begin = f"error: UL workflow {WORKFLOW} is owned by another instance ({details['ownerInstanceId']})."
+        assert result["isError"] and result["content"][0]["text"].startswith(begin), result
+    assert not (ws.path / "started").exists(), "something was started"
+    owner.kill()
+    agent.ok("subagent_run", subagentId="a", task="x", ulTaskId=WORKFLOW)
+    eq(check(ws)["owned"], True, "a dead owner's workflow moved before the work began")
+
+
 # -- the errors ----------------------------------------------------------------------------------------------
 
 @test("workflow_owned_by_other has the seed's details beside the error, key by key")
@@ -258,7 +281,8 @@ def _(ws):
     claimed = agent.ok("ul_workflow_claim", ulTaskId=WORKFLOW)
     eq(claimed["ownerPid"], os.getpid(), "the agent is this program")
     eq(check(ws)["owned"], True, "from a shell command")
-    eq(agent.ok("get_status", register=True)["instance"], claimed["ownerInstanceId"], "who it is")
+    status = agent.ok("get_status", register=True)
+    eq((status["instance"], "secret" in status), (claimed["ownerInstanceId"], False), "who it is, without a secret")
     eq(agent.ok("ul_workflow_release", ulTaskId=WORKFLOW)["existed"], True, "release")
 
 

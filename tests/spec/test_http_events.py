@@ -1,6 +1,7 @@
 """Spec 8: live events and output as streams that can be gone on with; what a reader that stalls costs."""
 
 import json
+import os
 import pathlib
 
 from common import sleeper
@@ -169,30 +170,32 @@ def _(ws):
 
 # -- output -------------------------------------------------------------------------------------------------
 
-def logger(ws, server, id="p", lines=5):
-    """A process that writes some lines, then one for each that comes out of the fifo."""
-    ws.run(["mkfifo", f"{id}.fifo"]).expect(0)
-    script = f"for i in $(seq {lines}); do echo line $i; done; while read x < {ws.path}/{id}.fifo; do echo $x; done"
-    server.post("/api/processes", {"id": id, "command": "sh", "args": ["-c", script]}).expect(200)
-    server.post(f"/api/processes/{id}/start").expect(200)
+class Logger:
+    """A process that writes some lines, then whatever it is told."""
 
+    def __init__(self, ws, server, lines=5):
+        fifo = ws.path / "fifo"
+        ws.run(["mkfifo", fifo]).expect(0)
+        self.fd = os.open(fifo, os.O_RDWR)  # so that it never ends for the reader
+        ws.at_close(lambda: os.close(self.fd))
+        script = f"for i in $(seq {lines}); do echo line $i; done; exec cat {fifo}"
+        server.post("/api/processes", {"id": "p", "command": "sh", "args": ["-c", script]}).expect(200)
+        server.post("/api/processes/p/start").expect(200)
 
-def tell(ws, text, id="p"):
-    with open(ws.path / f"{id}.fifo", "w") as f:
-        f.write(text + "\n")
+    def tell(self, text):
+        os.write(self.fd, text.encode() + b"\n")
 
 
 @test("a process's output is streamed as it is written, and gone on with by Last-Event-ID")
 def _(ws):
     server = Server(ws)
-    logger(ws, server)
+    process = Logger(ws, server)
     stream = server.stream("/api/processes/p/logs/stream")
     eq((stream.status, [data["text"] for _, data in take(stream, 5)]), (200, [f"line {i}" for i in range(1, 6)]), "so far")
-    tell(ws, "six")
+    process.tell("six")
     eq(next(stream)[1]["text"], "six", "then")
     stream.close()
-    tell(ws, "seven")
-    tell(ws, "eight")
+    process.tell("seven\neight")
     ws.until(lambda: server.get("/api/processes/p/logs?lines=1").json["lines"][0]["text"] == "eight", "it is written")
     stream = server.stream("/api/processes/p/logs/stream", {"Last-Event-ID": stream.last_id})
     eq([data["text"] for _, data in take(stream, 2)], ["seven", "eight"], "without a gap or a repetition")
@@ -206,7 +209,7 @@ def _(ws):
 @test("each document of the output has the cursor behind it")
 def _(ws):
     server = Server(ws)
-    logger(ws, server, lines=4)
+    Logger(ws, server, lines=4)
     stream = server.stream("/api/processes/p/logs/stream")
     ids = [id for id, _ in take(stream, 4)]
     stream.close()
@@ -233,7 +236,7 @@ def _(ws):
 @test("too many streams of output are refused, and closing one makes room")
 def _(ws):
     server = Server(ws)
-    logger(ws, server, lines=1)
+    Logger(ws, server, lines=1)
     streams = []
     for _ in range(64):
         stream = server.stream("/api/processes/p/logs/stream")

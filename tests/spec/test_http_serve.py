@@ -361,6 +361,41 @@ def _(ws):
     server.stop()
 
 
+@test("an answer that is used twice is never older than what anybody was told")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+
+    def locks():
+        found = []
+        for path in ("/api/locks", "/api/status"):
+            connection.request("GET", path, headers=server.auth())
+            found.append([lock["id"] for lock in json.loads(connection.getresponse().read())["locks"]])
+        eq(found[0], found[1], "two views")
+        return found[0]
+
+    for number in range(40):
+        for _ in range(5):
+            eq(locks(), [], "before")
+        if number % 2:
+            ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+        else:
+            server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200)
+        eq(locks(), ["a"], "when it was acquired")
+        token = ws.read_lock("name", "a")["token"]
+        ws.tasuki("lock", "release", "name", "a", "--token", token).expect(0)
+        eq(locks(), [], "when it was released")
+    server.post("/api/processes", {"id": "p", "command": "sleep", "args": ["1000"]}).expect(200)
+    for _ in range(10):
+        eq(server.post("/api/processes/p/start").json["state_name"], "Running", "started")
+        eq(server.get("/api/processes/p").json["state_name"], "Running", "after the start")
+        ws.tasuki("proc", "stop", "p").expect(0)
+        eq(server.get("/api/processes/p").json["state_name"], "Stopped", "after the stop")
+    connection.close()
+    server.stop()
+
+
 @test("--listen on another address warns, and its Host is allowed; without it only loopback is bound")
 def _(ws):
     server = Server(ws, "--listen", "0.0.0.0", "--host", "box.example")

@@ -1,12 +1,9 @@
-"""Spec 9, real clients: the official conformance suite, both generations of the official client, the Inspector.
-
-They come from npm into .cache/mcp (`./dev test` installs them). The suite speaks HTTP only: tests/mcp/bridge.py stands
-between it and `tasuki mcp`, and does what belongs to HTTP."""
+"""Spec 9, real clients: the official conformance suite, both generations of the official client, the Inspector; over stdio
+and over HTTP. They come from npm into .cache/mcp (`./dev test` installs them)."""
 
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -14,6 +11,7 @@ CACHE = HERE.parent / ".cache" / "mcp"
 sys.path.insert(0, str(HERE / "mcp"))
 from common import sleeper  # noqa: E402
 from harness.harness import Skip, eq, main, test  # noqa: E402
+from http_common import Server  # noqa: E402
 
 SCORED = {"2025-11-25": 30, "2026-07-28": 37}
 UNSCORED = {"2025-11-25": 3, "2026-07-28": 13}
@@ -29,14 +27,13 @@ def npm_env(ws):
 # -- the conformance suite ----------------------------------------------------------------------------------
 
 def conformance(ws, version):
+    """The suite speaks HTTP only, and has no token: tests/mcp/token.mjs adds it."""
     env = npm_env(ws)
-    bridge = ws.spawn_command([sys.executable, HERE / "mcp" / "bridge.py", ws.binary, "mcp", "--conformance", "--tools",
-                               "all"], stdin=subprocess.PIPE)
-    url = bridge.stdout.readline().strip()
-    assert url.startswith("http://127.0.0.1:"), url
-    result = ws.run(["conformance", "server", "--url", url, "--requirements", version], env=env, timeout=240)
-    bridge.stdin.close()
-    bridge.wait(20)
+    server = Server(ws, "--conformance", "--tools", "all")
+    env.update(NODE_OPTIONS=f"--import {HERE / 'mcp' / 'token.mjs'}", TASUKI_TOKEN=server.token,
+               TASUKI_MODULES=f"{CACHE / 'node_modules'}/")
+    result = ws.run(["conformance", "server", "--url", f"{server.url}/mcp", "--requirements", version], env=env, timeout=240)
+    server.stop()
     verdicts = re.findall(r"^(\S) (\S+): \d+ passed, \d+ failed", result.out, re.MULTILINE)
     eq([name for mark, name in verdicts if mark != "✓"], [], f"what fails of {version}")
     eq(len(verdicts), SCORED[version] + UNSCORED[version], f"scenarios of {version}")
@@ -50,13 +47,15 @@ for version in SCORED:
 
 # -- the official clients -----------------------------------------------------------------------------------
 
-def clients(ws, mode, wanted):
+def clients(ws, mode, wanted, is_http):
     env = npm_env(ws)
+    server = Server(ws) if is_http else None
+    where = [f"{server.url}/mcp", server.token] if server else [ws.binary, "mcp", "--grace", "0s"]
     (ws.path / "node_modules").symlink_to(CACHE / "node_modules")
     (ws.path / "clients.mjs").write_text((HERE / "mcp" / "clients.mjs").read_text())
     holder = sleeper(ws)
     ws.tasuki("lock", "acquire", "name", "held", "--pid", holder.pid).expect(0)
-    seen = ws.run(["node", "clients.mjs", mode, ws.binary, "mcp", "--grace", "0s"], env=env, timeout=60).expect(0).json
+    seen = ws.run(["node", "clients.mjs", mode, *where], env=env, timeout=60).expect(0).json
     if seen["version"]:
         eq(seen["version"], wanted, "the version")
     assert 0 < seen["instructions"] <= 600 and "get_status" in seen["tools"] and "start_work" in seen["prompts"], seen
@@ -69,28 +68,40 @@ def clients(ws, mode, wanted):
     eq(seen["forced"]["structure"]["forced"]["pid"], holder.pid, "from whom")
     eq((seen["locks"], seen["prompt"], seen["released"]["structure"]["existed"]), (2, 2, True), "the rest")
     eq(ws.tasuki("lock", "list", "--json").json["locks"], [], "what is locked after its end")
+    if server:
+        eq(list((ws.path / ".aiflow").glob("mcp/session.*")), [], "what is left of its session")
+        server.stop()
 
 
 for mode, wanted in {"v1": "2025-11-25", "v2-legacy": "2025-11-25", "v2-auto": "2026-07-28",
                      "v2-modern": "2026-07-28"}.items():
-    test(f"the official client {mode} connects, works, is refused and asked, and leaves nothing", quick=False)(
-        lambda ws, mode=mode, wanted=wanted: clients(ws, mode, wanted))
+    for is_http in (False, True):
+        test(f"the official client {mode} over {'HTTP' if is_http else 'stdio'} connects, works, is refused and asked, and "
+             "leaves nothing", quick=False)(
+            lambda ws, mode=mode, wanted=wanted, is_http=is_http: clients(ws, mode, wanted, is_http))
 
 
 # -- the Inspector ------------------------------------------------------------------------------------------
 
-def inspect(ws, *args, code=0):
-    result = ws.run(["mcp-inspector", "--cli", *args, "--format", "json", "-q", ws.binary, "mcp", "--tools", "all"],
-                    env=npm_env(ws), timeout=60)
+def inspect(ws, *args, code=0, server=None):
+    where = [f"{server.url}/mcp", "--transport", "http", "--header", f"Authorization: Bearer {server.token}"] if server else []
+    command = [] if server else [ws.binary, "mcp", "--tools", "all"]
+    result = ws.run(["mcp-inspector", "--cli", *where, *args, "--format", "json", "-q", *command], env=npm_env(ws), timeout=60)
     return result.expect(code)
 
 
-@test("the Inspector finds nothing to complain about in the schemas, in both eras", quick=False)
+@test("the Inspector finds nothing to complain about in the schemas, in both eras, over stdio and HTTP", quick=False)
 def _(ws):
+    npm_env(ws)
+    server = Server(ws, "--tools", "all")
     for era in ("legacy", "modern"):
-        result = inspect(ws, "--protocol-era", era, "--method", "tools/list", "--strict")
-        assert len(result.json["result"]["tools"]) > 20, result
-        assert "Warning" not in result.err and "Error" not in result.err, result.err
+        for where in (None, server):
+            result = inspect(ws, "--protocol-era", era, "--method", "tools/list", "--strict", server=where)
+            assert len(result.json["result"]["tools"]) > 20, result
+            assert "Warning" not in result.err and "Error" not in result.err, result.err
+    call = inspect(ws, "--method", "tools/call", "--tool-name", "lock_list", "--tool-args-json", "{}", server=server).json
+    eq(call["result"]["structuredContent"], {"locks": []}, "a call over HTTP")
+    server.stop()
 
 
 @test("the Inspector calls tools and reads resources", quick=False)

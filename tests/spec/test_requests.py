@@ -321,9 +321,11 @@ def _(ws):
     lock = ws.read_lock("request", "RQ-1")
     eq((lock["run_id"], lock["pid"], lock["hold"]), (stage["run_id"], stage["runner"]["pid"], "life"), "the lock")
     ws.until_file("up")
+    follower = spawn(ws, "request", "run", "RQ-1", "--on-conflict", "attach")
+    ws.until(lambda: len(os.listdir(f"/proc/{follower.pid}/task")) == 2, "somebody follows it")
     go(ws)
-    end = run(ws, "RQ-1", "--on-conflict", "attach")
-    eq((end["run_id"], end["status"]), (stage["run_id"], "DONE"), "the end")
+    end = last_document(ws.finish(follower).expect(0))
+    eq((end["run_id"], end["status"], end["attached"]), (stage["run_id"], "DONE", True), "the end")
     no_locks(ws)
 
 
@@ -395,7 +397,7 @@ def _(ws):
     call(ws, "answer", id, "--yes", code=4, reason="ALREADY_ANSWERED")
     eq(refused(ws, "RQ-1")["error"]["context"]["run_id"], id, "who is in the way")
     go(ws)
-    eq(run(ws, "RQ-1", "--on-conflict", "attach")["run_id"], id, "attached")
+    ws.until(lambda: status(ws, id) == "DONE", "it is done")
     call(ws, "answer", id, "--yes", code=4, reason="ALREADY_ANSWERED")
     eq((trace(ws), shown(ws, "RQ-1")["status"]), (["true"], "done"), "executions and status")
 

@@ -1,0 +1,180 @@
+"""Issue 5, 3: whoever runs the queue or a request is killed at random moments. After that every request runs to its end exactly
+once, no lock is stuck, and there is nothing to clean up by hand."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
+from flows import journal, processes_of, run_ids, with_tool  # noqa: E402
+from harness.harness import children_of, eq, main, test  # noqa: E402
+from requests_common import call, no_locks, queue, runs_of  # noqa: E402
+
+ROUNDS = 200
+ROUNDS_QUICK = 30
+PER_WORLD = 10  # kills, then everything must come to its end
+# An overlap of two executions of one request would be noted: the lock dies with its process.
+BODY = "exec 9>>lock.$R; flock -n 9 || echo overlap:$R >> trace; exec 9>&-; sleep 0.00%d; echo %s:$R >> trace"
+FLOW = "flow: a >> (b | c) >> d\nlimits: {parallel: 1}\ntasks:\n"
+
+
+def write_request(ws, rng, id):
+    flow = ws.path / f"{id}.flow.yaml"
+    tasks = [f"  {name}: {json.dumps({'run': BODY % (rng.randrange(10), name), 'env': {'R': id}})}\n" for name in "abcd"]
+    flow.write_text(FLOW + "".join(tasks))
+    status = "draft" if is_by_hand(id) else "ready"
+    (ws.path / f".aiflow/requests/{id}.yaml").write_text(f"title: {id}\nstatus: {status}\nflow: {flow.name}\npriority: P{rng.randrange(4)}\n")
+
+
+def is_by_hand(id):
+    """The queue leaves drafts alone: they are begun once, and resumed, by hand."""
+    return id.endswith("h")
+
+
+def by_hand(ws):
+    """The commands that bring drafts on: begun if they never were, else gone on with. Not those that are done, or that somebody is at."""
+    found = []
+    for one in call(ws, "request", "list").json["requests"]:
+        latest = one["latest_run"]
+        if is_by_hand(one["id"]) and not latest:
+            found.append(["request", "run", one["id"]])
+        elif is_by_hand(one["id"]) and latest["status"] == "INTERRUPTED":
+            found.append(["resume", latest["run_id"]])
+    return found
+
+
+def start(ws, rng):
+    """Somebody begins to work: a queue or a request, in the foreground or apart."""
+    commands = by_hand(ws) if rng.random() < 0.4 else []
+    command = rng.choice(commands or [["queue", "run"]]) + rng.choice([[], ["--detach"]])
+    return ws.spawn(*command, "--quiet", env=with_tool(ws), stdout=-3, stderr=-3)
+
+
+def is_ours(ws, pid):
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        where = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return False
+    return where.startswith(str(ws.path)) or str(ws.path).encode() in words
+
+
+def everybody(ws):
+    """Living processes of this test: {name: [pids]}."""
+    found, todo = {}, [os.getpid()]
+    while todo:
+        for pid in children_of(todo.pop()):
+            todo.append(pid)
+            try:
+                name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+            except OSError:
+                continue
+            kind = {"tasuki": "runner", "tasuki-hold": "holder"}.get(name, "task")
+            found.setdefault(kind, []).append(pid)
+    return found
+
+
+def strike(ws, rng):
+    """SIGKILL for the runners, the holders, both, or all."""
+    victims = rng.choice([["runner"], ["runner"], ["holder"], ["runner", "holder"], ["holder", "runner"], ["runner", "holder", "task"]])
+    people = everybody(ws)
+    for kind in victims:
+        for pid in people.get(kind, []):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def settle(ws, ids):
+    """Restart and resume, as a person would: the queue until it has nothing left, the others one by one."""
+    for _ in range(100):
+        for command in by_hand(ws):
+            assert ws.tasuki(*command, "--quiet", env=with_tool(ws)).code in (0, 4)
+        result = ws.tasuki("queue", "run", "--json", env=with_tool(ws))
+        if result.code == 0 and json.loads(result.out[result.out.index("{\n"):])["reason"] == "EMPTY":
+            runs = runs_of(ws)
+            if all(r["status"] == "DONE" for r in runs) and len(runs) >= len(ids):
+                return
+        else:
+            assert result.code in (0, 4), str(result)
+        time.sleep(0.02)  # a detached one that nobody has killed is still at work
+    raise AssertionError("the queue did not come to its end")
+
+
+def check_world(ws, ids):
+    runs = runs_of(ws)
+    eq(sorted((r["request_id"], r["status"]) for r in runs), [(id, "DONE") for id in sorted(ids)], "one run of each, done")
+    words = (ws.path / "trace").read_text().split()
+    eq([w for w in words if w.startswith("overlap")], [], "two at a time")
+    for one in runs:
+        completed, ends = set(), 0
+        for record in journal(ws, one["run_id"]):
+            if record["e"] == "start":
+                assert not ends, f"{record['k']} of {one['request_id']} was started after the end"
+                assert record["n"] not in completed, f"{record['k']} of {one['request_id']} was completed and started again"
+            elif record["e"] == "end":
+                assert record["n"] not in completed, f"{record['k']} of {one['request_id']} was completed twice"
+                completed.add(record["n"])
+            ends += record["e"] == "done" and record["status"] == "DONE"
+        # A runner that was killed between its last record and its last stage ends twice, but does nothing twice.
+        eq((len(completed), ends > 0), (4, True), f"the tasks and the end of {one['request_id']}")
+        for name in "abcd":
+            assert f"{name}:{one['request_id']}" in words, f"{name} of {one['request_id']} was never executed"
+        eq(processes_of(one["run_id"]), [], "processes that are left")
+    # A runner that was killed behind its last word has left a lock file that stops nobody.
+    eq({lock["state"] for lock in call(ws, "lock", "list").json["locks"]} - {"stale"}, set(), "locks that are stuck")
+    call(ws, "doctor", "--full")
+    no_locks(ws)
+    report = call(ws, "doctor", "--full").json
+    eq([c for c in report["checks"] if c["status"] != "PASS"], [], "what the doctor finds")
+
+
+def one_world(ws, rng, number):
+    ids = []
+    for _ in range(PER_WORLD):
+        for _ in range(rng.randrange(1, 4)):
+            ids.append(f"RQ-{number}-{len(ids)}" + rng.choice(["", "", "h"]))
+            write_request(ws, rng, ids[-1])
+        proc = start(ws, rng)
+        time.sleep(rng.random() * 0.12)
+        strike(ws, rng)
+        if rng.random() < 0.5:  # the dead are collected later: a pid that is a zombie must not look alive
+            proc.wait()
+    settle(ws, ids)
+    check_world(ws, ids)
+
+
+def many(ws, rounds):
+    seed = int(os.environ.get("TASUKI_SEED") or random.SystemRandom().randrange(1 << 32))
+    rng = random.Random(seed)
+    try:
+        for number in range(rounds // PER_WORLD):
+            one_world(ws, rng, number)
+            for path in (ws.path / ".aiflow/requests").iterdir():
+                path.unlink()
+            for run in run_ids(ws):
+                os.rename(ws.path / ".aiflow/runs" / run, ws.base / run)
+            (ws.path / "trace").unlink()
+            ws.close()
+            ws.commands.clear()
+    except BaseException:
+        print(f"# TASUKI_SEED={seed}", flush=True)
+        raise
+
+
+@test(f"{ROUNDS_QUICK} kills of runners, queue runners and holders: every request runs to its end once")
+def _(ws):
+    many(ws, ROUNDS_QUICK)
+
+
+@test(f"{ROUNDS} kills of runners, queue runners and holders: every request runs to its end once", quick=False, deadline=400)
+def _(ws):
+    many(ws, ROUNDS)
+
+
+main(__name__)
