@@ -6,7 +6,6 @@ import pathlib
 import random
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
-from common import sleeper  # noqa: E402
+from common import instance_of, sleeper  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from harness.workspace import children_of  # noqa: E402
 
@@ -225,13 +224,6 @@ def _(ws):
         agent.close()
 
 
-def start_of(pid):
-    """When a process started, as ids of instances have it."""
-    ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
-    boot = next(int(line.split()[1]) for line in open("/proc/stat") if line.startswith("btime"))
-    return boot * 1000 + ticks * 1000 // os.sysconf("SC_CLK_TCK")
-
-
 @test("a name that two servers serve keeps its locks when one of them ends")
 def _(ws):
     first, second = Agent(ws, "--instance", "X", "--grace", "0s"), Agent(ws, "--instance", "X")
@@ -251,7 +243,7 @@ def _(ws):
     delegated.close()
     eq(agent_instance(ws), instance, "a lock of its tools")
     shell = sleeper(ws)  # an agent that has no server
-    instance = f"{socket.gethostname()}-{shell.pid}-{start_of(shell.pid)}"
+    instance = instance_of(shell.pid)
     ws.tasuki("lock", "acquire", "name", "b", env={"TASUKI_INSTANCE_ID": instance}).expect(0)
     for _ in range(2):
         delegated = Agent(ws, "--grace", "0s", env={"TASUKI_INSTANCE_ID": instance})
