@@ -125,7 +125,7 @@ static json_t *answer_result(const struct mcp_server *server, const struct op_ca
 static int refuse_caller(const struct mcp_server *server, const struct op *op, const json_t *args,
                          struct tsk_error *err)
 {
-    for (const struct op_param *param = op->params; param->name && server->options.identify; param++)
+    for (const struct op_param *param = op->params; param->name && !server->options.is_shared; param++)
         if ((param->flags & OP_CALLER) && json_object_get(args, param->name))
             return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", param->name, "operation", op->name,
                              NULL);
@@ -169,6 +169,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .ws = mcp_server_workspace(server),
                            .root = server->options.root,
                            .lang = server->options.lang,
+                           .is_brief = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = is_cancelled,
                            .skin = request};
@@ -209,6 +210,9 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     add_caller(server, op, args);
     if (op_check_args(op, args, &err) < 0 || op_verify_caller(mcp_server_workspace(server), args, secret, &err) < 0)
         return error_result(server, op, &err, NULL);
+    int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
+    if (ttl_ms < atomic_load(&server->ttl_ms))
+        atomic_store(&server->ttl_ms, ttl_ms); /* stdio.c keeps what was locked with it */
     return run_tool(request, op, args, given, &err);
 }
 

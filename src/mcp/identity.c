@@ -278,15 +278,26 @@ int identity_count_locks(struct mcp_server *server, const char *instance)
     return (int)json_array_size(mine);
 }
 
-/* Those that were taken before the end. */
+/* Whether a lock was taken after the end. Records have seconds; within one, the file knows. */
+static bool is_later(const json_t *lock, const struct ending *ending)
+{
+    int64_t taken_ms;
+    struct stat st;
+    if (!ending->wall_ms || time_parse(json_get_string(lock, "created_at", ""), &taken_ms) < 0)
+        return false;
+    if (taken_ms / 1000 != ending->wall_ms / 1000)
+        return taken_ms > ending->wall_ms;
+    return fs->fstatat(AT_FDCWD, json_get_string(lock, "path", ""), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 > ending->wall_ms;
+}
+
 static void release_locks(struct mcp_server *server, const char *instance, const struct ending *ending)
 {
     json_t *mine CLEANUP_JSON = locks_of(server, instance), *lock;
-    int64_t since_ms = ending->boot_ms ? clock_now().boot_ms - ending->boot_ms : 0;
     size_t i;
     json_array_foreach (mine, i, lock) {
         struct tsk_error ignored = {0};
-        if (json_get_int(lock, "age_ms", INT64_MAX) < since_ms)
+        if (is_later(lock, ending))
             continue;
         json_t *args =
             json_pack("{s:s, s:s}", "kind", json_get_string(lock, "kind", "name"), "instance", instance_of(lock));

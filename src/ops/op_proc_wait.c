@@ -151,7 +151,8 @@ static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
 #define TIMEOUT_PARAM                                                                                                  \
     {                                                                                                                  \
         .name = "timeout", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                     \
-        .help = "How long at most; over HTTP and MCP never longer than 45s.", .fallback = "forever"                    \
+        .help = "How long at most; over HTTP and MCP never longer than 45s.", .fallback = "forever",                   \
+        .agent_help = "How long, at most 45s."                                                                         \
     }
 
 static const struct op_param proc_wait_params[] = {PROC_ID_PARAM, FOR_PARAM, TIMEOUT_PARAM, {0}};
@@ -161,6 +162,7 @@ static const struct op_param wait_params[] = {
      .flags = OP_REQUIRED | OP_POSITIONAL,
      .value = "KIND",
      .help = "What to wait for: process (until its end, or ready), run (until its end), lock (until it is free).",
+     .agent_help = "What to wait for.",
      .choices = kind_choices},
     {.name = "id",
      .type = OP_STRING,

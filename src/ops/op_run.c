@@ -137,7 +137,11 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 static const struct op_param run_params[] = {
     FLOW_PARAM,
     RUN_PARALLEL_PARAM,
-    {.name = "set", .type = OP_MAP, .value = "K=V", .help = "A value for the channel to begin with; repeat for more."},
+    {.name = "set",
+     .type = OP_MAP,
+     .value = "K=V",
+     .help = "A value for the channel to begin with; repeat for more.",
+     .agent_help = "Values for the channel to begin with."},
     {.name = "start",
      .type = OP_ID,
      .value = "TASK",

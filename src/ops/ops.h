@@ -56,6 +56,8 @@ struct op_param {
     char letter;           /* short option, or 0 */
     const char *completes; /* what shell completion offers: "lock-id", "noun", NULL */
     const char *option;    /* another name on the command line, or NULL */
+    const char
+        *agent_help; /* what agents read instead of help, where that speaks of the command line; NULL: the same */
 };
 
 /* A top-level key of the result, for schemas and documentation. */
@@ -124,6 +126,7 @@ struct op_call {
     enum lang lang;
     bool is_cli; /* the caller is a command that returns: the holder default of spec 3 applies */
     bool is_quiet;
+    bool is_brief; /* the caller pays for every byte: what may be long is short unless more is asked for */
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
     bool (*confirm)(struct op_call *call, const char *question);
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */

@@ -22,19 +22,22 @@
 #define PROC_GRACE_PARAM                                                                                               \
     {                                                                                                                  \
         .name = "grace_period_ms", .type = OP_DURATION, .flags = OP_MS, .value = "MS", .option = "grace",              \
-        .help = "Time between SIGTERM and SIGKILL: milliseconds, or 10s.", .fallback = "3000"                          \
+        .help = "Time between SIGTERM and SIGKILL: milliseconds, or 10s.", .fallback = "3000",                         \
+        .agent_help = "Time between SIGTERM and SIGKILL."                                                              \
     }
 /* What a process should be: for create, update and templates. */
 #define PROC_SPEC_PARAMS                                                                                               \
     {.name = "env",                                                                                                    \
      .type = OP_MAP,                                                                                                   \
      .value = "K=V",                                                                                                   \
-     .help = "An environment variable; may be repeated. Values of names that look secret are never shown."},           \
+     .help = "An environment variable; may be repeated. Values of names that look secret are never shown.",            \
+     .agent_help = "Environment variables; values of names that look secret are never shown."},                        \
         {.name = "cwd", .type = OP_PATH, .value = "D", .help = "Its working directory.", .fallback = "the workspace"}, \
         {.name = "auto_start_on_restore",                                                                              \
          .type = OP_BOOL,                                                                                              \
          .option = "auto-start",                                                                                       \
-         .help = "Let `tasuki restore` start it."},                                                                    \
+         .help = "Let `tasuki restore` start it.",                                                                     \
+         .agent_help = "Start it again after a reboot."},                                                              \
         {.name = "restart",                                                                                            \
          .type = OP_ENUM,                                                                                              \
          .value = "P",                                                                                                 \
@@ -119,7 +122,8 @@
          .fallback = "none"},                                                                                          \
     {                                                                                                                  \
         .name = "depends_on", .type = OP_MAP, .value = "ID=WHAT",                                                      \
-        .help = "Start only when another process is started, ready or completed; may be repeated."                     \
+        .help = "Start only when another process is started, ready or completed; may be repeated.",                    \
+        .agent_help = "Start only when these processes (id: started, ready or completed) are."                         \
     }
 
 /* The spec that the arguments ask for, on top of `base` (NULL: defaults). Canonical, owned. */

@@ -59,16 +59,19 @@ def _(ws):
             if param.get("required") and param["name"] in shown:
                 assert param["name"] in schema["required"], (row["name"], param)
         assert not shown & {"follow", "instance", "pid"}, (row["name"], shown)
+        elsewhere = "without a description" in tools[row["mcp"]["tool"]]["description"]
         for name, value in schema.get("properties", {}).items():
-            assert value["type"] in TYPES and value["description"], (row["name"], name)
+            assert value["type"] in TYPES and (value.get("description") or elsewhere), (row["name"], name)
 
 
-@test("the working set has at most 24 tools in at most 24 KB, and is the default")
+@test("the working set has at most 24 tools in at most 24,000 bytes, and is the default")
 def _(ws):
     tools = tools_of(Agent(ws))
     eq(sorted(tools), sorted(tools_of(Agent(ws, "--tools", "core"))), "the default")
     size = len(json.dumps(list(tools.values()), separators=(",", ":"), ensure_ascii=False).encode())
-    assert len(tools) <= 24 and size <= 24 * 1024, (len(tools), size)
+    assert len(tools) <= 24 and size <= 24000, (len(tools), size)
+    configure_agent(ws)
+    eq(len(tools_of(Agent(ws))) <= 30, True, "with delegation")
     assert {"get_status", "lock_acquire", "lock_release", "lock_list", "wait_for", "create_process", "start_process",
             "stop_process", "get_process_status", "get_process_output", "list_processes", "remove_process",
             "update_process", "restart_process"} <= set(tools), sorted(tools)
@@ -80,6 +83,17 @@ def _(ws):
     assert {"lock_check", "sprint_check", "get_status"} <= set(tools) and "start_process" not in tools, sorted(tools)
     result = ws.tasuki("mcp", "--tools", "locks,nonsense", "--json").expect(2, "INVALID_INPUT")
     assert "nonsense" in result.error["message"] and "processes" in result.error["message"], result.error
+    ws.tasuki("mcp", "--tools", "", "--json").expect(2, "INVALID_INPUT")
+
+
+@test("instructions and prompts send nobody to a tool that is not offered")
+def _(ws):
+    agent = Agent(ws, "--tools", "processes")
+    assert "create_process" in agent.hello["instructions"] and len(agent.hello["instructions"]) <= 600, agent.hello
+    for tool in ("get_status", "lock_acquire", "wait_for"):
+        assert tool not in agent.hello["instructions"], tool
+    eq([p["name"] for p in agent.request("prompts/list")["result"]["prompts"]], ["debug_failed_process"], "the prompts")
+    assert len(Agent(ws).hello["instructions"]) <= 600
 
 
 @test("the suite's fixtures are offered only with --conformance")
@@ -114,9 +128,13 @@ def _(ws):
 
 @test("a description says first what the tool does, and never names an option of the command line")
 def _(ws):
-    for name, tool in tools_of(Agent(ws)).items():
+    configure_agent(ws)
+    for name, tool in tools_of(Agent(ws, "--tools", "all")).items():
         first = tool["description"].split(".")[0]
-        assert 10 < len(first) < 200 and "--" not in tool["description"], (name, tool["description"])
+        assert 10 < len(first) < 200, (name, tool["description"])
+        for schema in (tool, *tool["inputSchema"].get("properties", {}).values()):
+            text = schema.get("description", "")
+            assert "--" not in text and "may be repeated" not in text and "`tasuki" not in text, (name, text)
 
 
 # -- results ------------------------------------------------------------------------------------------------
@@ -253,6 +271,90 @@ def _(ws):
     ws.run(["rm", "-r", ".aiflow"]).expect(0)
     ws.tasuki("init").expect(0)
     eq(agent.ok("list_processes")["total"], 0, "processes")
+
+
+@test("a server that was there before its workspace is as good as one that came later", init=False)
+def _(ws):
+    agent = Agent(ws)
+    eq(agent.request("resources/subscribe", {"uri": "tasuki://locks"})["error"]["code"], -32002, "news from nowhere")
+    ws.tasuki("init").expect(0)
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    _, error = agent.refused("lock_acquire", kind="name", id="a", force=True)
+    assert error["context"]["confirm_token"], error
+    eq(agent.request("resources/subscribe", {"uri": "tasuki://locks"}).get("result"), {}, "news")
+    agent.ok("lock_acquire", kind="name", id="b")
+    agent.until(lambda n: n["params"].get("uri") == "tasuki://locks", "news of the locks")
+    second = Agent(ws)
+    second.refused("lock_release", kind="name", id="b")  # it is served: this one is an instance of its own
+
+
+@test("an agent that acquires its own lock again is told so, and does not wait for itself")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("lock_acquire", kind="name", id="a")
+    for more in ({}, {"wait": "40s"}, {"force": True}):
+        text, error = agent.refused("lock_acquire", kind="name", id="a", **more)
+        eq(error["reason_code"], "LOCK_HELD", text)
+        assert text.startswith("NOT ACQUIRED: You hold name a already") and "--force" not in text, text
+
+
+@test("what is called first is short, and says how to get more")
+def _(ws):
+    agent = Agent(ws)
+    for number in [agent.begin_call("create_process", id=f"p{i:02}", command="true") for i in range(60)]:
+        agent.answer(number)
+    page = agent.ok("list_processes")
+    eq((len(page["processes"]), page["total"]), (50, 60), "a page")
+    eq(len(agent.ok("list_processes", cursor=page["cursor"])["processes"]), 10, "the next one")
+    eq(len(agent.ok("list_processes", limit=60)["processes"]), 60, "all")
+    agent.ok("create_process", id="z", command="sh", args=["-c", "head -c 200000 /dev/zero | tr '\\0' x; sleep 1000"], start=True)
+    ws.until(lambda: agent.ok("get_process_output", id="z")["lines"], "its output")
+    assert len(json.dumps(agent.ok("get_process_output", id="z"))) < 40000, "one long line"
+    status = agent.ok("get_status")
+    eq((len(status["processes"]), status["processes_total"]), (50, 61), "the status")
+    assert "z" in [p["id"] for p in status["processes"]], "what runs is shown first"
+    ws.tasuki("proc", "stop", "z").expect(0)
+
+
+# -- waiting ------------------------------------------------------------------------------------------------
+
+@test("a run can be waited for, on every way in")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done; exit 3']}\n")
+    run = ws.tasuki("run", "f.yaml", "--detach", "--json").expect(0).json["run_id"]
+    agent = Agent(ws)
+    text, error = agent.refused("wait_for", kind="run", id=run, timeout="50ms")
+    eq((text[:8], error["reason_code"]), ("NOT YET:", "CONFLICT"), text)
+    ws.tasuki("wait", "run", run, "--timeout", "50ms", "--json").expect(4, "CONFLICT")
+    waiting = agent.begin_call("wait_for", kind="run", id=run)
+    (ws.path / "go").touch()
+    stage = agent.answer(waiting)["result"]
+    eq((stage.get("isError"), stage["structuredContent"]["status"]), (None, "FAILED"), "its end")
+    eq(ws.tasuki("wait", "run", run, "--json").expect(7).json["run_id"], run, "on the command line")
+    text, _ = agent.refused("wait_for", kind="run", id="RUN-20200101T000000-000000")
+    assert text.startswith("NOT FOUND: "), text
+    text, _ = agent.refused("wait_for", kind="run", id=run, **{"for": "ready"})
+    assert text.startswith("INVALID INPUT: "), text
+
+
+@test("a lock can be waited for without being taken")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    agent = Agent(ws)
+    text, error = agent.refused("wait_for", kind="lock", id="a", timeout="50ms")
+    eq((text[:8], error["context"]["holder"]["pid"]), ("NOT YET:", holder.pid), text)
+    ws.tasuki("wait", "lock", "name/a", "--timeout", "50ms", "--json").expect(4, "CONFLICT")
+    waiting = agent.begin_call("wait_for", kind="lock", id="a")
+    agent.ok("get_status")
+    assert not agent.has_answer(waiting)
+    holder.kill()
+    holder.wait()
+    eq(agent.answer(waiting)["result"]["structuredContent"]["state"], "stale", "its state")
+    for name in ("b", "request/RQ-1", "queue/queue", "sprint/.sprint-running"):
+        eq(agent.ok("wait_for", kind="lock", id=name)["state"], "free", name)
+    assert "free" in ws.tasuki("wait", "lock", "b").expect(0).out
 
 
 @test("a process from its creation to its removal, by tools alone")
