@@ -229,6 +229,14 @@ void agents_refuse(struct http_conn *conn, int status, const json_t *id, int cod
     conn_answer(conn, status, "application/json", NULL, body.data, body.len);
 }
 
+/* A message goes to another thread as a whole: jansson's references are not for two. */
+static json_t *give_away(json_t **message)
+{
+    json_t *given = *message;
+    *message = NULL;
+    return given;
+}
+
 /* Something runs: the clock must be looked at. */
 static void expect(struct http_agents *agents)
 {
@@ -257,7 +265,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     exchange->link = mcp_link_new(agents->mcp, agents_send, agents);
     conn_wait(conn, &work, exchange);
     expect(agents);
-    mcp_link_take_json(exchange->link, exchange->number, json_incref(message));
+    mcp_link_take_json(exchange->link, exchange->number, give_away(&message));
     drain(agents);
 }
 
@@ -317,7 +325,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
     else if (!is_first && is_version_bad(conn->head))
         agents_refuse(conn, 400, id, INVALID_REQUEST, "MCP-Protocol-Version is not one that is spoken here");
     else
-        post_to_session(agents, conn, session, json_incref(message));
+        post_to_session(agents, conn, session, give_away(&message));
 }
 
 static bool is_modern(const struct http_head *head, const json_t *message)
