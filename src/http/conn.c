@@ -232,7 +232,7 @@ void conn_answer(struct http_conn *conn, int status, const char *type, const cha
     stats_request(conn->server->stats, conn->op, status, conn->began_us);
     conn->keeps_alive = conn->keeps_alive && !conn->server->is_ending && !conn->is_half_closed;
     put_head(conn, status, type, headers, (int64_t)len);
-    if (!conn->is_head_only)
+    if (!conn->is_head_only && len)
         buf_put(&conn->out, body, len);
     if (conn->out.failed) {
         conn_close(conn);
@@ -295,7 +295,8 @@ void conn_stream(struct http_conn *conn, const char *type, const char *headers, 
 
 void conn_stream_put(struct http_conn *conn, const void *data, size_t len)
 {
-    buf_put(&conn->out, data, len);
+    if (len)
+        buf_put(&conn->out, data, len);
 }
 
 static void drained(struct http_conn *conn)
