@@ -462,6 +462,8 @@ static const struct {
     {"events", print_events},
     {"flow.validate", cli_print_validated},
     {"graph", cli_print_graph},
+    {"runs.graph", cli_print_graph},
+    {"flow.list", cli_print_flows},
     {"run", cli_print_run},
     {"resume", cli_print_run},
     {"answer", cli_print_run},

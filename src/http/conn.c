@@ -106,7 +106,7 @@ static void end_of_answer(struct http_conn *conn)
     shrink(&conn->out);
     conn->out_at = 0;
     if (!conn->keeps_alive || conn->server->is_ending) {
-        if (conn->is_half_closed)
+        if (conn->is_half_closed || !conn->has_more)
             conn_close(conn);
         else
             linger(conn);
@@ -364,6 +364,7 @@ static int64_t now_us(void)
 static void dispatch(struct http_conn *conn)
 {
     conn->began_us = now_us();
+    conn->has_more = false;
     http_dispatch(conn);
     buf_clear(&conn->body);
 }
@@ -376,6 +377,7 @@ static bool take_head(struct http_conn *conn)
     if (!conn->head_len && conn->in.len <= HTTP_HEAD_MAX)
         return false;
     conn->keeps_alive = conn->is_head_only = false;
+    conn->has_more = true;
     conn->op = NULL;
     conn->began_us = now_us();
     if (!conn->head)

@@ -119,6 +119,8 @@ static const struct op_field show_result[] = {
     {"tasks", "array", "task state attempt started_at ended_at exit_code"},
     {0}};
 
+static const struct op_route stage_route[] = {{"GET", "/api/runs/:run/stage", NULL}, {0}};
+
 const struct op op_runs_show = {
     .name = "runs.show",
     .noun = "runs",
@@ -129,7 +131,7 @@ const struct op op_runs_show = {
     .params = show_params,
     .result = show_result,
     .errors = look_errors,
-    .http = {.method = "GET", .path = "/api/runs/:run"},
+    .http = {.method = "GET", .path = "/api/runs/:run", .also = stage_route},
     .mcp = {.tool = "run_show", .group = "requests", .is_core = true, TOOL_RUN_SHOW},
     .run = run_show,
 };

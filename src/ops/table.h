@@ -27,7 +27,7 @@ extern const struct op op_mcp, op_confirm;
 /* What `tasuki mcp` does: set by main, because the skin is above the table. */
 extern int (*op_mcp_serve)(struct op_call *call, struct tsk_error *err);
 /* op_flow.c, op_graph.c */
-extern const struct op op_flow_validate, op_graph;
+extern const struct op op_flow_list, op_flow_validate, op_graph, op_runs_graph;
 /* op_run.c, op_run_answer.c, op_runs.c */
 extern const struct op op_run_flow, op_resume, op_answer, op_runs_list, op_runs_show, op_runs_logs, op_runs_cancel;
 /* op_channel.c, op_task.c */
