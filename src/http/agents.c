@@ -84,7 +84,7 @@ static void beat(struct http_conn *conn, int64_t now_ms)
 
 static const struct http_work work = {.gone = gone, .hung_up = hung_up, .room = room, .tick = beat};
 
-static void session_header(const struct session *session, char text[80])
+static void agent_session_header(const struct agent_session *session, char text[80])
 {
     snprintf(text, 80, "%s%s%s", session ? "Mcp-Session-Id: " : "", session ? session->id : "", session ? "\r\n" : "");
 }
@@ -92,7 +92,7 @@ static void session_header(const struct session *session, char text[80])
 static void begin_stream(struct exchange *exchange)
 {
     char headers[128], session[80];
-    session_header(exchange->session, session);
+    agent_session_header(exchange->session, session);
     snprintf(headers, sizeof headers, "X-Accel-Buffering: no\r\n%s", session);
     exchange->is_streaming = true;
     exchange->agents->streaming++;
@@ -137,7 +137,7 @@ static void give(struct exchange *exchange, const struct mcp_frame *frame)
     struct http_conn *conn = exchange->conn;
     if (frame->is_answer && !exchange->is_streaming) {
         char headers[80];
-        session_header(exchange->session, headers);
+        agent_session_header(exchange->session, headers);
         int status = status_of(exchange, frame->error);
         exchange_free(exchange);
         conn_answer(conn, status, "application/json", headers, frame->text, frame->len);
@@ -160,7 +160,7 @@ static void give(struct exchange *exchange, const struct mcp_frame *frame)
     }
 }
 
-static struct exchange *stream_of(const struct http_agents *agents, const struct session *session)
+static struct exchange *stream_of(const struct http_agents *agents, const struct agent_session *session)
 {
     return session->stream ? exchange_find(agents, session->stream) : NULL;
 }
@@ -170,7 +170,7 @@ static struct exchange *receiver_of(const struct http_agents *agents, uint64_t a
 {
     if (!(about & AGENTS_OF_SESSION))
         return exchange_find(agents, about);
-    for (const struct session *session = agents->sessions; session; session = session->next)
+    for (const struct agent_session *session = agents->sessions; session; session = session->next)
         if (session->number == about)
             return stream_of(agents, session);
     return NULL;
@@ -229,6 +229,14 @@ void agents_refuse(struct http_conn *conn, int status, const json_t *id, int cod
     conn_answer(conn, status, "application/json", NULL, body.data, body.len);
 }
 
+/* A message goes to another thread as a whole: jansson's references are not for two. */
+static json_t *give_away(json_t **message)
+{
+    json_t *given = *message;
+    *message = NULL;
+    return given;
+}
+
 /* Something runs: the clock must be looked at. */
 static void expect(struct http_agents *agents)
 {
@@ -257,7 +265,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     exchange->link = mcp_link_new(agents->mcp, agents_send, agents);
     conn_wait(conn, &work, exchange);
     expect(agents);
-    mcp_link_take_json(exchange->link, exchange->number, json_incref(message));
+    mcp_link_take_json(exchange->link, exchange->number, give_away(&message));
     drain(agents);
 }
 
@@ -271,7 +279,7 @@ static bool changes_session(const char *method)
     return false;
 }
 
-static void post_to_session(struct http_agents *agents, struct http_conn *conn, struct session *session,
+static void post_to_session(struct http_agents *agents, struct http_conn *conn, struct agent_session *session,
                             json_t *message_take)
 {
     const char *method = json_get_string(message_take, "method", NULL);
@@ -287,7 +295,7 @@ static void post_to_session(struct http_agents *agents, struct http_conn *conn, 
     expect(agents);
     mcp_link_take_json(session->link, exchange->number, message_take);
     if (saves) /* before the client hears of it */
-        session_save(agents, session);
+        agent_session_save(agents, session);
     drain(agents);
 }
 
@@ -307,7 +315,8 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     bool is_first = strcmp(json_get_string(message, "method", ""), "initialize") == 0 && id, has_id;
-    struct session *session = is_first ? session_new(agents) : session_find(agents, conn->head, &has_id);
+    struct agent_session *session =
+        is_first ? agent_session_new(agents) : agent_session_find(agents, conn->head, &has_id);
     if (!session && has_id)
         agents_refuse(conn, 404, id, INVALID_REQUEST, "There is no such session (any more): send initialize");
     else if (!session)
@@ -316,7 +325,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
     else if (!is_first && is_version_bad(conn->head))
         agents_refuse(conn, 400, id, INVALID_REQUEST, "MCP-Protocol-Version is not one that is spoken here");
     else
-        post_to_session(agents, conn, session, json_incref(message));
+        post_to_session(agents, conn, session, give_away(&message));
 }
 
 static bool is_modern(const struct http_head *head, const json_t *message)
@@ -345,7 +354,7 @@ static void post(struct http_agents *agents, struct http_conn *conn)
 }
 
 /* The stream for what nobody asked for; a second one takes the place of the first. */
-static void get(struct http_agents *agents, struct http_conn *conn, struct session *session)
+static void get(struct http_agents *agents, struct http_conn *conn, struct agent_session *session)
 {
     struct exchange *old = stream_of(agents, session);
     if (old)
@@ -368,7 +377,7 @@ void agents_request(struct http_conn *conn)
         post(agents, conn);
         return;
     }
-    struct session *session = is_get || is_delete ? session_find(agents, conn->head, &has_id) : NULL;
+    struct agent_session *session = is_get || is_delete ? agent_session_find(agents, conn->head, &has_id) : NULL;
     bool wants_stream = http_text_has(http_header(conn->head, "Accept"), "text/event-stream");
     if ((!is_get && !is_delete) || !has_id || (is_get && !wants_stream))
         conn_answer(conn, 405, NULL, "Allow: POST, GET, DELETE\r\n", NULL, 0);
@@ -377,7 +386,7 @@ void agents_request(struct http_conn *conn)
     else if (is_get)
         get(agents, conn, session);
     else {
-        session_end(agents, session);
+        agent_session_end(agents, session);
         conn_answer(conn, 200, NULL, NULL, NULL, 0);
     }
 }
@@ -397,7 +406,7 @@ static void tick_all(struct http_agents *agents, int64_t now_ms)
     for (unsigned i = 0; i < AGENTS_SLOTS; i++)
         if (agents->slots[i] && agents->slots[i]->link)
             tick_link(agents, agents->slots[i]->link, now_ms);
-    for (struct session *session = agents->sessions; session; session = session->next)
+    for (struct agent_session *session = agents->sessions; session; session = session->next)
         tick_link(agents, session->link, now_ms);
     for (struct leaving *leaving = agents->leaving; leaving; leaving = leaving->next)
         tick_link(agents, leaving->link, now_ms);
@@ -451,7 +460,7 @@ void agents_end(struct http_server *server)
     for (unsigned i = 0; i < AGENTS_SLOTS; i++)
         if (agents->slots[i] && agents->slots[i]->link)
             mcp_link_close(agents->slots[i]->link);
-    for (struct session *session = agents->sessions; session; session = session->next) {
+    for (struct agent_session *session = agents->sessions; session; session = session->next) {
         struct exchange *stream = stream_of(agents, session);
         mcp_link_close(session->link);
         if (stream) {
@@ -475,7 +484,7 @@ bool agents_are_idle(struct http_server *server)
 void agents_clear(struct http_server *server)
 {
     struct http_agents *agents = server->agents;
-    session_drop_all(agents);
+    agent_session_drop_all(agents);
     drain(agents);
     bury(agents);
     BUG(agents->leaving); /* the workers have been waited for */

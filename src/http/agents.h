@@ -22,21 +22,21 @@
 
 #define AGENTS_OF_SESSION (UINT64_C(1) << 63) /* in the numbers of frames that are about no request */
 
-struct session {
+struct agent_session {
     char id[33];
     uint64_t number;
     struct mcp_link *link;
     uint64_t stream; /* the exchange of its GET, or 0 */
     int64_t used_ms;
-    struct session *next;
+    struct agent_session *next;
 };
 
 struct exchange {
     struct http_agents *agents;
     struct http_conn *conn;
     uint64_t number;
-    struct mcp_link *link;   /* modern: its own; NULL: of a session */
-    struct session *session; /* legacy */
+    struct mcp_link *link;         /* modern: its own; NULL: of a session */
+    struct agent_session *session; /* legacy */
     bool is_modern, is_streaming;
     int64_t beat_ms;
 };
@@ -57,7 +57,7 @@ struct http_agents {
     struct exchange *slots[AGENTS_SLOTS];
     uint64_t last_number;
     unsigned streaming; /* exchanges that are streams */
-    struct session *sessions;
+    struct agent_session *sessions;
     struct leaving *leaving;
     int64_t due_ms; /* when the clock is asked again; 0: not at all */
     pthread_t loop_thread;
@@ -78,14 +78,14 @@ const char *agents_mismatch(const struct http_head *head, const json_t *message,
 
 /* ---- agents_session.c ---- */
 
-struct session *session_new(struct http_agents *agents);
+struct agent_session *agent_session_new(struct http_agents *agents);
 /* By the request's header, also one of an earlier server. *ret_given: there was one. */
-struct session *session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given);
+struct agent_session *agent_session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given);
 /* What was negotiated or subscribed to may have changed. */
-void session_save(struct http_agents *agents, const struct session *session);
+void agent_session_save(struct http_agents *agents, const struct agent_session *session);
 /* The client has ended it: also its file goes. */
-void session_end(struct http_agents *agents, struct session *session);
-void session_drop_all(struct http_agents *agents);
+void agent_session_end(struct http_agents *agents, struct agent_session *session);
+void agent_session_drop_all(struct http_agents *agents);
 /* Hands a link over, to be freed when it is idle (A4). */
 void agents_leave(struct http_agents *agents, struct mcp_link *link);
 

@@ -20,7 +20,7 @@ static void path_of(const char *id, char path[64])
     snprintf(path, 64, FOLDER "/" PREFIX "%s", id);
 }
 
-void session_save(struct http_agents *agents, const struct session *session)
+void agent_session_save(struct http_agents *agents, const struct agent_session *session)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *state CLEANUP_JSON = mcp_link_state(session->link);
@@ -66,9 +66,9 @@ static void sweep(struct http_agents *agents)
 
 /* ---- sessions ---- */
 
-static void drop(struct http_agents *agents, struct session **at)
+static void drop(struct http_agents *agents, struct agent_session **at)
 {
-    struct session *session = *at;
+    struct agent_session *session = *at;
     *at = session->next;
     for (unsigned i = 0; i < AGENTS_SLOTS; i++)
         if (agents->slots[i] && agents->slots[i]->session == session)
@@ -81,18 +81,18 @@ static void drop(struct http_agents *agents, struct session **at)
 /* Whoever was not heard of for longest makes room; its file stays. */
 static void make_room(struct http_agents *agents)
 {
-    struct session **oldest = NULL;
+    struct agent_session **oldest = NULL;
     unsigned count = 0;
-    for (struct session **at = &agents->sessions; *at; at = &(*at)->next, count++)
+    for (struct agent_session **at = &agents->sessions; *at; at = &(*at)->next, count++)
         if (!oldest || (*at)->used_ms < (*oldest)->used_ms)
             oldest = at;
     if (count >= AGENTS_SESSIONS_MAX)
         drop(agents, oldest);
 }
 
-static struct session *add(struct http_agents *agents)
+static struct agent_session *add(struct http_agents *agents)
 {
-    struct session *session = calloc(1, sizeof *session);
+    struct agent_session *session = calloc(1, sizeof *session);
     BUG(!session);
     make_room(agents);
     session->link = mcp_link_new(agents->mcp, agents_send, agents);
@@ -104,15 +104,15 @@ static struct session *add(struct http_agents *agents)
     return session;
 }
 
-struct session *session_new(struct http_agents *agents)
+struct agent_session *agent_session_new(struct http_agents *agents)
 {
-    struct session *session = add(agents);
+    struct agent_session *session = add(agents);
     random_hex(session->id, ID_DIGITS);
     sweep(agents);
     return session;
 }
 
-struct session *session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given)
+struct agent_session *agent_session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given)
 {
     const struct http_text *given = http_header(head, "Mcp-Session-Id");
     char id[ID_DIGITS + 1] = "";
@@ -122,7 +122,7 @@ struct session *session_find(struct http_agents *agents, const struct http_head 
     memcpy(id, given->at, ID_DIGITS);
     if (strspn(id, "0123456789abcdef") != ID_DIGITS)
         return NULL;
-    for (struct session *session = agents->sessions; session; session = session->next)
+    for (struct agent_session *session = agents->sessions; session; session = session->next)
         if (strcmp(session->id, id) == 0) {
             session->used_ms = clock_now().boot_ms;
             return session;
@@ -130,16 +130,16 @@ struct session *session_find(struct http_agents *agents, const struct http_head 
     json_t *state CLEANUP_JSON = load(agents, id);
     if (!state)
         return NULL;
-    struct session *session = add(agents);
+    struct agent_session *session = add(agents);
     memcpy(session->id, id, sizeof id);
     mcp_link_restore(session->link, state);
     return session;
 }
 
-void session_end(struct http_agents *agents, struct session *session)
+void agent_session_end(struct http_agents *agents, struct agent_session *session)
 {
     char path[64];
-    struct session **at = &agents->sessions;
+    struct agent_session **at = &agents->sessions;
     path_of(session->id, path);
     fs->unlinkat(agents->server->ws->state_dir, path, 0);
     while (*at != session)
@@ -147,7 +147,7 @@ void session_end(struct http_agents *agents, struct session *session)
     drop(agents, at);
 }
 
-void session_drop_all(struct http_agents *agents)
+void agent_session_drop_all(struct http_agents *agents)
 {
     while (agents->sessions)
         drop(agents, &agents->sessions);

@@ -106,7 +106,7 @@ static void end_of_answer(struct http_conn *conn)
     shrink(&conn->out);
     conn->out_at = 0;
     if (!conn->keeps_alive || conn->server->is_ending) {
-        if (conn->is_half_closed)
+        if (conn->is_half_closed || !conn->has_more)
             conn_close(conn);
         else
             linger(conn);
@@ -232,7 +232,7 @@ void conn_answer(struct http_conn *conn, int status, const char *type, const cha
     stats_request(conn->server->stats, conn->op, status, conn->began_us);
     conn->keeps_alive = conn->keeps_alive && !conn->server->is_ending && !conn->is_half_closed;
     put_head(conn, status, type, headers, (int64_t)len);
-    if (!conn->is_head_only)
+    if (!conn->is_head_only && len)
         buf_put(&conn->out, body, len);
     if (conn->out.failed) {
         conn_close(conn);
@@ -295,7 +295,8 @@ void conn_stream(struct http_conn *conn, const char *type, const char *headers, 
 
 void conn_stream_put(struct http_conn *conn, const void *data, size_t len)
 {
-    buf_put(&conn->out, data, len);
+    if (len)
+        buf_put(&conn->out, data, len);
 }
 
 static void drained(struct http_conn *conn)
@@ -363,6 +364,7 @@ static int64_t now_us(void)
 static void dispatch(struct http_conn *conn)
 {
     conn->began_us = now_us();
+    conn->has_more = false;
     http_dispatch(conn);
     buf_clear(&conn->body);
 }
@@ -375,6 +377,7 @@ static bool take_head(struct http_conn *conn)
     if (!conn->head_len && conn->in.len <= HTTP_HEAD_MAX)
         return false;
     conn->keeps_alive = conn->is_head_only = false;
+    conn->has_more = true;
     conn->op = NULL;
     conn->began_us = now_us();
     if (!conn->head)

@@ -23,6 +23,23 @@
 #define STACK_FORGET(top, size) ((void)0)
 #endif
 
+/* ThreadSanitizer keeps a table of handlers in the memory that the child shares: what the child resets must pass it by, or we
+ * would lose ours. (SIG_DFL is all zeros, whatever the kernel's structure looks like.) */
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#include <sys/syscall.h>
+static void reset_signal(int number)
+{
+    static const char zeros[64];
+    syscall(SYS_rt_sigaction, number, zeros, NULL, 8);
+}
+#else
+static void reset_signal(int number)
+{
+    struct sigaction by_default = {.sa_handler = SIG_DFL};
+    sigaction(number, &by_default, NULL);
+}
+#endif
+
 extern char **environ;
 
 #define SAFE_FD    64 /* descriptors are moved above this before they get their final numbers */
@@ -54,7 +71,7 @@ static int fail(struct child *child, const char *stage)
 /* Handlers of ours must not run in the child, which shares our memory. */
 static void reset_signals(const struct spawn *s)
 {
-    struct sigaction by_default = {.sa_handler = SIG_DFL}, current;
+    struct sigaction current;
     for (int number = 1; number < NSIG; number++) {
         if (s->changed_signals && !sigismember(s->changed_signals, number))
             continue;
@@ -62,7 +79,7 @@ static void reset_signals(const struct spawn *s)
             continue;
         /* Our own SIGXFSZ is ignored so that a write fails instead of killing us; nobody else wants that. */
         if (current.sa_handler != SIG_IGN || !s->keeps_signals || number == SIGXFSZ)
-            sigaction(number, &by_default, NULL);
+            reset_signal(number);
     }
 }
 

@@ -81,8 +81,11 @@ class Agent:
             return number in self._answers or self.is_over
         with self._changed:
             assert self._changed.wait_for(arrived, timeout), f"no answer to request {number} within {timeout} s"
-            assert number in self._answers, f"the server ended without an answer to request {number}"
+            assert number in self._answers, f"the server ended without an answer to request {number}: {self._last_words()}"
             return self._answers[number][0]
+
+    def _last_words(self):
+        return self.proc.stderr.read()[-4000:].decode(errors="replace") if self.proc.stderr else ""
 
     def has_answer(self, number):
         with self._changed:

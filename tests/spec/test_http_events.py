@@ -133,7 +133,8 @@ def _(ws):
         append(ws, 1000, size=700, first=1 + burst * 1000)
         eq([data["data"]["n"] for _, data in take(reader, 1000)][-1], (burst + 1) * 1000, "who reads goes on")
     grown = memory_kib(server.proc.pid) - before
-    assert grown < 100 * 256, f"{grown} KiB more for 100 stalled readers"
+    is_sanitized = {"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ)  # they keep what was freed
+    assert grown < 100 * 256 or is_sanitized, f"{grown} KiB more for 100 stalled readers"
     got = [data["data"]["n"] for _, data in take(stalled[0], 20001)]
     eq(got, list(range(20001)), "and one that wakes up gets everything")
     for stream in (*stalled, reader):
