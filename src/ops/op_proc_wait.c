@@ -8,10 +8,9 @@
 
 #define SLICE_MS 500 /* how soon a cancelled call ends */
 
-static const char *const for_choices[] = {"exit", "ready", NULL};
-static const char *const kind_choices[] = {"process", NULL};
+const char *const wait_for_choices[] = {"exit", "ready", NULL};
 
-static int64_t timeout_of(const struct op_call *call)
+int64_t wait_timeout(const struct op_call *call)
 {
     int64_t timeout_ms = json_get_int(call->args, "timeout", -1);
     if (!call->is_cli && (timeout_ms < 0 || timeout_ms > REMOTE_WAIT_MAX_MS))
@@ -39,7 +38,7 @@ static int wait_sliced(struct op_call *call, struct proc_registry *reg, enum pro
                        struct tsk_error *err)
 {
     const char *id = json_get_string(call->args, "id", "");
-    int64_t timeout_ms = timeout_of(call), deadline_ms = clock_now().boot_ms + timeout_ms;
+    int64_t timeout_ms = wait_timeout(call), deadline_ms = clock_now().boot_ms + timeout_ms;
     if (!call->is_cancelled)
         return proc_wait(reg, id, what, timeout_ms, ret, err);
     for (;;) {
@@ -54,7 +53,7 @@ static int wait_sliced(struct op_call *call, struct proc_registry *reg, enum pro
     }
 }
 
-static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
+int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct proc_registry reg;
     struct proc p;
@@ -73,31 +72,7 @@ static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
-#define FOR_PARAM                                                                                                      \
-    {                                                                                                                  \
-        .name = "for", .type = OP_ENUM, .value = "WHAT",                                                               \
-        .help = "exit: it has ended and no restart is to come; ready: its ready probe has succeeded.",                 \
-        .choices = for_choices, .fallback = "exit"                                                                     \
-    }
-#define TIMEOUT_PARAM                                                                                                  \
-    {                                                                                                                  \
-        .name = "timeout", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                     \
-        .help = "How long at most; over HTTP and MCP never longer than 45s.", .fallback = "forever"                    \
-    }
-
-static const struct op_param proc_wait_params[] = {PROC_ID_PARAM, FOR_PARAM, TIMEOUT_PARAM, {0}};
-static const struct op_param wait_params[] = {
-    {.name = "kind",
-     .type = OP_ENUM,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "KIND",
-     .help = "What to wait for: process.",
-     .choices = kind_choices},
-    PROC_ID_PARAM,
-    FOR_PARAM,
-    TIMEOUT_PARAM,
-    {0},
-};
+static const struct op_param proc_wait_params[] = {PROC_ID_PARAM, WAIT_FOR_PARAM, WAIT_TIMEOUT_PARAM, {0}};
 static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND,
                                        TSK_PROCESS_NOT_RUNNING,
                                        TSK_PROCESS_START_FAILED,
@@ -123,22 +98,5 @@ const struct op op_process_wait = {
     .errors = errors,
     .http.absent = "GET /api/wait does it",
     .mcp.absent = "wait_for does it",
-    .run = run_wait,
-};
-
-const struct op op_wait = {
-    .name = "wait",
-    .verb = "wait",
-    .summary = "Wait for something instead of polling it: until a process has ended, or until it is ready.",
-    .detail =
-        "Fails at once, with the reason, when what is waited for cannot happen any more. A time that is up is CONFLICT "
-        "(exit 4): repeat the call to go on waiting.",
-    .examples = "tasuki wait process web --for ready --timeout 30s  # until it answers",
-    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = wait_params,
-    .result = proc_fields,
-    .errors = errors,
-    .http = {.method = "GET", .path = "/api/wait"},
-    .mcp = {.tool = "wait_for", .group = "workspace", .is_core = true, TOOL_WAIT_FOR},
-    .run = run_wait,
+    .run = wait_process,
 };

@@ -63,9 +63,8 @@
             "read on, pass the answer's cursor."
 #define TOOL_WAIT_FOR                                                                                                  \
     .refusal = "NOT YET",                                                                                              \
-    .text = "Wait until a process has ended, or until it is ready, instead of asking again and again. It changes "     \
-            "nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most, and fails "     \
-            "at once when what you wait for cannot happen any more."
+    .text = "Wait until a process or a run has ended, or a lock is free, instead of asking again and again. It "       \
+            "changes nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most."
 #define TOOL_UL_WORKFLOW_CHECK                                                                                         \
     .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "     \
             "false with an "                                                                                           \
