@@ -127,6 +127,7 @@ void cli_print_own_list(const struct op_call *call, const struct cli_options *op
 /* The problems of a flow file after the first, which is the error's own sentence. */
 void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context);
 void cli_print_validated(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_flows(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_graph(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
 /* ---- print_run.c ---- */

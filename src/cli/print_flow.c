@@ -45,6 +45,16 @@ void cli_print_validated(const struct op_call *call, const struct cli_options *o
     printf("%s\n", buf_str(&b));
 }
 
+void cli_print_flows(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    size_t i;
+    json_t *flow;
+    (void)call;
+    (void)options;
+    json_array_foreach (json_object_get(result, "flows"), i, flow)
+        printf("%s\n", json_get_string(flow, "name", "")); /* a name each line, for a pipe as well */
+}
+
 void cli_print_graph(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     (void)call;

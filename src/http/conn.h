@@ -46,7 +46,7 @@ struct http_conn {
     struct http_conn *prev, *next; /* all of them, the oldest first */
     enum conn_phase phase;
     bool is_unix, is_head_only, keeps_alive, is_half_closed, is_closed, is_busy;
-    bool has_more; /* the request was not read to its end (C4) */
+    bool has_more;       /* the request was not read to its end (C4) */
     int64_t deadline_ms; /* 0: none (C2) */
     int64_t began_ms;    /* of the request, and of being idle before it */
     int64_t began_us;    /* of the dispatch, for the statistics */

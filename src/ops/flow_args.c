@@ -26,12 +26,8 @@ static int open_file(struct op_call *call, struct flow_file *file, struct tsk_er
     return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", given, NULL);
 }
 
-int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err)
+static int load(struct op_call *call, int fd, struct flow_file *file, struct tsk_error *err)
 {
-    *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
-    int fd CLEANUP_FD = open_file(call, file, err);
-    if (fd < 0)
-        return -1;
     if (fs_read_fd(fd, FLOW_SIZE_MAX, &file->text) < 0) {
         error_errno(err, "read", file->path);
     } else if (flow_load(&file->flow, file->path, buf_str(&file->text), file->text.len, call->lang, err) == 0) {
@@ -39,6 +35,21 @@ int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_erro
     }
     buf_clear(&file->text);
     return -1;
+}
+
+int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err)
+{
+    *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
+    int fd CLEANUP_FD = open_file(call, file, err);
+    return fd < 0 ? -1 : load(call, fd, file, err);
+}
+
+int flow_args_load_at(struct op_call *call, int dir, const char *name, struct flow_file *file, struct tsk_error *err)
+{
+    *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
+    snprintf(file->path, sizeof file->path, "%s", name);
+    int fd CLEANUP_FD = fs->openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+    return fd < 0 ? error_errno(err, "open", name) : load(call, fd, file, err);
 }
 
 void flow_file_clear(struct flow_file *file)

@@ -19,6 +19,8 @@ struct flow_file {
 
 /* FLOW_INVALID with all problems, NOT_FOUND with where it was looked for. `file` is to be cleared after success only. */
 int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err);
+/* The same for a file of ours, in an open directory. */
+int flow_args_load_at(struct op_call *call, int dir, const char *name, struct flow_file *file, struct tsk_error *err);
 void flow_file_clear(struct flow_file *file);
 
 #endif

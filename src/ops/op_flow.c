@@ -1,6 +1,71 @@
-/* op_flow.c - flow validate. */
+/* op_flow.c - flow list, flow validate. */
+#include "base/fs.h"
+#include "base/ident.h"
 #include "ops/flow_args.h"
 #include "ops/table.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- list ---- */
+
+/* NAME.yaml, where NAME is what commands take. */
+static bool is_flow(const char *file, char name[256])
+{
+    size_t len = strlen(file);
+    if (len < 6 || len > 255 || strcmp(file + len - 5, ".yaml") != 0)
+        return false;
+    memcpy(name, file, len - 5);
+    name[len - 5] = '\0';
+    return id_is_valid(name);
+}
+
+static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct dirent **files = NULL;
+    int count = scandirat(call->ws->state_dir, "flows", &files, NULL, alphasort);
+    if (count < 0 && errno != ENOENT)
+        return error_errno(err, "read", ".aiflow/flows");
+    json_t *flows = json_array();
+    for (int i = 0; i < count; i++) {
+        char name[256], path[300], time[TIME_TEXT_MAX];
+        struct stat st;
+        snprintf(path, sizeof path, "flows/%s", files[i]->d_name);
+        if (is_flow(files[i]->d_name, name) && fs->fstatat(call->ws->state_dir, path, &st, 0) == 0 &&
+            S_ISREG(st.st_mode)) {
+            time_format_local(st.st_mtim.tv_sec * INT64_C(1000) + st.st_mtim.tv_nsec / 1000000, time);
+            json_array_append_new(flows, json_pack("{s:s, s:o, s:s}", "name", name, "path",
+                                                   json_sprintf(".aiflow/%s", path), "updated_at", time));
+        }
+        free(files[i]);
+    }
+    free(files);
+    *ret = json_pack("{s:o}", "flows", flows);
+    return 0;
+}
+
+static const struct op_param no_params[] = {{0}};
+static const struct op_field list_result[] = {{"flows", "array", "name path updated_at"}, {0}};
+static const enum tsk_code list_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
+
+const struct op op_flow_list = {
+    .name = "flow.list",
+    .noun = "flow",
+    .verb = "list",
+    .summary = "List the flows in .aiflow/flows/.",
+    .examples = "tasuki flow list",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .params = no_params,
+    .result = list_result,
+    .errors = list_errors,
+    .http = {.method = "GET", .path = "/api/flows"},
+    .mcp.absent = "agents list the directory",
+    .run = run_list,
+};
+
+/* ---- validate ---- */
 
 static int run_validate(struct op_call *call, json_t **ret, struct tsk_error *err)
 {

@@ -10,6 +10,8 @@ extern const struct op op_init, op_status, op_version;
 extern const struct op op_doctor;
 /* op_request.c, op_request_run.c */
 extern const struct op op_request_add, op_request_list, op_request_show, op_request_edit, op_request_rm, op_request_run;
+/* op_wait.c */
+extern const struct op op_wait;
 /* op_queue.c */
 extern const struct op op_queue_run, op_queue_run_next, op_queue_stop, op_queue_next, op_queue_status;
 /* op_watch.c */
@@ -27,7 +29,7 @@ extern const struct op op_mcp, op_confirm;
 /* What `tasuki mcp` does: set by main, because the skin is above the table. */
 extern int (*op_mcp_serve)(struct op_call *call, struct tsk_error *err);
 /* op_flow.c, op_graph.c */
-extern const struct op op_flow_validate, op_graph;
+extern const struct op op_flow_list, op_flow_validate, op_graph, op_runs_graph;
 /* op_run.c, op_run_answer.c, op_runs.c */
 extern const struct op op_run_flow, op_resume, op_answer, op_runs_list, op_runs_show, op_runs_logs, op_runs_cancel;
 /* op_channel.c, op_task.c */
@@ -48,7 +50,7 @@ extern const struct op op_sprint_acquire, op_sprint_release, op_sprint_check;
 extern const struct op op_process_create, op_process_start, op_process_stop, op_process_restart, op_process_status,
     op_process_list, op_process_remove, op_process_update, op_restore;
 /* op_proc_wait.c */
-extern const struct op op_process_wait, op_wait;
+extern const struct op op_process_wait;
 /* op_proc_exchange.c */
 extern const struct op op_process_export, op_process_import;
 /* op_template.c */

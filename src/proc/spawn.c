@@ -170,8 +170,10 @@ char *spawn_stack(void)
 void spawn_stack_free(char *stack)
 {
     size_t size = (STACK_SIZE + SPAWN_ARGS_MAX * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
-    if (stack)
-        munmap(stack - size, size);
+    if (!stack)
+        return;
+    STACK_FORGET(stack, STACK_SIZE); /* whoever maps this place next */
+    munmap(stack - size, size);
 }
 
 static int spawn_failed(struct spawn *s, const char *stage, int number)
@@ -202,8 +204,8 @@ int spawn_run(struct spawn *s)
     STACK_FORGET(top, STACK_SIZE);
     pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
-    STACK_FORGET(top, STACK_SIZE); /* what is mapped there next is not ours */
     sigprocmask(SIG_SETMASK, &before, NULL);
+    STACK_FORGET(top, STACK_SIZE);
     if (!is_borrowed)
         munmap(stack, size);
     if (pid < 0)

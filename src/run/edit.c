@@ -332,20 +332,30 @@ static bool says(const struct request *after, const json_t *want)
     return true;
 }
 
-static void change_text(const struct request *before, const json_t *values, enum lang lang, struct buf *text)
+/* Whether the text is a whole request that says what was meant. */
+static bool is_right(const char *id, const struct buf *text, const json_t *want, enum lang lang)
+{
+    struct request request CLEANUP(request_clear) = {.json = NULL};
+    request_parse(id, buf_str(text), text->len, lang, &request);
+    return !text->failed && !request_is_broken(&request) && says(&request, want);
+}
+
+void request_change(const struct request *before, const json_t *values, enum lang lang, struct buf *text)
 {
     const char *key;
     json_t *value, *want CLEANUP_JSON = wanted(before, values);
-    struct request after CLEANUP(request_clear) = {.json = NULL};
+    struct buf anew CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
     bool is_done = true;
     buf_put(text, buf_str(&before->text), before->text.len);
     json_object_foreach ((json_t *)values, key, value)
         is_done = is_done && change_key(text, key, value) == 0;
-    request_parse(before->id, buf_str(text), text->len, lang, &after);
-    if (is_done && (request_is_broken(&after) || says(&after, want)))
-        return; /* broken by what was asked for: the caller says how */
+    if (is_done && is_right(before->id, text, want, lang))
+        return;
+    put_file(&anew, want);
+    if (is_done && !is_right(before->id, &anew, want, lang))
+        return; /* it is what was asked for that breaks it: the caller says how */
     buf_reset(text);
-    put_file(text, want);
+    buf_put(text, buf_str(&anew), anew.len);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
@@ -511,7 +521,7 @@ int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values,
     if (guard < 0 || request_read(ws, id, lang, &before, err) < 0 ||
         check_expected(&before, expected_updated_at, err) < 0)
         return -1;
-    change_text(&before, values, lang, &text);
+    request_change(&before, values, lang, &text);
     return put_text(ws, &before, &text, lang, ret, err);
 }
 

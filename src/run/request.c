@@ -45,8 +45,9 @@ static void excerpt(const struct reader *r, unsigned line, char out[EXCERPT_MAX 
     size_t n = 0;
     while (at && at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
-    while (n == EXCERPT_MAX && n > 0 && ((unsigned char)at[n] & 0xc0) == 0x80)
-        n--;
+    if (n == EXCERPT_MAX) /* not in the middle of a character */
+        while (n > 0 && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80)
+            n--;
     memcpy(out, at ? at : "", n);
     out[n] = '\0';
 }

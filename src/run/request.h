@@ -65,6 +65,8 @@ int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, 
 /* Only the keys in `values` change. CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
 int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values, const char *expected_updated_at,
                  enum lang lang, struct request *ret, struct tsk_error *err);
+/* The text that an edit makes of a request's; it may be that of a broken one. Appended to `text`. */
+void request_change(const struct request *before, const json_t *values, enum lang lang, struct buf *text);
 /* The whole text anew, as an editor has left it. */
 int request_replace(struct tsk_workspace *ws, const char *id, const char *text, size_t len,
                     const char *expected_updated_at, enum lang lang, struct request *ret, struct tsk_error *err);

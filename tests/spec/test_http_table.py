@@ -159,7 +159,7 @@ def script(pid):
         ("flow.validate", {"flow": "good.yaml"}), ("flow.validate", {"flow": "bad.yaml"}), ("flow.validate", {"flow": "absent.yaml"}),
         ("run", {"flow": "good.yaml"}), ("run", {"flow": "bad.yaml"}), ("runs.list", {}), ("runs.show", {"run": "RUN-absent"}), ("wait", {"kind": "run", "id": "RUN-absent"}),
         ("runs.cancel", {"run": "RUN-absent"}), ("runs.logs", {"run": "RUN-absent"}), ("resume", {"run": "RUN-absent"}),
-        ("answer", {"run": "RUN-absent"}), ("events", {"limit": 1, "type": "absent"}), ("events", {"limit": 0}),
+        ("answer", {"run": "RUN-absent"}), ("runs.graph", {"run": "RUN-absent"}), ("flow.list", {}), ("events", {"limit": 1, "type": "absent"}), ("events", {"limit": 0}),
         ("request.add", {"title": "do it", "id": "RQ-1", "flow": "good.yaml"}), ("request.add", {"title": "do it", "id": "RQ-1"}),
         ("request.list", {}), ("request.show", {"request": "RQ-1"}), ("request.show", {"request": "RQ-absent"}),
         ("queue.next", {}), ("request.run", {"request": "RQ-absent"}), ("request.run", {"request": "RQ-1"}), ("queue.stop", {}),
@@ -259,6 +259,14 @@ def _(ws):
             assert answer.status != 404 or "/api/openapi.json" not in answer.error["message"], (name, route)
     agent.close()
     server.stop()
+
+
+@test("docs/protocol/http.md lists every route", init=False)
+def _(ws):
+    text = (HERE.parent / "docs" / "protocol" / "http.md").read_text()
+    for name, row in table(ws).items():
+        for route in [row["http"], *row["http"].get("also", [])] if "path" in row["http"] else []:
+            assert f"`{route['method']} {route['path']}`" in text, (name, route)
 
 
 # -- OpenAPI --------------------------------------------------------------------------------------------------

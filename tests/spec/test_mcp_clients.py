@@ -4,6 +4,7 @@ and over HTTP. They come from npm into .cache/mcp (`./dev test` installs them)."
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -79,6 +80,84 @@ for mode, wanted in {"v1": "2025-11-25", "v2-legacy": "2025-11-25", "v2-auto": "
         test(f"the official client {mode} over {'HTTP' if is_http else 'stdio'} connects, works, is refused and asked, and "
              "leaves nothing", quick=False)(
             lambda ws, mode=mode, wanted=wanted, is_http=is_http: clients(ws, mode, wanted, is_http))
+
+
+# -- two of them --------------------------------------------------------------------------------------------
+
+class Rival:
+    """An agent with the official client, in a process of its own."""
+
+    def __init__(self, ws):
+        env = npm_env(ws)
+        if not (ws.path / "rival.mjs").exists():
+            (ws.path / "node_modules").symlink_to(CACHE / "node_modules")
+            (ws.path / "rival.mjs").write_text((HERE / "mcp" / "rival.mjs").read_text())
+        self.proc = ws.spawn_command(["node", "rival.mjs", ws.binary, "mcp", "--tools", "all", "--grace", "0s"], env=env,
+                                     stdin=subprocess.PIPE)
+        eq(json.loads(self.proc.stdout.readline()), {"ready": True}, "connected")
+
+    def begin(self, tool, **arguments):
+        self.proc.stdin.write(json.dumps({"tool": tool, "arguments": arguments}) + "\n")
+        self.proc.stdin.flush()
+
+    def result(self):
+        return json.loads(self.proc.stdout.readline())
+
+    def call(self, tool, **arguments):
+        self.begin(tool, **arguments)
+        return self.result()
+
+    def kill(self):
+        self.proc.kill()
+        self.proc.wait()
+
+    def leave(self):
+        self.proc.stdin.close()
+        eq(self.proc.wait(20), 0, "its exit code")
+
+
+def compete(ws, tool, **arguments):
+    """Two agents, the same call at once: (the one that got it, the other one, what the other was told)."""
+    rivals = [Rival(ws), Rival(ws)]
+    for rival in rivals:
+        rival.begin(tool, **arguments)
+    results = [rival.result() for rival in rivals]
+    eq(sorted(result["isError"] for result in results), [False, True], f"who got it: {results}")
+    loser = 1 if results[1]["isError"] else 0
+    return rivals[1 - loser], rivals[loser], results[loser]
+
+
+@test("two official clients compete for a lock: one gets it, the other is told what to do and takes over when the first is killed", quick=False)
+def _(ws):
+    winner, loser, refusal = compete(ws, "lock_acquire", kind="name", id="deploy")
+    assert refusal["text"].startswith("NOT ACQUIRED: ") and refusal["structure"]["error"]["next"], refusal
+    loser.begin("lock_acquire", kind="name", id="deploy", wait="30s")
+    winner.kill()
+    eq(loser.result()["structure"]["status"], "acquired", "when the first is dead")
+    loser.leave()
+
+
+@test("two official clients compete for a workflow: one owns it, the other is told so and takes over when the first is killed", quick=False)
+def _(ws):
+    winner, loser, refusal = compete(ws, "ul_workflow_claim", ulTaskId="UL-1")
+    eq(refusal["structure"]["error"]["reason_code"], "workflow_owned_by_other", "the refusal")
+    winner.kill()
+    ws.until(lambda: not loser.call("ul_workflow_claim", ulTaskId="UL-1")["isError"], "it is claimed")
+    loser.leave()
+
+
+@test("two official clients compete for a process: one starts it, it runs once, and outlives both", quick=False)
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    winner, loser, refusal = compete(ws, "start_process", id="web")
+    eq(refusal["structure"]["error"]["reason_code"], "ProcessAlreadyRunning", "the refusal")
+    pid = loser.call("get_process_status", id="web")["structure"]["pid"]
+    winner.kill()
+    eq(loser.call("get_process_status", id="web")["structure"]["pid"], pid, "after the first one's death")
+    eq(loser.call("restart_process", id="web")["isError"], False, "the other takes over")
+    loser.leave()
+    eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Running", "after both")
+    ws.tasuki("proc", "stop", "web").expect(0)
 
 
 # -- the Inspector ------------------------------------------------------------------------------------------
