@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define DYING_CHILD_MS 1000
+#define HIDDEN         ".new-" /* before the name of a run that is being made */
 #define STAGE_MAX      (64u << 20)
 
 static int open_life(struct rundir *run, int flags, int *ret)
@@ -23,13 +24,15 @@ static int open_life(struct rundir *run, int flags, int *ret)
     return *ret < 0 ? -1 : 0;
 }
 
-static int open_dir(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+/* `prefix`: of the directory's name, while it is being made. */
+static int open_dir(struct tsk_workspace *ws, const char *prefix, const char *id, struct rundir *ret,
+                    struct tsk_error *err)
 {
-    char name[RUN_ID_MAX + 8];
+    char name[RUN_ID_MAX + 16];
     *ret = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     snprintf(ret->id, sizeof ret->id, "%s", id);
-    snprintf(name, sizeof name, "runs/%s", id);
-    if (snprintf(ret->path, sizeof ret->path, "%s/%s", ws->state_path, name) >= (int)sizeof ret->path) {
+    snprintf(name, sizeof name, "runs/%s%s", prefix, id);
+    if (snprintf(ret->path, sizeof ret->path, "%s/runs/%s", ws->state_path, id) >= (int)sizeof ret->path) {
         errno = ENAMETOOLONG;
         return error_errno(err, "open", id);
     }
@@ -49,25 +52,29 @@ void rundir_new_id(char id[RUN_ID_MAX])
     snprintf(id + at, RUN_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
 }
 
+/* A run is seen for the first time with both of its bytes taken: who sees one that nobody executes sees no beginning. */
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
 {
-    char new_id[RUN_ID_MAX], name[RUN_ID_MAX + 16];
+    char new_id[RUN_ID_MAX], hidden[RUN_ID_MAX + 16], name[RUN_ID_MAX + 16];
     if (!id)
         rundir_new_id(new_id);
     id = id ? id : new_id;
+    snprintf(hidden, sizeof hidden, "runs/" HIDDEN "%s", id);
     snprintf(name, sizeof name, "runs/%s", id);
-    if (fs_make_dirs(ws->state_dir, name) < 0)
-        return error_errno(err, "make", name);
-    if (open_dir(ws, id, ret, err) < 0)
+    if (fs_make_dirs(ws->state_dir, hidden) < 0)
+        return error_errno(err, "make", hidden);
+    if (open_dir(ws, HIDDEN, id, ret, err) < 0)
         return -1;
-    if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
-        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0 ||
-        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
-        error_errno(err, "lock", ret->path);
-        rundir_clear(ret);
-        return -1;
-    }
-    return 0;
+    if (open_life(ret, O_CREAT, &ret->life_fd) == 0 && open_life(ret, 0, &ret->runner_fd) == 0 &&
+        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) == 0 &&
+        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) == 0 &&
+        fs->renameat2(ws->state_dir, hidden, ws->state_dir, name, 0) == 0)
+        return 0;
+    error_errno(err, "make", ret->path);
+    fs->unlinkat(ret->dir, "life", 0);
+    fs->unlinkat(ws->state_dir, hidden, AT_REMOVEDIR);
+    rundir_clear(ret);
+    return -1;
 }
 
 /* The one run whose id begins with `start`. */
@@ -96,9 +103,9 @@ int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, st
     char whole[RUN_ID_MAX];
     if (!id_is_valid(id) || strlen(id) >= RUN_ID_MAX)
         return error_set(err, TSK_RUN_NOT_FOUND, "run_unknown", "run", id, NULL);
-    if (strncmp(id, "RUN-", 4) == 0 && open_dir(ws, id, ret, err) == 0)
+    if (strncmp(id, "RUN-", 4) == 0 && open_dir(ws, "", id, ret, err) == 0)
         return 0; /* a whole id: without reading the list */
-    return find_id(ws, id, whole, err) < 0 ? -1 : open_dir(ws, whole, ret, err);
+    return find_id(ws, id, whole, err) < 0 ? -1 : open_dir(ws, "", whole, ret, err);
 }
 
 static int in_progress(const struct rundir *run, struct tsk_error *err)

@@ -186,6 +186,11 @@ static bool is_task(struct mcp_request *request)
     return has_task;
 }
 
+static void free_text(char **text)
+{
+    free(*text);
+}
+
 /* As a form shows it: the keys to press are a terminal's. */
 static char *plain(const char *question)
 {
@@ -197,14 +202,15 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 {
     struct mcp_request *request = call->skin;
     struct mcp_asking *asking = &request->asking;
-    free(asking->question);
-    const char *question = asking->question = plain(shown);
+    char *question CLEANUP(free_text) = plain(shown);
     if (asking->approved && strcmp(asking->approved, question) == 0)
         return true;
     if (asking->is_refused)
         return false;
     if (asking->says_yes && may_decide_alone(call))
         return true;
+    free(asking->question);
+    asking->question = strdup(question);
     asking->is_dead = call->asks_about_dead;
     asking->is_open = true;
     if (asking->by_token || !mcp_client_has_forms(request) || (request->is_modern && !is_task(request)))

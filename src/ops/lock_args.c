@@ -46,14 +46,14 @@ int lock_args_named(struct op_call *call, const char *name, struct lock_target *
 {
     char first[16] = "";
     const char *slash = strchr(name, '/');
-    bool is_queue = strcmp(name, "queue") == 0, is_sprint = strcmp(name, "sprint") == 0;
-    if (is_queue || is_sprint)
-        return make_target(call, lock_kind_get(is_queue ? TSK_LOCK_QUEUE : TSK_LOCK_SPRINT), NULL, ret, err);
+    const struct lock_kind *kind = lock_kind_by_name(name);
+    if (kind && !kind->has_id)
+        return make_target(call, kind, NULL, ret, err);
     if (!slash)
         return make_target(call, lock_kind_get(strncmp(name, "RQ-", 3) == 0 ? TSK_LOCK_REQUEST : TSK_LOCK_NAME), name,
                            ret, err);
     snprintf(first, sizeof first, "%.*s", (int)(slash - name), name);
-    const struct lock_kind *kind = lock_kind_by_name(first);
+    kind = lock_kind_by_name(first);
     if (!kind)
         return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "kind", "value", first, "want",
                          "request, queue, name, sprint", NULL);

@@ -39,7 +39,7 @@ extern const char *const lock_kind_choices[];
 
 /* The target named by the arguments `kind` and `id`. */
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
-/* The same by one word: queue, sprint, a request (RQ-…), "kind/id", or the name of a lock of kind name. */
+/* The same by one word: "kind/id", "queue", "sprint", a request's id ("RQ-…"), else the name of a lock of kind name. */
 int lock_args_named(struct op_call *call, const char *name, struct lock_target *ret, struct tsk_error *err);
 /* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed ancestor. */
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);

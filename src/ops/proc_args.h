@@ -150,4 +150,22 @@ int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with
 extern const struct op_field proc_fields[];
 extern const char *const proc_action_names[];
 
+/* op_proc_wait.c; op_wait.c has the other kinds. */
+extern const char *const wait_for_choices[];
+#define WAIT_FOR_PARAM                                                                                                 \
+    {                                                                                                                  \
+        .name = "for", .type = OP_ENUM, .value = "WHAT",                                                               \
+        .help = "A process: exit, it has ended and no restart is to come; ready, its ready probe has succeeded.",      \
+        .choices = wait_for_choices, .fallback = "exit"                                                                \
+    }
+#define WAIT_TIMEOUT_PARAM                                                                                             \
+    {                                                                                                                  \
+        .name = "timeout", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                     \
+        .help = "How long at most; over HTTP and MCP never longer than 45s.", .fallback = "forever",                   \
+        .agent_help = "How long, at most 45s."                                                                         \
+    }
+/* What the caller may wait for; < 0: for ever. */
+int64_t wait_timeout(const struct op_call *call);
+int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err);
+
 #endif

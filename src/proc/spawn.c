@@ -228,7 +228,6 @@ int spawn_run(struct spawn *s)
     STACK_FORGET(top, STACK_SIZE);
     pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
-    STACK_FORGET(top, STACK_SIZE); /* what is mapped there next is not ours */
     sigprocmask(SIG_SETMASK, &before, NULL);
     STACK_FORGET(top, STACK_SIZE);
     if (!is_borrowed)

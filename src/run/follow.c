@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LOOK_MS    1000 /* how often is_cancelled is asked */
+#define LOOK_MS    250  /* how often is_cancelled is asked */
 #define RELEASE_MS 2000 /* from a run's end to the release of its lock; normally a fraction of a millisecond */
 #define APPEAR_MS  5000 /* from the lock to the run's directory */
 

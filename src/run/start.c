@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SLOTS_NAME "runs/.slots"
+#define RELEASE_MS 2000
 
 /* One execution. */
 struct execution {
@@ -59,12 +60,11 @@ static int refused(const char *request_id, struct tsk_error *err)
     return -1;
 }
 
-static int try_lock(struct execution *e, const char *request_id, const char *run_id, struct lock_outcome *outcome,
-                    struct tsk_error *err)
+static int try_lock(struct execution *e, const char *request_id, const char *run_id, int64_t wait_ms,
+                    struct lock_outcome *outcome, struct tsk_error *err)
 {
     struct lock_target target;
-    struct lock_request request = {
-        .hold = HOLD_LIFE, .run_id = run_id, .request_id = request_id, .wait_ms = e->start->wait_ms};
+    struct lock_request request = {.hold = HOLD_LIFE, .run_id = run_id, .request_id = request_id, .wait_ms = wait_ms};
     if (lock_target_init(&target, e->ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, err) < 0)
         return -1;
     int result = lock_acquire(&target, &request, &e->lock, outcome, err);
@@ -96,11 +96,12 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
 {
     struct lock_outcome outcome = {.recovered = false};
     struct tsk_error ignored;
-    int result = try_lock(e, request_id, run_id, &outcome, err);
+    int result = try_lock(e, request_id, run_id, 0, &outcome, err);
     const struct lock_record *by = &outcome.before.record;
     bool is_left = by->run_id[0] && (is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
     if (result < 0 && err->code == TSK_RUN_IN_PROGRESS && is_left && end_leftovers(e->ws, by->run_id, &ignored) == 0)
-        result = try_lock(e, request_id, run_id, &outcome, err);
+        /* Whoever executed it last may be just about to release it. */
+        result = try_lock(e, request_id, run_id, RELEASE_MS, &outcome, err);
     if (result < 0)
         return refused(request_id, err);
     e->lock_json = describe_lock(e->lock);

@@ -19,7 +19,6 @@ struct run_start {
     const char *resume; /* go on with this run instead of beginning one; NULL: a new one */
     bool is_new;        /* a run that waits for an answer is cancelled; without it, that is a refusal */
     bool is_by_hand;    /* max_runs counts */
-    int64_t wait_ms;    /* for the lock */
     enum lang lang;
     int64_t parallel;
     runner_tell *tell;

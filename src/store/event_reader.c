@@ -120,7 +120,9 @@ static void reader_recall(struct event_reader *reader, uint64_t offset)
     uint64_t from = offset > RECALL_SPAN ? offset - RECALL_SPAN : 0;
     size_t before = (size_t)(offset - from);
     char *room = buf_reserve(&text, before + RECALL_SPAN);
-    ssize_t n = room ? fs->pread(reader->fd, room, before + RECALL_SPAN, (off_t)from) : -1;
+    if (!room)
+        return;
+    ssize_t n = fs->pread(reader->fd, room, before + RECALL_SPAN, (off_t)from);
     if (n < (ssize_t)before)
         return;
     /* The line in which he stopped belongs to what was read. */

@@ -261,6 +261,14 @@ def _(ws):
     server.stop()
 
 
+@test("docs/protocol/http.md lists every route", init=False)
+def _(ws):
+    text = (HERE.parent / "docs" / "protocol" / "http.md").read_text()
+    for name, row in table(ws).items():
+        for route in [row["http"], *row["http"].get("also", [])] if "path" in row["http"] else []:
+            assert f"`{route['method']} {route['path']}`" in text, (name, route)
+
+
 # -- OpenAPI --------------------------------------------------------------------------------------------------
 
 @test("OpenAPI has every route of the table, and a validator from npm finds nothing wrong", quick=False)

@@ -308,4 +308,20 @@ def _(ws):
         eq(len(asked), questions, "questions so far")
 
 
+@test("of several that need a yes each is asked for")
+def _(ws):
+    agent, ids = Agent(ws), ["x", "y"]
+    for name in ids:
+        agent.ok("create_process", id=name, command="sleep", args=["1000"], start=True)
+    for left in (2, 1):
+        eq(agent.ok("list_processes")["total"], left, "processes")
+        text, error = agent.refused("remove_process", id=ids)
+        token = error["context"]["confirm_token"]
+        ws.tasuki("confirm", token).expect(0)
+        result = agent.call("remove_process", id=ids, confirm_token=token)
+        asked = (result["structuredContent"].get("error") or {}).get("context", {}).get("question", "")
+        assert left == 1 or "'x'" in asked, (left, asked)
+    eq(agent.ok("list_processes")["total"], 0, "processes")
+
+
 main(__name__)

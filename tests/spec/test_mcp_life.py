@@ -296,6 +296,7 @@ def _(ws):
     parent = ws.spawn_command([sys.executable, "-c", WRAPPER, ws.binary, "mcp"], stdin=subprocess.PIPE, stdout=writer)
     server = ws.until(lambda: children_of(parent.pid), "the server")[0]
     ask_much(parent)
+    ws.until(lambda: select.select([reader], [], [], 0)[0], "it writes")
     held = os.dup(parent.stdin.fileno())
     parent.kill()
     parent.wait()

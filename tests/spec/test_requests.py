@@ -423,7 +423,7 @@ def _(ws):
     call(ws, "answer", id, "--yes", code=4, reason="ALREADY_ANSWERED")
     eq(refused(ws, "RQ-1")["error"]["context"]["run_id"], id, "who is in the way")
     go(ws)
-    ws.until(lambda: status(ws, id) == "DONE", "it is done")
+    call(ws, "wait", "run", id)
     call(ws, "answer", id, "--yes", code=4, reason="ALREADY_ANSWERED")
     eq((trace(ws), shown(ws, "RQ-1")["status"]), (["true"], "done"), "executions and status")
 

@@ -1,0 +1,133 @@
+/* op_wait.c - waiting for a process, a run or a lock instead of asking for it again and again. */
+#include "lock/report.h"
+#include "ops/lock_args.h"
+#include "ops/proc_args.h"
+#include "ops/run_args.h"
+#include "ops/table.h"
+#include "ops/tool_texts.h"
+#include "run/detach.h"
+
+#include <string.h>
+
+static bool is_cancelled(void *data)
+{
+    struct op_call *call = data;
+    return call->is_cancelled && call->is_cancelled(call);
+}
+
+/* The time is up: the call can be repeated. */
+static int not_yet(const char *text, const char *id, int64_t timeout_ms, struct tsk_error *err)
+{
+    char span[TIME_TEXT_MAX];
+    duration_format(timeout_ms, span);
+    return error_set(err, TSK_CONFLICT, text, "id", id, "span", span, NULL);
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------------- */
+
+static int wait_run(struct op_call *call, const char *id, json_t **ret, struct tsk_error *err)
+{
+    json_t *stage CLEANUP_JSON = NULL;
+    int64_t timeout_ms = wait_timeout(call);
+    struct rundir run;
+    if (rundir_open(call->ws, id, &run, err) < 0) /* who waits for a run that is not there is told at once */
+        return -1;
+    rundir_clear(&run);
+    if (run_follow(call->ws, run.id, timeout_ms, is_cancelled, call, &stage, err) < 0)
+        return -1;
+    if (strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0) {
+        not_yet("wait_run_late", run.id, timeout_ms, err);
+        error_add_next(err, "tasuki runs show %s", run.id);
+        return -1;
+    }
+    call->verdict = run_verdict(stage);
+    *ret = json_incref(stage);
+    return 0;
+}
+
+/* ---- a lock --------------------------------------------------------------------------------------------- */
+
+static int wait_lock(struct op_call *call, const char *id, json_t **ret, struct tsk_error *err)
+{
+    struct lock_target target;
+    struct judgement found;
+    if (lock_args_named(call, id, &target, err) < 0)
+        return -1;
+    int result = lock_await(&target, wait_timeout(call), is_cancelled, call, &found, err);
+    struct now now = clock_now();
+    if (result == 0) {
+        *ret = report_lock(&target, &now, &found);
+    } else if (result == 1) {
+        result = not_yet("wait_lock_late", id, wait_timeout(call), err);
+        report_add_holder(&target, &now, &found, err);
+    }
+    lock_target_clear(&target);
+    return result;
+}
+
+/* ---- the row -------------------------------------------------------------------------------------------- */
+
+static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    const char *kind = json_get_string(call->args, "kind", ""), *id = json_get_string(call->args, "id", "");
+    const char *what = json_get_string(call->args, "for", "exit");
+    if (strcmp(kind, "process") != 0 && strcmp(what, "exit") != 0)
+        return error_set(err, TSK_INVALID_INPUT, "wait_only_process", "value", what, "kind", kind, NULL);
+    if (strcmp(kind, "run") == 0)
+        return wait_run(call, id, ret, err);
+    return strcmp(kind, "lock") == 0 ? wait_lock(call, id, ret, err) : wait_process(call, ret, err);
+}
+
+static const char *const kinds[] = {"process", "run", "lock", NULL};
+static const struct op_param params[] = {
+    {.name = "kind",
+     .type = OP_ENUM,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "KIND",
+     .help = "What to wait for.",
+     .choices = kinds},
+    {.name = "id",
+     .type = OP_STRING,
+     .flags = OP_REQUIRED | OP_POSITIONAL,
+     .value = "ID",
+     .help = "Of the process or the run; of a lock its name, a request's id, queue, sprint, or KIND/ID.",
+     .max = 512,
+     .completes = "process-id"},
+    WAIT_FOR_PARAM,
+    WAIT_TIMEOUT_PARAM,
+    {0},
+};
+static const struct op_field fields[] = {
+    {"status", "string?", "of a run"}, {"state", "any", "of a process or a lock: free, stale"}, {0}};
+static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND,
+                                       TSK_PROCESS_NOT_RUNNING,
+                                       TSK_PROCESS_START_FAILED,
+                                       TSK_RUN_NOT_FOUND,
+                                       TSK_RUN_FAILED,
+                                       TSK_NEEDS_INPUT,
+                                       TSK_CONFLICT,
+                                       TSK_INVALID_INPUT,
+                                       TSK_ENVIRONMENT,
+                                       TSK_NOT_FOUND,
+                                       TSK_OK};
+
+const struct op op_wait = {
+    .name = "wait",
+    .verb = "wait",
+    .summary = "Wait for something instead of polling it: a process, a run, or a lock that becomes free.",
+    .detail =
+        "A process: until it has ended, or is ready. A run: until it has ended or asks something; the exit code is the "
+        "run's. A lock: until nobody holds it any more (that does not take it: lock acquire --wait does). A time that "
+        "is "
+        "up is CONFLICT (exit 4): repeat the call to go on waiting.",
+    .examples = "tasuki wait process web --for ready --timeout 30s  # until it answers\n"
+                "tasuki wait run RUN-20260207T223000-1a2b3c\n"
+                "tasuki wait lock deploy --timeout 10m",
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WAITS,
+    .params = params,
+    .result = fields,
+    .errors = errors,
+    .http = {.method = "GET", .path = "/api/wait"},
+    .mcp = {.tool = "wait_for", .group = "workspace", .is_core = true, TOOL_WAIT_FOR},
+    .run = run_wait,
+};
