@@ -40,7 +40,7 @@ struct http_server {
     struct http_conn *first, *last; /* all connections, in the order in which they came */
     unsigned conn_count, stream_count;
     struct http_conn *dead; /* closed in this turn; linked by next */
-    int64_t ticked_ms;
+    int64_t ticked_ms, cancelled_ms;
     char *scratch; /* for reading */
 
     struct mcp_server *mcp;
@@ -109,6 +109,8 @@ void job_run_op(struct http_job *job);
 void job_finish_all(struct http_server *server);
 /* Ends what only waits. */
 void job_cancel(struct http_job *job);
+/* A signal may come just before the wait that it should end: once more. Returns after how many ms to call it again, or -1. */
+int job_cancel_again(struct http_server *server, int64_t now_ms);
 void http_wake(struct http_server *server); /* from any thread */
 
 /* ---- route.c ---- */

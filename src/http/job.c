@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { CANCEL_AGAIN_MS = 50 };
+
 void http_wake(struct http_server *server)
 {
     uint64_t one = 1;
@@ -46,6 +48,21 @@ void job_cancel(struct http_job *job)
     if (job->has_worker && job->may_signal)
         pthread_kill(job->worker, SIGINT);
     pthread_mutex_unlock(&job->server->mutex);
+}
+
+int job_cancel_again(struct http_server *server, int64_t now_ms)
+{
+    bool is_due = now_ms - server->cancelled_ms >= CANCEL_AGAIN_MS, has_some = false;
+    for (struct http_job *job = server->jobs; job; job = job->next) {
+        if (!atomic_load(&job->is_cancelled))
+            continue;
+        has_some = true;
+        if (is_due)
+            job_cancel(job);
+    }
+    if (is_due)
+        server->cancelled_ms = now_ms;
+    return has_some ? CANCEL_AGAIN_MS : -1;
 }
 
 static void client_gone(struct http_conn *conn)

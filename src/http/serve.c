@@ -224,6 +224,9 @@ static int next_timeout(struct http_server *server, int64_t now_ms)
     int agents = agents_tick(server, now_ms);
     if (agents >= 0 && (timeout < 0 || agents < timeout))
         timeout = agents;
+    int cancels = job_cancel_again(server, now_ms);
+    if (cancels >= 0 && (timeout < 0 || cancels < timeout))
+        timeout = cancels;
     if (pool_nudge(server->pool))
         timeout = POOL_STALL_MS;
     return server->is_ending && (timeout < 0 || timeout > 20) ? 20 : timeout;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define POOL_MAX      128
+#define POOL_MAX      1100 /* more than a server has connections: who waits stops nobody */
 #define POOL_FEW      2
 #define POOL_STALL_MS 2
 

@@ -139,12 +139,18 @@ static void add_asking(json_t *properties)
         json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal, once a person has confirmed it."));
 }
 
-/* Where many share a server, each says who it is. */
-static void add_secret(json_t *properties)
+/* Where many share a server, each says who it is; the tool that registers is the one that must not. */
+static void add_caller(json_t *properties, const struct op *op)
 {
-    json_object_set_new(
-        properties, OP_SECRET,
-        json_pack("{s:s, s:s}", "type", "string", "description", "Of the instance, from get_status {register: true}."));
+    if (!op_param_find(op, "instance"))
+        return;
+    if (op_param_find(op, "register")) {
+        json_object_del(properties, "instance");
+        return;
+    }
+    json_object_set_new(properties, "instance",
+                        json_pack("{s:s, s:s}", "type", "string", "description", "Yours (get_status register)."));
+    json_object_set_new(properties, OP_SECRET, json_pack("{s:s}", "type", "string"));
 }
 
 json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
@@ -160,8 +166,8 @@ json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
     }
     if (op_asks(op))
         add_asking(properties);
-    if (server->options.is_shared && op_param_find(op, "instance"))
-        add_secret(properties);
+    if (server->options.is_shared)
+        add_caller(properties, op);
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))
         json_object_set(schema, "properties", properties);

@@ -167,6 +167,7 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     begun = time.monotonic()
+    stream = server.stream("/api/events").hello()
     slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
     slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
     ended = {}
@@ -190,6 +191,8 @@ def _(ws):
     eq(set(ended), {"head", "body", "silent"}, "what was ended")
     eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
     assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
+    eq(stream.file.readline(), b": alive\n", "meanwhile a stream on which nothing happens has had its heartbeat")
+    stream.close()
     server.stop()
 
 

@@ -270,6 +270,26 @@ def _(ws):
     server.stop()
 
 
+@test("300 operations that wait leave room for others, and end with their clients")
+def _(ws):
+    server = Server(ws)
+    server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
+    body = json.dumps({"wait": "40s", "pid": os.getpid()})
+    head = (f"POST /api/locks/name/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+    waiting = [server.connect() for _ in range(300)]
+    for sock in waiting:
+        sock.sendall(head)
+    threads = pathlib.Path(f"/proc/{server.proc.pid}/task")
+    ws.until(lambda: len(list(threads.iterdir())) > 300, "all of them wait")
+    for _ in range(20):
+        server.get("/api/processes/absent", timeout=10).expect(404)
+    for sock in waiting:
+        sock.close()
+    ws.until(lambda: server.get("/metrics").body.count(b"tasuki_http_connections 1\n"), "they are gone")
+    server.stop()
+
+
 @test("a clean shutdown finishes open responses, ends streams and leaves processes alone")
 def _(ws):
     server = Server(ws)

@@ -296,7 +296,7 @@ def _(ws):
     assert "instance" in properties and "secret" in properties, properties.keys()
     assert "secret" not in tools["list_processes"]["inputSchema"].get("properties", {})
     size = len(json.dumps(list(tools.values()), separators=(",", ":"), ensure_ascii=False))
-    assert len(tools) <= 24 and size <= 26 * 1024, (len(tools), size)
+    assert len(tools) <= 24 and size <= 24 * 1024, (len(tools), size)
     server.stop()
 
 

@@ -392,6 +392,33 @@ TEST(a_repeated_outbox_id_is_skipped)
     assert_numbers(dir, 0, 0, 3);
 }
 
+/* Where he stopped, the reader has seen 1 and 2; what follows are their copies, then 3. */
+TEST(who_goes_on_behind_an_event_does_not_see_its_repetition)
+{
+    int dir CLEANUP_FD = state_dir();
+    static const int ids[] = {1, 2, 1, 2, 3};
+    uint64_t places[5];
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    for (int i = 0; i < 5; i++) {
+        char data[64];
+        snprintf(data, sizeof data, "{\"outbox_id\":%d}", ids[i]);
+        ASSERT_INT(event_append(&trail, &some_time, &(struct event){.type = "t", .data = data}, &places[i], &err), 0);
+    }
+    event_trail_clear(&trail);
+    uint64_t starts[] = {places[1] + 1, places[2], places[3] + 1};
+    for (size_t i = 0; i < 3; i++) {
+        struct event_reader reader;
+        json_t *event;
+        ASSERT_INT(event_reader_init(&reader, dir, starts[i], &err), 0);
+        ASSERT_INT(event_read(&reader, &event, &err), 1);
+        ASSERT_INT(json_get_int(json_object_get(event, "data"), "outbox_id", 0), 3);
+        json_decref(event);
+        ASSERT_INT(event_read(&reader, &event, &err), 0);
+        event_reader_clear(&reader);
+    }
+}
+
 /* ---- crashes ------------------------------------------------------------------------------------------ */
 
 static int calls_left;
