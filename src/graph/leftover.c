@@ -1,6 +1,8 @@
 #include "graph/leftover.h"
+
 #include "base/fs.h"
 #include "base/ident.h"
+#include "proc/spawn.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -18,7 +20,7 @@
 /* ---- marks ---------------------------------------------------------------------------------------------- */
 
 /* 01, the run (38 bits), the start (24 bits). */
-#define MARK_FIRST (UINT64_C(1) << 62)
+#define MARK_FIRST SPAWN_MARK_MIN
 #define START_BITS 24
 #define START_MASK ((UINT64_C(1) << START_BITS) - 1)
 #define RUN_MASK   (MARK_FIRST - 1 - START_MASK)

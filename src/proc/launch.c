@@ -127,9 +127,11 @@ static void put_argv(struct words *argv, const struct proc_registry *reg, const 
 /* What belongs to whoever started us, not to the new process. */
 static void drop_foreign(struct words *env)
 {
-    static const char *const names[] = {"NOTIFY_SOCKET",  "LISTEN_FDS",        "LISTEN_PID",
-                                        "LISTEN_FDNAMES", "WATCHDOG_PID",      "WATCHDOG_USEC",
-                                        "TASUKI_LOCK",    "TASUKI_LOCK_FENCE", "TASUKI_INSTANCE_ID"};
+    static const char *const names[] = {"NOTIFY_SOCKET",     "LISTEN_FDS",        "LISTEN_PID",     "LISTEN_FDNAMES",
+                                        "WATCHDOG_PID",      "WATCHDOG_USEC",     "TASUKI_LOCK",    "TASUKI_LOCK_FENCE",
+                                        "TASUKI_RUN_ID",     "TASUKI_SESSION_ID", "TASUKI_TASK_ID", "TASUKI_ATTEMPT",
+                                        "TASUKI_CHANNEL",    "TASUKI_FENCE",      "TASUKI_OUTPUT",  "TASUKI_ANSWER",
+                                        "TASUKI_INSTANCE_ID"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         words_unset(env, names[i]);
 }
@@ -200,6 +202,15 @@ static void children_collect(pid_t started)
 
 /* ---- starting it ----------------------------------------------------------------------------------------------- */
 
+/* If we are a task's, the holder is not: the limit by which a task is known (graph/leftover.h) is taken back. */
+static uint64_t no_mark(void)
+{
+    struct rlimit limit;
+    bool is_marked =
+        getrlimit(RLIMIT_RTTIME, &limit) == 0 && limit.rlim_cur >= SPAWN_MARK_MIN && limit.rlim_cur != RLIM_INFINITY;
+    return is_marked ? RLIM_INFINITY : 0;
+}
+
 static int run_holder(const char *path, const struct words *argv, const struct words *env, int dir, int holder_lock,
                       int run_lock, int pass, struct launch *ret, struct tsk_error *err)
 {
@@ -226,6 +237,7 @@ static int run_holder(const char *path, const struct words *argv, const struct w
                           .fds = fds,
                           .fd_count = sizeof fds / sizeof fds[0] - (pass < 0),
                           .mask = &none,
+                          .mark = no_mark(),
                           .new_session = true};
     int result = spawn_run(&spawn);
     int number = errno;
@@ -299,9 +311,7 @@ int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct p
  * find us. */
 static void drop_marks(struct words *env)
 {
-    static const char *const names[] = {HOLD_ENV_ID,      HOLD_ENV_MARK,    "TASUKI_RUN_ID",  "TASUKI_SESSION_ID",
-                                        "TASUKI_TASK_ID", "TASUKI_ATTEMPT", "TASUKI_CHANNEL", "TASUKI_FENCE",
-                                        "TASUKI_OUTPUT",  "TASUKI_ANSWER",  "TASUKI_ROOT"};
+    static const char *const names[] = {HOLD_ENV_ID, HOLD_ENV_MARK, "TASUKI_ROOT"};
     drop_foreign(env);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         words_unset(env, names[i]);

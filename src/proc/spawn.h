@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#define SPAWN_MARK_MIN (UINT64_C(1) << 62) /* limits from here on are marks: 150,000 years */
+
 struct spawn_fd {
     int from, to; /* dup2 in the child, without CLOEXEC; `from` may equal `to`. -1: /dev/null */
 };

@@ -133,6 +133,9 @@ def _(ws):
     run = run_flow(ws, flow("a >> b", a=start, b={"run": "test -e fixed || sleep 1000", "timeout": "300ms"}), code=7)["run_id"]
     (ws.path / "fixed").touch()
     pid = processes.status("db")["pid"]
+    eq("TASUKI_RUN_ID" in open(f"/proc/{pid}/environ").read(), False, "whether its environment names the run")
+    limits = [line for line in open(f"/proc/{pid}/limits").read().splitlines() if "realtime timeout" in line]
+    eq(limits[0].split()[3], "unlimited", "the mark of the task")
     eq((resume(ws, run)["status"], ws.alive(pid)), ("DONE", True), "the run and the process after resume")
     run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "2s"}), code=7)
     eq((ws.alive(pid), processes.status("db")["state_name"], (ws.path / "up").exists()), (False, "Running", True), "the process")
