@@ -46,7 +46,7 @@ def write(folder, shape, count):
 
 
 def commands(context, count, parallel, with_loop):
-    found = {"tasuki": [context.tasuki, "run", "flow.yaml", "-j", parallel, "--quiet"],
+    found = {"tasuki": [context.tasuki, "--root", ".", "run", "flow.yaml", "-j", parallel, "--quiet"],
              "make": ["make", "-s", "-j", parallel, "all"]}
     if with_loop:
         found["vfork loop"] = [context.driver("bench-vfork"), count, parallel]
@@ -61,7 +61,7 @@ def commands(context, count, parallel, with_loop):
 def compare(context, shape, count, parallel, rounds, with_loop, only=None):
     """Median seconds of each program (or of the `only` one), measured in turn."""
     folder = write(context.work / f"{shape}-{count}", shape, count)
-    run([context.tasuki, "init"], folder)
+    run([context.tasuki, "--root", ".", "init"], folder)  # in a linked worktree it would be the main one's
     seconds = {}
     for _ in range(rounds):
         for name, words in commands(context, count, parallel, with_loop).items():

@@ -260,17 +260,6 @@ static void print_check(const struct op_call *call, const struct cli_options *op
     fputs(buf_str(&b), stdout);
 }
 
-static void print_waited(const struct op_call *call, const struct cli_options *options, const json_t *result)
-{
-    const char *kind = json_get_string(call->args, "kind", "");
-    if (strcmp(kind, "run") == 0)
-        cli_print_run(call, options, result);
-    else if (strcmp(kind, "lock") == 0)
-        print_check(call, options, result);
-    else
-        cli_print_process(call, options, result);
-}
-
 static void print_acquired(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     if (options->quiet)
@@ -450,6 +439,17 @@ static void print_generic(const struct op_call *call, const struct cli_options *
         cli_table_add(&table, STYLE_PLAIN, buf_str(&text));
     }
     cli_table_print(&table, options, stdout);
+}
+
+static void print_waited(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    const char *kind = json_get_string(call->args, "kind", "process");
+    if (strcmp(kind, "run") == 0)
+        cli_print_run(call, options, result);
+    else if (strcmp(kind, "lock") == 0)
+        print_check(call, options, result);
+    else
+        cli_print_process(call, options, result);
 }
 
 static const struct {

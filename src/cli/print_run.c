@@ -175,11 +175,31 @@ static const char *answer_form(const json_t *stage)
     return strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
 }
 
+/* The key of the limit that ended the run; NULL: none did. */
+static const char *limit_of(const json_t *stage)
+{
+    const char *code = json_get_string(stage, "reason_code", "");
+    return strcmp(code, "MAX_STEPS_EXCEEDED") == 0     ? "max_steps"
+           : strcmp(code, "CYCLE_LIMIT_EXCEEDED") == 0 ? "max_cycles"
+                                                       : NULL;
+}
+
+static void put_limit(struct buf *b, const struct cli_options *options, const json_t *stage, json_t *next)
+{
+    const char *source = json_get_string(stage, "source", "");
+    buf_puts(b, "  ");
+    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", source, NULL);
+    buf_puts(b, "\n");
+    json_array_append_new(next, json_sprintf("tasuki run %s", source));
+}
+
 static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
     json_t *next CLEANUP_JSON = json_array();
-    if (strcmp(status, "NEEDS_INPUT") == 0)
+    if (strcmp(status, "FAILED") == 0 && limit_of(stage))
+        put_limit(b, options, stage, next);
+    else if (strcmp(status, "NEEDS_INPUT") == 0)
         json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, answer_form(stage)));
     else if (strcmp(status, "DONE") != 0 && strcmp(status, "RUNNING") != 0)
         json_array_append_new(next, json_sprintf("tasuki resume %s", id));
@@ -243,6 +263,8 @@ void cli_print_runs(const struct op_call *call, const struct cli_options *option
         const char *flow = json_get_string(run, "flow", NULL), *status = json_get_string(run, "status", "");
         snprintf(count, sizeof count, "%lld/%lld", (long long)json_get_int(counts, "done", 0),
                  (long long)json_get_int(counts, "total", 0));
+        if (json_get_int(counts, "total", 0) == 0) /* it ended before it could say what it had to do */
+            snprintf(count, sizeof count, "-");
         cli_table_add(&table, STYLE_BOLD, json_get_string(run, "run_id", ""));
         cli_table_add(&table, style_of(status), status);
         cli_table_add(&table, STYLE_PLAIN, flow ? flow : json_get_string(run, "source", ""));

@@ -39,6 +39,35 @@ static void drop(struct memory *m, uint32_t index, enum outcome outcome)
     memory_settle(m);
 }
 
+/* Who has used up the steps: the task that ran most often. */
+static uint32_t busiest(const struct memory *m)
+{
+    uint32_t found = 0, most = 0;
+    size_t count = m->plan.graph->nodes.count, all = count + atomic_load(&m->plan.dynamic_count);
+    for (size_t i = 0; i < all; i++) {
+        uint32_t node = i < count ? (uint32_t)i : PLAN_DYNAMIC | (uint32_t)(i - count);
+        bool is_task = i >= count || !graph_node(m->plan.graph, node)->is_group;
+        if (is_task && plan_cycles(&m->plan, node) > most) {
+            most = plan_cycles(&m->plan, node);
+            found = node;
+        }
+    }
+    return found;
+}
+
+/* `next` would have been the step beyond. */
+static void steps_exceeded(struct memory *m, uint32_t next)
+{
+    struct tsk_error err;
+    char max[24], count[24], buf[GRAPH_NAME_MAX];
+    uint32_t node = busiest(m), cycles = plan_cycles(&m->plan, node) - (node == next);
+    snprintf(max, sizeof max, "%llu", (unsigned long long)m->limits.max_steps);
+    snprintf(count, sizeof count, "%u", cycles);
+    error_set(&err, TSK_MAX_STEPS_EXCEEDED, cycles > 1 ? "max_steps_reached_by" : "max_steps_reached", "max", max,
+              "task", plan_name(&m->plan, node, buf), "count", count, NULL);
+    stop_run(m, &err);
+}
+
 static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
 {
     struct tsk_error err;
@@ -54,9 +83,7 @@ static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *
         return false;
     }
     if (m->limits.max_steps && m->steps >= m->limits.max_steps) {
-        snprintf(number, sizeof number, "%llu", (unsigned long long)m->limits.max_steps);
-        error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
-        stop_run(m, &err);
+        steps_exceeded(m, slot->node);
         *ret = OUTCOME_STOPPED;
         return false;
     }

@@ -76,6 +76,7 @@ struct flow {
     uint32_t max_cycles;
     int32_t retries;
     bool is_journal_synced;
+    bool has_taken_name; /* a group was to be called as a task or as another group */
     enum lang lang;
 };
 

@@ -102,7 +102,8 @@ static void apply_group(struct flow *flow, const struct flow_group *group)
 {
     uint32_t node = graph_find(&flow->graph, flow_string(flow, group->name));
     if (node == NO_NODE || !graph_node(&flow->graph, node)->is_group) {
-        no_such_group(flow, group);
+        if (node == NO_NODE || !flow->has_taken_name) /* else it is the group whose name was refused */
+            no_such_group(flow, group);
         return;
     }
     struct graph_group *in_graph = graph_group(&flow->graph, graph_node(&flow->graph, node)->detail);
@@ -158,19 +159,40 @@ void flow_check(struct flow *flow, bool has_expression)
 struct condition {
     char key[257];
     char operation[3]; /* "": the key alone; "!": its contrary */
-    const char *value;
+    char value[1025];
 };
+
+/* What would be read as a text though it looks like more: conditions have neither `and` nor parentheses. */
+static bool looks_like_more(const char *text)
+{
+    return strstr(text, "&&") || strstr(text, "||");
+}
+
+/* The value may stand in quotes. */
+static bool condition_value(struct condition *c, const char *text)
+{
+    size_t len = strlen(text);
+    while (len && text[len - 1] == ' ')
+        len--;
+    bool has_quote = len && (text[0] == '"' || text[0] == '\''),
+         is_quoted = has_quote && len >= 2 && text[len - 1] == text[0];
+    if (len == 0 || len >= sizeof c->value || has_quote != is_quoted || (!is_quoted && looks_like_more(text)))
+        return false;
+    memcpy(c->value, text + is_quoted, len - 2 * is_quoted);
+    c->value[len - 2 * is_quoted] = '\0';
+    return true;
+}
 
 static bool condition_parse(const char *text, struct condition *ret)
 {
     static const char *const operations[] = {"==", "!=", "<=", ">=", "<", ">"};
-    *ret = (struct condition){.value = ""};
+    *ret = (struct condition){.key = ""};
     if (*text == '!') {
         ret->operation[0] = '!';
         text += 1 + strspn(text + 1, " ");
     }
     size_t len = strcspn(text, " =!<>");
-    if (len == 0 || len >= sizeof ret->key)
+    if (len == 0 || len >= sizeof ret->key || strcspn(text, "()[]{}\"'`&|,;$*?#%^~\\") < len)
         return false;
     memcpy(ret->key, text, len);
     text += len + strspn(text + len, " ");
@@ -180,8 +202,7 @@ static bool condition_parse(const char *text, struct condition *ret)
         if (strncmp(text, operations[i], strlen(operations[i])) == 0) {
             snprintf(ret->operation, sizeof ret->operation, "%s", operations[i]);
             text += strlen(operations[i]);
-            ret->value = text + strspn(text, " ");
-            return *ret->value != '\0';
+            return condition_value(ret, text + strspn(text, " "));
         }
     return false;
 }

@@ -227,16 +227,25 @@ static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr 
     return flow_task(flow, index)->node;
 }
 
-/* `group-1`, `group-2`, …: the first that nobody else has. */
+static bool is_taken(const struct parsing *p, const char *name)
+{
+    return flow_find(p->flow, name) != NO_NODE || graph_find(&p->flow->graph, name) != NO_NODE;
+}
+
+/* Its own, or the first of `group-1`, `group-2`, … that nobody else has; also when its own is taken, so that what is in it is
+ * looked at as well. */
 static void group_name(struct parsing *p, const struct expr *e, char name[140])
 {
     if (e->name) {
         snprintf(name, 140, "%s", flow_string(p->flow, e->name));
-        return;
+        if (!is_taken(p, name))
+            return;
+        flow_problem(p->flow, e->line, e->column, "expr_group_name", "name", name, NULL);
+        p->flow->has_taken_name = true;
     }
     do
         snprintf(name, 140, "group-%u", ++p->anonymous);
-    while (flow_find(p->flow, name) != NO_NODE || graph_find(&p->flow->graph, name) != NO_NODE);
+    while (is_taken(p, name));
 }
 
 static uint32_t build_group(struct parsing *p, uint32_t scope, uint32_t index)
@@ -247,9 +256,8 @@ static uint32_t build_group(struct parsing *p, uint32_t scope, uint32_t index)
     uint32_t node, branch;
     struct tsk_error err;
     group_name(p, &e, name);
-    if (flow_find(flow, name) != NO_NODE ||
-        graph_add_group(&flow->graph, scope, name, POLICY_STRICT, &node, &err) < 0) {
-        flow_problem(flow, e.line, e.column, "expr_group_name", "name", name, NULL);
+    if (graph_add_group(&flow->graph, scope, name, POLICY_STRICT, &node, &err) < 0) {
+        flow_problem(flow, e.line, e.column, "flow_name", "value", name, NULL);
         return NO_NODE;
     }
     for (uint32_t child = e.first; child; child = expr_at(p, child)->next) {

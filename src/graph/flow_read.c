@@ -90,7 +90,11 @@ static void task_env(struct reading *r, void *target)
 
 static void task_timeout(struct reading *r, void *target)
 {
-    ((struct flow_task *)target)->timeout_ms = piece_duration(r, 0);
+    struct flow_task *task = target;
+    uint32_t line = r->piece.line, column = r->piece.column;
+    task->timeout_ms = piece_duration(r, 1);
+    if (task->timeout_ms == 0)
+        flow_problem(r->flow, line, column, "flow_timeout_zero", NULL);
 }
 
 static void task_retries(struct reading *r, void *target)

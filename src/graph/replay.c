@@ -92,13 +92,14 @@ static void reason_from(const json_t *record, struct tsk_error *ret)
 
 static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
 {
-    struct task_view *view = view_of(runner, node);
     int64_t ended = json_get_int(record, "t", 0);
-    *view = (struct task_view){.state = state,
-                               .attempt = (uint16_t)json_get_int(record, "a", 1),
-                               .exit_code = (int)json_get_int(record, "x", -1),
-                               .started_ms = ended - json_get_int(record, "ms", 0),
-                               .ended_ms = ended};
+    bool is_passed = runner->is_wanted && !(node & PLAN_DYNAMIC) && !runner->is_wanted[node];
+    struct task_view view = {.state = is_passed ? VIEW_SKIPPED : state,
+                             .attempt = (uint16_t)json_get_int(record, "a", 1),
+                             .exit_code = (int)json_get_int(record, "x", -1),
+                             .started_ms = ended - json_get_int(record, "ms", 0),
+                             .ended_ms = ended};
+    view_set(runner, node, &view);
 }
 
 static void replay_complete(struct replay *r, uint32_t node, const json_t *record, struct completion *completion)
@@ -123,7 +124,6 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
     if (runner->backend->ops->complete(runner->backend, &claim, completion, &err) < 0)
         log_problem(&err);
     view_from(runner, node, record, is_retry ? VIEW_RETRY : states[completion->outcome]);
-    runner->done += !is_retry;
     runner->failed += has_failed;
 }
 
@@ -183,7 +183,7 @@ static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
         list, json_pack("{s:O, s:O}", "question", json_at(question, "question.question"), "answer", answer));
     json_object_del(runner->questions, number);
     runner->backend->ops->unpark(runner->backend, node, &err);
-    view_of(runner, node)->state = VIEW_WAITING;
+    view_set_state(runner, node, VIEW_WAITING);
     struct claim claim;
     if (is_refused && backend_memory_claim_node(runner->backend, node, &claim, &err) == 1) {
         error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", claim.task, NULL);

@@ -2,6 +2,8 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "graph/journal.h"
+#include "graph/leftover.h"
+#include "graph/plan.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENVIRON_MAX    (1u << 20)
-#define KILL_WAIT_MS   5000
 #define DYING_CHILD_MS 1000
 #define HIDDEN         ".new-" /* before the name of a run that is being made */
 #define STAGE_MAX      (64u << 20)
@@ -158,7 +158,7 @@ int rundir_take(struct rundir *run, struct tsk_error *err)
         return -1;
     if (open_life(run, 0, &run->life_fd) < 0)
         return error_errno(err, "open", run->path);
-    if (rundir_end_processes(run, NULL, NULL, err) < 0)
+    if (leftovers_end_run(run, err) < 0)
         return -1;
     if (fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0)
         return error_errno(err, "lock", run->path);
@@ -217,14 +217,47 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     return 0;
 }
 
-/* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
-static json_t *stage_from_journal(const struct rundir *run)
+static json_t *records_of(const struct rundir *run)
 {
     struct tsk_error err;
-    json_t *records CLEANUP_JSON = NULL;
+    json_t *records = NULL;
+    return journal_read(run->dir, &records, &err) < 0 ? json_array() : records;
+}
+
+/* How far a run came that could not say so itself any more: the tasks whose last record is an end. */
+static void count_from_journal(json_t *stage, const json_t *records)
+{
+    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
+    json_int_t failed = 0, added = 0;
+    char node[24];
+    const char *key;
+    size_t i;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", ""), *outcome = json_get_string(record, "o", "");
+        int64_t number = json_get_int(record, "n", -1);
+        bool is_start = strcmp(event, "start") == 0, is_end = strcmp(event, "end") == 0;
+        snprintf(node, sizeof node, "%lld", (long long)number);
+        if (is_start || (is_end && (strcmp(outcome, "retry") == 0 || strcmp(outcome, "stopped") == 0)))
+            json_object_set_new(ends, node, json_null());
+        else if (is_end)
+            json_object_set_new(ends, node, json_string(outcome));
+    }
+    json_int_t done = 0;
+    json_object_foreach (ends, key, record) {
+        done += json_is_string(record);
+        failed += json_is_string(record) && strcmp(json_string_value(record), "failed") == 0;
+        added += (strtoul(key, NULL, 10) & PLAN_DYNAMIC) != 0;
+    }
+    int64_t tasks = json_get_int(json_array_get(records, 0), "tasks", json_get_int(counts, "total", 0) - added);
+    json_object_set_new(counts, "total", json_integer(tasks + added));
+    json_object_set_new(counts, "done", json_integer(done));
+    json_object_set_new(counts, "failed", json_integer(failed));
+}
+
+/* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
+static json_t *stage_from_journal(const struct rundir *run, const json_t *records)
+{
     char began[TIME_TEXT_MAX] = "";
-    if (journal_read(run->dir, &records, &err) < 0)
-        records = json_array();
     const json_t *first = json_array_get(records, 0);
     if (first)
         time_format_utc(json_get_int(first, "t", 0), began);
@@ -237,11 +270,20 @@ static json_t *stage_from_journal(const struct rundir *run)
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     struct stat st;
-    if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-        *ret = stage_from_journal(run);
-    else if (rundir_read_stage(run, ret, err) < 0)
+    json_t *records CLEANUP_JSON = NULL;
+    bool has_stage = fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+    if (has_stage && rundir_read_stage(run, ret, err) < 0)
         return -1;
-    if (strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0 && !rundir_has_runner(run))
+    if (has_stage && strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0)
+        return 0;
+    bool is_executed = rundir_has_runner(run);
+    if (has_stage && is_executed)
+        return 0;
+    records = records_of(run);
+    if (!has_stage)
+        *ret = stage_from_journal(run, records);
+    count_from_journal(*ret, records);
+    if (!is_executed)
         json_object_set_new(*ret, "status", json_string("INTERRUPTED"));
     return 0;
 }
@@ -281,97 +323,5 @@ int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
         free(ids[i]);
     }
     free(ids);
-    return 0;
-}
-
-/* ---- processes ------------------------------------------------------------------------------------------ */
-
-/* By what a process of the run is known. */
-struct marks {
-    char words[3][512]; /* of its environment */
-    unsigned count;
-    struct stat life;
-};
-
-static int read_environ(int proc_dir, struct buf *text)
-{
-    int fd CLEANUP_FD = fs->openat(proc_dir, "environ", O_RDONLY | O_CLOEXEC, 0);
-    return fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, text) < 0 ? -1 : 0;
-}
-
-static bool has_words(int proc_dir, const struct marks *marks)
-{
-    struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
-    unsigned found = 0;
-    if (read_environ(proc_dir, &text) < 0)
-        return false;
-    for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1)
-        for (unsigned i = 0; i < marks->count; i++)
-            found += strcmp(text.data + at, marks->words[i]) == 0;
-    return found == marks->count;
-}
-
-static bool has_file(int proc_dir, int number, const struct stat *file)
-{
-    char name[24];
-    struct stat st;
-    snprintf(name, sizeof name, "fd/%d", number);
-    return fs->fstatat(proc_dir, name, &st, 0) == 0 && st.st_dev == file->st_dev && st.st_ino == file->st_ino;
-}
-
-/* Whoever has changed its environment still has the descriptor, where tasks get it: at another number it belongs to somebody
- * who only looks at the file, or who wants to resume the run as we do. All tasks share it, so it says nothing of one task. */
-static bool has_life(int proc_dir, const struct marks *marks)
-{
-    return marks->count == 1 && has_file(proc_dir, RUN_LIFE_FD, &marks->life);
-}
-
-static bool is_ours(pid_t pid)
-{
-    struct proc_id id;
-    return pid == getpid() || (proc_id_of(pid, &id) == 0 && proc_is_ancestor(&id));
-}
-
-/* Kills what is found; how many there were. */
-static unsigned kill_marked(const struct marks *marks)
-{
-    unsigned count = 0;
-    int proc = fs->openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = proc < 0 ? NULL : fdopendir(proc);
-    if (!listing && proc >= 0)
-        close(proc);
-    for (struct dirent *entry; listing && (entry = readdir(listing));) {
-        struct proc_id id;
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || proc_id_of(pid, &id) < 0)
-            continue;
-        int dir CLEANUP_FD = fs->openat(proc, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-        if (dir < 0 || (!has_words(dir, marks) && !has_life(dir, marks)) || is_ours(pid))
-            continue;
-        proc_id_signal(&id, SIGKILL);
-        count++;
-    }
-    if (listing)
-        closedir(listing);
-    return count;
-}
-
-int rundir_end_processes(const struct rundir *run, const char *session, const char *task, struct tsk_error *err)
-{
-    struct marks marks = {.count = 1};
-    int64_t began = clock_now().boot_ms;
-    snprintf(marks.words[0], sizeof marks.words[0], "TASUKI_RUN_ID=%s", run->id);
-    if (task) {
-        snprintf(marks.words[1], sizeof marks.words[1], "TASUKI_TASK_ID=%s", task);
-        snprintf(marks.words[2], sizeof marks.words[2], "TASUKI_SESSION_ID=%s", session);
-        marks.count = 3;
-    }
-    if (fs->fstat(run->life_fd, &marks.life) < 0)
-        return error_errno(err, "look at", run->path);
-    while (kill_marked(&marks)) {
-        if (clock_now().boot_ms - began > KILL_WAIT_MS)
-            return error_set(err, TSK_PROCESS_STOP_FAILED, "leftovers_stay", "run", run->id, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
-    }
     return 0;
 }

@@ -54,8 +54,4 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err);
 /* The ids of all runs, newest first; owned array of strings. */
 int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
 
-/* Ends every process that carries TASUKI_RUN_ID of this run (and TASUKI_TASK_ID and TASUKI_SESSION_ID, unless NULL) or holds its
- * life byte, except ourselves and our ancestors: SIGKILL, until none is left. */
-int rundir_end_processes(const struct rundir *run, const char *session, const char *task, struct tsk_error *err);
-
 #endif

@@ -1,6 +1,7 @@
 #include "graph/runner.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "graph/leftover.h"
 #include "proc/spawn.h"
 
 #include <dirent.h>
@@ -8,12 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
-#define SIGNAL_EVENT   UINT64_MAX
 #define TASK_BEAT_MS   1000
 #define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
 
@@ -45,24 +43,6 @@ static void env_begin(struct runner *runner)
             runner->env[runner->env_base++] = environ[i];
 }
 
-static int open_descriptors(struct runner *runner, struct tsk_error *err)
-{
-    sigset_t caught;
-    sigemptyset(&caught);
-    sigaddset(&caught, SIGINT);
-    sigaddset(&caught, SIGTERM);
-    sigaddset(&caught, SIGHUP);
-    sigprocmask(SIG_BLOCK, &caught, &runner->saved_mask);
-    runner->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
-    runner->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = SIGNAL_EVENT};
-    if (runner->signal_fd < 0 || runner->poll_fd < 0 || runner->null_fd < 0 ||
-        epoll_ctl(runner->poll_fd, EPOLL_CTL_ADD, runner->signal_fd, &event) < 0)
-        return error_errno(err, "wait for", "tasks");
-    return 0;
-}
-
 static size_t parallel_of(const struct flow *flow, const struct runner_options *options)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -82,7 +62,6 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->questions = json_object();
     runner->answers = json_object();
     runner->views = (struct region)REGION_OF(struct task_view);
-    runner->total = flow->tasks.count;
     runner->grace_ms = RUNNER_GRACE_MS;
     runner->env_text = (struct buf){.max = 4u << 20};
     runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
@@ -90,13 +69,21 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->running = calloc(runner->parallel, sizeof *runner->running);
     runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
     runner->logs = calloc(runner->parallel, sizeof *runner->logs);
+    runner->polls = calloc(runner->parallel + 1, sizeof *runner->polls);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         runner->logs[i].fd = -1;
+    for (size_t i = 0; runner->polls && i <= runner->parallel; i++)
+        runner->polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     runner->stack = spawn_stack();
     spawn_look(&runner->changed_signals);
-    BUG(!runner->running || !runner->files || !runner->logs || !runner->stack ||
+    runner->mark = leftover_run_mark(&runner->run);
+    BUG(!runner->running || !runner->files || !runner->logs || !runner->polls || !runner->stack ||
         !region_add(&runner->views, flow->graph.nodes.count + 1));
+    enum fs_class class;
+    const char *name;
+    runner->has_exact_stamps = fs_classify(runner->run.dir, &class, &name) == 0 && class == FS_LOCAL;
     env_begin(runner);
+    snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
     return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
 }
 
@@ -176,6 +163,7 @@ static void journal_run(struct runner *runner, const json_t *values)
         buf_json_pair(record, "request_updated_at", runner->request_updated_at);
     }
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
+    buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
     if (values) {
         buf_json_key(record, "set");
         json_write(record, values, false);
@@ -186,8 +174,7 @@ static void journal_run(struct runner *runner, const json_t *values)
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
                  size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err)
 {
-    *runner =
-        (struct runner){.ws = ws, .flow = flow, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
@@ -207,14 +194,17 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
     *text = (struct buf){.max = FLOW_SIZE_MAX};
     if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
         return error_errno(err, "read", "flow.yaml");
-    return flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err);
+    if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
+        return -1;
+    runner->flow->source = runner->source;
+    return 0;
 }
 
 int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
-    *runner = (struct runner){.ws = ws, .options = *options, .poll_fd = -1, .signal_fd = -1, .null_fd = -1};
+    *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1};
     runner->journal.fd = -1;
     *flow = (struct flow){0};
     *flow_text = (struct buf){0};
@@ -226,6 +216,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
     runner->flow = flow;
+    runner->source = strdup(json_get_string(first, "flow", "flow.yaml"));
     if (load_flow(runner, flow_text, lang, err) < 0) {
         runner->flow = NULL;
         return -1;
@@ -260,7 +251,9 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
 /* A task that ends without a process still takes a place for a moment. */
 static void pass_over(struct runner *runner, const struct claim *claim, enum outcome outcome)
 {
-    task_complete(runner, running_take(runner, claim), outcome, 0, NULL, NULL);
+    struct running *slot = running_take(runner, claim);
+    slot->is_passed = outcome == OUTCOME_OK;
+    task_complete(runner, slot, outcome, 0, NULL, NULL);
 }
 
 static void journal_start(struct runner *runner, const struct claim *claim, size_t place)
@@ -297,7 +290,7 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-static void cancel(struct runner *runner)
+void runner_cancel(struct runner *runner)
 {
     struct tsk_error reason, err;
     if (runner->cancels++) {
@@ -322,14 +315,7 @@ void runner_beat(struct runner *runner, bool task_ended)
         return;
     runner->last_beat_ms = now;
     if (!options->beat(options->beat_data) && !runner->cancels)
-        cancel(runner);
-}
-
-static void read_signals(struct runner *runner)
-{
-    struct signalfd_siginfo info;
-    while (read(runner->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        cancel(runner);
+        runner_cancel(runner);
 }
 
 static void check_times(struct runner *runner, int64_t now)
@@ -340,6 +326,8 @@ static void check_times(struct runner *runner, int64_t now)
             task_stop(runner, slot, STOP_TIMEOUT);
         else if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms <= now)
             task_stop(runner, slot, slot->stops);
+        if (slot->is_used && slot->look_at_ms && slot->look_at_ms <= now)
+            task_exited(runner, slot);
         if (slot->is_used && slot->pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
             task_name_log(runner, slot);
     }
@@ -361,6 +349,8 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
             at = slot->deadline_ms;
         if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms < at)
             at = slot->kill_at_ms;
+        if (slot->is_used && slot->look_at_ms && slot->look_at_ms < at)
+            at = slot->look_at_ms;
         if (slot->is_used && !slot->is_log_named && slot->started_ms + LOG_NAME_MS < at)
             at = slot->started_ms + LOG_NAME_MS;
     }
@@ -370,7 +360,6 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
 static int loop(struct runner *runner, struct tsk_error *err)
 {
     struct backend_status status;
-    struct epoll_event events[64];
     for (;;) {
         if (start_ready(runner, err) < 0)
             return -1;
@@ -380,12 +369,7 @@ static int loop(struct runner *runner, struct tsk_error *err)
         if (runner->running_count < runner->parallel && status.ready && !runner->cancels)
             continue; /* a start that failed at once has freed a place */
         int64_t now = clock_now().boot_ms;
-        int count = epoll_wait(runner->poll_fd, events, 64, wait_time(runner, &status, now));
-        for (int i = 0; i < count; i++)
-            if (events[i].data.u64 == SIGNAL_EVENT)
-                read_signals(runner);
-            else
-                task_exited(runner, &runner->running[events[i].data.u64]);
+        runner_wait(runner, wait_time(runner, &status, now));
         check_times(runner, clock_now().boot_ms);
     }
 }
@@ -442,13 +426,16 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
 
 int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
-    if (open_descriptors(runner, err) < 0)
+    runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+    if (runner->null_fd < 0)
+        return error_errno(err, "open", "/dev/null");
+    if (runner_wait_begin(runner, err) < 0)
         return -1;
     runner->last_beat_ms = clock_now().boot_ms;
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
     runner_fact(runner, "run.started", runner->run.id, NULL,
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
-                          (json_int_t)runner->total),
+                          (json_int_t)runner->flow->tasks.count),
                 true);
     if (loop(runner, err) < 0)
         return -1; /* the journal cannot be written: the tasks die with us, resume goes on */
@@ -460,15 +447,12 @@ void runner_close(struct runner *runner)
     for (size_t i = 0; runner->running && i < runner->parallel; i++)
         if (runner->running[i].is_used) {
             if (runner->running[i].pid > 0)
-                kill(-runner->running[i].pid, SIGKILL);
+                task_end_processes(runner, &runner->running[i]);
             running_free(runner, &runner->running[i]);
         }
     if (runner->backend)
         runner->backend->ops->free(runner->backend);
-    if (runner->signal_fd >= 0)
-        sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
-    fs_close(&runner->signal_fd);
-    fs_close(&runner->poll_fd);
+    runner_wait_end(runner);
     fs_close(&runner->null_fd);
     journal_close(&runner->journal);
     rundir_clear(&runner->run);
@@ -479,11 +463,13 @@ void runner_close(struct runner *runner)
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         fs_close(&runner->logs[i].fd);
     free(runner->logs);
+    free(runner->polls);
     spawn_stack_free(runner->stack);
     free(runner->running);
     free(runner->files);
     free(runner->is_wanted);
     free(runner->env);
+    free(runner->source);
     buf_clear(&runner->env_text);
     buf_clear(&runner->late_records);
 }

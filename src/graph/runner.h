@@ -2,16 +2,18 @@
  *
  *  X1  A task's end is in the journal before anything that depends on it is started (N1), and the start of a task before its
  *      process.
- *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte and carry
- *      TASUKI_RUN_ID, so that whoever resumes the run finds what is left of it.
+ *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte, TASUKI_RUN_ID
+ *      and the task's mark (leftover.h), so that whoever stops the task or resumes the run finds what is left of it.
  *  X3  What a task writes is applied when it has exited with 0; a question counts in any case.
- *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM as a group, SIGKILL after the grace time; it has ended
- *      when its group and whatever else carries its ids is gone.
+ *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM, with everything that it started; what is left of it after
+ *      the grace time gets SIGKILL. It has ended when all of that is gone. What a task leaves running that ends by itself, well
+ *      or not, lives on: it was left on purpose.
  *  X5  The replay of a journal makes the same calls of the backend in the same order as the run it was written by. What
  *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
  *      on with an answer.
  *
- * One thread. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second one at once. */
+ * One thread, though there may be others in the process. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second
+ * one at once. */
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
@@ -20,6 +22,7 @@
 #include "graph/journal.h"
 #include "graph/rundir.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #define RUNNER_GRACE_MS 3000
@@ -80,8 +83,10 @@ struct running {
     int64_t started_ms, started_wall_ms;
     int64_t deadline_ms; /* of the timeout; 0: none */
     int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
+    int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
     enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
     uint32_t channel_file;
+    bool is_passed; /* before --start: counts as done, is shown as skipped */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */
@@ -109,26 +114,34 @@ struct runner {
     struct slot_log *logs;      /* per place */
     struct channel_file *files; /* per scope */
     uint32_t file_number;
-    int poll_fd, signal_fd, null_fd;
+    int null_fd;
+    struct pollfd
+        *polls; /* a signalfd, then a pidfd per place, -1 where there is nothing to wait for (runner_wait.c) */
+    bool has_threads, is_waiting;
+    sigset_t caught;
+    struct sigaction saved_action; /* of SIGCHLD */
     sigset_t saved_mask, changed_signals;
     char *stack;         /* of spawn.h */
     struct region views; /* per node of the graph, then per dynamic one */
-    size_t total, done, failed;
-    json_t *failures;   /* for the end: task, session, reason, log */
-    json_t *questions;  /* open ones: node -> {task, session, question} */
-    json_t *answers;    /* node -> array of {question, answer} */
-    uint8_t *is_wanted; /* --start: nodes that are to run; NULL: all */
+    size_t done, failed; /* tasks that have ended, each once however often it ran; failures */
+    json_t *failures;    /* for the end: task, session, reason, log */
+    json_t *questions;   /* open ones: node -> {task, session, question} */
+    json_t *answers;     /* node -> array of {question, answer} */
+    uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     int64_t last_beat_ms;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
-    bool is_replaying, has_empty_channel;
+    bool is_replaying, has_empty_channel, has_exact_stamps;
+    uint64_t mark;           /* of the run (leftover.h) */
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
+    char *source;            /* resumed: the file that the flow came from */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
     char **env;
-    size_t env_base;
+    size_t env_base, env_room;
+    char empty_channel[PATH_MAX + 64];
 };
 
 /* A new run of a loaded flow (borrowed until runner_close); `flow_text` is kept with it, `values` (may be NULL) go into the
@@ -149,14 +162,12 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
 struct output;
 /* runner_task.c: starts what was claimed; the result of a start that failed is a failed task. */
 void task_start(struct runner *runner, struct running *slot);
-/* The process of a slot has exited. */
+/* The process of a slot has exited; or, if the task was stopped, it is time to see whether the rest has. */
 void task_exited(struct runner *runner, struct running *slot);
 /* runner_files.c: the file with the values that a task may read (slot->channel_file; 0: RUNNER_EMPTY_CHANNEL, for all runs). */
 #define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
 int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err);
 void task_channel_done(struct runner *runner, struct running *slot);
-/* `<run>/<what>.<number>`. */
-void task_io_path(const struct runner *runner, char path[PATH_MAX + 64], const char *what, uint64_t number);
 int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err);
 /* What it wrote; an absent file is an empty one. */
 int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err);
@@ -169,10 +180,12 @@ int runner_keep_output(struct runner *runner, size_t place, const char *session,
                        char path[512]);
 void runner_remove_io(struct runner *runner);
 void task_stop(struct runner *runner, struct running *slot, int why);
+/* Kills whatever is left of it, and waits until it is gone. */
+void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
-/* Whether a claimed task needs no process: its condition is false, or it lies before --start. */
+/* Whether a claimed task needs no process: its condition is false, or it lies before --start (OUTCOME_OK: what follows runs). */
 bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret);
 void runner_write_late(struct runner *runner);
 struct running *running_take(struct runner *runner, const struct claim *claim);
@@ -180,8 +193,16 @@ void running_free(struct runner *runner, struct running *slot);
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
 /* runner.c: the options' beat, if it is due; `task_ended` makes it due earlier. */
 void runner_beat(struct runner *runner, bool task_ended);
+/* SIGINT and the like: the first time in good order, then at once. */
+void runner_cancel(struct runner *runner);
+/* runner_wait.c: until something has happened, or the time is over; tells task_exited and runner_cancel. */
+int runner_wait_begin(struct runner *runner, struct tsk_error *err);
+void runner_wait(struct runner *runner, int timeout_ms);
+void runner_wait_end(struct runner *runner);
 /* runner_view.c */
 struct task_view *view_of(struct runner *runner, uint32_t node);
+void view_set(struct runner *runner, uint32_t node, const struct task_view *view);
+void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,

@@ -1,6 +1,7 @@
 /* runner_task.c - one task: its environment and files, its start, its end. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "graph/leftover.h"
 #include "graph/output.h"
 #include "graph/runner.h"
 #include "proc/spawn.h"
@@ -10,11 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENV_OWN 10
+#define ENV_OWN        10
+#define OTHERS_LOOK_MS 20
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
@@ -40,11 +41,14 @@ struct running *running_take(struct runner *runner, const struct claim *claim)
     BUG(true);
 }
 
+static struct pollfd *poll_of(struct runner *runner, const struct running *slot)
+{
+    return &runner->polls[slot - runner->running + 1];
+}
+
 void running_free(struct runner *runner, struct running *slot)
 {
-    /* Closing is not enough: a child that is in its exec may still have a copy of the descriptor for a moment. */
-    if (slot->pidfd >= 0)
-        epoll_ctl(runner->poll_fd, EPOLL_CTL_DEL, slot->pidfd, NULL);
+    poll_of(runner, slot)->fd = -1;
     fs_close(&slot->pidfd);
     free((char *)slot->claim.task);
     free((char *)slot->claim.session);
@@ -59,16 +63,31 @@ struct env_own {
     size_t count, offsets[ENV_OWN];
 };
 
-static void env_put(struct runner *runner, struct env_own *own, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void env_put(struct runner *runner, struct env_own *own, const char *format, ...)
+static void env_put(struct runner *runner, struct env_own *own, const char *name, const char *value)
 {
-    char text[PATH_MAX + 128];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     own->offsets[own->count++] = runner->env_text.len;
+    buf_puts(&runner->env_text, name);
+    buf_put(&runner->env_text, value, strlen(value) + 1);
+}
+
+static void env_put_number(struct runner *runner, struct env_own *own, const char *name, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    env_put(runner, own, name, text);
+}
+
+/* `<run>/<what>.<number>`. */
+static void env_put_file(struct runner *runner, struct env_own *own, const char *name, const char *what,
+                         uint64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, ".%llu", (unsigned long long)number);
+    own->offsets[own->count++] = runner->env_text.len;
+    buf_puts(&runner->env_text, name);
+    buf_puts(&runner->env_text, runner->run.path);
+    buf_puts(&runner->env_text, "/");
+    buf_puts(&runner->env_text, what);
     buf_put(&runner->env_text, text, strlen(text) + 1);
 }
 
@@ -78,26 +97,26 @@ static char **env_make(struct runner *runner, const struct running *slot, bool h
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     size_t of_task = task ? task->env_count : 0;
     struct env_own own = {0};
-    char path[PATH_MAX + 64];
-    runner->env = realloc(runner->env, (runner->env_base + ENV_OWN + of_task + 1) * sizeof *runner->env);
-    BUG(!runner->env);
+    size_t need = runner->env_base + ENV_OWN + of_task + 1;
+    if (need > runner->env_room) {
+        runner->env = realloc(runner->env, need * sizeof *runner->env);
+        runner->env_room = need;
+        BUG(!runner->env);
+    }
     buf_reset(&runner->env_text);
-    env_put(runner, &own, "TASUKI_RUN_ID=%s", runner->run.id);
-    env_put(runner, &own, "TASUKI_SESSION_ID=%s", slot->claim.session);
-    env_put(runner, &own, "TASUKI_TASK_ID=%s", slot->claim.task);
-    env_put(runner, &own, "TASUKI_ATTEMPT=%u", slot->claim.attempt);
-    env_put(runner, &own, "TASUKI_FENCE=%llu", (unsigned long long)slot->claim.fence);
+    env_put(runner, &own, "TASUKI_RUN_ID=", runner->run.id);
+    env_put(runner, &own, "TASUKI_SESSION_ID=", slot->claim.session);
+    env_put(runner, &own, "TASUKI_TASK_ID=", slot->claim.task);
+    env_put_number(runner, &own, "TASUKI_ATTEMPT=", slot->claim.attempt);
+    env_put_number(runner, &own, "TASUKI_FENCE=", slot->claim.fence);
     if (slot->channel_file)
-        task_io_path(runner, path, "channel", slot->channel_file);
+        env_put_file(runner, &own, "TASUKI_CHANNEL=", "channel", slot->channel_file);
     else
-        snprintf(path, sizeof path, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
-    env_put(runner, &own, "TASUKI_CHANNEL=%s", path);
-    task_io_path(runner, path, "output", slot->claim.fence);
-    env_put(runner, &own, "TASUKI_OUTPUT=%s", path);
-    env_put(runner, &own, "TASUKI_ROOT=%s", runner->ws->root);
-    task_io_path(runner, path, "answer", slot->claim.fence);
+        env_put(runner, &own, "TASUKI_CHANNEL=", runner->empty_channel);
+    env_put_file(runner, &own, "TASUKI_OUTPUT=", "output", slot->claim.fence);
+    env_put(runner, &own, "TASUKI_ROOT=", runner->ws->root);
     if (has_answer)
-        env_put(runner, &own, "TASUKI_ANSWER=%s", path);
+        env_put_file(runner, &own, "TASUKI_ANSWER=", "answer", slot->claim.fence);
     BUG(runner->env_text.failed);
     char **next = runner->env + runner->env_base;
     for (size_t i = 0; i < own.count; i++)
@@ -164,6 +183,8 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
                           .mask = &runner->saved_mask,
                           .new_group = true,
                           .dies_with_parent = true,
+                          .no_pidfd = !runner->has_threads,
+                          .mark = leftover_start_mark(runner->mark, slot->claim.fence),
                           .changed_signals = &runner->changed_signals,
                           .stack = runner->stack};
     int result = spawn_run(&spawn);
@@ -179,19 +200,24 @@ void task_start(struct runner *runner, struct running *slot)
 {
     struct tsk_error err;
     struct now now = clock_now();
+    if (slot->stops != STOP_NONE) { /* since it was claimed */
+        task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
+        return;
+    }
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    struct task_view *view = view_of(runner, slot->claim.node);
     slot->started_ms = now.boot_ms;
     slot->started_wall_ms = now.wall_ms;
     slot->deadline_ms = task && task->timeout_ms ? now.boot_ms + task->timeout_ms : 0;
-    *view = (struct task_view){
-        .state = VIEW_RUNNING, .attempt = (uint16_t)slot->claim.attempt, .exit_code = -1, .started_ms = now.wall_ms};
+    view_set(runner, slot->claim.node,
+             &(struct task_view){.state = VIEW_RUNNING,
+                                 .attempt = (uint16_t)slot->claim.attempt,
+                                 .exit_code = -1,
+                                 .started_ms = now.wall_ms});
     if (spawn_task(runner, slot, &err) < 0) {
         task_complete(runner, slot, OUTCOME_FAILED, err.sys_errno == ENOENT ? 127 : 126, NULL, &err);
         return;
     }
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)(slot - runner->running)};
-    BUG(epoll_ctl(runner->poll_fd, EPOLL_CTL_ADD, slot->pidfd, &event) < 0);
+    poll_of(runner, slot)->fd = slot->pidfd;
     if (runner->options.tell)
         runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), false);
@@ -217,6 +243,16 @@ bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum 
 
 /* ---- stopping ------------------------------------------------------------------------------------------- */
 
+/* All at once while they live: who executes a run of its own leads to what that run's tasks have hidden. */
+void task_end_processes(struct runner *runner, const struct running *slot)
+{
+    struct tsk_error err;
+    if (leftovers_end_task(&runner->run, &slot->claim, &err) < 0)
+        log_problem(&err);
+    if (slot->pid > 0)
+        kill(-slot->pid, SIGKILL);
+}
+
 void task_stop(struct runner *runner, struct running *slot, int why)
 {
     int64_t now = clock_now().boot_ms;
@@ -224,14 +260,27 @@ void task_stop(struct runner *runner, struct running *slot, int why)
         slot->stops = why;
         slot->kill_at_ms = now + runner->grace_ms;
         slot->deadline_ms = 0;
-        if (slot->pid > 0)
+        if (slot->pid > 0) {
             kill(-slot->pid, SIGTERM);
+            leftovers_signal_task(&runner->run, &slot->claim, SIGTERM, slot->pid);
+        }
     }
     if (now >= slot->kill_at_ms || runner->grace_ms == 0) {
-        if (slot->pid > 0)
-            kill(-slot->pid, SIGKILL);
+        task_end_processes(runner, slot);
         slot->kill_at_ms = INT64_MAX;
     }
+}
+
+/* X4. The zombie keeps the group's number from being given away meanwhile. */
+static bool must_wait_for_others(struct runner *runner, struct running *slot)
+{
+    int64_t now = clock_now().boot_ms;
+    poll_of(runner, slot)->fd = -1; /* it has told what it had to tell */
+    bool is_killed = slot->kill_at_ms == INT64_MAX || now >= slot->kill_at_ms;
+    if (is_killed || leftovers_signal_task(&runner->run, &slot->claim, 0, 0) == 0)
+        return false;
+    slot->look_at_ms = now + OTHERS_LOOK_MS;
+    return true;
 }
 
 /* ---- ending --------------------------------------------------------------------------------------------- */
@@ -347,25 +396,25 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
         completion.retry_at_ms = retry_time(runner, slot);
     own_reason.code = TSK_OK;
     add_answer(runner, slot, &completion);
-    struct task_view *view = view_of(runner, slot->claim.node);
     bool ends = !completion.retry_at_ms;
     task_channel_done(runner, slot);
     task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
-    view = view_of(runner, slot->claim.node);
-    view->state = view_after(&completion);
-    view->ended_ms = clock_now().wall_ms;
-    view->exit_code = exit_code;
-    runner->done += ends;
+    struct task_view view = *view_of(runner, slot->claim.node);
+    view.state = slot->is_passed ? VIEW_SKIPPED : view_after(&completion);
+    view.ended_ms = clock_now().wall_ms;
+    view.exit_code = exit_code;
+    view_set(runner, slot->claim.node, &view);
     if (ends && completion.outcome == OUTCOME_FAILED)
         note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
     else if (runner->options.tell)
         runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
-                    json_pack("{s:s, s:i, s:I, s:i}", "outcome", outcome_word(&completion), "exit_code", exit_code,
-                              "ms", (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0),
-                              "attempt", (int)slot->claim.attempt),
+                    json_pack("{s:s, s:i, s:I, s:i}", "outcome",
+                              slot->is_passed ? "skipped" : outcome_word(&completion), "exit_code", exit_code, "ms",
+                              (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
+                              (int)slot->claim.attempt),
                     false);
     effects_clear(&completion.effects);
     running_free(runner, slot);
@@ -387,7 +436,7 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     buf_json_key(record, "q");
     json_write(record, question, false);
     journal_end(&runner->journal);
-    view_of(runner, slot->claim.node)->state = VIEW_ASKS;
+    view_set_state(runner, slot->claim.node, VIEW_ASKS);
     task_channel_done(runner, slot);
     task_log_close(runner, slot, false);
     BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
@@ -443,12 +492,11 @@ void task_exited(struct runner *runner, struct running *slot)
     struct tsk_error err;
     struct output output = {0};
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    if (slot->stops != STOP_NONE) { /* X4; the zombie still keeps the group's number from being given away */
-        kill(-slot->pid, SIGKILL);
-        if (rundir_end_processes(&runner->run, slot->claim.session, slot->claim.task, &err) < 0)
-            log_problem(&err);
-    }
-    while (waitid(P_PIDFD, (id_t)slot->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+    if (slot->stops != STOP_NONE && must_wait_for_others(runner, slot))
+        return;
+    if (slot->stops != STOP_NONE)
+        task_end_processes(runner, slot);
+    while (waitid(P_PID, (id_t)slot->pid, &info, WEXITED) < 0 && errno == EINTR)
         ;
     bool by_signal = info.si_code != CLD_EXITED;
     int exit_code = by_signal ? 128 + info.si_status : info.si_status;

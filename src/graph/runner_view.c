@@ -24,6 +24,32 @@ struct task_view *view_of(struct runner *runner, uint32_t node)
     return REGION_AT(&runner->views, struct task_view, index);
 }
 
+static bool is_done(uint8_t state)
+{
+    return state == VIEW_OK || state == VIEW_FAILED || state == VIEW_SKIPPED;
+}
+
+void view_set(struct runner *runner, uint32_t node, const struct task_view *view)
+{
+    struct task_view *old = view_of(runner, node);
+    runner->done += (size_t)is_done(view->state) - (size_t)is_done(old->state);
+    *old = *view;
+}
+
+void view_set_state(struct runner *runner, uint32_t node, uint8_t state)
+{
+    struct task_view view = *view_of(runner, node);
+    view.state = state;
+    view_set(runner, node, &view);
+}
+
+/* The flow's tasks and those that were added. */
+static json_int_t total(struct runner *runner)
+{
+    size_t count = runner->flow->tasks.count + atomic_load(&backend_memory_plan(runner->backend)->dynamic_count);
+    return (json_int_t)count;
+}
+
 /* ---- stage.json ----------------------------------------------------------------------------------------- */
 
 static json_t *time_or_null(int64_t wall_ms)
@@ -89,15 +115,15 @@ json_t *runner_stage(struct runner *runner)
     if (!runner->status && proc_id_of(getpid(), &self) == 0)
         who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
                         self.boot_id);
-    json_t *stage = json_pack(
-        "{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}", "run_id",
-        runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id", runner->run.id,
-        "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
-        runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms), "ended_at",
-        runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts", "total",
-        (json_int_t)runner->total, "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed, "steps",
-        (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner), "channel",
-        runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
+    json_t *stage =
+        json_pack("{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}",
+                  "run_id", runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id",
+                  runner->run.id, "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
+                  runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms),
+                  "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
+                  "total", total(runner), "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
+                  "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
+                  "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
     if (runner->request_id[0])
         json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
     if (runner->options.lock)
@@ -144,8 +170,8 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     json_t *document CLEANUP_JSON =
         json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
                   type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
-                  "done", (json_int_t)runner->done, "total", (json_int_t)runner->total, "failed",
-                  (json_int_t)runner->failed, "running", (json_int_t)runner->running_count);
+                  "done", (json_int_t)runner->done, "total", total(runner), "failed", (json_int_t)runner->failed,
+                  "running", (json_int_t)runner->running_count);
     runner->options.tell(runner->options.tell_data, document);
 }
 
@@ -210,8 +236,7 @@ static void task_dropped(void *data, const char *session, const char *task, uint
                                      [OUTCOME_FAILED] = VIEW_FAILED,
                                      [OUTCOME_BLOCKED] = VIEW_BLOCKED,
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
-    view_of(runner, node)->state = states[outcome];
-    runner->done++;
+    view_set_state(runner, node, states[outcome]);
     if (outcome == OUTCOME_FAILED)
         note_cycle_limit(runner, session, task, node);
 }

@@ -47,11 +47,11 @@ static json_t *schema_of(const struct op_param *param)
         return one_or_many(param, choices(param->choices));
     case OP_ARGV:
         return json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "string");
-    case OP_MAP:
-        return json_pack("{s:s, s:{s:s}}", "type", "object", "additionalProperties", "type", "string");
     case OP_OBJECTS:
         return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type", "array", "items", "type",
                          "object");
+    case OP_MAP:
+        return json_pack("{s:s, s:{s:s}}", "type", "object", "additionalProperties", "type", "string");
     case OP_ANY:
         return json_pack("{s:[{s:s}, {s:s}]}", "anyOf", "type", "string", "type", "object");
     case OP_STRING:

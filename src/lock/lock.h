@@ -71,4 +71,9 @@ int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struc
 /* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */
 int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err);
 
+/* Waits until the lock could be taken (nobody alive holds it), and leaves it there. 0: so it is; 1: it is held after `timeout_ms`
+ * (< 0: for ever), or is_cancelled said so. *ret is what was seen last. */
+int lock_await(struct lock_target *target, int64_t timeout_ms, bool (*is_cancelled)(void *data), void *data,
+               struct judgement *ret, struct tsk_error *err);
+
 #endif

@@ -1,6 +1,7 @@
 /* call.c - from a tool's arguments to an operation, and from its outcome to what a model reads. */
 #include "mcp/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,44 +30,89 @@ static json_t *structured_result(const char *prefix, json_t *structure_take, boo
 static const char *verdict_of(const struct op *op, enum tsk_code code)
 {
     const char *category = code_info(code)->category;
+    /* Where nothing is to be done the word is for a time that is up: who reads it calls again. */
+    bool has_word = op->mcp.refusal && (!(op->flags & OP_READ_ONLY) || code == TSK_CONFLICT);
     if (code == TSK_NEEDS_CONFIRMATION)
         return "NEEDS CONFIRMATION";
     if (code == TSK_INVALID_INPUT)
         return "INVALID INPUT";
     if (strcmp(category, "OWNERSHIP") == 0)
         return "error"; /* the seed's words, which its clients look for */
-    if (op->mcp.refusal)
+    if (has_word)
         return op->mcp.refusal;
     return strcmp(category, "NOT_FOUND") == 0 ? "NOT FOUND" : "FAILED";
 }
 
-static json_t *error_result(const struct mcp_server *server, const struct op *op, const struct tsk_error *err)
+/* The tool that does what a command does, for agents without a shell; NULL: it is not offered. */
+static const char *tool_of_command(const struct mcp_server *server, const char *command)
+{
+    char first[32] = "", second[32] = "";
+    if (sscanf(command, "tasuki %31s %31s", first, second) < 1)
+        return NULL;
+    const struct op *op = op_find(first, second);
+    op = op ? op : op_find(NULL, first);
+    return op && op->mcp.tool && mcp_tool_find(server, op->mcp.tool) ? op->mcp.tool : NULL;
+}
+
+static void put_next(struct buf *text, const struct mcp_server *server, const json_t *commands)
+{
+    size_t i;
+    json_t *command;
+    json_array_foreach (commands, i, command) {
+        const char *tool = tool_of_command(server, json_string_value(command));
+        buf_printf(text, "%s%s", i ? "; " : "\nNext: ", json_string_value(command));
+        if (tool)
+            buf_printf(text, " (%s)", tool);
+    }
+}
+
+/* `verdict` NULL: by the error. */
+static json_t *error_result(const struct mcp_server *server, const struct op *op, const struct tsk_error *err,
+                            const char *verdict)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *document = json_of_error(err, lang_name(server->options.lang));
-    const json_t *error = json_object_get(document, "error"), *next = json_object_get(error, "next");
-    size_t i;
-    json_t *command;
-    buf_printf(&text, "%s: %s (%s)", verdict_of(op, err->code), json_get_string(error, "message", ""),
-               code_info(err->code)->name);
-    json_array_foreach (next, i, command)
-        buf_printf(&text, "%s%s", i ? "; " : "\nNext: ", json_string_value(command));
+    const json_t *error = json_object_get(document, "error");
+    buf_printf(&text, "%s: %s (%s)", verdict ? verdict : verdict_of(op, err->code),
+               json_get_string(error, "message", ""), code_info(err->code)->name);
+    put_next(&text, server, json_object_get(error, "next"));
     json_t *result = mcp_text_result(buf_str(&text), true);
     json_object_set_new(result, "structuredContent", document);
     return result;
 }
 
-/* An answer that is no success: a refusal of what was asked for, but not of a question how things are. */
-static json_t *answer_result(const struct op_call *call, json_t *answer_take)
+/* Why an answer is no success: its message, or of a run that failed the first task, or its status. */
+static void put_reason(struct buf *b, const struct mcp_server *server, const struct op_call *call, const json_t *answer)
+{
+    const char *message = json_get_string(answer, "message", NULL), *run = json_get_string(answer, "run_id", NULL);
+    const json_t *failure = json_array_get(json_object_get(answer, "failures"), 0);
+    buf_printf(b, "%s: ", verdict_of(call->op, call->verdict));
+    if (message)
+        buf_puts(b, message);
+    else if (failure)
+        buf_printf(b, "%s: %s", json_get_string(failure, "task", "?"), json_get_string(failure, "reason", "?"));
+    else
+        buf_puts(b, json_get_string(answer, "status", "no success"));
+    buf_printf(b, " (%s)", code_info(call->verdict)->name);
+    if (run) {
+        json_t *next CLEANUP_JSON = json_array();
+        json_array_append_new(next, json_sprintf("tasuki runs logs %s", run));
+        json_array_append_new(next, json_sprintf("tasuki resume %s", run));
+        put_next(b, server, next);
+    }
+    buf_puts(b, "\n");
+}
+
+/* An answer that is no success: a refusal of what was asked for, but not of a question how things are; unless the question was
+ * wrong, or could not be looked into. */
+static json_t *answer_result(const struct mcp_server *server, const struct op_call *call, json_t *answer_take)
 {
     struct buf prefix CLEANUP(buf_clear) = BUF_INIT;
-    bool is_error = code_info(call->verdict)->http_status >= 400 && !(call->op->flags & (OP_READ_ONLY | OP_QUESTION));
-    if (is_error) {
-        const char *message = json_get_string(answer_take, "message", NULL);
-        buf_printf(&prefix, "%s: ", verdict_of(call->op, call->verdict));
-        if (message)
-            buf_printf(&prefix, "%s (%s)\n", message, code_info(call->verdict)->name);
-    }
+    bool is_question = call->op->flags & (OP_READ_ONLY | OP_QUESTION);
+    bool is_failure = call->verdict == TSK_INVALID_INPUT || call->verdict == TSK_ENVIRONMENT;
+    bool is_error = code_info(call->verdict)->http_status >= 400 && (!is_question || is_failure);
+    if (is_error)
+        put_reason(&prefix, server, call, answer_take);
     json_t *result = structured_result(buf_str(&prefix), answer_take, is_error);
     if (call->verdict != TSK_OK)
         json_object_set_new(result, "_meta", json_pack("{s:s}", "tasuki/reasonCode", code_info(call->verdict)->name));
@@ -75,7 +121,18 @@ static json_t *answer_result(const struct op_call *call, json_t *answer_take)
 
 /* ---- arguments ---- */
 
-/* Who calls is known here; an agent does not have to say it. */
+/* Who calls is known here: no agent may act as another one. */
+static int refuse_caller(const struct mcp_server *server, const struct op *op, const json_t *args,
+                         struct tsk_error *err)
+{
+    for (const struct op_param *param = op->params; param->name && !server->options.is_shared; param++)
+        if ((param->flags & OP_CALLER) && json_object_get(args, param->name))
+            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", param->name, "operation", op->name,
+                             NULL);
+    return 0;
+}
+
+/* An agent does not have to say it, either. */
 static void add_caller(struct mcp_server *server, const struct op *op, json_t *args)
 {
     const struct op_param *param = op_param_find(op, "instance");
@@ -112,6 +169,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .ws = mcp_server_workspace(server),
                            .root = server->options.root,
                            .lang = server->options.lang,
+                           .is_brief = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = is_cancelled,
                            .skin = request};
@@ -119,13 +177,15 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
         call.ws = NULL;
     int result = perform(&call, &answer, err);
     json_decref(call.aside);
+    if (result == 0 && !answer) /* something in it is not UTF-8 */
+        result = error_set(err, TSK_INTERNAL, "mcp_no_answer", "tool", op->mcp.tool, NULL);
     bool is_refusal = result < 0 || call.verdict != TSK_OK;
     if (is_refusal && (request->asking.is_open || request->asking.is_refused)) {
         json_decref(answer);
         json_t *round_trip = mcp_asking_end(request, op, given, err);
-        return round_trip ? round_trip : error_result(server, op, err);
+        return round_trip ? round_trip : error_result(server, op, err, request->asking.is_refused ? "REFUSED" : NULL);
     }
-    return result < 0 ? error_result(server, op, err) : answer_result(&call, answer ? answer : json_object());
+    return result < 0 ? error_result(server, op, err, NULL) : answer_result(server, &call, answer);
 }
 
 static void free_text(char **text)
@@ -143,13 +203,16 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
         given = json_object();
     char *secret CLEANUP(free_text) = op_take_secret(op, given);
     if (mcp_asking_begin(request, op, given, &err, fault) < 0)
-        return fault->code ? NULL : error_result(server, op, &err);
+        return fault->code ? NULL : error_result(server, op, &err, NULL);
     json_t *args CLEANUP_JSON = json_deep_copy(given);
-    if (op_check_remote(op, args, &err) < 0)
-        return error_result(server, op, &err);
+    if (op_check_remote(op, args, &err) < 0 || refuse_caller(server, op, args, &err) < 0)
+        return error_result(server, op, &err, NULL);
     add_caller(server, op, args);
     if (op_check_args(op, args, &err) < 0 || op_verify_caller(mcp_server_workspace(server), args, secret, &err) < 0)
-        return error_result(server, op, &err);
+        return error_result(server, op, &err, NULL);
+    int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
+    if (ttl_ms < atomic_load(&server->ttl_ms))
+        atomic_store(&server->ttl_ms, ttl_ms); /* stdio.c keeps what was locked with it */
     return run_tool(request, op, args, given, &err);
 }
 
@@ -166,5 +229,7 @@ json_t *mcp_run_op(struct mcp_server *server, const char *op_name, json_t *args_
     if (op_check_args(op, args, err) < 0 || op_run(&call, &answer, err) < 0)
         return NULL;
     json_decref(call.aside);
+    if (!answer)
+        error_set(err, TSK_INTERNAL, "mcp_no_answer", "tool", op_name, NULL);
     return answer;
 }

@@ -1,7 +1,10 @@
 /* confirm.c - what a person must decide (spec 3, spec 8), by the way that the client has:
- *   legacy with elicitation    asked at once, 30 s, no answer is a no
- *   modern with elicitation    a round trip: input_required with the question and a token as requestState
+ *   legacy with elicitation    asked at once, 30 s
+ *   modern with elicitation    a round trip: input_required with the question and a token as requestState; in a task, by the task
  *   neither                    NEEDS_CONFIRMATION with the token, for `tasuki confirm` or the page
+ * Only a person's no is a no. A form that was closed, failed or was never shown (many clients do that by themselves) says nothing
+ * about the person: then there is the token, too.
+ *
  * `confirm: true` is an agent's own yes: enough for what a dead holder left, never for a living one unless config.yaml has
  * agents_confirm_live: true. */
 #include "ops/confirm.h"
@@ -12,6 +15,8 @@
 #include <string.h>
 
 #define KEY        "confirm" /* of the round trip's one question */
+#define FORM       "form"
+#define TOKEN      "token"
 #define TEXT_NEEDS "mcp_confirm_token"
 
 void mcp_asking_clear(struct mcp_asking *asking)
@@ -29,27 +34,35 @@ static json_t *form(const char *question)
 }
 
 /* What a form came back with. */
-static bool is_yes(const json_t *answer)
+enum reply { REPLY_NONE, REPLY_NO, REPLY_YES };
+
+static enum reply reply_of(const json_t *answer)
 {
-    return strcmp(json_get_string(answer, "action", ""), "accept") == 0 &&
-           json_get_bool(json_object_get(answer, "content"), KEY, false);
+    const char *action = json_get_string(answer, "action", "");
+    const json_t *choice = json_object_get(json_object_get(answer, "content"), KEY);
+    if (strcmp(action, "decline") == 0)
+        return REPLY_NO;
+    if (strcmp(action, "accept") != 0 || !json_is_boolean(choice))
+        return REPLY_NONE;
+    return json_is_true(choice) ? REPLY_YES : REPLY_NO;
 }
 
 /* ---- before the operation ---- */
 
-static json_t *record_of(const struct mcp_request *request, const struct op *op, const json_t *args)
+/* `way`: a form's state must not pass for a token, nor a token for the answer to a form that nobody has seen. */
+static json_t *record_of(const struct mcp_request *request, const struct op *op, const json_t *args, const char *way)
 {
-    return json_pack("{s:s, s:O, s:s, s:s}", "operation", op->name, "args", args, "instance",
+    return json_pack("{s:s, s:O, s:s, s:s, s:s}", "operation", op->name, "args", args, "instance",
                      mcp_server_instance(request->link->server), "question",
-                     request->asking.question ? request->asking.question : "");
+                     request->asking.question ? request->asking.question : "", "way", way);
 }
 
 /* C4: the yes was for this call of this caller. */
 static bool is_for_this(const struct mcp_request *request, const struct op *op, const json_t *args,
-                        const json_t *record)
+                        const json_t *record, const char *way)
 {
     return strcmp(json_get_string(record, "operation", ""), op->name) == 0 &&
-           json_equal(json_object_get(record, "args"), args) &&
+           strcmp(json_get_string(record, "way", ""), way) == 0 && json_equal(json_object_get(record, "args"), args) &&
            strcmp(json_get_string(record, "instance", ""), mcp_server_instance(request->link->server)) == 0;
 }
 
@@ -67,7 +80,7 @@ static int begin_token(struct mcp_request *request, const struct op *op, const j
         return error_set(err, TSK_NOT_FOUND, "confirm_gone", "token", token, NULL);
     if (confirm_look(ws, token, &record, err) < 0)
         return -1;
-    if (!is_for_this(request, op, args, record))
+    if (!is_for_this(request, op, args, record, TOKEN))
         return error_set(err, TSK_INVALID_INPUT, "mcp_confirm_other", "token", token, NULL);
     if (!json_get_bool(record, "approved", false)) {
         error_set(err, TSK_NEEDS_CONFIRMATION, TEXT_NEEDS, "question", json_get_string(record, "question", ""),
@@ -86,19 +99,39 @@ static int begin_round_trip(struct mcp_request *request, const struct op *op, co
 {
     struct tsk_workspace *ws = mcp_server_workspace(request->link->server);
     const json_t *answer = json_object_get(json_object_get(request->params, "inputResponses"), KEY);
-    json_t *record CLEANUP_JSON = NULL;
+    json_t *record CLEANUP_JSON = NULL, *taken CLEANUP_JSON = NULL;
     struct tsk_error err;
-    if (!ws || confirm_take(ws, state, &record, &err) < 0 || !is_for_this(request, op, args, record)) {
+    /* First a look: a call with other arguments must not use the state up. */
+    if (!ws || !mcp_client_has_forms(request) || confirm_look(ws, state, &record, &err) < 0 ||
+        !is_for_this(request, op, args, record, FORM) || confirm_take(ws, state, &taken, &err) < 0) {
         mcp_fault(fault, MCP_INVALID_PARAMS, "requestState is not one of this call, or was used, or is over");
         return -1;
     }
-    if (is_yes(answer)) {
-        approve(&request->asking, record);
-    } else if (json_is_object(answer)) {
+    switch (reply_of(answer)) {
+    case REPLY_YES:
+        approve(&request->asking, taken);
+        break;
+    case REPLY_NO:
         request->asking.is_refused = true;
-        request->asking.question = strdup(json_get_string(record, "question", ""));
-    } /* else the answer is missing, and the question will be put again */
+        request->asking.question = strdup(json_get_string(taken, "question", ""));
+        break;
+    case REPLY_NONE: /* without any answer the question is put again */
+        request->asking.by_token = json_is_object(answer);
+    }
     return 0;
+}
+
+/* Takes a parameter of the confirmation out of the arguments; NULL: absent. */
+static json_t *take(json_t *args, const char *name)
+{
+    json_t *value = json_incref(json_object_get(args, name));
+    json_object_del(args, name);
+    return value;
+}
+
+static int wrong_type(const char *name, const char *want, struct tsk_error *err)
+{
+    return error_set(err, TSK_INVALID_INPUT, "param_type", "param", name, "value", "?", "want", want, NULL);
 }
 
 int mcp_asking_begin(struct mcp_request *request, const struct op *op, json_t *args, struct tsk_error *err,
@@ -107,10 +140,12 @@ int mcp_asking_begin(struct mcp_request *request, const struct op *op, json_t *a
     const char *state = request->is_modern ? json_get_string(request->params, "requestState", NULL) : NULL;
     if (!op_asks(op))
         return 0;
-    request->asking.says_yes = json_get_bool(args, "confirm", false);
-    json_t *token CLEANUP_JSON = json_incref(json_object_get(args, "confirm_token"));
-    json_object_del(args, "confirm");
-    json_object_del(args, "confirm_token");
+    json_t *yes CLEANUP_JSON = take(args, "confirm"), *token CLEANUP_JSON = take(args, "confirm_token");
+    if (yes && !json_is_boolean(yes) && !json_is_null(yes))
+        return wrong_type("confirm", "boolean", err);
+    if (token && !json_is_string(token) && !json_is_null(token))
+        return wrong_type("confirm_token", "string", err);
+    request->asking.says_yes = json_is_true(yes);
     if (state)
         return begin_round_trip(request, op, args, state, fault);
     return json_is_string(token) ? begin_token(request, op, args, json_string_value(token), err) : 0;
@@ -128,25 +163,57 @@ static bool may_decide_alone(const struct op_call *call)
            is_allowed;
 }
 
-bool mcp_asking_confirm(struct op_call *call, const char *question)
+/* Puts the form to somebody who waits with it: a legacy client, or whoever looks after the task. */
+static enum reply put_form(struct mcp_request *request, const char *question)
+{
+    json_t *answer CLEANUP_JSON = NULL;
+    if (request->is_modern) {
+        answer = task_ask(request,
+                          json_pack("{s:{s:s, s:o}}", KEY, "method", "elicitation/create", "params", form(question)));
+        return reply_of(json_object_get(answer, KEY));
+    }
+    answer = mcp_request_ask(request, "elicitation/create", form(question), CONFIRM_TTL_MS);
+    return reply_of(json_object_get(answer, "result"));
+}
+
+/* Whether the call is a task. If not, it must not become one any more: its answer is a question. */
+static bool is_task(struct mcp_request *request)
+{
+    pthread_mutex_lock(&request->link->mutex);
+    bool has_task = request->task != NULL;
+    request->has_no_task = !has_task;
+    pthread_mutex_unlock(&request->link->mutex);
+    return has_task;
+}
+
+/* As a form shows it: the keys to press are a terminal's. */
+static char *plain(const char *question)
+{
+    const char *keys = strstr(question, " [y/N]");
+    return keys ? strndup(question, (size_t)(keys - question)) : strdup(question);
+}
+
+bool mcp_asking_confirm(struct op_call *call, const char *shown)
 {
     struct mcp_request *request = call->skin;
     struct mcp_asking *asking = &request->asking;
+    free(asking->question);
+    const char *question = asking->question = plain(shown);
     if (asking->approved && strcmp(asking->approved, question) == 0)
         return true;
     if (asking->is_refused)
         return false;
     if (asking->says_yes && may_decide_alone(call))
         return true;
-    free(asking->question);
-    asking->question = strdup(question);
-    if (request->is_modern || !mcp_client_has_forms(request)) {
-        asking->is_open = true;
+    asking->is_dead = call->asks_about_dead;
+    asking->is_open = true;
+    if (asking->by_token || !mcp_client_has_forms(request) || (request->is_modern && !is_task(request)))
         return false;
-    }
-    json_t *response CLEANUP_JSON = mcp_request_ask(request, "elicitation/create", form(question), CONFIRM_TTL_MS);
-    asking->is_refused = !is_yes(json_object_get(response, "result"));
-    return !asking->is_refused;
+    enum reply reply = put_form(request, question);
+    asking->by_token = reply == REPLY_NONE;
+    asking->is_refused = reply == REPLY_NO;
+    asking->is_open = reply == REPLY_NONE;
+    return reply == REPLY_YES;
 }
 
 /* ---- after it ---- */
@@ -171,19 +238,20 @@ json_t *mcp_asking_end(struct mcp_request *request, const struct op *op, const j
         needs_confirmation(err, "mcp_declined", asking->question);
         return NULL;
     }
-    json_t *record CLEANUP_JSON = record_of(request, op, args);
+    bool has_form = request->is_modern && mcp_client_has_forms(request) && !asking->by_token;
+    json_t *record CLEANUP_JSON = record_of(request, op, args, has_form ? FORM : TOKEN);
     struct tsk_error problem = {0};
     if (!ws || confirm_ask(ws, record, token, &problem) < 0) {
         if (ws)
             *err = problem;
         return NULL;
     }
-    if (request->is_modern && mcp_client_has_forms(request))
+    if (has_form)
         return json_pack("{s:s, s:{s:{s:s, s:o}}, s:s}", "resultType", "input_required", "inputRequests", KEY, "method",
                          "elicitation/create", "params", form(asking->question), "requestState", token);
-    needs_confirmation(err, TEXT_NEEDS, asking->question);
+    needs_confirmation(err, asking->is_dead ? "mcp_confirm_dead" : TEXT_NEEDS, asking->question);
     error_add(err, "confirm_token", token);
-    error_add_int(err, "expires_in_ms", CONFIRM_TTL_MS);
+    error_add_int(err, "confirm_token_expires_in_ms", CONFIRM_TTL_MS);
     error_add_next(err, "tasuki confirm %s", token);
     return NULL;
 }

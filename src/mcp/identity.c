@@ -12,9 +12,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FOLDER  "mcp"
-#define SERVE   FOLDER "/serve."
-#define SAME_MS 2000 /* spec 4: how far two times of one start may be apart */
+#define FOLDER       "mcp"
+#define SERVE        FOLDER "/serve."
+#define SAME_MS      2000 /* spec 4: how far two times of one start may be apart */
+#define GRACE_MAX_MS 3600000
+#define OLD_S        7200 /* a file that nobody has locked and that is older is of no use: longer than any grace period */
+
+enum { BYTE_FIRST, BYTE_SERVED, BYTES }; /* of a serve file: see identity.h */
 
 /* ---- who ---- */
 
@@ -74,6 +78,19 @@ static int name_process(struct tsk_workspace *ws, const struct proc_id *process,
     return 0;
 }
 
+/* Who is meant by a name; pid 0 when it is no process of this machine, or it is gone. */
+static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct instance_state state = {.alive = LIVE_UNKNOWN};
+    struct tsk_error ignored;
+    struct now now = clock_now();
+    if (!ws || owners_open(&owners, ws, &ignored) < 0 ||
+        instance_judge(&owners.db, instance, &now, &state, &ignored) < 0)
+        instance_judge_form(instance, &now, &state);
+    return state.alive == LIVE_ALIVE ? state.process : (struct proc_id){0};
+}
+
 /* ---- serving ---- */
 
 /* A process by its identity: its start in ms is computed anew each time, and may come out a millisecond off. */
@@ -89,39 +106,95 @@ static void serve_name(const struct proc_id *process, const char *instance, char
     snprintf(name, 64, SERVE "%016llx", (unsigned long long)hash);
 }
 
-/* Removes what processes that are gone have left. */
+/* Whether a serve file's process is gone; a file of a name has none, and becomes old. */
+static bool is_left(int dir, const char *name)
+{
+    struct proc_id process = {.pid_ns = pid_namespace()};
+    char *dot;
+    process.pid = (pid_t)strtol(name + strlen(SERVE), &dot, 10);
+    if (*dot == '.') {
+        process.start_ticks = strtoull(dot + 1, NULL, 10);
+        snprintf(process.boot_id, sizeof process.boot_id, "%s", boot_id());
+        return proc_id_liveness(&process) == LIVE_DEAD;
+    }
+    struct stat st;
+    int fd CLEANUP_FD = fs->openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    return fd >= 0 && fs->fstat(fd, &st) == 0 && clock_now().wall_ms / 1000 - st.st_mtim.tv_sec > OLD_S &&
+           fs_lock_try(fd, F_WRLCK, 0, BYTES) == 0;
+}
+
+/* Removes what nobody needs any more. */
 static void sweep(int dir)
 {
     struct dirent **names = NULL;
     int count = scandirat(dir, FOLDER, &names, NULL, NULL);
     for (int i = 0; i < count; i++) {
-        struct proc_id process = {.pid_ns = pid_namespace()};
-        char path[300], *dot = NULL;
-        if (strncmp(names[i]->d_name, "serve.", 6) == 0)
-            process.pid = (pid_t)strtol(names[i]->d_name + 6, &dot, 10);
-        if (dot && *dot == '.') {
-            process.start_ticks = strtoull(dot + 1, NULL, 10);
-            snprintf(process.boot_id, sizeof process.boot_id, "%s", boot_id());
-            snprintf(path, sizeof path, FOLDER "/%s", names[i]->d_name);
-            if (proc_id_liveness(&process) == LIVE_DEAD)
-                fs->unlinkat(dir, path, 0);
-        }
+        char path[300];
+        snprintf(path, sizeof path, FOLDER "/%s", names[i]->d_name);
+        if (strncmp(path, SERVE, strlen(SERVE)) == 0 && is_left(dir, path))
+            fs->unlinkat(dir, path, 0);
         free(names[i]);
     }
     free(names);
 }
 
-/* The locked file; -1 with EAGAIN when another server has it. */
-static int serve_begin(int state_dir, const struct proc_id *process, const char *instance)
+/* The serve file: `alone`, all of it (-1 with EAGAIN when somebody serves), or together with all who serve. The latter waits for
+ * who has it alone, which is for a moment. A file that was swept away between opening and locking is none: then once more. */
+static int serve_open(int state_dir, const struct proc_id *process, const char *instance, bool alone)
 {
     char name[64];
+    struct stat st;
     serve_name(process, instance, name);
     if (fs_make_dirs(state_dir, FOLDER) < 0)
         return -1;
-    int fd = fs->openat(state_dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0 && fs_lock_try(fd, F_WRLCK, 0, 1) < 0)
+    for (;;) {
+        int fd = fs->openat(state_dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+            return -1;
+        int result = alone ? fs_lock_try(fd, F_WRLCK, 0, BYTES) : fs_lock_wait(fd, F_RDLCK, BYTE_SERVED, 1);
+        int problem = errno;
+        bool is_swept = fs->fstat(fd, &st) == 0 && st.st_nlink == 0;
+        if (result == 0 && !is_swept)
+            return fd;
+        fs_close(&fd);
+        errno = problem;
+        if (!is_swept)
+            return -1;
+    }
+}
+
+/* `is_first`: there must be no other server for it. A name, on the other hand, may be served by several. */
+static int serve_begin(int state_dir, const struct proc_id *process, const char *instance, bool is_first)
+{
+    int fd = serve_open(state_dir, process, instance, false);
+    if (fd >= 0 && is_first && fs_lock_try(fd, F_WRLCK, BYTE_FIRST, 1) < 0)
         fs_close(&fd);
     return fd;
+}
+
+/* When the last server for it ended: boot clock and wall clock, 0: not known. */
+struct ending {
+    int64_t boot_ms, wall_ms;
+};
+
+static void write_ending(int fd)
+{
+    char text[64];
+    struct now now = clock_now();
+    int len = snprintf(text, sizeof text, "%20lld %20lld\n", (long long)now.boot_ms, (long long)now.wall_ms);
+    if (fs->pwrite(fd, text, (size_t)len, 0) < 0)
+        return; /* then the grace period is that of an earlier end */
+}
+
+static struct ending read_ending(int fd)
+{
+    char text[64] = "";
+    struct ending ending = {0};
+    long long boot_ms, wall_ms;
+    if (fs->pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%lld %lld", &boot_ms, &wall_ms) == 2 &&
+        boot_ms <= clock_now().boot_ms)
+        ending = (struct ending){boot_ms, wall_ms};
+    return ending;
 }
 
 /* This server itself, when nobody else can be named, or the one who can is served already. */
@@ -132,7 +205,7 @@ static void be_own(struct mcp_identity *ret, struct tsk_workspace *ws)
         name_process(ws, &ret->process, ret->instance, sizeof ret->instance) < 0)
         ret->instance[0] = '\0';
     else if (ws)
-        ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance);
+        ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance, true);
 }
 
 void identity_find(struct mcp_identity *ret, const char *given, const char *root)
@@ -143,16 +216,21 @@ void identity_find(struct mcp_identity *ret, const char *given, const char *root
     *ret = (struct mcp_identity){.serve_fd = -1};
     if (tsk_workspace_open(root, &ws, &ignored) == 0)
         sweep(ws->state_dir);
-    if (named && *named)
+    bool has_agent = find_agent(&ret->process) == 0, is_named = named && *named;
+    if (is_named) {
+        struct proc_id agent = ret->process;
         snprintf(ret->instance, sizeof ret->instance, "%s", named);
-    else if (find_agent(&ret->process) < 0) {
+        ret->process = process_of(ws, named);
+        ret->is_borrowed = ret->process.pid && !(has_agent && agent.pid == ret->process.pid &&
+                                                 agent.start_ticks == ret->process.start_ticks);
+    } else if (!has_agent) {
         be_own(ret, ws);
         return;
     }
     /* First the byte: whoever looks whether the agent is back looks there. */
     if (ws)
-        ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance);
-    bool is_served = ws && ret->serve_fd < 0 && (errno == EAGAIN || errno == EACCES) && ret->process.pid;
+        ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance, !is_named);
+    bool is_served = ws && ret->serve_fd < 0 && (errno == EAGAIN || errno == EACCES) && !is_named;
     if (is_served || (!ret->instance[0] && name_process(ws, &ret->process, ret->instance, sizeof ret->instance) < 0))
         be_own(ret, ws);
 }
@@ -200,12 +278,27 @@ int identity_count_locks(struct mcp_server *server, const char *instance)
     return (int)json_array_size(mine);
 }
 
-void identity_release_locks(struct mcp_server *server, const char *instance)
+/* Whether a lock was taken after the end. Records have seconds; within one, the file knows. */
+static bool is_later(const json_t *lock, const struct ending *ending)
+{
+    int64_t taken_ms;
+    struct stat st;
+    if (!ending->wall_ms || time_parse(json_get_string(lock, "created_at", ""), &taken_ms) < 0)
+        return false;
+    if (taken_ms / 1000 != ending->wall_ms / 1000)
+        return taken_ms > ending->wall_ms;
+    return fs->fstatat(AT_FDCWD, json_get_string(lock, "path", ""), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 > ending->wall_ms;
+}
+
+static void release_locks(struct mcp_server *server, const char *instance, const struct ending *ending)
 {
     json_t *mine CLEANUP_JSON = locks_of(server, instance), *lock;
     size_t i;
     json_array_foreach (mine, i, lock) {
         struct tsk_error ignored = {0};
+        if (is_later(lock, ending))
+            continue;
         json_t *args =
             json_pack("{s:s, s:s}", "kind", json_get_string(lock, "kind", "name"), "instance", instance_of(lock));
         const char *id = json_get_string(lock, "id", NULL);
@@ -238,9 +331,9 @@ static void release_claims(struct tsk_workspace *ws, const char *instance)
 
 /* ---- the end ---- */
 
-static void release_everything(struct mcp_server *server, const char *instance)
+static void release_everything(struct mcp_server *server, const char *instance, const struct ending *ending)
 {
-    identity_release_locks(server, instance);
+    release_locks(server, instance, ending);
     if (mcp_server_workspace(server))
         release_claims(mcp_server_workspace(server), instance);
 }
@@ -266,31 +359,43 @@ static void start_let_go(const struct mcp_server *server, const char *instance, 
 
 void identity_end(struct mcp_identity *identity, struct mcp_server *server, int64_t grace_ms)
 {
+    struct tsk_workspace *ws = mcp_server_workspace(server);
     bool is_alive =
         identity->process.pid && identity->process.pid != getpid() && proc_id_liveness(&identity->process) != LIVE_DEAD;
     bool is_named = !identity->process.pid; /* given by name: its process is not ours to judge */
+    if (identity->serve_fd >= 0)
+        write_ending(identity->serve_fd);
     identity_clear(identity);
-    if (!identity->instance[0] || !mcp_server_workspace(server))
+    /* What belongs to who delegated the work to our agent ends with that one, not with us. */
+    if (!identity->instance[0] || !ws || (identity->is_borrowed && is_alive))
         return;
+    int served CLEANUP_FD = serve_open(ws->state_dir, &identity->process, identity->instance, true);
+    if (served < 0)
+        return; /* another server of the same name goes on */
     if (grace_ms == 0 || (!is_alive && !is_named))
-        release_everything(server, identity->instance);
-    else if (identity_count_locks(server, identity->instance) > 0 ||
-             has_claims(mcp_server_workspace(server), identity->instance))
+        release_everything(server, identity->instance, &(struct ending){0});
+    else if (identity_count_locks(server, identity->instance) > 0 || has_claims(ws, identity->instance))
         start_let_go(server, identity->instance, grace_ms);
 }
 
 void identity_let_go(struct mcp_server *server, const char *given, int64_t grace_ms)
 {
     struct tsk_workspace *ws = mcp_server_workspace(server);
-    struct proc_id process = {0};
-    pid_t pid = instance_pid(given);
-    int agent CLEANUP_FD = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    struct pollfd end = {.fd = agent, .events = POLLIN};
-    poll(&end, 1, grace_ms > 3600000 ? 3600000 : (int)grace_ms);
     if (!ws)
         return;
-    bool is_gone = pid && proc_id_of(pid, &process) < 0;
-    int serve_fd CLEANUP_FD = is_gone ? -1 : serve_begin(ws->state_dir, &process, given);
-    if (is_gone || serve_fd >= 0) /* else it is back */
-        release_everything(server, given);
+    struct proc_id process = process_of(ws, given);
+    int agent CLEANUP_FD = process.pid > 1 ? (int)syscall(SYS_pidfd_open, process.pid, 0) : -1;
+    struct pollfd end = {.fd = agent, .events = POLLIN};
+    for (int64_t left = grace_ms;;) {
+        bool is_gone = poll(&end, 1, left > GRACE_MAX_MS ? GRACE_MAX_MS : (int)left) > 0;
+        int serve_fd CLEANUP_FD = serve_open(ws->state_dir, &process, given, true);
+        if (serve_fd < 0)
+            return; /* it is back */
+        struct ending ending = read_ending(serve_fd);
+        left = ending.boot_ms + grace_ms - clock_now().boot_ms;
+        if (is_gone || left <= 0 || grace_ms > GRACE_MAX_MS) {
+            release_everything(server, given, is_gone ? &(struct ending){0} : &ending);
+            return;
+        }
+    } /* it was back, and has ended again: its grace is not over */
 }

@@ -1,9 +1,11 @@
 /* identity.h - whose tools these are (spec 4): the agent that started this server, so that its tools and its shell commands are
  * one instance, and what happens to its locks and claims when the connection ends.
  *
- * While a server serves an instance it holds a byte lock on `.aiflow/mcp/serve.<pid>.<start>` (for one that was named: of a hash
- * of the name). It is removed when that process is gone. The agent is the same one when it connects again, because the table
- * `instance` has its id (own/instance.h). A second server of the same process finds it locked and is an instance of its own. */
+ * While a server serves an instance it holds byte 1 of `.aiflow/mcp/serve.<pid>.<start>` (of a hash of the name, if that names
+ * no process) together with all others that serve it; so nobody serves it when all of the file can be locked alone. Byte 0 is
+ * held by the one that found its agent by itself: a second server of the same process is an instance of its own. In the file
+ * is when the last of them ended. It is removed when the process is gone, or hours later. The agent is the same one when it
+ * connects again, because the table `instance` has its id (own/instance.h). */
 #ifndef MCP_IDENTITY_H
 #define MCP_IDENTITY_H
 
@@ -13,6 +15,7 @@ struct mcp_identity {
     char instance[512];     /* {hostname}-{pid}-{start in ms}, or as it was given */
     struct proc_id process; /* pid 0: not known */
     int serve_fd;           /* -1: without a workspace */
+    bool is_borrowed;       /* the name is that of another living process than our agent: of who delegated work to it */
 };
 
 /* `given`: --instance, or NULL. */
@@ -22,10 +25,10 @@ void identity_clear(struct mcp_identity *identity);
 /* How many locks are recorded for the instance; -1 when that cannot be told. As a side effect those past half of their TTL are
  * renewed (spec 3: whoever meets them does that). */
 int identity_count_locks(struct mcp_server *server, const char *instance);
-void identity_release_locks(struct mcp_server *server, const char *instance);
 
 /* The connection has ended: what the instance holds is released now if its process is gone or `grace_ms` is 0, else after that
- * time by a process of its own (identity_let_go), unless the instance is served again by then. */
+ * time by a process of its own (identity_let_go), unless the instance is served (again) by then. What was locked after the end,
+ * by the agent's shell, stays. */
 void identity_end(struct mcp_identity *identity, struct mcp_server *server, int64_t grace_ms);
 void identity_let_go(struct mcp_server *server, const char *instance, int64_t grace_ms);
 

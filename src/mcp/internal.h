@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #define MCP_NEWEST_LEGACY "2025-11-25"
 #define MCP_MODERN        "2026-07-28"
@@ -27,7 +28,7 @@ enum {
 /* A JSON-RPC error. code 0 with no result: the answer comes later. */
 struct mcp_fault {
     int code;
-    char message[256];
+    char message[1024]; /* is cut, but never in a character */
     json_t *data;
 };
 /* Returns NULL, so that `return mcp_fault(...)` reads as what it is. */
@@ -40,23 +41,37 @@ struct mcp_tool {
     const struct mcp_fixture *fixture; /* fixtures.h */
 };
 
+/* A workspace, and whose tools these are in it. There may be a new one at any time (init, or it was removed and made again);
+ * who has the old one may go on using it, so it stays until the end. */
+struct mcp_place {
+    struct tsk_workspace *ws;
+    struct mcp_place *next; /* older */
+};
+struct mcp_name {
+    char text[512]; /* "": not known, or not yet */
+    struct mcp_name *next;
+};
+
 struct mcp_server {
     struct mcp_options options;
-    struct tsk_workspace *ws; /* as found at the start; NULL: there was none */
+    pthread_mutex_t place_mutex; /* of `places`; the last one that is taken */
+    struct mcp_place *places;    /* the newest first; NULL: there was none yet */
+    atomic_bool is_identified;   /* false again in a new place */
+    atomic_int waits;            /* calls that may wait and are not answered yet */
+    _Atomic int64_t ttl_ms;      /* the shortest TTL that was asked for lately */
     struct mcp_tool *tools;
     size_t tool_count;
     json_t *tool_list;     /* the definitions, in order */
     struct mcp_pool *pool; /* pool.h */
     pthread_mutex_t mutex; /* of what follows */
-    char instance[512];    /* "": not known, or not yet */
-    bool is_identified;
+    struct mcp_name *names;
     struct mcp_link *links;
 };
 
 /* Whose tools these are; "" when that is not known. Borrowed. */
 const char *mcp_server_instance(struct mcp_server *server);
-/* The workspace that operations share, or NULL when it is not there (any more) and each must look for itself. */
-struct tsk_workspace *mcp_server_workspace(const struct mcp_server *server);
+/* The workspace that operations share, or NULL when it is not there (yet, or any more) and each must look for itself. */
+struct tsk_workspace *mcp_server_workspace(struct mcp_server *server);
 
 /* A question to the client and its answer (legacy only). */
 struct mcp_question {
@@ -92,6 +107,7 @@ struct mcp_link {
     struct mcp_listen *listens;
     int watch_fd; /* inotify; -1: nobody subscribed yet */
     struct event_reader reader;
+    const struct tsk_workspace *watched; /* whose trail it reads */
     bool has_reader, is_looking;
     int64_t looked_ms;
     bool is_ended;
@@ -105,6 +121,8 @@ struct mcp_asking {
     bool says_yes;   /* `confirm: true` */
     bool is_open;    /* somebody must answer */
     bool is_refused; /* somebody said no */
+    bool is_dead;    /* nobody alive loses anything by a yes: the agent may say it */
+    bool by_token;   /* a form was of no use: the client closed it, or shows none after all */
 };
 
 struct mcp_request {
@@ -117,6 +135,7 @@ struct mcp_request {
     const struct mcp_method *method;
     const struct mcp_tool *tool; /* tools/call */
     bool is_modern;
+    bool is_wait; /* is counted in server->waits */
     struct mcp_asking asking;
     /* Of the link's mutex: */
     int64_t began_ms, progress_ms;
@@ -190,6 +209,9 @@ bool mcp_client_has(const struct mcp_request *request, const char *capability);
 bool mcp_client_has_forms(const struct mcp_request *request);
 bool mcp_client_has_tasks(const struct mcp_request *request);
 
+/* Calls that wait at the same time, on all links; the threads beyond are for the others. */
+#define MCP_WAITS_MAX 96
+
 /* ---- methods.c ---- */
 
 const struct mcp_method *mcp_method_find(const char *name, bool is_modern);
@@ -204,6 +226,8 @@ const struct mcp_tool *mcp_tool_find(const struct mcp_server *server, const char
 mcp_handler mcp_tools_list, mcp_tools_call;
 json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op);
 json_t *mcp_output_schema(const struct op *op);
+/* The tool that explains the settings which this one changes; NULL: it does so itself. */
+const char *mcp_explained_by(const struct op *op);
 /* A page of `list` (borrowed) under `key`, by the request's cursor. */
 json_t *mcp_page(struct mcp_request *request, const char *key, const json_t *list, struct mcp_fault *fault);
 
@@ -230,8 +254,9 @@ void mcp_asking_clear(struct mcp_asking *asking);
 
 mcp_handler mcp_resources_list, mcp_resources_templates, mcp_resources_read;
 mcp_handler mcp_prompts_list, mcp_prompts_get, mcp_complete;
-/* Whether somebody may subscribe to it. */
-bool mcp_resource_exists(const struct mcp_server *server, const char *uri);
+/* Whether somebody may subscribe to it: there is such a resource, and it tells when it changes. */
+bool mcp_resource_has_news(struct mcp_server *server, const char *uri);
+bool mcp_resource_is_template(const char *uri);
 /* The resources that an event changes: array of uris, owned. */
 json_t *mcp_resources_of_event(const json_t *event);
 

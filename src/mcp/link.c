@@ -1,4 +1,5 @@
 /* link.c - one connection: frames in, frames out, what runs in between. */
+#include "base/utf8.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
 #include "mcp/task.h"
@@ -79,6 +80,10 @@ json_t *mcp_fault(struct mcp_fault *fault, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(fault->message, sizeof fault->message, format, args);
     va_end(args);
+    size_t len = strlen(fault->message);
+    bool is_cut = len == sizeof fault->message - 1;
+    for (int i = 0; is_cut && i < 3 && !utf8_is_valid(fault->message, len); i++)
+        fault->message[--len] = '\0';
     fault->code = code;
     return NULL;
 }
@@ -234,6 +239,8 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
     const json_t *id = json_object_get(message, "id");
     const char *method = json_get_string(message, "method", NULL);
     bool has_id = json_is_string(id) || json_is_integer(id);
+    bool is_response = !json_object_get(message, "method") &&
+                       (json_object_get(message, "result") || json_object_get(message, "error"));
     if (strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0 && (has_id || !id)) {
         if (method && id) {
             take_request(link, about, message, id, method);
@@ -242,9 +249,9 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
         }
         if (method)
             take_notification(link, message, method);
-        else if (id)
+        else if (id && is_response)
             take_response(link, message);
-        if (method || id)
+        if (method || (id && is_response))
             return;
     }
     mcp_fault(&fault, MCP_INVALID_REQUEST, "Not a JSON-RPC 2.0 message with a string or integer id");

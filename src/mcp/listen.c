@@ -18,18 +18,30 @@ static void listen_free(struct mcp_listen *listen)
     free(listen);
 }
 
-/* With the mutex held. News begin with the first subscription. */
+static void stop_watching(struct mcp_link *link)
+{
+    if (link->has_reader)
+        event_reader_clear(&link->reader);
+    link->has_reader = false;
+    link->watched = NULL;
+    fs_close(&link->watch_fd);
+}
+
+/* With the mutex held. News begin with the first subscription; in a workspace that was made anew, with its beginning. */
 static void start_watching(struct mcp_link *link)
 {
-    struct tsk_workspace *ws = mcp_server_workspace(link->server);
+    const struct tsk_workspace *ws = mcp_server_workspace(link->server);
     struct tsk_error ignored;
-    if (!ws || link->has_reader)
+    if (!ws || link->watched == ws)
         return;
+    bool is_anew = link->watched != NULL;
+    stop_watching(link);
     if (!link->server->options.is_told)
         link->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (link->watch_fd >= 0)
         inotify_add_watch(link->watch_fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE);
-    link->has_reader = event_reader_init(&link->reader, ws->state_dir, EVENT_FROM_END, &ignored) == 0;
+    link->has_reader = event_reader_init(&link->reader, ws->state_dir, is_anew ? 0 : EVENT_FROM_END, &ignored) == 0;
+    link->watched = ws;
 }
 
 static void listen_add(struct mcp_link *link, struct mcp_listen *listen)
@@ -78,8 +90,9 @@ static json_t *change_subscription(struct mcp_request *request, bool wants, stru
     const char *uri = json_get_string(request->params, "uri", NULL);
     if (!uri)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "A subscription needs a uri");
-    if (wants && !mcp_resource_exists(link->server, uri))
-        return mcp_fault(fault, MCP_RESOURCE_NOT_FOUND, "Resource not found");
+    if (wants && !mcp_resource_has_news(link->server, uri))
+        return mcp_fault(fault, MCP_RESOURCE_NOT_FOUND,
+                         "There is no such resource, or it tells no news (or there is no workspace yet: tasuki init)");
     pthread_mutex_lock(&link->mutex);
     struct mcp_listen *listen = legacy_listen(link);
     if (wants)
@@ -120,12 +133,12 @@ void mcp_listen_restore(struct mcp_link *link, const json_t *uris)
 /* ---- modern ---- */
 
 /* The strings of a list as keys; what the server does not know is not honoured. */
-static json_t *string_set(const json_t *strings, const struct mcp_server *server)
+static json_t *string_set(const json_t *strings, struct mcp_server *server)
 {
     json_t *set = json_object(), *item;
     size_t i;
     json_array_foreach (strings, i, item)
-        if (json_is_string(item) && (!server || mcp_resource_exists(server, json_string_value(item))))
+        if (json_is_string(item) && (!server || mcp_resource_has_news(server, json_string_value(item))))
             json_object_set_new(set, json_string_value(item), json_true());
     return set;
 }
@@ -198,10 +211,7 @@ void mcp_listen_clear(struct mcp_link *link, bool say_so)
     pthread_mutex_lock(&link->mutex);
     struct mcp_listen *listen = link->listens, *next;
     link->listens = NULL;
-    if (link->has_reader)
-        event_reader_clear(&link->reader);
-    link->has_reader = false;
-    fs_close(&link->watch_fd);
+    stop_watching(link);
     pthread_mutex_unlock(&link->mutex);
     for (; listen; listen = next) {
         next = listen->next;
@@ -259,6 +269,8 @@ void mcp_listen_tell(struct mcp_link *link)
     char notes[4096];
     size_t i;
     pthread_mutex_lock(&link->mutex);
+    if (link->watched && link->listens)
+        start_watching(link); /* elsewhere, if it is another one by now */
     bool has_readers = link->has_reader && link->listens;
     while (link->watch_fd >= 0 && read(link->watch_fd, notes, sizeof notes) > 0)
         ;

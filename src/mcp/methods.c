@@ -4,13 +4,31 @@
 
 #include <string.h>
 
-static const char instructions[] =
-    "tasuki keeps agents and people on this machine out of each other's way. Before you start or change anything: "
-    "get_status. Before you touch what others may touch: lock_acquire (kind name), and lock_release when done; NOT "
-    "ACQUIRED means somebody else works there, so wait or do something else. Run servers and long commands with "
-    "create_process and start_process instead of your shell: they outlive you, never run twice, and their output stays "
-    "readable (get_process_output). Use wait_for instead of polling. Every error says what to do next.";
-_Static_assert(sizeof instructions <= 601, "spec 8: at most 600 characters");
+/* A sentence for each tool that is offered: at most 600 characters (spec 8) together. */
+static const struct {
+    const char *tool; /* NULL: always */
+    const char *text;
+} instructions[] = {
+    {NULL, "tasuki keeps agents and people on this machine out of each other's way."},
+    {"get_status", "Before you start or change anything: get_status."},
+    {"lock_acquire",
+     "Before you touch what others may touch: lock_acquire (kind name), and lock_release when done; NOT "
+     "ACQUIRED means somebody else works there, so wait or do something else."},
+    {"create_process",
+     "Run servers and long commands with create_process and start_process instead of your shell: they outlive you, "
+     "never run twice, and their output stays readable (get_process_output)."},
+    {"wait_for", "Use wait_for instead of polling."},
+    {NULL, "Every error says what to do next."},
+};
+
+static json_t *instruct(const struct mcp_server *server)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < sizeof instructions / sizeof instructions[0]; i++)
+        if (!instructions[i].tool || mcp_tool_find(server, instructions[i].tool))
+            buf_printf(&b, "%s%s", i ? " " : "", instructions[i].text);
+    return json_string(buf_str(&b));
+}
 
 static const struct mcp_method methods[] = {
     {"initialize", MCP_IN_LEGACY | MCP_BEFORE, mcp_initialize},
@@ -82,16 +100,16 @@ json_t *mcp_initialize(struct mcp_request *request, struct mcp_fault *fault)
     pthread_mutex_unlock(&link->mutex);
     if (!is_first)
         return mcp_fault(fault, MCP_INVALID_REQUEST, "The connection is initialized already");
-    return json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:s}", "protocolVersion", version, "capabilities",
+    return json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "protocolVersion", version, "capabilities",
                      capabilities(link->server, false), "serverInfo", "name", "tasuki", "title",
-                     "tasuki run controller", "version", TASUKI_VERSION, "instructions", instructions);
+                     "tasuki run controller", "version", TASUKI_VERSION, "instructions", instruct(link->server));
 }
 
 json_t *mcp_discover(struct mcp_request *request, struct mcp_fault *fault)
 {
     (void)fault;
-    return json_pack("{s:[s], s:o, s:s}", "supportedVersions", MCP_MODERN, "capabilities",
-                     capabilities(request->link->server, true), "instructions", instructions);
+    return json_pack("{s:[s], s:o, s:o}", "supportedVersions", MCP_MODERN, "capabilities",
+                     capabilities(request->link->server, true), "instructions", instruct(request->link->server));
 }
 
 json_t *mcp_nothing(struct mcp_request *request, struct mcp_fault *fault)

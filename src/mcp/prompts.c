@@ -10,13 +10,14 @@ struct prompt {
     const char *name, *description;
     const char *argument, *argument_help; /* at most one; NULL: none */
     bool is_required;
+    const char *tool;     /* without which it leads nowhere */
     const char *resource; /* what is shown with it */
     const char *text;     /* {} is the argument */
 };
 
 static const struct prompt prompts[] = {
     {"start_work", "Begin a piece of work without disturbing others", "task", "What is to be done.", false,
-     "tasuki://status",
+     "lock_acquire", "tasuki://status",
      "You are about to work in a workspace that other agents and people share. The task: {}\n"
      "1. Read the status above: who holds which lock, what runs. 2. Take a lock (lock_acquire, kind name) for every "
      "part that "
@@ -25,14 +26,15 @@ static const struct prompt prompts[] = {
      "already: list_processes. Start servers and long commands with create_process and start_process. 4. When done, "
      "release "
      "your locks and say what you left running."},
-    {"hand_over", "End your work so that somebody else can go on", "to", "Who goes on.", false, "tasuki://status",
+    {"hand_over", "End your work so that somebody else can go on", "to", "Who goes on.", false, "lock_release",
+     "tasuki://status",
      "Hand your work over to: {}\n"
      "1. From the status above, list the locks that are yours and the processes that you started. 2. Stop the "
      "processes that "
      "nobody needs (stop_process); leave the others and say how to use them. 3. Release every lock that is yours "
      "(lock_release). 4. Write a short summary: what is done, what is open, what runs, where its output is."},
     {"resolve_conflict", "Find out who is in the way, and what to do about it", "lock",
-     "The lock, as kind/id or its name.", false, "tasuki://locks",
+     "The lock, as kind/id or its name.", false, "lock_acquire", "tasuki://locks",
      "Something is held by somebody else: {}\n"
      "1. From the locks above, say who holds it, since when, and whether that process lives. 2. If the holder is dead, "
      "acquire "
@@ -41,7 +43,8 @@ static const struct prompt prompts[] = {
      "and wait: \"45s\", a few times; meanwhile do something that does not need it. 4. Only a person may take it away: "
      "explain "
      "what would be lost, then call lock_acquire with force: true and let the person confirm."},
-    {"debug_failed_process", "Find out why a process failed", "id", "The process.", true, "tasuki://process/{}",
+    {"debug_failed_process", "Find out why a process failed", "id", "The process.", true, "get_process_output",
+     "tasuki://process/{}",
      "The process {} does not do what it should.\n"
      "1. From its record above: state, exit code, restarts, its command and directory. 2. Read its output: "
      "get_process_output "
@@ -61,7 +64,8 @@ json_t *mcp_prompts_list(struct mcp_request *request, struct mcp_fault *fault)
 {
     json_t *list CLEANUP_JSON = json_array();
     for (size_t i = 0; i < COUNT; i++)
-        json_array_append_new(list, definition(&prompts[i]));
+        if (mcp_tool_find(request->link->server, prompts[i].tool))
+            json_array_append_new(list, definition(&prompts[i]));
     if (request->link->server->options.is_conformance)
         fixture_add_prompts(list);
     return mcp_page(request, "prompts", list, fault);
@@ -108,7 +112,7 @@ json_t *mcp_prompts_get(struct mcp_request *request, struct mcp_fault *fault)
     if (request->link->server->options.is_conformance && fixture_has_prompt(name))
         return fixture_prompt(request, name, fault);
     const struct prompt *prompt = find(name);
-    if (!prompt)
+    if (!prompt || !mcp_tool_find(request->link->server, prompt->tool))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "Unknown prompt: %.100s", name);
     const char *value = json_get_string(arguments, prompt->argument, NULL);
     if (!value && prompt->is_required)
@@ -127,7 +131,7 @@ json_t *mcp_prompts_get(struct mcp_request *request, struct mcp_fault *fault)
 
 static void add_matching(json_t *values, const char *value, const char *prefix)
 {
-    if (value && strncmp(value, prefix, strlen(prefix)) == 0 && json_array_size(values) < COMPLETIONS_MAX)
+    if (value && strncmp(value, prefix, strlen(prefix)) == 0)
         json_array_append_new(values, json_string(value));
 }
 
@@ -148,6 +152,28 @@ static void add_choices(const char *const *choices, const char *prefix, json_t *
         add_matching(values, *choices, prefix);
 }
 
+/* What the ids of a template or prompt are those of. */
+struct ids {
+    const char *of, *argument; /* a prompt's name, or a template's beginning */
+    const char *op, *list, *key;
+};
+
+static const struct ids ids[] = {
+    {"tasuki://process/", "id", "process.list", "processes", "id"},
+    {"debug_failed_process", "id", "process.list", "processes", "id"},
+    {"tasuki://run/", "id", "runs.list", "runs", "run_id"},
+    {"tasuki://lock/", "id", "lock.list", "locks", "id"},
+    {"resolve_conflict", "lock", "lock.list", "locks", "id"},
+};
+
+/* Whether there is such a prompt or template. */
+static bool is_known(const struct mcp_server *server, const json_t *ref, const char *of)
+{
+    if (server->options.is_conformance)
+        return true;
+    return json_object_get(ref, "uri") ? mcp_resource_is_template(of) : find(of) != NULL;
+}
+
 json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)
 {
     static const char *const kinds[] = {"request", "queue", "name", "sprint", NULL};
@@ -158,17 +184,19 @@ json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)
     const char *name = json_get_string(argument, "name", NULL), *prefix = json_get_string(argument, "value", NULL);
     if (!of || !name || !prefix)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "completion/complete needs a ref and an argument");
-    struct mcp_server *server = request->link->server;
+    if (!is_known(request->link->server, ref, of))
+        return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no prompt or template %.100s", of);
     json_t *values = json_array();
-    bool is_lock = strstr(of, "lock/") || strcmp(of, "resolve_conflict") == 0;
     if (strcmp(name, "kind") == 0)
         add_choices(kinds, prefix, values);
     else if (strcmp(name, "stream") == 0)
         add_choices(streams, prefix, values);
-    else if (is_lock && (strcmp(name, "id") == 0 || strcmp(name, "lock") == 0))
-        add_listed(server, "lock.list", "locks", "id", prefix, values);
-    else if (strcmp(name, "id") == 0)
-        add_listed(server, "process.list", "processes", "id", prefix, values);
-    return json_pack("{s:{s:o, s:I, s:b}}", "completion", "values", values, "total",
-                     (json_int_t)json_array_size(values), "hasMore", false);
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (strncmp(of, ids[i].of, strlen(ids[i].of)) == 0 && strcmp(name, ids[i].argument) == 0)
+            add_listed(request->link->server, ids[i].op, ids[i].list, ids[i].key, prefix, values);
+    size_t total = json_array_size(values);
+    while (json_array_size(values) > COMPLETIONS_MAX)
+        json_array_remove(values, json_array_size(values) - 1);
+    return json_pack("{s:{s:o, s:I, s:b}}", "completion", "values", values, "total", (json_int_t)total, "hasMore",
+                     total > COMPLETIONS_MAX);
 }

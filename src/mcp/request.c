@@ -3,6 +3,7 @@
 #include "mcp/pool.h"
 #include "mcp/task.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,8 +11,9 @@
 enum {
     PROGRESS_FIRST_MS = 1000,
     PROGRESS_EVERY_MS = 5000,
-    TASK_AFTER_MS = 1000,    /* a client that knows tasks gets one for what takes longer */
-    ANSWER_LIMIT_MS = 50000, /* operations wait 45 s at most; what takes longer goes on without its call */
+    TASK_AFTER_MS = 1000, /* a client that knows tasks gets one for what takes longer */
+    ANSWER_LIMIT_MS =
+        REMOTE_WAIT_MAX_MS + 1000, /* a wait answers by itself; what takes longer goes on without its call */
 };
 
 /* What every result of the modern era carries. */
@@ -101,7 +103,8 @@ void mcp_request_progress(struct mcp_request *request, int64_t progress, int64_t
 {
     const json_t *token = json_object_get(json_object_get(request->params, "_meta"), "progressToken");
     pthread_mutex_lock(&request->link->mutex);
-    bool is_due = token && !request->is_answered && !request->is_cancelled && progress > request->progress;
+    bool is_due = (json_is_string(token) || json_is_integer(token)) && !request->is_answered &&
+                  !request->is_cancelled && progress > request->progress;
     if (is_due)
         request->progress = progress;
     pthread_mutex_unlock(&request->link->mutex);
@@ -133,7 +136,11 @@ json_t *mcp_request_ask(struct mcp_request *request, const char *method, json_t 
     for (at = &link->questions; *at != &question; at = &(*at)->next)
         ;
     *at = question.next;
+    bool is_open = !question.answer && !link->is_ended;
     pthread_mutex_unlock(&link->mutex);
+    if (is_open) /* so that nobody answers what nobody will hear */
+        mcp_link_notify(link, request->about, "notifications/cancelled",
+                        json_pack("{s:O, s:s}", "requestId", id, "reason", "nobody waits for the answer any more"));
     return question.answer;
 }
 
@@ -161,6 +168,8 @@ void mcp_request_signal(struct mcp_request *request)
 
 void mcp_request_free(struct mcp_request *request)
 {
+    if (request->is_wait)
+        atomic_fetch_sub(&request->link->server->waits, 1);
     mcp_asking_clear(&request->asking);
     task_drop(request->task);
     json_decref(request->message);
@@ -216,10 +225,39 @@ static void request_work(void *arg)
     mcp_request_free(request);
 }
 
+/* Which tool is called is known before the call stands in line: the clock and the limits are for it, too. */
+static void find_tool(struct mcp_request *request)
+{
+    const char *name = json_get_string(request->params, "name", NULL);
+    const json_t *args = json_object_get(request->params, "arguments");
+    if (request->method->run != mcp_tools_call || !name)
+        return;
+    request->tool = mcp_tool_find(request->link->server, name);
+    const struct op *op = request->tool ? request->tool->op : NULL;
+    request->is_wait = op && (op->flags & OP_WAITS) && (!op_param_find(op, "wait") || json_object_get(args, "wait"));
+}
+
+/* Those who wait must leave threads to those who do not. */
+static json_t *too_many(const struct mcp_request *request)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    char count[16];
+    snprintf(count, sizeof count, "%d", MCP_WAITS_MAX);
+    buf_puts(&b, "NOT YET: ");
+    text_put(&b, request->link->server->options.lang, "mcp_too_many_waits", "count", count, NULL);
+    return mcp_text_result(buf_str(&b), true);
+}
+
 void mcp_request_start(struct mcp_request *request)
 {
     struct mcp_link *link = request->link;
     struct mcp_fault fault = {0};
+    find_tool(request);
+    if (request->is_wait && atomic_fetch_add(&link->server->waits, 1) >= MCP_WAITS_MAX) {
+        mcp_request_answer(request, too_many(request), &fault);
+        mcp_request_free(request);
+        return;
+    }
     if (!(request->method->flags & MCP_WORKER)) {
         json_t *result = request->method->run(request, &fault);
         request_finish(request, result, &fault);
@@ -251,6 +289,8 @@ static json_t *goes_on(const struct mcp_request *request)
 enum mcp_due mcp_request_due(struct mcp_request *request, int64_t now_ms)
 {
     int64_t age = now_ms - request->began_ms;
+    if (request->task && !request->is_cancelled)
+        task_look(request);
     if (request->is_cancelled)
         mcp_request_signal(request);
     if (request->is_answered || request->task || request->is_cancelled)

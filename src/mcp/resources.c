@@ -11,19 +11,34 @@ struct resource {
     const char *uri; /* with {parameter}s: a template */
     const char *op;  /* offered when there is such an operation */
     const char *name, *description;
+    bool is_quiet;                           /* no event says that it has changed */
+    bool (*is_possible)(const json_t *args); /* NULL: with any parameters */
 };
 
+/* A lock that has no id is called by its file. */
+static const char *own_name(const char *kind)
+{
+    return strcmp(kind, "queue") == 0 ? "queue" : strcmp(kind, "sprint") == 0 ? ".sprint-running" : NULL;
+}
+
+static bool is_lock(const json_t *args)
+{
+    const char *own = own_name(json_get_string(args, "kind", ""));
+    return !own || strcmp(json_get_string(args, "id", ""), own) == 0;
+}
+
 static const struct resource resources[] = {
-    {SCHEME "status", "status", "status", "The whole workspace: locks and processes."},
-    {SCHEME "processes", "process.list", "processes", "All processes with their states."},
-    {SCHEME "locks", "lock.list", "locks", "All locks and who holds them."},
-    {SCHEME "runs", "runs.list", "runs", "All runs."},
-    {SCHEME "events", "events", "events", "The newest events."},
-    {SCHEME "process/{id}", "process.status", "process", "One process."},
+    {SCHEME "status", "status", "status", "The whole workspace: locks and processes.", false, NULL},
+    {SCHEME "processes", "process.list", "processes", "All processes with their states.", false, NULL},
+    {SCHEME "locks", "lock.list", "locks", "All locks and who holds them.", false, NULL},
+    {SCHEME "runs", "runs.list", "runs", "All runs.", false, NULL},
+    {SCHEME "events", "events", "events", "The newest events.", false, NULL},
+    {SCHEME "process/{id}", "process.status", "process", "One process.", false, NULL},
     {SCHEME "process/{id}/log{?stream,tail}", "process.logs", "process log",
-     "What a process wrote; stream: stdout, stderr or both; tail: the last so many lines."},
-    {SCHEME "run/{id}", "runs.show", "run", "One run."},
-    {SCHEME "lock/{kind}/{id}", "lock.check", "lock", "One lock: free, held, stale or zombie."},
+     "What a process wrote; stream: stdout, stderr or both; tail: the last so many lines.", true, NULL},
+    {SCHEME "run/{id}", "runs.show", "run", "One run.", false, NULL},
+    {SCHEME "lock/{kind}/{id}", "lock.check", "lock",
+     "One lock: free, held, stale or zombie; a queue's id is queue, a sprint's .sprint-running.", false, is_lock},
 };
 #define COUNT (sizeof resources / sizeof resources[0])
 
@@ -107,8 +122,10 @@ static json_t *match(const char *pattern, const char *uri)
     json_t *args = json_object();
     while (*pattern && !(pattern[0] == '{' && pattern[1] == '?')) {
         if (*pattern != '{') {
-            if (*pattern++ != *uri++)
+            if (*pattern != *uri)
                 break;
+            pattern++;
+            uri++;
             continue;
         }
         size_t len = strcspn(uri, "/?"), name_len = strcspn(pattern + 1, "}");
@@ -131,6 +148,8 @@ static const struct resource *find(const char *uri, json_t **ret_args)
 {
     for (size_t i = 0; i < COUNT; i++) {
         json_t *args = op_by_name(resources[i].op) ? match(resources[i].uri, uri) : NULL;
+        if (args && resources[i].is_possible && !resources[i].is_possible(args))
+            json_free(&args);
         if (args && ret_args)
             *ret_args = args;
         else
@@ -141,9 +160,20 @@ static const struct resource *find(const char *uri, json_t **ret_args)
     return NULL;
 }
 
-bool mcp_resource_exists(const struct mcp_server *server, const char *uri)
+bool mcp_resource_has_news(struct mcp_server *server, const char *uri)
 {
-    return find(uri, NULL) || (server->options.is_conformance && strncmp(uri, "test://", 7) == 0);
+    const struct resource *resource = find(uri, NULL);
+    if (!resource)
+        return server->options.is_conformance && strncmp(uri, "test://", 7) == 0;
+    return !resource->is_quiet && mcp_server_workspace(server);
+}
+
+bool mcp_resource_is_template(const char *uri)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (is_template(&resources[i]) && strcmp(resources[i].uri, uri) == 0)
+            return true;
+    return false;
 }
 
 static json_t *not_found(const struct mcp_request *request, const char *uri, const char *why, struct mcp_fault *fault)
@@ -193,7 +223,7 @@ json_t *mcp_resources_of_event(const json_t *event)
     const json_t *data = json_object_get(event, "data");
     const char *process = json_get_string(data, "process_id", NULL), *kind = json_get_string(data, "kind", NULL),
                *run = json_get_string(event, "run_id", NULL);
-    bool is_lock = strncmp(type, "lock.", 5) == 0 || strncmp(type, "LOCK_", 5) == 0;
+    bool is_of_lock = strncmp(type, "lock.", 5) == 0 || strncmp(type, "LOCK_", 5) == 0;
     json_t *uris = json_array();
     add(uris, json_string(SCHEME "events"));
     add(uris, json_string(SCHEME "status"));
@@ -201,9 +231,10 @@ json_t *mcp_resources_of_event(const json_t *event)
         add(uris, json_string(SCHEME "processes"));
         add(uris, json_sprintf(SCHEME "process/%s", process));
     }
-    if (is_lock) {
+    if (is_of_lock) {
         add(uris, json_string(SCHEME "locks"));
-        add(uris, json_sprintf(SCHEME "lock/%s/%s", kind ? kind : "?", json_get_string(data, "id", "")));
+        const char *own = kind ? own_name(kind) : NULL;
+        add(uris, json_sprintf(SCHEME "lock/%s/%s", kind ? kind : "?", own ? own : json_get_string(data, "id", "")));
     }
     if (run) {
         add(uris, json_string(SCHEME "runs"));

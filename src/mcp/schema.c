@@ -24,7 +24,8 @@ static void set_type(json_t *schema, const char *type)
 static void add_int(json_t *schema, const struct op_param *param)
 {
     set_type(schema, "integer");
-    json_object_set_new(schema, "minimum", json_integer(param->min));
+    if (param->min > 1)
+        json_object_set_new(schema, "minimum", json_integer(param->min));
     if (param->max < LIMIT_THAT_MATTERS)
         json_object_set_new(schema, "maximum", json_integer(param->max));
 }
@@ -77,7 +78,7 @@ static json_t *default_of(const struct op_param *param)
     int64_t ms;
     if (param->type == OP_ENUM)
         return json_string(param->fallback);
-    if (param->type == OP_DURATION && duration_parse(param->fallback, &ms) == 0)
+    if (param->type == OP_DURATION && op_duration(param, param->fallback, &ms) == 0)
         return param->flags & OP_MS ? json_integer(ms) : json_string(param->fallback);
     long long number = strtoll(param->fallback, &end, 10);
     return param->type == OP_INT && !*end ? json_integer(number) : NULL;
@@ -97,6 +98,14 @@ static const char *explained_by(const struct op *op, const struct op_param *para
     return NULL;
 }
 
+const char *mcp_explained_by(const struct op *op)
+{
+    for (const struct op_param *param = op->params; param->name; param++)
+        if (!(param->flags & OP_POSITIONAL) && explained_by(op, param))
+            return explained_by(op, param);
+    return NULL;
+}
+
 /* Where what is not mentioned stays as it is, there are no defaults. */
 static json_t *param_schema(const struct op *op, const struct op_param *param)
 {
@@ -108,15 +117,13 @@ static json_t *param_schema(const struct op *op, const struct op_param *param)
     else
         add_type(schema, param);
     const char *elsewhere = explained_by(op, param);
-    if (elsewhere)
-        buf_printf(&help, "As in %s.", elsewhere);
-    else
-        buf_puts(&help, param->help);
+    buf_puts(&help, param->agent_help ? param->agent_help : param->help);
     if (param->type == OP_DURATION && !(param->flags & OP_MS))
         buf_puts(&help, param->flags & OP_FOREVER ? " (30s, 5m, forever)" : " (30s, 5m)");
-    if (has_default && !fallback)
+    if (has_default && !fallback && !param->agent_help)
         buf_printf(&help, " Default: %s.", param->fallback);
-    json_object_set_new(schema, "description", json_string(buf_str(&help)));
+    if (!elsewhere) /* the tool's text says where it is explained */
+        json_object_set_new(schema, "description", json_string(buf_str(&help)));
     if (fallback)
         json_object_set_new(schema, "default", fallback);
     return schema;
@@ -126,10 +133,10 @@ static void add_asking(json_t *properties)
 {
     json_object_set_new(properties, "confirm",
                         json_pack("{s:s, s:s}", "type", "boolean", "description",
-                                  "Yes, for what a dead holder left; a living one's needs a person."));
+                                  "Your own yes: enough where nobody alive loses anything."));
     json_object_set_new(
         properties, "confirm_token",
-        json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal that a person has confirmed since."));
+        json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal, once a person has confirmed it."));
 }
 
 /* Where many share a server, each says who it is; the tool that registers is the one that must not. */

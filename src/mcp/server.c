@@ -7,14 +7,13 @@
 int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err)
 {
     struct mcp_server *server = calloc(1, sizeof *server);
-    struct tsk_error absent;
     BUG(!server);
     server->options = *options;
     pthread_mutex_init(&server->mutex, NULL);
+    pthread_mutex_init(&server->place_mutex, NULL);
+    server->ttl_ms = INT64_MAX;
     server->pool = pool_new();
-    /* Every call says what is wrong with the workspace, in its answer. */
-    if (tsk_workspace_open(options->root, &server->ws, &absent) < 0)
-        server->ws = NULL;
+    mcp_server_workspace(server); /* if there is none, every call says so in its answer */
     if (mcp_tools_init(server, err) < 0) {
         mcp_server_free(server);
         return -1;
@@ -26,11 +25,17 @@ int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, s
 const char *mcp_server_instance(struct mcp_server *server)
 {
     pthread_mutex_lock(&server->mutex);
-    if (!server->is_identified && server->options.identify)
-        server->options.identify(server->options.identify_data, server->instance, sizeof server->instance);
-    server->is_identified = true; /* and from now on it does not change */
+    if (!atomic_exchange(&server->is_identified, true)) {
+        struct mcp_name *name = calloc(1, sizeof *name);
+        BUG(!name);
+        if (server->options.identify)
+            server->options.identify(server->options.identify_data, name->text, sizeof name->text);
+        name->next = server->names; /* somebody may still read the old one */
+        server->names = name;
+    }
+    const char *instance = server->names->text;
     pthread_mutex_unlock(&server->mutex);
-    return server->instance;
+    return instance;
 }
 
 const json_t *mcp_server_tools(const struct mcp_server *server)
@@ -47,21 +52,52 @@ void mcp_server_free(struct mcp_server *server)
 {
     BUG(server->links);
     pool_free(server->pool);
-    tsk_workspace_close(server->ws);
+    for (struct mcp_place *place = server->places, *next; place; place = next) {
+        next = place->next;
+        tsk_workspace_close(place->ws);
+        free(place);
+    }
+    for (struct mcp_name *name = server->names, *next; name; name = next) {
+        next = name->next;
+        free(name);
+    }
     free(server->tools);
     json_decref(server->tool_list);
+    pthread_mutex_destroy(&server->place_mutex);
     pthread_mutex_destroy(&server->mutex);
     free(server);
 }
 
-struct tsk_workspace *mcp_server_workspace(const struct mcp_server *server)
+/* Somebody may have removed it and made another one since. */
+static bool is_there(const struct tsk_workspace *ws)
 {
     struct stat now, opened;
-    if (!server->ws)
-        return NULL;
-    /* Somebody may have removed it and made another one since. */
-    bool is_same = fs->fstatat(AT_FDCWD, server->ws->state_path, &now, 0) == 0 &&
-                   fs->fstat(server->ws->state_dir, &opened) == 0 && now.st_ino == opened.st_ino &&
-                   now.st_dev == opened.st_dev;
-    return is_same ? server->ws : NULL;
+    return fs->fstatat(AT_FDCWD, ws->state_path, &now, 0) == 0 && fs->fstat(ws->state_dir, &opened) == 0 &&
+           now.st_ino == opened.st_ino && now.st_dev == opened.st_dev;
+}
+
+/* With the mutex held. */
+static bool find_place(struct mcp_server *server)
+{
+    struct tsk_workspace *ws = NULL;
+    struct tsk_error absent;
+    struct mcp_place *place = calloc(1, sizeof *place);
+    BUG(!place);
+    if (tsk_workspace_open(server->options.root, &ws, &absent) < 0) {
+        free(place);
+        return false;
+    }
+    *place = (struct mcp_place){.ws = ws, .next = server->places};
+    server->places = place;
+    atomic_store(&server->is_identified, false);
+    return true;
+}
+
+struct tsk_workspace *mcp_server_workspace(struct mcp_server *server)
+{
+    pthread_mutex_lock(&server->place_mutex);
+    bool is_found = (server->places && is_there(server->places->ws)) || find_place(server);
+    struct tsk_workspace *ws = is_found ? server->places->ws : NULL;
+    pthread_mutex_unlock(&server->place_mutex);
+    return ws;
 }

@@ -1,13 +1,15 @@
 /* stdio.c - newline-delimited JSON on standard input and output. Nothing else may write to standard output.
  *
- * It ends at once when its input ends, its output breaks, its parent is gone, or it is told to (SIGTERM, SIGINT): a server whose
- * agent is gone helps nobody. */
+ * It ends at once when its input ends, its output breaks, its parent is gone, or it is told to (SIGTERM, SIGINT, SIGHUP): a server
+ * whose agent is gone helps nobody. So nothing here may block for ever, least of all writing: what an agent does not read is
+ * kept, and while there is much of it no more requests are read. */
 #include "base/fs.h"
 #include "mcp/identity.h"
 #include "mcp/mcp.h"
 #include "mcp/pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -15,13 +17,15 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
     CHUNK = 64 << 10,
     DRAIN_MS = 2000,
-    KEEP_MS = 20000, /* how often the agent's locks are looked at, while it has any */
+    KEEP_MS = 20000,     /* how often the agent's locks are looked at, while it has any with a long TTL */
+    KEEP_LEAST_MS = 500, /* and with a short one */
+    OUT_MUCH = 1 << 20,
+    OUT_MAX = 256 << 20, /* answers to what was read before: more than that, and the agent is as good as gone */
 };
 #define GRACE_DEFAULT_MS 60000
 
@@ -34,6 +38,10 @@ struct stdio {
     int parent_fd, wake_fd;
     struct buf in;
     bool is_skipping; /* a line that is too long */
+    int out_fd;       /* does not block */
+    pthread_mutex_t out_mutex;
+    struct buf out; /* of out_mutex: what could not be written yet, from out_at on */
+    size_t out_at;
     int64_t kept_ms;
     atomic_bool is_broken, is_keeping;
 };
@@ -41,6 +49,7 @@ struct stdio {
 /* ---- signals ---- */
 
 static int wake_on_signal = -1;
+static volatile sig_atomic_t is_told_to_end;
 
 /* A signal to one thread ends its wait (mcp.h, M5); one to the program ends the program. */
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -49,8 +58,10 @@ static void on_signal(int number, siginfo_t *info, void *context)
     (void)context;
     uint64_t one = 1;
     int saved = errno;
-    if (info->si_code != SI_TKILL && write(wake_on_signal, &one, sizeof one) < 0)
-        errno = 0;
+    if (info->si_code != SI_TKILL) {
+        is_told_to_end = 1;
+        (void)!write(wake_on_signal, &one, sizeof one);
+    }
     errno = saved;
 }
 
@@ -60,32 +71,103 @@ static void take_signals(int wake_fd)
     wake_on_signal = wake_fd;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
 /* ---- out ---- */
 
+/* Standard output may belong to others, too: whether we block is our own business. A socket cannot be opened once more. */
+static int open_output(void)
+{
+    int fd = fs->openat(AT_FDCWD, "/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | O_APPEND, 0);
+    if (fd >= 0)
+        return fd;
+    fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return fd;
+}
+
+static void wake(struct stdio *io)
+{
+    uint64_t one = 1;
+    (void)!write(io->wake_fd, &one, sizeof one);
+}
+
+static void output_broke(struct stdio *io)
+{
+    atomic_store(&io->is_broken, true);
+    wake(io);
+}
+
+/* How much was written; with out_mutex held. */
+static size_t write_some(struct stdio *io, const char *data, size_t len)
+{
+    size_t done = 0;
+    while (done < len && !atomic_load(&io->is_broken)) {
+        ssize_t n = write(io->out_fd, data + done, len - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno == EAGAIN)
+            break;
+        else if (errno != EINTR)
+            output_broke(io);
+    }
+    return done;
+}
+
+static size_t out_left(struct stdio *io)
+{
+    pthread_mutex_lock(&io->out_mutex);
+    size_t left = io->out.len - io->out_at;
+    pthread_mutex_unlock(&io->out_mutex);
+    return left;
+}
+
+static void flush(struct stdio *io)
+{
+    pthread_mutex_lock(&io->out_mutex);
+    io->out_at += write_some(io, io->out.data + io->out_at, io->out.len - io->out_at);
+    if (io->out_at == io->out.len) {
+        buf_clear(&io->out);
+        io->out_at = 0;
+    } else if (io->out_at > OUT_MUCH) {
+        io->out.len -= io->out_at;
+        memmove(io->out.data, io->out.data + io->out_at, io->out.len);
+        io->out_at = 0;
+    }
+    pthread_mutex_unlock(&io->out_mutex);
+}
+
+/* Most frames go out at once, from whichever thread. */
 static void send_line(void *data, const struct mcp_frame *frame)
 {
     struct stdio *io = data;
-    struct iovec parts[] = {{(void *)frame->text, frame->len}, {(void *)"\n", 1}};
-    int first = 0;
-    while (first < 2 && !atomic_load(&io->is_broken)) {
-        ssize_t n = writev(STDOUT_FILENO, parts + first, 2 - first);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            uint64_t one = 1;
-            atomic_store(&io->is_broken, true);
-            (void)!write(io->wake_fd, &one, sizeof one);
-            return;
-        }
-        for (; first < 2 && (size_t)n >= parts[first].iov_len; first++)
-            n -= (ssize_t)parts[first].iov_len;
-        if (first < 2) {
-            parts[first].iov_base = (char *)parts[first].iov_base + n;
-            parts[first].iov_len -= (size_t)n;
-        }
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    buf_put(&line, frame->text, frame->len);
+    buf_puts(&line, "\n");
+    pthread_mutex_lock(&io->out_mutex);
+    bool is_first = io->out.len == 0;
+    size_t done = is_first ? write_some(io, line.data, line.len) : 0;
+    if (done < line.len && !atomic_load(&io->is_broken)) {
+        buf_put(&io->out, line.data + done, line.len - done);
+        if (io->out.failed || io->out.len > OUT_MAX)
+            output_broke(io);
+        else if (is_first)
+            wake(io); /* so that somebody waits for room */
+    }
+    pthread_mutex_unlock(&io->out_mutex);
+}
+
+/* Gives the agent a moment to read the last answers. */
+static void flush_last(struct stdio *io, int64_t timeout_ms)
+{
+    int64_t end_ms = clock_now().boot_ms + timeout_ms;
+    while (out_left(io) && !atomic_load(&io->is_broken) && clock_now().boot_ms < end_ms) {
+        struct pollfd out = {.fd = io->out_fd, .events = POLLOUT};
+        poll(&out, 1, (int)(end_ms - clock_now().boot_ms));
+        flush(io);
     }
 }
 
@@ -127,6 +209,10 @@ static bool read_some(struct stdio *io)
     ssize_t n = room ? read(STDIN_FILENO, room, CHUNK) : -1;
     if (n < 0)
         return room && (errno == EINTR || errno == EAGAIN);
+    if (n == 0 && io->in.len && !io->is_skipping) { /* the last line has no end */
+        take_line(io, io->in.data, io->in.len);
+        io->in.len = 0;
+    }
     io->in.len += (size_t)n;
     if (n > 0)
         take_lines(io);
@@ -139,33 +225,56 @@ static bool read_some(struct stdio *io)
 static void keep_locks(void *arg)
 {
     struct stdio *io = arg;
-    identity_count_locks(io->server, io->identity.instance);
+    if (identity_count_locks(io->server, mcp_server_instance(io->server)) == 0)
+        atomic_store(&io->server->ttl_ms, INT64_MAX);
     atomic_store(&io->is_keeping, false);
+}
+
+/* Whoever meets a lock past half of its TTL renews it: so it must be met in time. */
+static int64_t keep_every(struct stdio *io)
+{
+    int64_t third = atomic_load(&io->server->ttl_ms) / 3;
+    return third > KEEP_MS ? KEEP_MS : third < KEEP_LEAST_MS ? KEEP_LEAST_MS : third;
 }
 
 static void keep_when_due(struct stdio *io)
 {
     int64_t now_ms = clock_now().boot_ms;
-    if (now_ms - io->kept_ms < KEEP_MS || !atomic_load(&io->is_identified) || atomic_exchange(&io->is_keeping, true))
+    if (now_ms - io->kept_ms < keep_every(io) || !atomic_load(&io->is_identified) ||
+        atomic_exchange(&io->is_keeping, true))
         return;
     io->kept_ms = now_ms;
     pool_submit(io->server->pool, keep_locks, io);
 }
 
+/* False when it is over. */
+static bool take_wake(struct stdio *io, bool is_awake)
+{
+    uint64_t count;
+    if (is_awake && read(io->wake_fd, &count, sizeof count) < 0)
+        return true;
+    return !atomic_load(&io->is_broken) && !is_told_to_end;
+}
+
 static void serve(struct stdio *io)
 {
-    enum { IN, PARENT, WAKE, WATCH, COUNT };
+    enum { IN, PARENT, WAKE, WATCH, OUT, COUNT };
     for (;;) {
-        struct pollfd fds[COUNT] = {[IN] = {.fd = STDIN_FILENO, .events = POLLIN},
+        size_t left = out_left(io);
+        struct pollfd fds[COUNT] = {[IN] = {.fd = STDIN_FILENO, .events = left < OUT_MUCH ? POLLIN : 0},
                                     [PARENT] = {.fd = io->parent_fd, .events = POLLIN},
-                                    [WAKE] = {.fd = io->wake_fd, .events = POLLIN}};
-        int timeout = mcp_link_tick(io->link);
+                                    [WAKE] = {.fd = io->wake_fd, .events = POLLIN},
+                                    [OUT] = {.fd = left ? io->out_fd : -1, .events = POLLOUT}};
+        int timeout = mcp_link_tick(io->link), keep = (int)keep_every(io);
         fds[WATCH] = (struct pollfd){.fd = mcp_link_watch_fd(io->link), .events = POLLIN};
-        if (poll(fds, COUNT, timeout < 0 || timeout > KEEP_MS ? KEEP_MS : timeout) < 0 && errno != EINTR)
+        if (poll(fds, COUNT, timeout < 0 || timeout > keep ? keep : timeout) < 0 && errno != EINTR)
             return;
-        if (fds[PARENT].revents || fds[WAKE].revents)
+        if (fds[PARENT].revents || !take_wake(io, fds[WAKE].revents))
             return;
-        if (fds[IN].revents && !read_some(io))
+        if (fds[OUT].revents)
+            flush(io);
+        /* With nothing wanted from it, a word from the input means its end. */
+        if (fds[IN].revents && (!fds[IN].events || !read_some(io)))
             return;
         keep_when_due(io);
     }
@@ -176,6 +285,7 @@ static void finish(struct stdio *io, int64_t grace_ms)
 {
     mcp_link_end(io->link, DRAIN_MS);
     bool is_idle = pool_drain(io->server->pool, DRAIN_MS);
+    flush_last(io, DRAIN_MS / 4);
     if (atomic_load(&io->is_identified))
         identity_end(&io->identity, io->server, grace_ms);
     if (!is_idle)
@@ -183,6 +293,9 @@ static void finish(struct stdio *io, int64_t grace_ms)
     mcp_link_free(io->link);
     mcp_server_free(io->server);
     buf_clear(&io->in);
+    buf_clear(&io->out);
+    fs_close(&io->out_fd);
+    pthread_mutex_destroy(&io->out_mutex);
     fs_close(&io->parent_fd);
     fs_close(&io->wake_fd);
 }
@@ -190,6 +303,7 @@ static void finish(struct stdio *io, int64_t grace_ms)
 static void identify(void *data, char *ret_instance, size_t size)
 {
     struct stdio *io = data;
+    identity_clear(&io->identity); /* of a workspace that was replaced */
     identity_find(&io->identity, io->given, io->root);
     snprintf(ret_instance, size, "%s", io->identity.instance);
     atomic_store(&io->is_identified, true);
@@ -210,7 +324,13 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "instance", NULL);
     int64_t grace_ms = json_get_int(call->args, "grace", GRACE_DEFAULT_MS);
-    struct stdio io = {.parent_fd = -1, .in = BUF_INIT, .given = given, .root = call->root, .identity.serve_fd = -1};
+    struct stdio io = {.parent_fd = -1,
+                       .in = BUF_INIT,
+                       .out = BUF_INIT,
+                       .out_mutex = PTHREAD_MUTEX_INITIALIZER,
+                       .given = given,
+                       .root = call->root,
+                       .identity.serve_fd = -1};
     pid_t parent = getppid();
     if (make_server(call, &io, err) < 0)
         return -1;
@@ -221,6 +341,7 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
     }
     io.kept_ms = clock_now().boot_ms;
     io.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    io.out_fd = open_output();
     if (parent > 1)
         io.parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
     take_signals(io.wake_fd);

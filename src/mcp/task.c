@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define FOLDER   "mcp"
+#define TASK     "task-"
 #define TTL_MS   3600000
 #define POLL_MS  1000
 #define FILE_MAX (4u << 20)
@@ -34,7 +35,7 @@ static bool is_over(const json_t *record)
 
 /* ---- the file ---- */
 
-static int open_folder(const struct mcp_server *server)
+static int open_folder(struct mcp_server *server)
 {
     struct tsk_workspace *ws = mcp_server_workspace(server);
     if (!ws || fs_make_dirs(ws->state_dir, FOLDER) < 0)
@@ -42,7 +43,7 @@ static int open_folder(const struct mcp_server *server)
     return fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
 }
 
-static int save(const struct mcp_server *server, const char *id, const json_t *record)
+static int save(struct mcp_server *server, const char *id, const json_t *record)
 {
     char name[64];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
@@ -63,7 +64,7 @@ static bool is_orphan(const json_t *record)
     return proc_id_liveness(&id) == LIVE_DEAD;
 }
 
-static json_t *load(const struct mcp_server *server, const char *id)
+static json_t *load(struct mcp_server *server, const char *id)
 {
     char name[64];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
@@ -86,6 +87,16 @@ static json_t *load(const struct mcp_server *server, const char *id)
     return record;
 }
 
+/* Whether somebody works on it, however long ago it began. */
+static bool is_alive(int dir, const char *name)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct tsk_error ignored;
+    json_t *record CLEANUP_JSON = NULL;
+    return fs_read_file(dir, name, FILE_MAX, &b) == 0 && json_parse(buf_str(&b), b.len, name, &record, &ignored) == 0 &&
+           !is_over(record) && !is_orphan(record);
+}
+
 /* What is older than its time is removed when a new one is made. */
 static void sweep(int dir)
 {
@@ -94,8 +105,9 @@ static void sweep(int dir)
     int count = scandirat(dir, ".", &names, NULL, NULL);
     for (int i = 0; i < count; i++) {
         struct stat st;
-        if (strstr(names[i]->d_name, ".json") && fs->fstatat(dir, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            now_s - st.st_mtim.tv_sec > TTL_MS / 1000)
+        if (strncmp(names[i]->d_name, TASK, strlen(TASK)) == 0 &&
+            fs->fstatat(dir, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            now_s - st.st_mtim.tv_sec > TTL_MS / 1000 && !is_alive(dir, names[i]->d_name))
             fs->unlinkat(dir, names[i]->d_name, 0);
         free(names[i]);
     }
@@ -150,16 +162,16 @@ bool task_begin(struct mcp_request *request)
     struct mcp_fault none = {0};
     BUG(!task);
     task->link = link;
-    memcpy(task->id, "task-", 5);
-    random_hex(task->id + 5, 32);
+    memcpy(task->id, TASK, strlen(TASK));
+    random_hex(task->id + strlen(TASK), 32);
     task->record = new_record(task->id);
     int dir CLEANUP_FD = open_folder(link->server);
     if (dir >= 0)
         sweep(dir);
     bool is_kept = dir >= 0 && task->record && save(link->server, task->id, task->record) == 0;
     pthread_mutex_lock(&link->mutex);
-    bool is_late = request->is_answered;
-    request->has_no_task = !is_kept;
+    bool is_late = request->is_answered || request->has_no_task;
+    request->has_no_task = request->has_no_task || !is_kept;
     if (is_kept && !is_late) { /* M4: both at once */
         request->task = task;
         request->is_answered = true;
@@ -208,8 +220,11 @@ json_t *task_ask(struct mcp_request *request, json_t *questions_take)
     pthread_mutex_unlock(&link->mutex);
     tell(link, task->id, news);
     pthread_mutex_lock(&link->mutex);
-    while (!task->is_over && !link->is_ended && json_object_size(json_object_get(task->record, "inputRequests")))
-        pthread_cond_wait(&link->changed, &link->mutex);
+    struct timespec end;
+    mcp_in_future(&end, TTL_MS);
+    for (int result = 0; result == 0 && !task->is_over && !link->is_ended &&
+                         json_object_size(json_object_get(task->record, "inputRequests"));)
+        result = pthread_cond_timedwait(&link->changed, &link->mutex, &end);
     json_t *answers = task->answers;
     task->answers = NULL;
     bool is_answered = !task->is_over && !link->is_ended;
@@ -262,6 +277,14 @@ static struct mcp_request *find_running(struct mcp_server *server, const char *i
     return NULL;
 }
 
+/* Of a task whose server is another one: only that can take answers. */
+static json_t *not_here(const json_t *record, struct mcp_fault *fault)
+{
+    return mcp_fault(fault, MCP_INVALID_PARAMS,
+                     "Another server works on this task (pid %lld); its answers must go there",
+                     (long long)json_get_int(json_object_get(record, "owner"), "pid", 0));
+}
+
 static void take_answers(struct mcp_task *task, const json_t *responses)
 {
     json_t *open = json_object_get(task->record, "inputRequests");
@@ -291,7 +314,46 @@ json_t *mcp_tasks_update(struct mcp_request *request, struct mcp_fault *fault)
         pthread_cond_broadcast(&running->link->changed);
         pthread_mutex_unlock(&running->link->mutex);
     }
-    return json_object();
+    return running || is_over(record) ? json_object() : not_here(record, fault);
+}
+
+/* With the link's mutex held: the work ends as soon as it notices; the task is over now. */
+static json_t *cancel(struct mcp_request *running)
+{
+    struct mcp_task *task = running->task;
+    running->is_cancelled = true;
+    mcp_request_signal(running);
+    pthread_cond_broadcast(&running->link->changed);
+    if (task->is_over)
+        return NULL;
+    task->is_over = true;
+    json_object_del(task->record, "inputRequests");
+    change(task, "cancelled");
+    return shown(task->record);
+}
+
+static void mark_name(const char *id, char name[64])
+{
+    snprintf(name, 64, FOLDER "/%s.cancel", id);
+}
+
+void task_look(struct mcp_request *request)
+{
+    char name[64];
+    struct tsk_workspace *ws = mcp_server_workspace(request->link->server);
+    mark_name(request->task->id, name);
+    if (ws && !request->task->is_over && fs->unlinkat(ws->state_dir, name, 0) == 0)
+        json_decref(cancel(request));
+}
+
+/* For the server that works on it: it looks every second. */
+static json_t *leave_mark(struct mcp_server *server, const char *id, struct mcp_fault *fault)
+{
+    char name[64];
+    struct tsk_workspace *ws = mcp_server_workspace(server);
+    mark_name(id, name);
+    int fd CLEANUP_FD = ws ? fs->openat(ws->state_dir, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    return fd < 0 ? mcp_fault(fault, MCP_INTERNAL, "The task cannot be cancelled from here") : json_object();
 }
 
 json_t *mcp_tasks_cancel(struct mcp_request *request, struct mcp_fault *fault)
@@ -302,19 +364,9 @@ json_t *mcp_tasks_cancel(struct mcp_request *request, struct mcp_fault *fault)
         return unknown(fault);
     struct mcp_request *running = find_running(request->link->server, id);
     if (!running)
-        return json_object();
+        return is_over(record) ? json_object() : leave_mark(request->link->server, id, fault);
     struct mcp_link *link = running->link;
-    struct mcp_task *task = running->task;
-    json_t *news = NULL;
-    running->is_cancelled = true;
-    if (!task->is_over) {
-        task->is_over = true;
-        json_object_del(task->record, "inputRequests");
-        change(task, "cancelled");
-        news = shown(task->record);
-    }
-    mcp_request_signal(running);
-    pthread_cond_broadcast(&link->changed);
+    json_t *news = cancel(running);
     pthread_mutex_unlock(&link->mutex);
     if (news)
         tell(link, id, news);

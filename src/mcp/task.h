@@ -4,7 +4,8 @@
  * server of the workspace can tell how it stands (M2). The work itself is a thread of one server; the record names that
  * process, and a task whose process is gone has failed, whoever looks.
  *
- * Who waits for input inside a task is woken by tasks/update on the same server. */
+ * Who waits for input inside a task is woken by tasks/update on the same server. Another one leaves a mark, `<taskId>.cancel`, when it
+ * is asked to cancel. */
 #ifndef MCP_TASK_H
 #define MCP_TASK_H
 
@@ -19,6 +20,8 @@ bool task_begin(struct mcp_request *request);
 void task_end(struct mcp_task *task, const json_t *result, const struct mcp_fault *fault);
 /* Puts questions (id -> request) and waits until all are answered; the answers by id (owned), NULL: cancelled. */
 json_t *task_ask(struct mcp_request *request, json_t *questions_take);
+/* With the link's mutex held: whether another server was asked to cancel it. */
+void task_look(struct mcp_request *request);
 void task_drop(struct mcp_task *task); /* NULL is allowed */
 
 mcp_handler mcp_tasks_get, mcp_tasks_update, mcp_tasks_cancel;

@@ -20,10 +20,10 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-static bool is_wanted(const struct mcp_server *server, const struct op *op)
+static bool is_wanted(const struct mcp_server *server, const struct op *op, struct tsk_workspace *ws)
 {
     const char *wanted = server->options.tools ? server->options.tools : "core";
-    if (!op->mcp.tool || (op->mcp.when && !(server->ws && op->mcp.when(server->ws))))
+    if (!op->mcp.tool || (op->mcp.when && !(ws && op->mcp.when(ws))))
         return false;
     return has_word(wanted, "all") || has_word(wanted, op->mcp.group) || (op->mcp.is_core && has_word(wanted, "core"));
 }
@@ -37,12 +37,14 @@ static int check_groups(const char *wanted, struct tsk_error *err)
     for (size_t i = 0; i < count; i++)
         if (rows[i]->mcp.group && !has_word(groups, rows[i]->mcp.group))
             snprintf(groups + strlen(groups), sizeof groups - strlen(groups), ",%s", rows[i]->mcp.group);
-    for (const char *at = wanted; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+    const char *at = wanted;
+    do { /* also an empty one */
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
         if (!has_word(groups, word))
             return error_set(err, TSK_INVALID_INPUT, "mcp_group_unknown", "value", word, "want", groups, NULL);
-    }
+        at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',');
+    } while (*at);
     return 0;
 }
 
@@ -67,6 +69,8 @@ static json_t *definition(const struct mcp_server *server, const struct op *op)
     buf_puts(&text, op->mcp.text ? op->mcp.text : op->summary);
     if (!op->mcp.text && op->detail)
         buf_printf(&text, " %s", op->detail);
+    if (mcp_explained_by(op))
+        buf_printf(&text, " Parameters without a description are those of %s.", mcp_explained_by(op));
     return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->mcp.tool, "description", buf_str(&text), "inputSchema",
                      mcp_input_schema(server, op), "outputSchema", mcp_output_schema(op), "annotations",
                      annotations(op));
@@ -87,11 +91,12 @@ int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
     if (server->options.tools && check_groups(server->options.tools, err) < 0)
         return -1;
     server->tool_list = json_array();
+    struct tsk_workspace *ws = mcp_server_workspace(server);
     const struct mcp_fixture *fixture;
     for (size_t i = 0; server->options.is_conformance && (fixture = fixture_tool(i)); i++)
         add_tool(server, (struct mcp_tool){.name = fixture->name, .fixture = fixture}, fixture_definition(fixture));
     for (size_t i = 0; i < count; i++)
-        if (is_wanted(server, rows[i]))
+        if (is_wanted(server, rows[i], ws))
             add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]}, definition(server, rows[i]));
     return 0;
 }
@@ -107,12 +112,12 @@ const struct mcp_tool *mcp_tool_find(const struct mcp_server *server, const char
 /* The cursor is the number of the first one of the page: the lists do not change. */
 json_t *mcp_page(struct mcp_request *request, const char *key, const json_t *list, struct mcp_fault *fault)
 {
-    const char *cursor = json_get_string(request->params, "cursor", NULL);
+    const json_t *given = json_object_get(request->params, "cursor");
     size_t total = json_array_size(list), first = 0;
-    if (cursor) {
-        char *end;
-        first = strtoul(cursor, &end, 10);
-        if (end == cursor || *end || *cursor == '-' || first >= total)
+    if (given && !json_is_null(given)) {
+        const char *cursor = json_is_string(given) ? json_string_value(given) : "";
+        first = strtoul(cursor, NULL, 10);
+        if (!*cursor || cursor[strspn(cursor, "0123456789")] || first >= total)
             return mcp_fault(fault, MCP_INVALID_PARAMS, "The cursor is not one of this list");
     }
     json_t *page = json_array(), *result = json_pack("{s:o}", key, page);
@@ -138,11 +143,8 @@ json_t *mcp_tools_call(struct mcp_request *request, struct mcp_fault *fault)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "tools/call needs the tool's name");
     if (args && !json_is_object(args))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "arguments must be an object");
-    const struct mcp_tool *tool = mcp_tool_find(request->link->server, name);
+    const struct mcp_tool *tool = request->tool;
     if (!tool)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "Unknown tool: %.100s", name);
-    pthread_mutex_lock(&request->link->mutex);
-    request->tool = tool;
-    pthread_mutex_unlock(&request->link->mutex);
     return tool->op ? mcp_call(request, fault) : fixture_call(request, tool->fixture, fault);
 }

@@ -68,17 +68,24 @@ static int check_int(const struct op_param *param, json_t *args, const json_t *v
     return 0;
 }
 
+int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms)
+{
+    if ((param->flags & OP_FOREVER) && strcmp(text, "forever") == 0)
+        *ret_ms = -1;
+    else if ((param->flags & OP_MS) && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 12)
+        *ret_ms = strtoll(text, NULL, 10);
+    else
+        return duration_parse(text, ret_ms);
+    return 0;
+}
+
 static int check_duration(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
 {
     int64_t ms;
     const char *text = json_is_string(value) ? json_string_value(value) : "?";
-    if ((param->flags & OP_FOREVER) && strcmp(text, "forever") == 0)
-        ms = -1;
-    else if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
+    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
         ms = json_integer_value(value) * (param->flags & OP_MS ? 1 : 1000);
-    else if ((param->flags & OP_MS) && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 12)
-        ms = strtoll(text, NULL, 10);
-    else if (duration_parse(text, &ms) < 0)
+    else if (op_duration(param, text, &ms) < 0)
         return bad(err, param, "param_not_a_duration", text,
                    param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
     if (ms >= 0 && ms < param->min)

@@ -25,9 +25,10 @@ static int gone(const char *token, struct tsk_error *err)
     return error_set(err, TSK_NOT_FOUND, "confirm_gone", "token", token, NULL);
 }
 
-static void file_name(const char *token, char name[64])
+/* C2: a question has one name, and another one when it was answered. */
+static void file_name(const char *token, bool is_approved, char name[64])
 {
-    snprintf(name, 64, "%s.json", token);
+    snprintf(name, 64, "%s%s.json", token, is_approved ? ".yes" : "");
 }
 
 static bool is_token(const char *token)
@@ -56,7 +57,7 @@ static int keep(int dir, const char *token, const json_t *record, struct tsk_err
 {
     char name[64];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    file_name(token, name);
+    file_name(token, false, name);
     json_write(&b, record, false);
     if (b.failed || b.len > RECORD_MAX)
         return error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, NULL);
@@ -87,24 +88,27 @@ int confirm_ask(struct tsk_workspace *ws, const json_t *record, char ret_token[C
         return -1;
     sweep(dir);
     json_t *kept CLEANUP_JSON = json_copy((json_t *)record);
-    json_object_set_new(kept, "approved", json_false());
     json_object_set_new(kept, "boot_id", json_string(boot_id()));
     json_object_set_new(kept, "expires_boot_ms", json_integer(clock_now().boot_ms + CONFIRM_TTL_MS));
     random_hex(ret_token, CONFIRM_TOKEN_SIZE - 1);
     return keep(dir, ret_token, kept, err);
 }
 
-/* The live record of a token; `dir` stays open for the caller. */
-static int find(struct tsk_workspace *ws, const char *token, int *ret_dir, json_t **ret, struct tsk_error *err)
+/* The live record of a token, with `approved`, and the name it was found by; `dir` stays open for the caller. */
+static int find(struct tsk_workspace *ws, const char *token, char name[64], int *ret_dir, json_t **ret,
+                struct tsk_error *err)
 {
-    char name[64];
     if (!is_token(token))
         return gone(token, err);
     int dir = open_folder(ws, err);
     if (dir < 0)
         return -1;
-    file_name(token, name);
-    json_t *record = read_record(dir, name);
+    json_t *record = NULL;
+    for (int is_approved = 0; is_approved < 2 && !record; is_approved++) { /* in the order in which it is renamed */
+        file_name(token, is_approved, name);
+        record = read_record(dir, name);
+        json_object_set_new(record, "approved", json_boolean(is_approved));
+    }
     if (!record || is_over(record)) {
         json_decref(record);
         fs_close(&dir);
@@ -118,18 +122,21 @@ static int find(struct tsk_workspace *ws, const char *token, int *ret_dir, json_
 int confirm_look(struct tsk_workspace *ws, const char *token, json_t **ret, struct tsk_error *err)
 {
     int dir CLEANUP_FD = -1;
-    return find(ws, token, &dir, ret, err);
+    char name[64];
+    return find(ws, token, name, &dir, ret, err);
 }
 
 int confirm_approve(struct tsk_workspace *ws, const char *token, json_t **ret, struct tsk_error *err)
 {
     int dir CLEANUP_FD = -1;
+    char name[64], yes[64];
     json_t *record CLEANUP_JSON = NULL;
-    if (find(ws, token, &dir, &record, err) < 0)
+    if (find(ws, token, name, &dir, &record, err) < 0)
         return -1;
-    json_object_set_new(record, "approved", json_true());
-    if (keep(dir, token, record, err) < 0)
-        return -1;
+    file_name(token, true, yes);
+    /* Not written anew: what was used meanwhile must not come back. */
+    if (!json_get_bool(record, "approved", false) && fs->renameat2(dir, name, dir, yes, 0) < 0)
+        return errno == ENOENT ? gone(token, err) : error_errno(err, "rename", name);
     *ret = json_incref(record);
     return 0;
 }
@@ -139,9 +146,8 @@ int confirm_take(struct tsk_workspace *ws, const char *token, json_t **ret, stru
     int dir CLEANUP_FD = -1;
     char name[64];
     json_t *record CLEANUP_JSON = NULL;
-    if (find(ws, token, &dir, &record, err) < 0)
+    if (find(ws, token, name, &dir, &record, err) < 0)
         return -1;
-    file_name(token, name);
     if (fs->unlinkat(dir, name, 0) < 0) /* C2 */
         return errno == ENOENT ? gone(token, err) : error_errno(err, "delete", name);
     *ret = json_incref(record);

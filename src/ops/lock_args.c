@@ -13,11 +13,18 @@
 
 const char *const lock_kind_choices[] = {"request", "queue", "name", "sprint", NULL};
 
-int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err)
+/* Where a name has two parts, a lock without an id is called as its file is. */
+static bool is_own_name(const struct lock_kind *kind, const char *id)
 {
-    const struct lock_kind *kind = lock_kind_by_name(json_get_string(call->args, "kind", "name"));
-    const char *id = json_get_string(call->args, "id", NULL);
+    return !kind->has_id && strcmp(id, kind->is_sprint ? SPRINT_FILE_DEFAULT : kind->name) == 0;
+}
+
+static int make_target(struct op_call *call, const struct lock_kind *kind, const char *id, struct lock_target *ret,
+                       struct tsk_error *err)
+{
     char project[PATH_MAX];
+    if (id && is_own_name(kind, id))
+        id = NULL;
     if (kind->is_sprint && id)
         return error_set(err, TSK_INVALID_INPUT, "sprint_takes_no_id", "value", id, NULL);
     /* The sprint lock belongs to its project, which in a linked worktree is not the workspace's root. */
@@ -27,6 +34,30 @@ int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_e
         return -1;
     ret->given_root = call->root;
     return 0;
+}
+
+int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err)
+{
+    const struct lock_kind *kind = lock_kind_by_name(json_get_string(call->args, "kind", "name"));
+    return make_target(call, kind, json_get_string(call->args, "id", NULL), ret, err);
+}
+
+int lock_args_named(struct op_call *call, const char *name, struct lock_target *ret, struct tsk_error *err)
+{
+    char first[16] = "";
+    const char *slash = strchr(name, '/');
+    bool is_queue = strcmp(name, "queue") == 0, is_sprint = strcmp(name, "sprint") == 0;
+    if (is_queue || is_sprint)
+        return make_target(call, lock_kind_get(is_queue ? TSK_LOCK_QUEUE : TSK_LOCK_SPRINT), NULL, ret, err);
+    if (!slash)
+        return make_target(call, lock_kind_get(strncmp(name, "RQ-", 3) == 0 ? TSK_LOCK_REQUEST : TSK_LOCK_NAME), name,
+                           ret, err);
+    snprintf(first, sizeof first, "%.*s", (int)(slash - name), name);
+    const struct lock_kind *kind = lock_kind_by_name(first);
+    if (!kind)
+        return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "kind", "value", first, "want",
+                         "request, queue, name, sprint", NULL);
+    return make_target(call, kind, slash[1] ? slash + 1 : NULL, ret, err);
 }
 
 int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err)
@@ -131,7 +162,8 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     bool wants_force = json_get_bool(call->args, "force", false);
     bool says_yes = json_get_bool(call->args, "yes", false);
     request->kill = json_get_bool(call->args, "kill", false);
-    request->take_zombie = wants_force; /* U2: force alone is enough for a zombie */
+    /* U2: force alone is enough for a zombie. An agent's is enough for a dead one, not for one that is only old. */
+    request->take_zombie = wants_force && call->is_cli;
     int64_t wait_ms = request->wait_ms;
     if (wants_force)
         request->wait_ms = 0;
@@ -139,7 +171,8 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     bool is_refusal = err->code == target->kind->held_code || err->code == TSK_ZOMBIE_DETECTED;
     if (result == 0 || !is_refusal || !may_be_confirmed(target, &outcome->before, wants_force))
         return result;
-    bool confirmed = says_yes;
+    bool is_dead_zombie = outcome->before.verdict == VERDICT_ZOMBIE && outcome->before.alive == LIVE_DEAD;
+    bool confirmed = says_yes || (wants_force && is_dead_zombie);
     if (!confirmed && call->confirm) {
         struct buf question CLEANUP(buf_clear) = BUF_INIT;
         lock_put_question(call, target, &outcome->before, &question);

@@ -11,7 +11,7 @@ extern const char *const lock_kind_choices[];
 #define LOCK_WAIT_PARAM                                                                                                \
     {                                                                                                                  \
         .name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                        \
-        .help = "Wait for it this long, in arrival order (or: forever).", .fallback = "0"                              \
+        .help = "Wait for it this long, in arrival order.", .fallback = "0"                                            \
     }
 #define LOCK_PID_PARAM                                                                                                 \
     {                                                                                                                  \
@@ -34,11 +34,13 @@ extern const char *const lock_kind_choices[];
     }
 #define LOCK_KILL_PARAM                                                                                                \
     {                                                                                                                  \
-        .name = "kill", .type = OP_BOOL, .help = "With --force: end the old holder first (default: it is fenced off)." \
+        .name = "kill", .type = OP_BOOL, .help = "With force: end the old holder first (else it is only fenced off)."  \
     }
 
 /* The target named by the arguments `kind` and `id`. */
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
+/* The same by one word: queue, sprint, a request (RQ-…), "kind/id", or the name of a lock of kind name. */
+int lock_args_named(struct op_call *call, const char *name, struct lock_target *ret, struct tsk_error *err);
 /* Who holds a lock that outlives the command: --pid, else the caller's registered instance, else the guessed ancestor. */
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */

@@ -61,6 +61,30 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
     return json;
 }
 
+/* An agent that has forgotten that it holds the lock must neither wait for itself nor take it from itself. It is a refusal all
+ * the same: several helpers of one agent share its instance. */
+static int refuse_own(struct op_call *call, struct lock_target *target, const struct lock_request *request,
+                      struct tsk_error *err)
+{
+    struct judgement found;
+    struct tsk_error ignored;
+    char words[LOCK_ID_MAX + 16], since[TIME_TEXT_MAX], fence[24];
+    if (call->is_cli || target->kind->is_sprint || !request->instance || lock_inspect(target, &found, &ignored) < 0 ||
+        found.verdict != VERDICT_HELD || strcmp(found.record.instance, request->instance) != 0)
+        return 0;
+    struct now now = clock_now();
+    struct buf command CLEANUP(buf_clear) = BUF_INIT;
+    lock_target_words(target, words, sizeof words);
+    time_format_local(found.record.created_ms, since);
+    snprintf(fence, sizeof fence, "%llu", (unsigned long long)found.record.fence);
+    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since", since, "fence", fence, NULL);
+    report_add_holder(target, &now, &found, err);
+    error_clear_next(err);
+    lock_target_command(target, "release", &command);
+    error_add_next(err, "%s", buf_str(&command));
+    return -1;
+}
+
 static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct lock_target target;
@@ -77,7 +101,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         error_set(err, TSK_INVALID_INPUT, "sprint_needs_session_and_epic", NULL);
     else if (!target.kind->is_sprint && request.epic_spec)
         error_set(err, TSK_INVALID_INPUT, "epic_only_for_sprint", "param", "epic", NULL);
-    else if (lock_args_holder(call, &request, err) == 0)
+    else if (lock_args_holder(call, &request, err) == 0 && refuse_own(call, &target, &request, err) == 0)
         result = lock_acquire_confirmed(call, &target, &request, &outcome, err);
     if (result == 0)
         *ret = acquired_json(&target, &outcome, request.kill);
@@ -134,7 +158,7 @@ const struct op op_lock_acquire = {
     .examples = "tasuki lock acquire name deploy  # take it, or be told who has it\n"
                 "tasuki lock acquire name deploy --wait 5m  # wait for it, in arrival order\n"
                 "tasuki lock acquire request RQ-12 --pid $$ --run RUN-7  # for a process you name",
-    .flags = OP_INTERRUPTIBLE,
+    .flags = OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE,
     .params = acquire_params,
     .result = acquire_result,
     .errors = acquire_errors,

@@ -19,7 +19,8 @@ static const struct op_param mcp_params[] = {
     {.name = "tools",
      .type = OP_STRING,
      .value = "GROUPS",
-     .help = "Which tools to offer: core (the working set), all, or groups: processes,locks,templates,workspace.",
+     .help = "Which tools to offer: core (the working set), all, or groups: "
+             "processes,locks,templates,ownership,requests,delegation,workspace.",
      .max = 256,
      .fallback = "core"},
     {.name = "instance",

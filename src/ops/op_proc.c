@@ -1,4 +1,5 @@
 /* op_proc.c - registering, starting and stopping processes. */
+#include "ops/overview.h"
 #include "ops/proc_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
@@ -303,7 +304,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct proc *list;
     size_t count;
     const char *state = json_get_string(call->args, "state", NULL), *after = json_get_string(call->args, "cursor", "");
-    int64_t limit = json_get_int(call->args, "limit", INT64_MAX), total = 0;
+    int64_t limit = json_get_int(call->args, "limit", call->is_brief ? OVERVIEW_BRIEF : INT64_MAX), total = 0;
     if (proc_registry_open(&reg, call->ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
         return -1;
     json_t *records = json_array(), *cursor = json_null();
@@ -335,6 +336,7 @@ static const struct op_param list_params[] = {
      .min = 1,
      .max = 100000,
      .help = "At most so many.",
+     .agent_help = "At most so many, 50 unless given; cursor goes on.",
      .fallback = "all"},
     {.name = "cursor", .type = OP_STRING, .value = "ID", .help = "Go on after this one.", .max = 128},
     {0},

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "ops/proc_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/exchange.h"
 
 #include <errno.h>
@@ -77,7 +78,7 @@ const struct op op_process_export = {
     .result = export_fields,
     .errors = export_errors,
     .http = {.method = "GET", .path = "/api/processes/export"},
-    .mcp = {.tool = "export_processes", .group = "templates", .refusal = "NOT EXPORTED"},
+    .mcp = {.tool = "export_processes", .group = "templates", TOOL_EXPORT_PROCESSES},
     .run = run_export,
 };
 

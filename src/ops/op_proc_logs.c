@@ -15,7 +15,8 @@
 
 enum {
     TEXT_CHUNK = 64 << 10,
-    DOCUMENT_MAX = 256 << 10,   /* bytes of text in an answer to a program */
+    DOCUMENT_MAX = 256 << 10, /* bytes of text in an answer to a program */
+    DOCUMENT_MAX_BRIEF = 32 << 10,
     DOCUMENT_MAX_CLI = 4 << 20, /* … that can only be on the command line */
     LINGER_MS = 1000,
     CANCEL_LOOK_MS = 1000, /* how soon it is seen that nobody reads any more */
@@ -101,7 +102,7 @@ static int take_query(const struct op_call *call, struct log_query *ret, struct 
     bool is_part = ret->since_ms >= 0 || ret->until_ms >= 0 || ret->run != 0 || ret->cursor[0] >= 0;
     ret->lines = json_get_int(args, "lines", is_part ? -1 : LINES_DEFAULT);
     if (!call->emit_text)
-        ret->max_bytes = call->is_cli ? DOCUMENT_MAX_CLI : DOCUMENT_MAX;
+        ret->max_bytes = call->is_brief ? DOCUMENT_MAX_BRIEF : call->is_cli ? DOCUMENT_MAX_CLI : DOCUMENT_MAX;
     return 0;
 }
 
@@ -348,6 +349,7 @@ static const struct op_param params[] = {
      .value = "N",
      .help =
          "The last N lines; with a cursor, at most N. All, where --since, --until, --run or --cursor choose a part.",
+     .agent_help = "The last so many; with a cursor, at most so many. All of a part that since, until or run choose.",
      .min = 0,
      .max = INT32_MAX,
      .fallback = "100"},

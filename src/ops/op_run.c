@@ -137,7 +137,11 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 static const struct op_param run_params[] = {
     FLOW_PARAM,
     RUN_PARALLEL_PARAM,
-    {.name = "set", .type = OP_MAP, .value = "K=V", .help = "A value for the channel to begin with; repeat for more."},
+    {.name = "set",
+     .type = OP_MAP,
+     .value = "K=V",
+     .help = "A value for the channel to begin with; repeat for more.",
+     .agent_help = "Values for the channel to begin with."},
     {.name = "start",
      .type = OP_ID,
      .value = "TASK",
@@ -188,7 +192,7 @@ const struct op op_run_flow = {
     .examples = "tasuki run build.yaml -j 4  # at most four tasks at a time\n"
                 "tasuki run deploy --set env=staging  # .aiflow/flows/deploy.yaml\n"
                 "tasuki run build.yaml --json  # one JSON document per line, as it happens",
-    .flags = OP_STREAMS,
+    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE,
     .params = run_params,
     .result = stage_fields,
     .errors = run_errors,
@@ -260,7 +264,7 @@ const struct op op_resume = {
               "left behind "
               "are ended first.",
     .examples = "tasuki resume RUN-20260207T223000-1a2b3c",
-    .flags = OP_STREAMS,
+    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE,
     .params = resume_params,
     .result = stage_fields,
     .errors = resume_errors,

@@ -314,7 +314,7 @@ const struct op op_sprint_acquire = {
               "with --force and a second yes. Without a terminal and without --yes the answer is no. The "
               "question waits 30 s.",
     .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
-    .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE,
+    .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE,
     .params = acquire_params,
     .result = result_fields,
     .errors = acquire_errors,

@@ -1,6 +1,7 @@
 /* op_template.c - templates: keeping them, and making processes of them. */
 #include "ops/proc_args.h"
 #include "ops/table.h"
+#include "ops/tool_texts.h"
 #include "proc/depend.h"
 #include "proc/registry.h"
 #include "proc/template.h"
@@ -112,7 +113,7 @@ const struct op op_template_create = {
     .result = template_fields,
     .errors = template_errors,
     .http = {.method = "POST", .path = "/api/templates"},
-    .mcp = {.tool = "create_template", .group = "templates", .refusal = "NOT CREATED"},
+    .mcp = {.tool = "create_template", .group = "templates", TOOL_CREATE_TEMPLATE},
     .run = run_create,
 };
 
@@ -212,6 +213,7 @@ const struct op op_template_update = {
     .verb = "template update",
     .summary = "Change a template; what is not named stays. Processes made of it before are not changed.",
     .examples = "tasuki proc template update node --restart on-failure  # the rest stays",
+    .flags = OP_KEEPS_REST,
     .params = update_params,
     .result = template_fields,
     .errors = template_errors,
@@ -302,7 +304,11 @@ static const struct op_param use_params[] = {
      .flags = OP_REQUIRED | OP_POSITIONAL,
      .value = "ID",
      .help = "The name of the new process."},
-    {.name = "set", .type = OP_MAP, .value = "VAR=VALUE", .help = "The value of a variable; may be repeated."},
+    {.name = "set",
+     .type = OP_MAP,
+     .value = "VAR=VALUE",
+     .help = "The value of a variable; may be repeated.",
+     .agent_help = "The values of its variables."},
     {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Instead of the template's."},
     PROC_SPEC_PARAMS,
     {.name = "start", .type = OP_BOOL, .help = "Start it at once."},
@@ -327,10 +333,11 @@ const struct op op_template_use = {
               "a value is an error that names it.",
     .examples = "tasuki proc template use node web --set PORT=3000 --set SCRIPT=dev  # registers web\n"
                 "tasuki proc template use node api --set PORT=4000 --set SCRIPT=api --start  # and starts it",
+    .flags = OP_KEEPS_REST,
     .params = use_params,
     .result = proc_fields,
     .errors = use_errors,
     .http = {.method = "POST", .path = "/api/templates/:name/use"},
-    .mcp = {.tool = "create_process_from_template", .group = "templates", .refusal = "NOT CREATED"},
+    .mcp = {.tool = "create_process_from_template", .group = "templates", TOOL_CREATE_PROCESS_FROM_TEMPLATE},
     .run = run_use,
 };

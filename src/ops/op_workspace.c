@@ -135,6 +135,7 @@ static const struct op_field status_result[] = {{"version", "string", "of this p
                                                 {"time", "string", "now"},
                                                 {"locks", "array", "as in lock.list"},
                                                 {"processes", "array", "as in process.list"},
+                                                {"processes_total", "integer?", "for agents, when not all are shown"},
                                                 {"runs", "array", "that run, wait or were interrupted, and the newest"},
                                                 {"requests", "array", "that are not done: id title status priority"},
                                                 {"workflows", "array", "that have an owner, as in own.list"},

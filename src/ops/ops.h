@@ -56,6 +56,8 @@ struct op_param {
     char letter;           /* short option, or 0 */
     const char *completes; /* what shell completion offers: "lock-id", "noun", NULL */
     const char *option;    /* another name on the command line, or NULL */
+    const char
+        *agent_help; /* what agents read instead of help, where that speaks of the command line; NULL: the same */
 };
 
 /* A top-level key of the result, for schemas and documentation. */
@@ -74,6 +76,7 @@ enum op_flags {
     OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
     OP_QUESTION = 256,       /* asks how things are: a verdict that is no success refuses nothing */
+    OP_WAITS = 512,          /* may take as long as REMOTE_WAIT_MAX_MS; if it has a parameter `wait`, only with it */
     OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 
@@ -123,6 +126,7 @@ struct op_call {
     enum lang lang;
     bool is_cli; /* the caller is a command that returns: the holder default of spec 3 applies */
     bool is_quiet;
+    bool is_brief; /* the caller pays for every byte: what may be long is short unless more is asked for */
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
     bool (*confirm)(struct op_call *call, const char *question);
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */
@@ -153,6 +157,8 @@ const struct op *op_by_name(const char *name);
 
 /* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
+/* What a duration's text means for this parameter: ms, -1 for ever. */
+int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms);
 const struct op_param *op_param_find(const struct op *op, const char *name);
 /* INVALID_INPUT when there are arguments that only the command line has. */
 int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err);

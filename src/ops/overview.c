@@ -100,6 +100,23 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
     return 0;
 }
 
+/* Of many processes those that run, and as many others as there is room for; how many there are is said. */
+static void shorten(json_t *answer)
+{
+    json_t *all = json_object_get(answer, "processes"), *some = json_array(), *process;
+    size_t total = json_array_size(all), i;
+    for (int runs = 1; runs >= 0 && total > OVERVIEW_BRIEF; runs--)
+        json_array_foreach (all, i, process)
+            if ((strcmp(json_get_string(process, "state_name", ""), "Running") == 0) == runs &&
+                json_array_size(some) < OVERVIEW_BRIEF)
+                json_array_append(some, process);
+    if (total > OVERVIEW_BRIEF) {
+        json_object_set(answer, "processes", some);
+        json_object_set_new(answer, "processes_total", json_integer((json_int_t)total));
+    }
+    json_decref(some);
+}
+
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL;
@@ -115,6 +132,8 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
                   call->ws->state_path, "time", time, "locks", locks, "processes", processes);
     if (add_runs(call, answer, err) < 0 || add_requests(call, answer, err) < 0 || add_workflows(call, answer, err) < 0)
         return -1;
+    if (call->is_brief)
+        shorten(answer);
     *ret = json_incref(answer);
     return 0;
 }

@@ -6,6 +6,8 @@
 
 /* {version root state time locks processes runs requests workflows}; owned. Runs: those that run, wait or were interrupted, and the
  * newest of the others; requests: those that are not done, in the queue's order. */
+#define OVERVIEW_BRIEF 50 /* processes, for a caller that pays for every byte */
+
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err);
 
 #endif

@@ -108,8 +108,9 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     reset(input, "health", "none");
     if (json_get_int(input, "max_retries", 0) == -1)
         json_object_set_new(input, "max_retries", json_null());
-    if (json_object_get(input, "command") && !json_object_get(input, "args"))
-        json_object_set_new(input, "args", json_array()); /* another command does not inherit arguments */
+    /* On a command line the arguments follow the command: there are none. Elsewhere what is not named stays. */
+    if (call->is_cli && json_object_get(input, "command") && !json_object_get(input, "args"))
+        json_object_set_new(input, "args", json_array());
     if (unmask(input, base, err) < 0)
         return -1;
     const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;

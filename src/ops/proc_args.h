@@ -22,19 +22,22 @@
 #define PROC_GRACE_PARAM                                                                                               \
     {                                                                                                                  \
         .name = "grace_period_ms", .type = OP_DURATION, .flags = OP_MS, .value = "MS", .option = "grace",              \
-        .help = "Time between SIGTERM and SIGKILL: milliseconds, or 10s.", .fallback = "3000"                          \
+        .help = "Time between SIGTERM and SIGKILL: milliseconds, or 10s.", .fallback = "3000",                         \
+        .agent_help = "Time between SIGTERM and SIGKILL."                                                              \
     }
 /* What a process should be: for create, update and templates. */
 #define PROC_SPEC_PARAMS                                                                                               \
     {.name = "env",                                                                                                    \
      .type = OP_MAP,                                                                                                   \
      .value = "K=V",                                                                                                   \
-     .help = "An environment variable; may be repeated. Values of names that look secret are never shown."},           \
+     .help = "An environment variable; may be repeated. Values of names that look secret are never shown.",            \
+     .agent_help = "Environment variables; values of names that look secret are never shown."},                        \
         {.name = "cwd", .type = OP_PATH, .value = "D", .help = "Its working directory.", .fallback = "the workspace"}, \
         {.name = "auto_start_on_restore",                                                                              \
          .type = OP_BOOL,                                                                                              \
          .option = "auto-start",                                                                                       \
-         .help = "Let `tasuki restore` start it."},                                                                    \
+         .help = "Let `tasuki restore` start it.",                                                                     \
+         .agent_help = "Start it again after a reboot."},                                                              \
         {.name = "restart",                                                                                            \
          .type = OP_ENUM,                                                                                              \
          .value = "P",                                                                                                 \
@@ -119,7 +122,8 @@
          .fallback = "none"},                                                                                          \
     {                                                                                                                  \
         .name = "depends_on", .type = OP_MAP, .value = "ID=WHAT",                                                      \
-        .help = "Start only when another process is started, ready or completed; may be repeated."                     \
+        .help = "Start only when another process is started, ready or completed; may be repeated.",                    \
+        .agent_help = "Start only when these processes (id: started, ready or completed) are."                         \
     }
 
 /* The spec that the arguments ask for, on top of `base` (NULL: defaults). Canonical, owned. */
@@ -145,22 +149,5 @@ int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with
 
 extern const struct op_field proc_fields[];
 extern const char *const proc_action_names[];
-
-/* op_proc_wait.c; op_wait.c has the other kinds. */
-extern const char *const wait_for_choices[];
-#define WAIT_FOR_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "for", .type = OP_ENUM, .value = "WHAT",                                                               \
-        .help = "A process: exit, it has ended and no restart is to come; ready, its ready probe has succeeded.",      \
-        .choices = wait_for_choices, .fallback = "exit"                                                                \
-    }
-#define WAIT_TIMEOUT_PARAM                                                                                             \
-    {                                                                                                                  \
-        .name = "timeout", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                     \
-        .help = "How long at most; over HTTP and MCP never longer than 45s.", .fallback = "forever"                    \
-    }
-/* What the caller may wait for; < 0: for ever. */
-int64_t wait_timeout(const struct op_call *call);
-int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err);
 
 #endif

@@ -15,7 +15,8 @@
 #define RUN_PARALLEL_PARAM                                                                                             \
     {                                                                                                                  \
         .name = "parallel", .type = OP_INT, .letter = 'j', .value = "N", .help = "At most so many tasks at a time.",   \
-        .min = 1, .max = 100000, .fallback = "the flow's limit, or one per processor"                                  \
+        .agent_help = "At most so many tasks at a time.", .min = 1, .max = 100000,                                     \
+        .fallback = "the flow's limit, or one per processor"                                                           \
     }
 
 void run_tell(void *data, const json_t *document);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+/* clang-format off: one line per noun, so that what is added stands out */
 static const struct op *const rows[] = {
     &op_init,
     &op_status,
@@ -89,6 +90,7 @@ static const struct op *const rows[] = {
     &op_template_delete,
     &op_template_use,
 };
+/* clang-format on */
 
 const struct op *const *op_table(size_t *ret_count)
 {

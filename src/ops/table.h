@@ -10,8 +10,6 @@ extern const struct op op_init, op_status, op_version;
 extern const struct op op_doctor;
 /* op_request.c, op_request_run.c */
 extern const struct op op_request_add, op_request_list, op_request_show, op_request_edit, op_request_rm, op_request_run;
-/* op_wait.c */
-extern const struct op op_wait;
 /* op_queue.c */
 extern const struct op op_queue_run, op_queue_run_next, op_queue_stop, op_queue_next, op_queue_status;
 /* op_watch.c */
@@ -50,7 +48,7 @@ extern const struct op op_sprint_acquire, op_sprint_release, op_sprint_check;
 extern const struct op op_process_create, op_process_start, op_process_stop, op_process_restart, op_process_status,
     op_process_list, op_process_remove, op_process_update, op_restore;
 /* op_proc_wait.c */
-extern const struct op op_process_wait;
+extern const struct op op_process_wait, op_wait;
 /* op_proc_exchange.c */
 extern const struct op op_process_export, op_process_import;
 /* op_template.c */

@@ -63,8 +63,9 @@
             "read on, pass the answer's cursor."
 #define TOOL_WAIT_FOR                                                                                                  \
     .refusal = "NOT YET",                                                                                              \
-    .text = "Wait until a process or a run has ended, or a lock is free, instead of asking again and again. It "       \
-            "changes nothing; NOT YET means that the time is up: repeat the call. One call waits 45 s at most."
+    .text = "Wait until a process has ended or is ready, a run has ended, or a lock is free, instead of asking again " \
+            "and again. It changes nothing (a lock is not taken); NOT YET: the time is up, repeat the call. One call " \
+            "waits 45 s at most, and fails at once when what you wait for cannot happen any more."
 #define TOOL_UL_WORKFLOW_CHECK                                                                                         \
     .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "     \
             "false with an "                                                                                           \
@@ -102,6 +103,19 @@
 #define TOOL_LOOP_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
     .text = "As subagent_run, the same task again until a command succeeds; CYCLE_LIMIT_EXCEEDED when it never does."
+#define TOOL_EXPORT_PROCESSES                                                                                          \
+    .text = "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository. It "   \
+            "changes nothing; values of variables that look secret are *** unless secrets: true."
+#define TOOL_CREATE_TEMPLATE                                                                                           \
+    .refusal = "NOT CREATED",                                                                                          \
+    .text = "Keep settings under a name, to make processes of them later. {{NAME}} in the command, its arguments, "    \
+            "the values of its environment or its directory is a variable, whose value create_process_from_template "  \
+            "is given. Nothing is started."
+#define TOOL_CREATE_PROCESS_FROM_TEMPLATE                                                                              \
+    .refusal = "NOT CREATED",                                                                                          \
+    .text =                                                                                                            \
+        "Make a process of a template, with a value for each of its variables. What else is given takes the place of " \
+        "what the template says; env adds to its variables. A variable without a value is an error that names it."
 #define TOOL_SPRINT_ACQUIRE                                                                                            \
     .refusal = "NOT ACQUIRED",                                                                                         \
     .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "      \

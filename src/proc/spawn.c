@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,12 +93,33 @@ void spawn_look(sigset_t *ret_changed)
             sigaddset(ret_changed, number);
 }
 
+/* One after the other: no final number is a descriptor that is still to be placed. A number above 63 would cost the child a
+ * larger table. */
+static bool can_place_directly(const struct spawn *s)
+{
+    for (size_t i = 0; i < s->fd_count; i++)
+        for (size_t k = i; k < s->fd_count; k++)
+            if (s->fds[i].from < 0 || s->fds[i].to == s->fds[k].from)
+                return false;
+    return true;
+}
+
+static int place_directly(const struct spawn *s)
+{
+    for (size_t i = 0; i < s->fd_count; i++)
+        if (dup2(s->fds[i].from, s->fds[i].to) < 0)
+            return -1;
+    return 0;
+}
+
 /* First everything out of the way of the final numbers, then into place. */
 static int place_descriptors(const struct spawn *s)
 {
     int moved[16];
     if (s->fd_count > sizeof moved / sizeof moved[0])
         return errno = E2BIG, -1;
+    if (can_place_directly(s))
+        return place_directly(s);
     for (size_t i = 0; i < s->fd_count; i++) {
         int from = s->fds[i].from;
         int opened = from < 0 ? fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0) : from;
@@ -121,6 +143,8 @@ static int child_run(void *arg)
         if (getppid() != child->parent)
             _exit(127);
     }
+    if (s->mark)
+        setrlimit(RLIMIT_RTTIME, &(struct rlimit){.rlim_cur = s->mark, .rlim_max = RLIM_INFINITY});
     if (s->new_session)
         setsid();
     else if (s->new_group)
@@ -199,11 +223,12 @@ int spawn_run(struct spawn *s)
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     child.mask = s->mask ? *s->mask : before;
-    int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+    int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (s->no_pidfd ? 0 : CLONE_PIDFD);
     char *top = is_borrowed ? s->stack : stack + size;
     STACK_FORGET(top, STACK_SIZE);
     pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
+    STACK_FORGET(top, STACK_SIZE); /* what is mapped there next is not ours */
     sigprocmask(SIG_SETMASK, &before, NULL);
     STACK_FORGET(top, STACK_SIZE);
     if (!is_borrowed)
@@ -216,7 +241,8 @@ int spawn_run(struct spawn *s)
     }
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    close(s->pidfd);
+    if (s->pidfd >= 0)
+        close(s->pidfd);
     s->pidfd = -1;
     return spawn_failed(s, child.stage, child.failed);
 }

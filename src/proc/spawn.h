@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -26,14 +27,16 @@ struct spawn {
     bool new_session;      /* setsid */
     bool new_group;        /* setpgid(0, 0) */
     bool dies_with_parent; /* PR_SET_PDEATHSIG SIGKILL */
-    bool keeps_signals;    /* leave ignored signals ignored (a command of the user's terminal) */
+    uint64_t mark;      /* its soft limit of RLIMIT_RTTIME, by which it and whatever it starts are known; 0: as ours */
+    bool keeps_signals; /* leave ignored signals ignored (a command of the user's terminal) */
     /* For whoever starts thousands: the signals that are not at their default, from spawn_look (NULL: looked up in the child),
      * and a stack that is used again, from spawn_stack (NULL: a new one). */
     const sigset_t *changed_signals;
     char *stack;
+    bool no_pidfd; /* it costs a tenth of the start; for whoever waits otherwise */
     /* out */
     pid_t pid;
-    int pidfd;         /* CLOEXEC, owned by the caller; -1 where the kernel has none */
+    int pidfd;         /* CLOEXEC, owned by the caller; -1 where there is none */
     const char *stage; /* on failure: "clone" "cwd" "descriptors" "exec" */
 };
 

@@ -163,7 +163,7 @@ static bool find_existing(struct look *look, const char *start, struct workspace
     snprintf(dir, sizeof dir, "%s", start);
     do {
         int kind = workspace_in(look, dir);
-        if (kind == 2)
+        if (kind == 2 && !found[0])
             snprintf(found, sizeof found, "%s", dir);
         else if (kind == 1 && !weak[0])
             snprintf(weak, sizeof weak, "%s", dir);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Rules for the C code that no compiler checks: banned functions, the file-system table, sizes, globals."""
 
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -136,6 +138,19 @@ def _(ws):
     (ws.path / "c.c").write_text(constant)
     assert [m[1] for m in mutable_globals(ws.path / "m.c")] == ["count", "name", "table", "current"]
     assert [m[1] for m in mutable_globals(ws.path / "c.c")] == []
+
+
+@test("no two files define the same name: of two functions in two archives the linker silently takes one", init=False)
+def _(_):
+    archives = sorted((pathlib.Path(os.environ.get("TASUKI_BUILD", "build")) / "src").glob("lib*.a"))
+    assert archives, "no archives in the build directory"
+    names = subprocess.run(["nm", "-A", "--defined-only", *archives], capture_output=True, text=True, check=True).stdout
+    homes = {}
+    for place, kind, name in (line.rsplit(" ", 2) for line in names.splitlines() if line.count(" ") >= 2):
+        if kind in "TDBR":
+            homes.setdefault(name, set()).add(place.split(":")[1])
+    twice = sorted(f"{name}: {', '.join(sorted(files))}" for name, files in homes.items() if len(files) > 1)
+    refuse(twice, "defined twice:")
 
 
 main(__name__)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 
 from harness.harness import Skip, eq
@@ -52,6 +53,14 @@ def dead_pid():
     proc = subprocess.Popen(["true"])
     proc.wait()
     return proc.pid
+
+
+def instance_of(pid):
+    """The id that a process has as an instance (spec 4)."""
+    ticks = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    with open("/proc/stat") as lines:
+        boot = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
+    return f"{socket.gethostname()}-{pid}-{boot * 1000 + ticks * 1000 // os.sysconf('SC_CLK_TCK')}"
 
 
 def sleeper(ws):

@@ -4,7 +4,8 @@ import re
 import shutil
 import xml.etree.ElementTree
 
-from harness.harness import Skip, eq, main, test
+from dot import Dot, DotError
+from harness.harness import eq, main, test
 
 DIAMOND = """\
 name: diamond
@@ -122,6 +123,12 @@ for name, text, place, words in [
     ("a merge rule that does not exist", tasks("a >> b >> c >> d", more="channel: {merge: {k: add}}\n"), (7, 22), "sum"),
     ("a duration that is none", "tasks:\n  a: {run: x, timeout: soon}\n", (2, 24), "not a duration"),
     ("a condition that is none", "tasks:\n  a: {run: x, when: 'a b'}\n", (2, 21), "no condition"),
+    ("a condition with parentheses", "tasks:\n  a: {run: x, when: '((('}\n", (2, 21), "no condition"),
+    ("a condition of two", "tasks:\n  a: {run: x, when: 'a == 1 && b == 2'}\n", (2, 21), "no condition"),
+    ("a condition whose quote nothing closes", "tasks:\n  a: {run: x, when: 'a == \"b'}\n", (2, 21), "no condition"),
+    ("a timeout of nothing", "tasks:\n  a: {run: x, timeout: 0s}\n", (2, 24), "longer than 0"),
+    ("a group that is called as a task", tasks("a >> d(b | c) >> d", more="groups: {d: {policy: best_effort}}\n"), (1, 12), "'d' is taken"),
+    ("two groups of one name", tasks("g(a | b) >> g(c | d)"), (1, 19), "'g' is taken"),
     ("a name that cannot be a file name", "tasks:\n  ../a: {run: x}\n", (2, 3), "cannot be a name"),
     ("a key of the file that stands twice", "tasks: {a: x}\ntasks: {b: y}\n", (2, 1), "second time"),
     ("an empty file", "", (1, 1), "no tasks"),
@@ -188,13 +195,32 @@ def _(ws):
         assert part in out, f"{part} is missing in\n{out}"
 
 
-@test("dot is understood by dot", init=False)
+@test("dot follows the grammar of dot and has a cluster with fork and join for each group, nested as they are", init=False)
 def _(ws):
-    out = ws.tasuki("graph", write(ws, SPEC_6), "--format", "dot").expect(0).out
-    assert "subgraph cluster_1" in out, out
-    if not shutil.which("dot"):
-        raise Skip("graphviz is not installed")
-    ws.run(["dot", "-Tsvg"], input=out).expect(0)
+    text = tasks("a >> out(b >> in(c | d) | e) >> f", "a b c d e f")
+    out = ws.tasuki("graph", write(ws, text), "--format", "dot").expect(0).out
+    read = Dot(out)
+    names = {id: given["label"] for id, given in read.nodes.items()}
+    eq(sorted(names.values()), sorted(["a", "b", "c", "d", "e", "f", "fork", "fork", "join", "join"]), "nodes")
+    clusters = {c["label"].split()[0]: (sorted(names[n] for n in c["nodes"]), c["inside"]) for c in read.clusters.values()}
+    outer, = (name for name, c in read.clusters.items() if c["label"].startswith("out"))
+    eq(clusters, {"out": (["b", "e", "fork", "join"], None), "in": (["c", "d", "fork", "join"], outer)}, "clusters")
+    eq(sorted((names[a], names[b]) for a, b in read.edges),
+       sorted([("a", "fork"), ("fork", "b"), ("b", "fork"), ("fork", "c"), ("fork", "d"), ("c", "join"), ("d", "join"),
+               ("join", "join"), ("fork", "e"), ("e", "join"), ("join", "f")]), "edges")
+    if shutil.which("dot"):
+        ws.run(["dot", "-Tsvg"], input=out).expect(0)
+
+
+@test("the reader of dot in these tests refuses what is not dot", init=False)
+def _(_ws):
+    for text in ("graph {", "digraph {a -> }", "digraph {a [label=]}", 'digraph "x {}', "digraph {} {}", "digraph {a b c]}",
+                 "digraph {node -> a}", 'digraph "a"b" {}', "digraph {a; a;}", "digraph {subgraph {}}"):
+        try:
+            Dot(text)
+        except DotError:
+            continue
+        raise AssertionError(f"{text} was taken for dot")
 
 
 @test("svg is well-formed and names every task and group", init=False)

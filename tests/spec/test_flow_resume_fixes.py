@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from flows import last_document, only_run, resume, run_flow, spawn_flow, trace, with_tool
+from flows import last_document, only_run, resume, run_flow, run_ids, spawn_flow, trace, with_tool
 from harness.harness import eq, main, test
 
 NOTE = "echo $TASUKI_TASK_ID >> trace"
@@ -58,6 +58,31 @@ def _(ws):
     finally:
         reader.kill()
         reader.wait()
+
+
+ROUNDS = 50
+
+
+@test(f"of two that resume a killed run at once one executes it, the other is refused; no task runs twice ({ROUNDS} rounds)")
+def _(ws):
+    tasks = {name: f"{NOTE}; touch up; until test -e go; do sleep 0.01; done" if name == "b" else NOTE for name in "abc"}
+    for number in range(ROUNDS):
+        for name in ("trace", "up", "go"):
+            (ws.path / name).unlink(missing_ok=True)
+        known = run_ids(ws)
+        runner = spawn_flow(ws, flow("a >> b >> c", **tasks))
+        ws.until(lambda: (ws.path / "up").exists(), "the second task runs")
+        runner.kill()
+        ws.finish(runner)
+        run, = run_ids(ws) - known
+        both = [ws.spawn("resume", run, "--json", env=with_tool(ws)) for _ in range(2)]
+        ws.until(lambda: any(one.poll() is not None for one in both), "one of them is refused")
+        (ws.path / "go").touch()
+        results = sorted((ws.finish(one, 30) for one in both), key=lambda result: result.code)
+        eq([result.code for result in results], [0, 4], f"exit codes in round {number}")
+        eq(results[1].error["reason_code"], "RUN_IN_PROGRESS", "why the other was refused")
+        eq((last_document(results[0])["status"], trace(ws)), ("DONE", ["a", "b", "b", "c"]), f"the end of round {number}")
+        ws.commands.clear()
 
 
 def descriptors(pid):

@@ -252,6 +252,14 @@ def _(ws):
     eq(run_flow(ws, flow("a", a="echo x=1 >> $TASUKI_OUTPUT; exit 1"), code=7)["channel"], {}, "channel")
 
 
+@test("what a task writes counts, also among many that write nothing")
+def _(ws):
+    names = [f"{'w' if i % 150 == 149 else 't'}{i}" for i in range(750)]
+    text = "flow: " + " >> ".join(names) + "\ntasks:\n" + "".join(
+        f"  {n}: {{run: [{'sh, -c, echo $TASUKI_TASK_ID=1 >> $TASUKI_OUTPUT' if n[0] == 'w' else '/bin/true'}]}}\n" for n in names)
+    eq(sorted(run_flow(ws, text)["channel"]), sorted(n for n in names if n[0] == "w"), "who has written")
+
+
 @test("a line of the output that is neither fails the task and is shown")
 def _(ws):
     stage = run_flow(ws, flow("a", a="echo nonsense >> $TASUKI_OUTPUT"), code=7)
@@ -381,6 +389,63 @@ def _(ws):
     order = ws.tasuki("run", name, "--dry-run", "--json").expect(0).json["order"]
     eq([o["task"] for o in order], ["a", "b", "c", "d"], "order")
     eq(trace(ws), ["c", "d"], "what ran")
+
+
+@test("what lies before --start is shown as skipped, also after a resume")
+def _(ws):
+    result = ws.tasuki("run", write_flow(ws, flow("a >> (b | c) >> d", d="test -e fixed")), "--start", "c", env=with_tool(ws)).expect(7)
+    lines = [line.split("  ")[0] for line in result.out.splitlines()[:4]]
+    eq(lines, ["[1/4] a skipped", "[2/4] b skipped", "[3/4] c ok", "[4/4] d failed"], "lines")
+    (ws.path / "fixed").touch()
+    states = {t["task"]: t["state"] for t in resume(ws, only_run(ws))["tasks"]}
+    eq(states, {"a": "skipped", "b": "skipped", "c": "ok", "d": "ok"}, "states after resume")
+    eq(trace(ws), ["c"], "what ran")
+
+
+@test("a task counts once however often it runs, and one that was added counts as well")
+def _(ws):
+    once = "test -e once || { touch once; tasuki task spawn x -- true; tasuki task again; }"
+    result = ws.tasuki("run", write_flow(ws, flow("a >> b", a=once)), "-j", "1", env=with_tool(ws)).expect(0)
+    eq([line.split("  ")[0] for line in result.out.splitlines()[:-1]], ["[1/3] a ok", "[2/3] x ok", "[2/3] a ok", "[3/3] b ok"], "lines")
+    assert "3 of 3 tasks" in result.out, result.out
+    stage = run_flow(ws, flow("a >> b >> c", a="exit 1"), code=7)
+    eq((stage["counts"]["done"], stage["counts"]["total"]), (1, 3), "what a run that failed has done")
+
+
+@test("a run that ends at a limit says who used it up and what to do; resume is not it")
+def _(ws):
+    name = write_flow(ws, flow("a >> b", "limits: {max_steps: 4, max_cycles: 9}\n", a="tasuki task again"))
+    result = ws.tasuki("run", name, env=with_tool(ws)).expect(7)
+    assert "most often ran a: 4 times" in result.out and "raise max_steps under limits: in flow.yaml" in result.out, result.out
+    assert "tasuki run flow.yaml" in result.out and "tasuki resume" not in result.out, result.out
+    result = ws.tasuki("resume", only_run(ws), env=with_tool(ws)).expect(7)
+    assert "in flow.yaml" in result.out, result.out
+
+
+@test("a killed run is listed with what its journal says, though its stage is older or was never written")
+def _(ws):
+    proc = spawn_flow(ws, flow("a >> b >> c >> d", c="touch up; exec sleep 300"))
+    ws.until(lambda: (ws.path / "up").exists(), "the third task runs")
+    proc.kill()
+    ws.finish(proc)
+    (ws.path / ".aiflow/runs" / only_run(ws) / "stage.json").unlink(missing_ok=True)
+    run, = ws.tasuki("runs", "list", "--json").expect(0).json["runs"]
+    eq((run["status"], run["counts"]["done"], run["counts"]["total"]), ("INTERRUPTED", 2, 4), "the run in the list")
+    assert " 2/4 " in ws.tasuki("runs", "list").expect(0).out
+
+
+@test("a run that died before its first record is listed without a count")
+def _(ws):
+    run_flow(ws, flow("a"))
+    (ws.path / ".aiflow/runs" / only_run(ws) / "journal").write_text("")
+    (ws.path / ".aiflow/runs" / only_run(ws) / "stage.json").unlink()
+    assert " - " in ws.tasuki("runs", "list").expect(0).out
+
+
+@test("when: a value may stand in quotes")
+def _(ws):
+    run_flow(ws, flow("a", a={"run": NOTE, "when": "mode == 'very fast'"}), "--set", "mode=very fast")
+    eq(trace(ws), ["a"], "what ran")
 
 
 @test("-j limits how many tasks run at a time")

@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parents[1]
 CACHE = HERE.parent / ".cache" / "mcp"
 sys.path.insert(0, str(HERE / "mcp"))
 from agent import Agent  # noqa: E402
-from common import sleeper  # noqa: E402
+from common import instance_of, sleeper  # noqa: E402
 from harness.harness import Skip, eq, main, test  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
 from http_common import Server  # noqa: E402
@@ -90,15 +90,24 @@ class ByHttp:
 
 class ByTool:
     def __init__(self, ws, _):
-        self.agent = Agent(ws, "--tools", "all", "--grace", "0s")
+        self.ws, self.agents = ws, {}
+
+    def agent(self, instance):
+        """Who calls is no parameter of a tool: each caller has a server of its own."""
+        if instance not in self.agents:
+            self.agents[instance] = Agent(self.ws, "--tools", "all", "--grace", "0s", *(["--instance", instance] if instance else []))
+        return self.agents[instance]
 
     def call(self, op, args):
         if "absent" in op["mcp"]:
             return None
-        return self.agent.call(op["mcp"]["tool"], **args)["structuredContent"]
+        args = dict(args)
+        pid, instance = args.pop("pid", None), args.pop("instance", None)
+        return self.agent(instance_of(pid) if pid else instance).call(op["mcp"]["tool"], **args)["structuredContent"]
 
     def close(self):
-        self.agent.close()
+        for agent in self.agents.values():
+            agent.close()
 
 
 # -- what is compared -----------------------------------------------------------------------------------------
@@ -131,7 +140,8 @@ def script(pid):
     sleep = {"command": "sleep", "args": ["1000"]}
     return [
         ("lock.acquire", {"kind": "name", "id": "a", "pid": pid}), ("lock.acquire", {"kind": "name", "id": "a", "pid": os.getppid()}),
-        ("lock.check", {"kind": "name", "id": "a"}), ("lock.list", {}), ("lock.renew", {"kind": "name", "id": "a", "token": "wrong"}),
+        ("lock.check", {"kind": "name", "id": "a"}), ("lock.list", {}), ("wait", {"kind": "lock", "id": "a", "timeout": "10ms"}),
+        ("wait", {"kind": "lock", "id": "free"}), ("wait", {"kind": "lock", "id": "nope/a"}), ("lock.renew", {"kind": "name", "id": "a", "token": "wrong"}),
         ("lock.release", {"kind": "name", "id": "a", "token": "wrong"}), ("lock.check", {"kind": "name", "id": "free"}),
         ("lock.acquire", {"kind": "nope", "id": "a"}), ("lock.acquire", {"kind": "name", "id": "../x"}),
         ("sprint.check", {}), ("sprint.acquire", {"session": "s", "epic": "e", "pid": pid}), ("sprint.check", {}),
@@ -144,10 +154,10 @@ def script(pid):
         ("process.logs", {"id": "absent"}), ("wait", {"kind": "process", "id": "p", "for": "exit", "timeout": "1s"}),
         ("wait", {"kind": "process", "id": "absent"}), ("process.export", {}), ("process.remove", {"id": "p"}), ("process.status", {"id": "p"}),
         ("template.create", {"name": "t", "command": "echo", "args": ["{{X}}"]}), ("template.list", {}), ("template.show", {"name": "t"}),
-        ("template.update", {"name": "t", "command": "printf"}), ("template.use", {"name": "t", "id": "u", "set": {"X": "1"}}),
+        ("template.update", {"name": "t", "command": "printf", "args": ["{{X}}"]}), ("template.use", {"name": "t", "id": "u", "set": {"X": "1"}}),
         ("template.use", {"name": "absent", "id": "u"}), ("template.delete", {"name": "t"}), ("template.delete", {"name": "t"}),
         ("flow.validate", {"flow": "good.yaml"}), ("flow.validate", {"flow": "bad.yaml"}), ("flow.validate", {"flow": "absent.yaml"}),
-        ("run", {"flow": "good.yaml"}), ("run", {"flow": "bad.yaml"}), ("runs.list", {}), ("runs.show", {"run": "RUN-absent"}),
+        ("run", {"flow": "good.yaml"}), ("run", {"flow": "bad.yaml"}), ("runs.list", {}), ("runs.show", {"run": "RUN-absent"}), ("wait", {"kind": "run", "id": "RUN-absent"}),
         ("runs.cancel", {"run": "RUN-absent"}), ("runs.logs", {"run": "RUN-absent"}), ("resume", {"run": "RUN-absent"}),
         ("answer", {"run": "RUN-absent"}), ("runs.graph", {"run": "RUN-absent"}), ("flow.list", {}), ("events", {"limit": 1, "type": "absent"}), ("events", {"limit": 0}),
         ("request.add", {"title": "do it", "id": "RQ-1", "flow": "good.yaml"}), ("request.add", {"title": "do it", "id": "RQ-1"}),

@@ -51,18 +51,32 @@ def _(ws):
     eq(asked[0][1]["requestedSchema"]["required"], ["confirm"], "the form")
 
 
-@test("a form that is declined, cancelled, or accepted without the yes is a refusal")
+@test("a person's no is a refusal; a form that was only closed, or not understood, leaves the token's way")
 def _(ws):
     holder = held_lock(ws)
-    for result in ({"action": "decline"}, {"action": "cancel"}, {"action": "accept", "content": {"confirm": False}},
-                   {"action": "accept", "content": {}}, {}):
+    for result, is_no in (({"action": "decline"}, True), ({"action": "accept", "content": {"confirm": False}}, True),
+                          ({"action": "cancel"}, False), ({"action": "accept", "content": {}}, False), ({}, False)):
         _, answer = answering(**result)
         agent = Agent(ws, capabilities=FORMS, on_request=answer)
         text, error = agent.refused("lock_acquire", **FORCE)
         eq(error["reason_code"], "NEEDS_CONFIRMATION", f"the answer to {result}")
-        assert text.startswith("NEEDS CONFIRMATION: "), text
+        assert text.startswith("REFUSED: " if is_no else "NEEDS CONFIRMATION: "), text
+        eq("confirm_token" in error["context"], not is_no, f"a token after {result}")
         eq(holder_of(ws), holder.pid, "the holder")
+        if not is_no:
+            ws.tasuki("confirm", error["context"]["confirm_token"]).expect(0)
+            assert agent.ok("lock_acquire", confirm_token=error["context"]["confirm_token"], **FORCE)["fence"]
+            agent.ok("lock_release", kind="name", id="a")
+            holder = held_lock(ws)
         agent.close()
+
+
+@test("the question of a form has no keys of a terminal in it")
+def _(ws):
+    held_lock(ws)
+    asked, answer = answering(action="decline")
+    Agent(ws, capabilities=FORMS, on_request=answer).refused("lock_acquire", **FORCE)
+    assert asked[0][1]["message"].endswith("?"), asked
 
 
 @test("while a person is asked, other calls are served")
@@ -75,6 +89,17 @@ def _(ws):
     assert not agent.has_answer(number)
     agent.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
     eq(agent.answer(number)["result"]["isError"], True)
+
+
+@test("a question whose call is over is taken back")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws, capabilities=FORMS)
+    number = agent.begin_call("lock_acquire", **FORCE)
+    question = agent.until(lambda n: n["method"] == "elicitation/create", "the question")
+    agent.notify("notifications/cancelled", {"requestId": number})
+    taken = agent.until(lambda n: n["method"] == "notifications/cancelled", "the end of the question")
+    eq(taken["params"]["requestId"], question["id"], "which one")
 
 
 # -- modern with elicitation --------------------------------------------------------------------------------
@@ -119,8 +144,20 @@ def _(ws):
     refuse(agent, ask(agent), "another call's", kind="name", id="b", force=True)
     eq(holder_of(ws), holder.pid, "the holder")
     state = ask(agent)
+    refuse(agent, state, "first with other arguments", kind="name", id="b", force=True)
     assert not agent.call("lock_acquire", modern=True, more=reply(state, "decline"), **FORCE)["structuredContent"].get("fence")
     refuse(agent, state, "one that was declined", **FORCE)
+    eq(holder_of(ws), holder.pid, "the holder")
+
+
+@test("a token is no state of a round trip: nobody has seen a form")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Agent(ws, initialize=False)
+    token = agent.call("lock_acquire", modern=True, **FORCE)["structuredContent"]["error"]["context"]["confirm_token"]
+    for capabilities in ({}, FORMS):
+        answer = agent.answer(agent.begin_call("lock_acquire", True, capabilities, reply(token, confirm=True), **FORCE))
+        eq(answer.get("error", {}).get("code"), -32602, f"with {capabilities}")
     eq(holder_of(ws), holder.pid, "the holder")
 
 
@@ -188,6 +225,30 @@ def _(ws):
         ws.tasuki("confirm", wrong, "--json").expect(5, "NOT_FOUND")
 
 
+@test("a yes is used once, however often it is given")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws)
+    folder = ws.path / ".aiflow/confirm"
+    for _ in range(3):
+        token = token_of(agent)
+        confirms = [ws.spawn("confirm", token) for _ in range(4)]
+        ws.until(lambda: not agent.call("lock_acquire", confirm_token=token, **FORCE).get("isError"), "the yes")
+        for confirm in confirms:
+            confirm.wait()
+        eq([p.name for p in folder.iterdir() if token in p.name], [], "what is left of the question")
+        agent.ok("lock_release", kind="name", id="a")
+        held_lock(ws)
+
+
+@test("confirm and confirm_token of a wrong type are said to be")
+def _(ws):
+    agent = Agent(ws)
+    for wrong in ({"confirm": "yes"}, {"confirm_token": 5}):
+        text, error = agent.refused("lock_acquire", kind="name", id="a", **wrong)
+        eq(error["reason_code"], "INVALID_INPUT", str(wrong))
+
+
 @test("on a terminal, confirm shows the question and takes no for an answer")
 def _(ws):
     held_lock(ws)
@@ -199,6 +260,24 @@ def _(ws):
 
 
 # -- confirm: true ------------------------------------------------------------------------------------------
+
+@test("where an agent may confirm by itself, the refusal says so")
+def _(ws):
+    dead_sprint(ws)
+    text, _ = Agent(ws, "--tools", "all").refused("sprint_acquire", session="t", epic="e")
+    assert text.startswith("NEEDS CONFIRMATION: ") and "confirm: true" in text, text
+
+
+@test("an agent's force is enough for a dead sprint, not for one that nobody can judge")
+def _(ws):
+    (ws.path / ".sprint-running").write_text("what is this?\n")
+    agent = Agent(ws, "--tools", "all")
+    text, error = agent.refused("sprint_acquire", session="t", epic="e", force=True)
+    eq((error or {}).get("reason_code"), "NEEDS_CONFIRMATION", text)
+    (ws.path / ".sprint-running").unlink()
+    dead_sprint(ws)
+    eq(agent.ok("sprint_acquire", session="t", epic="e", force=True)["status"], "acquired", "a dead one's")
+
 
 @test("an agent may confirm for itself what a dead holder left")
 def _(ws):

@@ -1,15 +1,19 @@
 """Spec 8 and 4, MCP: several calls at once, whose tools they are, and what stays when the agent goes."""
 
+import json
 import os
 import pathlib
 import random
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
+from common import instance_of, sleeper  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from harness.workspace import children_of  # noqa: E402
 
@@ -55,6 +59,55 @@ def _(ws):
     for number in numbers:
         assert not agent.answer(number)["result"].get("isError"), agent.answer(number)
     eq(agent.ok("list_processes")["total"], 100, "processes")
+
+
+@test("however many calls wait, others are served, and one wait too many is refused")
+def _(ws):
+    holder, agent = own_agent(ws), Agent(ws)
+    holder.ok("lock_acquire", **LOCK)
+    waiting = [agent.begin_call("lock_acquire", wait="40s", **LOCK) for _ in range(140)]
+    agent.ok("get_status")
+    refused = [number for number in waiting if agent.has_answer(number)]
+    eq(len(refused), 140 - 96, "refusals")
+    assert agent.answer(refused[0])["result"]["content"][0]["text"].startswith("NOT YET: 96 "), agent.answer(refused[0])
+    eq(agent.ok("lock_acquire", kind="name", id="b")["status"], "acquired", "what does not wait")
+    agent.kill()
+
+
+@test("a flow runs outside of the server: cancelling hits the one that is meant, and the server ends when told to")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: [sleep, '1000']}\n")
+    agent = Agent(ws, "--tools", "all")
+    status = {}
+
+    def runs():
+        status.update((run["run_id"], run["status"]) for run in agent.ok("run_list")["runs"])
+        return status
+    for count in (1, 2):
+        agent.begin_call("flow_run", flow="f.yaml")
+        ws.until(lambda: len(runs()) == count, f"run {count}")
+    first, second = sorted(status)
+    agent.ok("run_cancel", run=first)
+    ws.until(lambda: runs()[first] == "CANCELLED", "its end")
+    eq(runs()[second], "RUNNING", "the other one")
+    agent.proc.send_signal(signal.SIGTERM)
+    eq(agent.proc.wait(10), 0, "exit")
+    eq(ws.tasuki("runs", "show", second, "--json").json["status"], "RUNNING", "the other one, later")
+    ws.tasuki("runs", "cancel", second, "--now").expect(0)
+    ws.until(lambda: ws.tasuki("runs", "show", second, "--json").json["status"] == "CANCELLED", "its end")
+
+
+@test("a run that is gone on with does not move the server to another directory")
+def _(ws):
+    (ws.path / "sub").mkdir()
+    for place in (ws.path, ws.path / "sub"):
+        (place / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: ['false']}\n")
+    run = ws.tasuki("run", "f.yaml", "--detach", "--json", cwd=ws.path / "sub").expect(0).json["run_id"]
+    ws.tasuki("wait", "run", run)
+    agent = Agent(ws, "--tools", "all")
+    before = os.readlink(f"/proc/{agent.proc.pid}/cwd")
+    agent.call("run_resume", run=run)
+    eq(os.readlink(f"/proc/{agent.proc.pid}/cwd"), before, "its directory")
 
 
 @test("a cancelled wait ends without an answer and without the lock")
@@ -140,8 +193,9 @@ def _(ws):
 
 @test("a second server of one process is an instance of its own")
 def _(ws):
-    first, second = Agent(ws), Agent(ws)
+    first = Agent(ws)
     first.ok("lock_acquire", **LOCK)
+    second = Agent(ws)
     text, error = second.refused("lock_acquire", **LOCK)
     eq(error["reason_code"], "LOCK_HELD")
     text, error = second.refused("lock_release", **LOCK)
@@ -170,6 +224,42 @@ def _(ws):
         agent.close()
 
 
+@test("a name that two servers serve keeps its locks when one of them ends")
+def _(ws):
+    first, second = Agent(ws, "--instance", "X", "--grace", "0s"), Agent(ws, "--instance", "X")
+    second.ok("lock_acquire", **LOCK)
+    first.ok("get_status")
+    eq(first.close(), 0, "exit")
+    eq(ws.tasuki("lock", "check", "name", "a", "--json").json["state"], "held", "the lock")
+
+
+@test("who delegates work keeps its locks when the delegated agent's server ends")
+def _(ws):
+    agent = own_agent(ws)
+    agent.ok("lock_acquire", **LOCK)
+    instance = agent_instance(ws)
+    delegated = Agent(ws, "--grace", "0s", env={"TASUKI_INSTANCE_ID": instance})
+    delegated.ok("get_status")
+    delegated.close()
+    eq(agent_instance(ws), instance, "a lock of its tools")
+    shell = sleeper(ws)  # an agent that has no server
+    instance = instance_of(shell.pid)
+    ws.tasuki("lock", "acquire", "name", "b", env={"TASUKI_INSTANCE_ID": instance}).expect(0)
+    for _ in range(2):
+        delegated = Agent(ws, "--grace", "0s", env={"TASUKI_INSTANCE_ID": instance})
+        delegated.ok("get_status")
+        delegated.close()
+    eq(holder_pid(ws, "b"), shell.pid, "a lock of its shell")
+
+
+@test("a lock with a short TTL is renewed in time")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("lock_acquire", ttl="3s", **LOCK)
+    first = ws.read_lock("name", "a")["expires_at"]
+    ws.until(lambda: ws.read_lock("name", "a")["expires_at"] > first, "a renewal")
+
+
 # -- the end ------------------------------------------------------------------------------------------------
 
 @test("the server ends when its input ends, answers first what was asked, and exits with 0")
@@ -181,7 +271,53 @@ def _(ws):
     eq(ws.tasuki("mcp", input="").expect(0).out, "", "the output")
 
 
-@test("it ends although a call waits, or its output is not read")
+@test("a last line without an end is a message, too")
+def _(ws):
+    result = ws.tasuki("mcp", input='{"jsonrpc":"2.0","id":1,"method":"ping"}').expect(0)
+    assert '"id":1' in result.out, result
+
+
+def ask_much(proc):
+    """Asks for much more than a pipe takes."""
+    proc.stdin.write('{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}\n')
+    proc.stdin.write("".join(f'{{"jsonrpc":"2.0","id":{i},"method":"tools/list"}}\n' for i in range(1, 31)))
+    proc.stdin.flush()
+
+
+@test("it ends although nobody reads its output: at the end of its input, when told to, and with its parent")
+def _(ws):
+    for end in (lambda proc: proc.stdin.close(), lambda proc: proc.terminate(), lambda proc: proc.send_signal(signal.SIGHUP)):
+        proc = ws.spawn("mcp", stdin=subprocess.PIPE)
+        ask_much(proc)
+        ws.until(lambda: select.select([proc.stdout], [], [], 0)[0], "it writes")
+        end(proc)
+        eq(proc.wait(10), 0, "exit")
+    reader, writer = os.pipe()
+    parent = ws.spawn_command([sys.executable, "-c", WRAPPER, ws.binary, "mcp"], stdin=subprocess.PIPE, stdout=writer)
+    server = ws.until(lambda: children_of(parent.pid), "the server")[0]
+    ask_much(parent)
+    held = os.dup(parent.stdin.fileno())
+    parent.kill()
+    parent.wait()
+    ws.until(lambda: not ws.alive(server), "the server ends")
+    for fd in (reader, writer, held):
+        os.close(fd)
+
+
+@test("an output that does not block gets whole lines")
+def _(ws):
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    proc = ws.spawn("mcp", stdin=subprocess.PIPE, stdout=writer)
+    os.close(writer)
+    ask_much(proc)
+    with open(reader, encoding="utf-8") as lines:
+        eq([json.loads(next(lines))["id"] for _ in range(31)], list(range(31)), "the answers")
+    proc.stdin.close()
+    proc.wait(10)
+
+
+@test("it ends although a call waits")
 def _(ws):
     holder, agent = own_agent(ws), Agent(ws)
     holder.ok("lock_acquire", **LOCK)
@@ -245,6 +381,46 @@ def _(ws):
     agent.kill()
     ws.tasuki("mcp", "--let-go", "--instance", instance, "--grace", "0s").expect(0)
     eq(holder_pid(ws), None, "after it has not")
+
+
+@test("the grace period is that of the last end, and what was locked after it stays")
+def _(ws):
+    agent = Agent(ws, "--instance", "X", "--grace", "1h")
+    agent.ok("lock_acquire", **LOCK)
+    early = ws.spawn("mcp", "--let-go", "--instance", "X", "--grace", "1s")
+    for pid in end_with_grace(ws, agent):
+        os.kill(pid, signal.SIGKILL)
+    agent = Agent(ws, "--instance", "X", "--grace", "1h")  # it is back, and ends once more
+    agent.ok("get_status")
+    for pid in end_with_grace(ws, agent):
+        os.kill(pid, signal.SIGKILL)
+    ended = time.monotonic()
+    ws.tasuki("lock", "acquire", "name", "later", "--instance", "X", "--pid", os.getpid()).expect(0)
+    eq(early.wait(10), 0, "exit")
+    assert time.monotonic() - ended > 0.9, "the first end's grace was taken for the second one's"
+    eq((holder_pid(ws), holder_pid(ws, "later")), (None, os.getpid()), "the holders")
+
+
+def end_with_grace(ws, agent):
+    """Ends the connection; returns who waits for the end of its grace."""
+    agent.close()
+    return ws.until(lambda: [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                             if b"--let-go\0--instance\0X\0--grace\0" + b"3600000ms" in command_line(pid)
+                             and os.readlink(f"/proc/{pid}/cwd") == str(ws.path)], "somebody waits")
+
+
+@test("what named servers leave behind is removed when it is old")
+def _(ws):
+    Agent(ws, "--instance", "X").ok("get_status")
+    agent = Agent(ws, "--instance", "Y")
+    agent.ok("get_status")
+    agent.close()
+    files = sorted((ws.path / ".aiflow/mcp").glob("serve.*"))
+    eq(len(files), 2, "the files of both")
+    for file in files:
+        os.utime(file, (1, 1))
+    Agent(ws, "--instance", "Z").ok("get_status")
+    eq(len(set(files) & set((ws.path / ".aiflow/mcp").glob("serve.*"))), 1, "the one that is served")
 
 
 def command_line(pid):

@@ -1,9 +1,11 @@
 """Spec 8, MCP: resources, subscriptions fed by the event trail, tasks, prompts, completion."""
 
+import fcntl
 import json
 import os
 import pathlib
 import signal
+import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
@@ -64,6 +66,14 @@ def _(ws):
     eq(agent.request("resources/read", {})["error"]["code"], -32602, "without a uri")
 
 
+@test("a name that is wrong in its last character is no resource")
+def _(ws):
+    agent = Agent(ws)
+    for uri in ("tasuki://statux", "tasuki://statu", "tasuki://process/p/loX", "tasuki://lockss"):
+        eq(agent.request("resources/read", {"uri": uri}).get("error", {}).get("code"), -32002, uri)
+        eq(agent.request("resources/subscribe", {"uri": uri}).get("error", {}).get("code"), -32002, uri)
+
+
 # -- subscriptions ------------------------------------------------------------------------------------------
 
 def updates(agent):
@@ -82,6 +92,20 @@ def _(ws):
     ws.tasuki("proc", "create", "p", "--", "true").expect(0)
     agent.until(lambda n: n["params"].get("uri") == "tasuki://process/p", "news of the process")
     eq(set(updates(agent)), {"tasuki://lock/name/a", "tasuki://process/p"}, "the news")
+
+
+@test("only what tells news can be subscribed to; queue and sprint are called by their files")
+def _(ws):
+    agent = Agent(ws)
+    for uri in ("tasuki://process/p/log", "tasuki://lock/queue/x", "tasuki://lock/sprint/x"):
+        eq(agent.request("resources/subscribe", {"uri": uri}).get("error", {}).get("code"), -32002, uri)
+    for uri in ("tasuki://lock/queue/queue", "tasuki://lock/sprint/.sprint-running"):
+        eq(agent.request("resources/subscribe", {"uri": uri}).get("result"), {}, uri)
+        assert '"free"' in agent.request("resources/read", {"uri": uri})["result"]["contents"][0]["text"], uri
+    ws.tasuki("lock", "acquire", "queue").expect(0)
+    agent.until(lambda n: n["params"].get("uri") == "tasuki://lock/queue/queue", "news of the queue")
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e").expect(0)
+    agent.until(lambda n: n["params"].get("uri") == "tasuki://lock/sprint/.sprint-running", "news of the sprint")
 
 
 @test("an ended subscription gets no more news")
@@ -174,14 +198,44 @@ def _(ws):
 def _(ws):
     agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     number = start_waiting(agent)
+    os.utime(ws.path / f".aiflow/mcp/{number}.json", (1, 1))
+    second = agent.call("wait_for", modern=True, kind="process", id="p")["taskId"]
+    eq(task(agent, number)["status"], "working", "one that works for longer than it would be kept")
     eq(agent.request("tasks/cancel", {"taskId": number}, modern=True)["result"]["resultType"], "complete")
     eq(task(agent, number)["status"], "cancelled")
-    second = agent.call("wait_for", modern=True, kind="process", id="p")["taskId"]
     agent.kill()
     other = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     eq((task(other, number)["status"], task(other, second)["status"]), ("cancelled", "failed"))
     assert task(other, second)["error"]["message"], task(other, second)
     ws.tasuki("proc", "stop", "p").expect(0)
+
+
+@test("a task is cancelled by whichever server is asked; its answers must go to its own")
+def _(ws):
+    agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
+    number = start_waiting(agent)
+    other = Agent(ws, capabilities=WITH_TASKS, initialize=False)
+    update = other.request("tasks/update", {"taskId": number, "inputResponses": {}}, modern=True)
+    eq(update.get("error", {}).get("code"), -32602, "an answer that nobody would get")
+    assert "result" in other.request("tasks/cancel", {"taskId": number}, modern=True)
+    ws.until(lambda: task(other, number)["status"] == "cancelled", "its end")
+    agent.ok("stop_process", modern=True, capabilities={}, id="p")
+
+
+@test("a question inside a task is the task's question")
+def _(ws):
+    agent = Agent(ws, capabilities={**WITH_TASKS, "elicitation": {}}, initialize=False)
+    agent.ok("create_process", modern=True, capabilities={}, id="p", command="sleep", args=["1000"], start=True)
+    guard = os.open(ws.path / ".aiflow/processes/.guard", os.O_RDWR)
+    fcntl.fcntl(guard, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))  # F_OFD_SETLK
+    number = agent.call("remove_process", modern=True, id="p")["taskId"]
+    os.close(guard)
+    asked = ws.until(lambda: task(agent, number).get("inputRequests"), "the question")
+    eq((task(agent, number)["status"], list(asked)), ("input_required", ["confirm"]))
+    yes = {"confirm": {"action": "accept", "content": {"confirm": True}}}
+    agent.request("tasks/update", {"taskId": number, "inputResponses": yes}, modern=True)
+    ws.until(lambda: task(agent, number)["status"] == "completed", "its end")
+    eq(task(agent, number)["result"]["structuredContent"]["removed"], True, "its result")
 
 
 @test("who listens for a task is told of its end")
@@ -228,6 +282,21 @@ def _(ws):
     eq(complete(lock, "kind", "n"), ["name"], "kinds")
     eq(complete(lock, "id", ""), ["deploy"], "locks")
     eq(complete(prompt, "nonsense", ""), [], "an unknown argument")
+    (ws.path / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: ['true']}\n")
+    run = ws.tasuki("run", "f.yaml", "--json").expect(0).out.split('"run_id"')[1].split('"')[1]
+    eq(complete({"type": "ref/resource", "uri": "tasuki://run/{id}"}, "id", "RUN"), [run], "runs")
+    unknown = {"ref": {"type": "ref/prompt", "name": "nonsense"}, "argument": {"name": "id", "value": ""}}
+    eq(agent.request("completion/complete", unknown).get("error", {}).get("code"), -32602, "an unknown prompt")
+
+
+@test("of many completions a hundred are given, and it is said that there are more")
+def _(ws):
+    agent = Agent(ws)
+    for number in [agent.begin_call("create_process", id=f"p{i}", command="true") for i in range(101)]:
+        agent.answer(number)
+    ref = {"type": "ref/resource", "uri": "tasuki://process/{id}"}
+    got = agent.request("completion/complete", {"ref": ref, "argument": {"name": "id", "value": "p"}})["result"]
+    eq((len(got["completion"]["values"]), got["completion"]["total"], got["completion"]["hasMore"]), (100, 101, True))
 
 
 main(__name__)

@@ -108,6 +108,8 @@ def _(ws):
                           (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
                           (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
                           (b'{"jsonrpc":"1.0","id":"x","method":"ping"}', -32600),
+                          (b'{"jsonrpc":"2.0","id":"x","method":5}', -32600),
+                          (b'{"jsonrpc":"2.0","id":"x","params":{}}', -32600),
                           (b'[{"jsonrpc":"2.0","id":"x","method":"ping"}]', -32600)):
         agent._answers.clear()
         agent.send_raw(frame + b"\n")
@@ -171,8 +173,18 @@ def _(ws):
         cursor, pages = result.get("nextCursor"), pages + 1
     assert pages > 1, "there is one page only"
     eq(len(names), len(set(names)), "names")
-    for wrong in ("-1", "x", "99999", "1x"):
-        eq(code(agent.request("tools/list", {"cursor": wrong})), -32602, f"the cursor {wrong}")
+    for wrong in ("-1", "x", "99999", "1x", " 5", "+3", "", 5):
+        eq(code(agent.request("tools/list", {"cursor": wrong})), -32602, f"the cursor {wrong!r}")
+
+
+@test("a long message of an error is cut between two characters", init=False)
+def _(ws):
+    place = ws.path
+    for _ in range(7):
+        place = place / ("深" * 60)
+        place.mkdir()
+    message = Agent(ws, cwd=place).request("resources/read", {"uri": "tasuki://status"})["error"]["message"]
+    assert "深" * 60 in message and len(message.encode()) > 900, message
 
 
 main(__name__)

@@ -59,16 +59,19 @@ def _(ws):
             if param.get("required") and param["name"] in shown:
                 assert param["name"] in schema["required"], (row["name"], param)
         assert not shown & {"follow", "instance", "pid"}, (row["name"], shown)
+        elsewhere = "without a description" in tools[row["mcp"]["tool"]]["description"]
         for name, value in schema.get("properties", {}).items():
-            assert value["type"] in TYPES and value["description"], (row["name"], name)
+            assert value["type"] in TYPES and (value.get("description") or elsewhere), (row["name"], name)
 
 
-@test("the working set has at most 24 tools in at most 24 KB, and is the default")
+@test("the working set has at most 24 tools in at most 24,000 bytes, and is the default")
 def _(ws):
     tools = tools_of(Agent(ws))
     eq(sorted(tools), sorted(tools_of(Agent(ws, "--tools", "core"))), "the default")
     size = len(json.dumps(list(tools.values()), separators=(",", ":"), ensure_ascii=False).encode())
-    assert len(tools) <= 24 and size <= 24 * 1024, (len(tools), size)
+    assert len(tools) <= 24 and size <= 24000, (len(tools), size)
+    configure_agent(ws)
+    eq(len(tools_of(Agent(ws))) <= 30, True, "with delegation")
     assert {"get_status", "lock_acquire", "lock_release", "lock_list", "wait_for", "create_process", "start_process",
             "stop_process", "get_process_status", "get_process_output", "list_processes", "remove_process",
             "update_process", "restart_process"} <= set(tools), sorted(tools)
@@ -80,6 +83,17 @@ def _(ws):
     assert {"lock_check", "sprint_check", "get_status"} <= set(tools) and "start_process" not in tools, sorted(tools)
     result = ws.tasuki("mcp", "--tools", "locks,nonsense", "--json").expect(2, "INVALID_INPUT")
     assert "nonsense" in result.error["message"] and "processes" in result.error["message"], result.error
+    ws.tasuki("mcp", "--tools", "", "--json").expect(2, "INVALID_INPUT")
+
+
+@test("instructions and prompts send nobody to a tool that is not offered")
+def _(ws):
+    agent = Agent(ws, "--tools", "processes")
+    assert "create_process" in agent.hello["instructions"] and len(agent.hello["instructions"]) <= 600, agent.hello
+    for tool in ("get_status", "lock_acquire", "wait_for"):
+        assert tool not in agent.hello["instructions"], tool
+    eq([p["name"] for p in agent.request("prompts/list")["result"]["prompts"]], ["debug_failed_process"], "the prompts")
+    assert len(Agent(ws).hello["instructions"]) <= 600
 
 
 @test("the suite's fixtures are offered only with --conformance")
@@ -96,15 +110,31 @@ def _(ws):
     tools = tools_of(Agent(ws, "--tools", "all"))
     for name, hints in {"lock_list": {"readOnlyHint": True}, "stop_process": {"destructiveHint": True},
                         "lock_release": {"destructiveHint": False, "idempotentHint": True},
+                        "lock_acquire": {"destructiveHint": True}, "flow_run": {"destructiveHint": True},
                         "create_process": {"destructiveHint": False}}.items():
         eq(tools[name]["annotations"], {"openWorldHint": False, **hints}, name)
 
 
+@test("a default that a schema names is what the operation takes without it")
+def _(ws):
+    tools = tools_of(Agent(ws, "--tools", "all"))
+    for name in ("stop_process", "restart_process"):
+        eq(tools[name]["inputSchema"]["properties"]["grace_period_ms"].get("default"), 3000, name)
+    eq(tools["create_process"]["inputSchema"]["properties"]["backoff_ms"].get("default"), 1000, "1s")
+    for name in ("update_template", "create_process_from_template", "update_process"):
+        for param, schema in tools[name]["inputSchema"]["properties"].items():
+            assert "default" not in schema, (name, param, "what is not named stays")
+
+
 @test("a description says first what the tool does, and never names an option of the command line")
 def _(ws):
-    for name, tool in tools_of(Agent(ws)).items():
+    configure_agent(ws)
+    for name, tool in tools_of(Agent(ws, "--tools", "all")).items():
         first = tool["description"].split(".")[0]
-        assert 10 < len(first) < 200 and "--" not in tool["description"], (name, tool["description"])
+        assert 10 < len(first) < 200, (name, tool["description"])
+        for schema in (tool, *tool["inputSchema"].get("properties", {}).values()):
+            text = schema.get("description", "")
+            assert "--" not in text and "may be repeated" not in text and "`tasuki" not in text, (name, text)
 
 
 # -- results ------------------------------------------------------------------------------------------------
@@ -153,7 +183,8 @@ def _(ws):
             ("NOT STOPPED", "stop_process", {"id": "web"}, ["proc", "stop", "web"]),
             ("NOT STARTED", "start_process", {"id": "wep"}, ["proc", "start", "wep"]),
             ("NOT FOUND", "get_process_status", {"id": "wep"}, ["proc", "status", "wep"]),
-            ("NOT YET", "wait_for", {"kind": "process", "id": "web"}, ["wait", "process", "web"]),
+            ("FAILED", "wait_for", {"kind": "process", "id": "web"}, ["wait", "process", "web"]),
+            ("NOT FOUND", "wait_for", {"kind": "process", "id": "wep"}, ["wait", "process", "wep"]),
             ("INVALID INPUT", "lock_acquire", {"kind": "nome", "id": "a"}, ["lock", "acquire", "nome", "a"])):
         text, error = agent.refused(tool, **arguments)
         shown = ws.tasuki("--json", *command).error
@@ -162,7 +193,7 @@ def _(ws):
         eq(error["message"], shown["message"], f"the message of {tool}")
     text, error = agent.refused("lock_acquire", kind="name", id="a")
     assert str(holder.pid) in text and error["context"]["holder"]["pid"] == holder.pid, (text, error)
-    assert "Next: tasuki lock acquire" in text, text
+    assert "Next: tasuki lock acquire" in text and "(lock_acquire)" in text, text
 
 
 @test("an answer that is no success is a refusal where something was asked for, and none where it was only looked")
@@ -178,6 +209,32 @@ def _(ws):
     assert result["content"][0]["text"].startswith("NOT ACQUIRED: Sprint already running"), result
 
 
+@test("a look that could not be taken is a refusal, too")
+def _(ws):
+    text, _ = Agent(ws, "--tools", "all").refused("sprint_check", project_root="/nonexistent")
+    assert text.startswith("INVALID INPUT: "), text
+
+
+@test("a run that failed says in its text which task, why, and how to go on")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: [sh, -c, 'exit 3']}\n")
+    result = Agent(ws, "--tools", "all").call("flow_run", flow="f.yaml")
+    first = result["content"][0]["text"].split("\n{")[0]
+    assert result["isError"] and first.startswith("NOT DONE: a: "), first
+    assert "(TASK_FAILED)" in first and "(run_logs)" in first and "(run_resume)" in first, first
+
+
+@test("an answer that cannot be shown is an error, not an empty success", init=False)
+def _(ws):
+    place = os.fsencode(ws.path) + b"/x\xff"
+    os.mkdir(place)
+    ws.run([ws.binary, "init"], cwd=place).expect(0)
+    agent = Agent(ws, cwd=place)
+    for tool, arguments in (("get_status", {}), ("lock_acquire", {"kind": "name", "id": "a"})):
+        result = agent.call(tool, **arguments)
+        assert result.get("isError") or result["structuredContent"], (tool, result)
+
+
 @test("bad arguments are refusals that a model can read, not protocol errors")
 def _(ws):
     agent = Agent(ws, "--tools", "all")
@@ -187,6 +244,9 @@ def _(ws):
                                   ("get_process_output", {"id": "a", "lines": "many"}, "lines"),
                                   ("get_process_output", {"id": "a", "follow": True}, "follow"),
                                   ("lock_acquire", {"kind": "name", "id": "a", "yes": True}, "yes"),
+                                  ("lock_acquire", {"kind": "name", "id": "a", "instance": "you"}, "instance"),
+                                  ("lock_acquire", {"kind": "name", "id": "a", "pid": 1}, "pid"),
+                                  ("lock_release", {"kind": "name", "id": "a", "instance": "you"}, "instance"),
                                   ("remove_process", {"id": "a", "yes": True}, "yes")):
         text, error = agent.refused(tool, **arguments)
         eq(error["reason_code"], "INVALID_INPUT", tool)
@@ -213,6 +273,90 @@ def _(ws):
     eq(agent.ok("list_processes")["total"], 0, "processes")
 
 
+@test("a server that was there before its workspace is as good as one that came later", init=False)
+def _(ws):
+    agent = Agent(ws)
+    eq(agent.request("resources/subscribe", {"uri": "tasuki://locks"})["error"]["code"], -32002, "news from nowhere")
+    ws.tasuki("init").expect(0)
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    _, error = agent.refused("lock_acquire", kind="name", id="a", force=True)
+    assert error["context"]["confirm_token"], error
+    eq(agent.request("resources/subscribe", {"uri": "tasuki://locks"}).get("result"), {}, "news")
+    agent.ok("lock_acquire", kind="name", id="b")
+    agent.until(lambda n: n["params"].get("uri") == "tasuki://locks", "news of the locks")
+    second = Agent(ws)
+    second.refused("lock_release", kind="name", id="b")  # it is served: this one is an instance of its own
+
+
+@test("an agent that acquires its own lock again is told so, and does not wait for itself")
+def _(ws):
+    agent = Agent(ws)
+    agent.ok("lock_acquire", kind="name", id="a")
+    for more in ({}, {"wait": "40s"}, {"force": True}):
+        text, error = agent.refused("lock_acquire", kind="name", id="a", **more)
+        eq(error["reason_code"], "LOCK_HELD", text)
+        assert text.startswith("NOT ACQUIRED: You hold name a already") and "--force" not in text, text
+
+
+@test("what is called first is short, and says how to get more")
+def _(ws):
+    agent = Agent(ws)
+    for number in [agent.begin_call("create_process", id=f"p{i:02}", command="true") for i in range(60)]:
+        agent.answer(number)
+    page = agent.ok("list_processes")
+    eq((len(page["processes"]), page["total"]), (50, 60), "a page")
+    eq(len(agent.ok("list_processes", cursor=page["cursor"])["processes"]), 10, "the next one")
+    eq(len(agent.ok("list_processes", limit=60)["processes"]), 60, "all")
+    agent.ok("create_process", id="z", command="sh", args=["-c", "head -c 200000 /dev/zero | tr '\\0' x; sleep 1000"], start=True)
+    ws.until(lambda: agent.ok("get_process_output", id="z")["lines"], "its output")
+    assert len(json.dumps(agent.ok("get_process_output", id="z"))) < 40000, "one long line"
+    status = agent.ok("get_status")
+    eq((len(status["processes"]), status["processes_total"]), (50, 61), "the status")
+    assert "z" in [p["id"] for p in status["processes"]], "what runs is shown first"
+    ws.tasuki("proc", "stop", "z").expect(0)
+
+
+# -- waiting ------------------------------------------------------------------------------------------------
+
+@test("a run can be waited for, on every way in")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: a\ntasks:\n  a: {run: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done; exit 3']}\n")
+    run = ws.tasuki("run", "f.yaml", "--detach", "--json").expect(0).json["run_id"]
+    agent = Agent(ws)
+    text, error = agent.refused("wait_for", kind="run", id=run, timeout="50ms")
+    eq((text[:8], error["reason_code"]), ("NOT YET:", "CONFLICT"), text)
+    ws.tasuki("wait", "run", run, "--timeout", "50ms", "--json").expect(4, "CONFLICT")
+    waiting = agent.begin_call("wait_for", kind="run", id=run)
+    (ws.path / "go").touch()
+    stage = agent.answer(waiting)["result"]
+    eq((stage.get("isError"), stage["structuredContent"]["status"]), (None, "FAILED"), "its end")
+    eq(ws.tasuki("wait", "run", run, "--json").expect(7).json["run_id"], run, "on the command line")
+    text, _ = agent.refused("wait_for", kind="run", id="RUN-20200101T000000-000000")
+    assert text.startswith("NOT FOUND: "), text
+    text, _ = agent.refused("wait_for", kind="run", id=run, **{"for": "ready"})
+    assert text.startswith("INVALID INPUT: "), text
+
+
+@test("a lock can be waited for without being taken")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    agent = Agent(ws)
+    text, error = agent.refused("wait_for", kind="lock", id="a", timeout="50ms")
+    eq((text[:8], error["context"]["holder"]["pid"]), ("NOT YET:", holder.pid), text)
+    ws.tasuki("wait", "lock", "name/a", "--timeout", "50ms", "--json").expect(4, "CONFLICT")
+    waiting = agent.begin_call("wait_for", kind="lock", id="a")
+    agent.ok("get_status")
+    assert not agent.has_answer(waiting)
+    holder.kill()
+    holder.wait()
+    eq(agent.answer(waiting)["result"]["structuredContent"]["state"], "stale", "its state")
+    for name in ("b", "request/RQ-1", "queue/queue", "sprint/.sprint-running"):
+        eq(agent.ok("wait_for", kind="lock", id=name)["state"], "free", name)
+    assert "free" in ws.tasuki("wait", "lock", "b").expect(0).out
+
+
 @test("a process from its creation to its removal, by tools alone")
 def _(ws):
     agent = Agent(ws, "--tools", "all")
@@ -224,7 +368,8 @@ def _(ws):
     eq(sorted((line["stream"], line["text"]) for line in lines), [("stderr", "bad"), ("stdout", "hello")], "its output")
     cursor = agent.ok("get_process_output", id="job")["cursor"]
     eq(agent.ok("get_process_output", id="job", cursor=cursor)["lines"], [], "nothing new")
-    agent.ok("update_process", id="job", command="true")
+    eq(agent.ok("update_process", id="job", command="/bin/sh")["args"][0], "-c", "what is not named stays")
+    agent.ok("update_process", id="job", command="true", args=[])
     agent.ok("restart_process", id="job")
     eq(agent.ok("wait_for", kind="process", id="job")["state_name"], "Stopped", "the new one")
     eq(agent.ok("remove_process", id="job")["removed"], True, "removed")

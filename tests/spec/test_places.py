@@ -38,6 +38,16 @@ def _(ws):
     assert ws.lock_path("name", "a").exists()
 
 
+@test("of two workspaces above each other the nearest counts", init=False)
+def _(ws):
+    inner = ws.path / "a" / "b"
+    (inner / "c").mkdir(parents=True)
+    for root in (ws.path, inner):
+        ws.tasuki("init", cwd=root).expect(0)
+    eq(ws.tasuki("status", "--json", cwd=inner / "c").expect(0).json["root"], str(inner.resolve()))
+    eq(ws.tasuki("status", "--json", cwd=ws.path / "a").expect(0).json["root"], str(ws.path.resolve()))
+
+
 @test("without a workspace: NOT_FOUND, exit 5, and `tasuki init` is the next command", init=False)
 def _(ws):
     for args in (ACQUIRE, ("lock", "list", "--json"), ("status", "--json"), ("events", "--json")):

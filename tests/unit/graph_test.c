@@ -335,6 +335,28 @@ TEST(the_rule_error_fails_the_group_of_two_writers)
     end(&s);
 }
 
+TEST(a_merge_that_fails_in_a_nested_group_fails_the_groups_around_it_and_is_the_reason)
+{
+    struct scene s;
+    begin(&s);
+    ASSERT_INT(tsk_graph_merge(s.graph, "key", TSK_MERGE_ERROR, &s.err), 0);
+    uint32_t outer = group(&s, TSK_ROOT, "outer", TSK_POLICY_STRICT, 0), inner_branch = branch(&s, outer, false);
+    uint32_t inner = group(&s, inner_branch, "inner", TSK_POLICY_STRICT, 0);
+    task(&s, branch(&s, inner, false), "a", run_setting, "1");
+    task(&s, branch(&s, inner, false), "b", run_setting, "2");
+    edge(&s, inner, task(&s, inner_branch, "behind", run_noting, NULL));
+    task(&s, branch(&s, outer, false), "beside", run_noting, NULL);
+    edge(&s, outer, task(&s, TSK_ROOT, "last", run_noting, NULL));
+    ASSERT_INT(run(&s), -1);
+    ASSERT_INT(s.err.code, TSK_GROUP_FAILED);
+    ASSERT_STR(tsk_error_context(&s.err, "key"), "key");
+    ASSERT_STR(tsk_error_context(&s.err, "first"), "a");
+    ASSERT_STR(tsk_error_context(&s.err, "second"), "b");
+    ASSERT_STR(seen.text, "beside");
+    expect_value(&s, "key", NULL);
+    end(&s);
+}
+
 /* ---- rule 4: failure ---- */
 
 TEST(a_failed_branch_fails_the_group_names_itself_and_its_successors_do_not_run)

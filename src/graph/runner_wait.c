@@ -1,0 +1,93 @@
+/* runner_wait.c - waiting for the ends of tasks, for signals, and for the next time that is due: where a run spends its life.
+ *
+ * A process without threads is told by SIGCHLD, which is blocked and taken with sigtimedwait(2): one call per wake-up, and
+ * nothing to set up for a task. Beside other threads one of them might get the signal, which would be lost; there each task has
+ * a pidfd, polled together with a signalfd. What the difference is worth: docs/decisions/009-one-loop-in-the-runner.md. */
+#include "base/fs.h"
+#include "graph/runner.h"
+
+#include <errno.h>
+#include <sys/signalfd.h>
+#include <sys/single_threaded.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+int runner_wait_begin(struct runner *runner, struct tsk_error *err)
+{
+    struct sigaction by_default = {.sa_handler = SIG_DFL};
+    runner->has_threads = !__libc_single_threaded;
+    sigemptyset(&runner->caught);
+    sigaddset(&runner->caught, SIGINT);
+    sigaddset(&runner->caught, SIGTERM);
+    sigaddset(&runner->caught, SIGHUP);
+    if (!runner->has_threads)
+        sigaddset(&runner->caught, SIGCHLD);
+    /* Whoever ignores it gets no exit status. */
+    if (sigaction(SIGCHLD, NULL, &runner->saved_action) == 0 && runner->saved_action.sa_handler == SIG_IGN)
+        sigaction(SIGCHLD, &by_default, NULL);
+    sigprocmask(SIG_BLOCK, &runner->caught, &runner->saved_mask);
+    runner->is_waiting = true;
+    if (runner->has_threads)
+        runner->polls[0].fd = signalfd(-1, &runner->caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    return runner->has_threads && runner->polls[0].fd < 0 ? error_errno(err, "wait for", "tasks") : 0;
+}
+
+void runner_wait_end(struct runner *runner)
+{
+    if (!runner->is_waiting)
+        return;
+    if (runner->saved_action.sa_handler == SIG_IGN)
+        sigaction(SIGCHLD, &runner->saved_action, NULL);
+    sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
+    fs_close(&runner->polls[0].fd);
+    runner->is_waiting = false;
+}
+
+/* One SIGCHLD may stand for several ends. */
+static void look_at_tasks(struct runner *runner)
+{
+    for (size_t i = 0; i < runner->parallel; i++) {
+        struct running *slot = &runner->running[i];
+        siginfo_t info = {.si_pid = 0};
+        if (slot->is_used && slot->pid > 0 && !slot->look_at_ms &&
+            waitid(P_PID, (id_t)slot->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+            task_exited(runner, slot);
+    }
+}
+
+static void wait_for_signal(struct runner *runner, int timeout_ms)
+{
+    siginfo_t info;
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+    int number = sigtimedwait(&runner->caught, &info, &timeout);
+    if (number == SIGCHLD)
+        look_at_tasks(runner);
+    else if (number > 0)
+        runner_cancel(runner);
+}
+
+static void read_signals(struct runner *runner)
+{
+    struct signalfd_siginfo info;
+    while (read(runner->polls[0].fd, &info, sizeof info) == (ssize_t)sizeof info)
+        runner_cancel(runner);
+}
+
+static void wait_for_descriptor(struct runner *runner, int timeout_ms)
+{
+    int count = poll(runner->polls, runner->parallel + 1, timeout_ms);
+    if (count > 0 && runner->polls[0].revents)
+        read_signals(runner);
+    for (size_t i = 1; count > 0 && i <= runner->parallel; i++)
+        if (runner->polls[i].revents && runner->polls[i].fd >= 0)
+            task_exited(runner, &runner->running[i - 1]);
+}
+
+void runner_wait(struct runner *runner, int timeout_ms)
+{
+    if (runner->has_threads)
+        wait_for_descriptor(runner, timeout_ms);
+    else
+        wait_for_signal(runner, timeout_ms);
+}
