@@ -20,7 +20,7 @@ static const struct op_param mcp_params[] = {
      .type = OP_STRING,
      .value = "GROUPS",
      .help = "Which tools to offer: core (the working set), all, or groups: "
-             "processes,locks,templates,ownership,requests,delegation,workspace.",
+             "processes, locks, templates, ownership, requests, delegation, workspace; with commas and no spaces.",
      .max = 256,
      .fallback = "core"},
     {.name = "instance",
