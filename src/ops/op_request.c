@@ -170,24 +170,39 @@ const struct op op_request_add = {
 
 /* ---- list ----------------------------------------------------------------------------------------------- */
 
+/* Whether the list is to have it. */
+static bool is_wanted(const struct op_call *call, const struct book_entry *entry)
+{
+    const char *wanted = json_get_string(call->args, "status", NULL), *is = book_status(entry);
+    if (wanted)
+        return strcmp(wanted, is) == 0;
+    return json_get_bool(call->args, "all", false) || strcmp(is, "archived") != 0;
+}
+
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct book book CLEANUP(book_clear) = {.entries = NULL};
-    const char *status = json_get_string(call->args, "status", NULL);
-    bool has_all = json_get_bool(call->args, "all", false);
+    const char *after = json_get_string(call->args, "cursor", NULL);
+    int64_t limit = json_get_int(call->args, "limit", INT64_MAX), total = 0;
     if (book_open(call->ws, false, call->lang, &book, err) < 0)
         return -1;
+    bool is_due = !after || !book_find(&book, after);
+    const char *cursor = NULL, *last = NULL;
     json_t *list = json_array();
     for (size_t i = 0; i < book.count; i++) {
-        const char *is = book_status(&book.entries[i]);
-        bool is_wanted = status ? strcmp(status, is) == 0 : has_all || strcmp(is, "archived") != 0;
-        json_t *json = is_wanted ? book_json(&book.entries[i]) : NULL;
-        if (json) {
+        const struct book_entry *entry = &book.entries[i];
+        total += is_wanted(call, entry);
+        if (is_due && is_wanted(call, entry) && (int64_t)json_array_size(list) < limit) {
+            json_t *json = book_json(entry);
             json_object_del(json, "body");
             json_array_append_new(list, json);
+            last = entry->request.id;
+        } else if (is_due && is_wanted(call, entry)) {
+            cursor = last;
         }
+        is_due = is_due || strcmp(entry->request.id, after) == 0;
     }
-    *ret = json_pack("{s:o}", "requests", list);
+    *ret = json_pack("{s:o, s:I, s:s?}", "requests", list, "total", (json_int_t)total, "cursor", cursor);
     return 0;
 }
 
@@ -196,10 +211,22 @@ static const char *const statuses[] = {"draft",  "ready", "running",  "blocked",
 static const struct op_param list_params[] = {
     {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only those.", .choices = statuses},
     {.name = "all", .type = OP_BOOL, .help = "Archived ones, too."},
+    {.name = "limit",
+     .type = OP_INT,
+     .letter = 'n',
+     .value = "N",
+     .help = "At most so many.",
+     .min = 1,
+     .max = 100000,
+     .fallback = "all"},
+    {.name = "cursor", .type = OP_ID, .value = "RQ", .help = "Go on after this one."},
     {0},
 };
 static const struct op_field list_fields[] = {
-    {"requests", "array", "in the queue's order; as request.show, without body"}, {0}};
+    {"requests", "array", "in the queue's order; as request.show, without body"},
+    {"total", "integer", "how many there are"},
+    {"cursor", "string?", "where the next page begins"},
+    {0}};
 
 const struct op op_request_list = {
     .name = "request.list",

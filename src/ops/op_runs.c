@@ -35,22 +35,30 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *ids CLEANUP_JSON = NULL, *id;
     size_t i, limit = (size_t)json_get_int(call->args, "limit", LIST_DEFAULT);
-    const char *wanted = json_get_string(call->args, "status", NULL);
+    const char *wanted = json_get_string(call->args, "status", NULL),
+               *after = json_get_string(call->args, "cursor", NULL);
+    const char *request = json_get_string(call->args, "request", NULL);
+    bool has_more = false;
     if (rundir_list(call->ws, &ids, err) < 0)
         return -1;
     json_t *runs = json_array();
     json_array_foreach (ids, i, id) {
         struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
         json_t *stage CLEANUP_JSON = NULL;
-        if (json_array_size(runs) == limit)
+        if (after && strcmp(json_string_value(id), after) >= 0) /* they sort by their time */
+            continue;
+        has_more = json_array_size(runs) == limit;
+        if (has_more)
             break;
         /* One that is being made or removed is not listed. */
         if (rundir_open(call->ws, json_string_value(id), &run, err) < 0 || rundir_look(&run, &stage, err) < 0)
             continue;
-        if (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0)
+        bool is_of_request = !request || strcmp(json_get_string(stage, "request_id", ""), request) == 0;
+        if (is_of_request && (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0))
             json_array_append_new(runs, summary(stage));
     }
-    *ret = json_pack("{s:o}", "runs", runs);
+    const json_t *last = json_array_size(runs) ? json_array_get(runs, json_array_size(runs) - 1) : NULL;
+    *ret = json_pack("{s:o, s:s?}", "runs", runs, "cursor", has_more ? json_get_string(last, "run_id", NULL) : NULL);
     return 0;
 }
 
@@ -65,10 +73,14 @@ static const struct op_param list_params[] = {
      .max = 100000,
      .fallback = "20"},
     {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only runs with this status.", .choices = statuses},
+    {.name = "request", .type = OP_ID, .value = "RQ", .help = "Only runs of this request.", .completes = "request-id"},
+    {.name = "cursor", .type = OP_ID, .value = "RUN", .help = "Go on after this one."},
     {0},
 };
 static const struct op_field list_result[] = {
-    {"runs", "array", "run_id request_id flow source status started_at ended_at counts"}, {0}};
+    {"runs", "array", "run_id request_id flow source status started_at ended_at counts"},
+    {"cursor", "string?", "where the next page begins"},
+    {0}};
 static const enum tsk_code look_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
                                             TSK_OK};
 

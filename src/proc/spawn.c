@@ -177,8 +177,10 @@ char *spawn_stack(void)
 void spawn_stack_free(char *stack)
 {
     size_t size = (STACK_SIZE + SPAWN_ARGS_MAX * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
-    if (stack)
-        munmap(stack - size, size);
+    if (!stack)
+        return;
+    STACK_FORGET(stack, STACK_SIZE); /* whoever maps this place next */
+    munmap(stack - size, size);
 }
 
 static int spawn_failed(struct spawn *s, const char *stage, int number)
@@ -210,6 +212,7 @@ int spawn_run(struct spawn *s)
     pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
+    STACK_FORGET(top, STACK_SIZE);
     if (!is_borrowed)
         munmap(stack, size);
     if (pid < 0)

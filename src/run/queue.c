@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define RECORD_NAME "queue.json"
 #define STOP_NAME   "queue.stop"
+#define MISSES_MAX  100
 
 const char *const queue_reason_names[] = {NULL,
 #define X(name, help) #name,
@@ -28,6 +30,7 @@ struct queue {
     json_t *error;  /* why a run could not begin */
     int64_t deadline_ms;
     enum queue_reason reason;
+    unsigned misses; /* runs in a row that could not begin because somebody was faster */
     struct run_start start;
     const char *request_id; /* being run */
 };
@@ -145,8 +148,12 @@ static enum queue_reason reason_of_status(const char *status)
 /* A run that could not begin. Somebody who was faster is no reason to stop: it is looked at again. */
 static enum queue_reason reason_of_error(struct queue *q, const struct tsk_error *err)
 {
-    if (err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_REQUEST_NOT_FOUND || err->code == TSK_NEEDS_INPUT)
+    bool was_late =
+        err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_REQUEST_NOT_FOUND || err->code == TSK_NEEDS_INPUT;
+    if (was_late && ++q->misses < MISSES_MAX) {
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000}, NULL);
         return QUEUE_GOES_ON;
+    }
     json_t *document CLEANUP_JSON = json_of_error(err, lang_name(q->options->start.lang));
     q->error = json_incref(json_object_get(document, "error"));
     return err->code == TSK_DOCTOR_FAILED ? QUEUE_DOCTOR_FAILED : QUEUE_FAILED;
@@ -168,6 +175,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
             json_object_set_new(line, "status", json_string("INTERRUPTED"));
         return reason_of_error(q, &err);
     }
+    q->misses = 0;
     const char *status = json_get_string(stage, "status", "");
     if (line)
         json_object_set_new(line, "status", json_string(status));

@@ -94,7 +94,7 @@ static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct ts
 
 static int take_lock(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
 {
-    struct lock_outcome outcome;
+    struct lock_outcome outcome = {.recovered = false};
     struct tsk_error ignored;
     int result = try_lock(e, request_id, run_id, &outcome, err);
     const struct lock_record *by = &outcome.before.record;

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+#define BEGIN_MS 1000
 
 static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err)
 {
@@ -17,6 +20,23 @@ static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err
         return 0;
     }
     return error_errno(err, "signal", "runner");
+}
+
+/* A run that has just begun may not have said who executes it. */
+static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    struct proc_id id;
+    int64_t until = clock_now().boot_ms + BEGIN_MS;
+    for (;;) {
+        if (rundir_look(run, ret, err) < 0)
+            return -1;
+        bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
+        if (!is_running || rundir_runner(*ret, &id) || clock_now().boot_ms > until)
+            return 0;
+        json_decref(*ret);
+        *ret = NULL;
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+    }
 }
 
 /* Nobody executes it: only the record changes. */
@@ -48,7 +68,7 @@ int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char id[
     if (rundir_open(ws, run_id, &run, err) < 0)
         return -1;
     snprintf(id, RUN_ID_MAX, "%s", run.id);
-    int result = rundir_look(&run, &stage, err);
+    int result = look(&run, &stage, err);
     const char *status = json_get_string(stage, "status", "");
     *ret_status = NULL;
     for (size_t i = 0; i < sizeof over / sizeof over[0]; i++)

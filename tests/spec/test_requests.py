@@ -205,6 +205,32 @@ def _(ws):
     call(ws, "request", "show", "RQ-ab", code=5, reason="REQUEST_NOT_FOUND")
 
 
+@test("lists come in pages, and go on where they ended")
+def _(ws):
+    ids = [f"RQ-{n}" for n in range(7)]
+    for id in ids:
+        add(ws, id, "true")
+        run(ws, id)
+    seen, cursor = [], None
+    while True:
+        page = call(ws, "request", "list", "-n", "3", *(["--cursor", cursor] if cursor else [])).json
+        eq(page["total"], 7, "how many there are")
+        seen += [one["id"] for one in page["requests"]]
+        cursor = page["cursor"]
+        if not cursor:
+            break
+    eq(seen, ids, "requests")
+    seen, cursor = [], None
+    while True:
+        page = call(ws, "runs", "list", "-n", "3", *(["--cursor", cursor] if cursor else [])).json
+        seen += [one["request_id"] for one in page["runs"]]
+        cursor = page["cursor"]
+        if not cursor:
+            break
+    eq(seen, ids[::-1], "runs, the newest first")
+    eq([one["request_id"] for one in call(ws, "runs", "list", "--request", "RQ-3").json["runs"]], ["RQ-3"], "runs of one request")
+
+
 # -- the effective status -----------------------------------------------------------------------------------
 
 
