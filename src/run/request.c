@@ -15,8 +15,8 @@
 const char *const request_status_names[REQUEST_STATUS_COUNT + 1] = {"draft", "ready", "archived", NULL};
 const char *const request_priorities[] = {"P0", "P1", "P2", "P3", NULL};
 
-static const char *const keys[] = {"id", "title", "status", "priority", "depends_on", "flow", "run", "body"};
-#define KEY_COUNT (sizeof keys / sizeof keys[0])
+const char *const request_keys[REQUEST_KEY_COUNT] = {"id",         "title", "status", "priority",
+                                                     "depends_on", "flow",  "run",    "body"};
 
 void request_clear(struct request *request)
 {
@@ -45,8 +45,8 @@ static void excerpt(const struct reader *r, unsigned line, char out[EXCERPT_MAX 
     size_t n = 0;
     while (at && at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
-    while (n == EXCERPT_MAX && n > 0 && ((unsigned char)at[n] & 0xc0) == 0x80)
-        n--;
+    while (n > 0 && n >= EXCERPT_MAX - 3 && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80)
+        n--; /* not inside a character */
     memcpy(out, at ? at : "", n);
     out[n] = '\0';
 }
@@ -134,7 +134,7 @@ static void read_run(struct reader *r, const struct yaml_node *node)
 static void read_unknown(struct reader *r, const struct yaml_node *node)
 {
     struct yaml_node at_key = {.line = node->key_line, .column = node->key_column};
-    const char *near = nearest_word(node->key, keys, KEY_COUNT);
+    const char *near = nearest_word(node->key, request_keys, REQUEST_KEY_COUNT);
     req_problem(r, &at_key, near ? "req_unknown_near" : "req_unknown", "key", node->key, near ? "near" : NULL, near,
                 NULL);
 }
@@ -216,6 +216,9 @@ static void parse(struct request *request, const char *text, size_t len, enum la
     }
     if (strncmp(request->id, REQUEST_PREFIX, strlen(REQUEST_PREFIX)) != 0 || !id_is_valid(request->id))
         req_problem(&r, NULL, "req_name", NULL);
+    request->is_map = true;
+    for (size_t i = 0; i < REQUEST_KEY_COUNT; i++)
+        request->given |= yaml_get(root, request_keys[i]) ? 1u << i : 0;
     for (const struct yaml_node *node = root->first; node; node = node->next)
         read_key(&r, node);
     settle(&r, root);

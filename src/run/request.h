@@ -27,6 +27,8 @@ enum request_status { REQUEST_DRAFT, REQUEST_READY, REQUEST_ARCHIVED, REQUEST_ST
 extern const char *const request_status_names[REQUEST_STATUS_COUNT + 1]; /* ends with NULL */
 extern const char *const request_priorities[];                           /* P0 … P3, NULL */
 #define REQUEST_PRIORITY_DEFAULT 2
+#define REQUEST_KEY_COUNT        8
+extern const char *const request_keys[REQUEST_KEY_COUNT]; /* in their usual order */
 
 struct request {
     char id[LOCK_ID_MAX];
@@ -36,6 +38,8 @@ struct request {
     json_t *json;     /* the file's keys, with what they are when they are missing; and path, updated_at */
     json_t *problems; /* [{line, column, reason, excerpt}]; empty: it can be run */
     int read_errno;   /* it could not be read; then that is its problem */
+    bool is_map;      /* it is a map, so its keys are known; without that it must not be changed */
+    unsigned given;   /* bit i: request_keys[i] stands in the file */
     char updated_at[TIME_TEXT_MAX];
     int64_t mtime_ns;
     struct buf text;
@@ -65,6 +69,8 @@ int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, 
 /* Only the keys in `values` change. CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
 int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values, const char *expected_updated_at,
                  enum lang lang, struct request *ret, struct tsk_error *err);
+/* CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
+int request_check_time(const struct request *request, const char *expected_updated_at, struct tsk_error *err);
 /* The whole text anew, as an editor has left it. */
 int request_replace(struct tsk_workspace *ws, const char *id, const char *text, size_t len,
                     const char *expected_updated_at, enum lang lang, struct request *ret, struct tsk_error *err);

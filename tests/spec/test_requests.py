@@ -126,7 +126,7 @@ def _(ws):
     eq(edited(ws, "RQ-1", before, "--depends", ""), "title: x\nrun: make", "no list")
     eq(edited(ws, "RQ-1", before, "--body", "b"), before + "\nbody: b\n", "behind the last line")
     eq(edited(ws, "RQ-1", '{title: x, run: "make all"}\n', "--priority", "P1"),
-       'id: RQ-1\ntitle: x\nstatus: ready\npriority: P1\nrun: make all\n', "written anew")
+       'title: x\npriority: P1\nrun: make all\n', "written anew")
 
 
 @test("300 random edits of random files say what was meant, and keep every comment at the margin")

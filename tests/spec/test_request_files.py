@@ -1,0 +1,100 @@
+"""Spec 7: request files belong to their users. What was not read, not asked for or not understood is never lost."""
+
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from harness.harness import eq, main, test  # noqa: E402
+from requests_common import add, call, listed, queue, run, shown, stage_file, trace  # noqa: E402
+
+
+def file(ws, id):
+    return ws.path / ".aiflow/requests" / f"{id}.yaml"
+
+
+def edited(ws, before, *args):
+    file(ws, "RQ-1").write_bytes(before.encode())
+    call(ws, "request", "edit", "RQ-1", *args)
+    return file(ws, "RQ-1").read_bytes().decode()
+
+
+# -- nothing is lost ----------------------------------------------------------------------------------------
+
+
+@test("request edit refuses a file that it could not read, and leaves it as it was")
+def _(ws):
+    for text in ('title: "unclosed\nrun: [make]\nbody: |\n  precious\n', "- a list\n", "just a text\n", "title: x\nthis_is_an_unknown_key: y # why\n",
+                 "title: x\n" + "".join(f"k{n}: {n}\n" for n in range(20)), "{title: x, run: make} # one\n",
+                 "{ # in braces\ntitle: x,\nrun: make\n}\n", "title: x\nbody: " + "y" * (1 << 20) + "\n"):
+        file(ws, "RQ-1").write_text(text)
+        call(ws, "request", "edit", "RQ-1", "--priority", "P0", code=2, reason="INVALID_INPUT")
+        eq(file(ws, "RQ-1").read_text(), text, "the file")
+    file(ws, "RQ-1").unlink()
+    (ws.path / "target").write_text("title: x\nrun: make\n")
+    file(ws, "RQ-1").symlink_to(ws.path / "target")
+    os.mkfifo(file(ws, "RQ-2"))
+    for id in ("RQ-1", "RQ-2"):
+        call(ws, "request", "edit", id, "--priority", "P0", code=2, reason="INVALID_INPUT")
+        ws.tty(["request", "edit", id], [], env={"EDITOR": "touch"}).expect(2)
+    eq((file(ws, "RQ-1").is_symlink(), file(ws, "RQ-2").is_fifo()), (True, True), "what they are")
+
+
+@test("request edit keeps a BOM, line ends of both kinds, the end of the document, and files of only comments")
+def _(ws):
+    bom = "\ufefftitle: x # keep\nrun: make\n"
+    eq(edited(ws, bom, "--title", "why"), bom.replace(": x", ": why"), "a BOM")
+    eq(edited(ws, bom, "--priority", "P0"), bom.replace("keep\n", "keep\npriority: P0\n"), "a BOM, a new key")
+    crlf = "title: x # keep\r\nrun: make\r\n"
+    eq(edited(ws, crlf, "--priority", "P0", "--body", "a\nb\n"), "title: x # keep\r\npriority: P0\r\nrun: make\r\nbody: |\r\n  a\r\n  b\r\n", "CRLF")
+    eq(shown(ws, "RQ-1")["body"], "a\nb\n", "the body")
+    eq(edited(ws, "---\ntitle: x\n...\n# the end\n", "--body", "b"), "---\ntitle: x\nbody: b\n...\n# the end\n", "the end of the document")
+    eq(edited(ws, "# only this\n", "--title", "x"), "# only this\ntitle: x\n", "a comment")
+    odd = "title: x # a\u2028b\nrun: make\n# c\n"
+    file(ws, "RQ-1").write_text("# a\x85# b\u2028title: x\nrun: make\n")
+    call(ws, "request", "edit", "RQ-1", "--title", "why")
+    eq(file(ws, "RQ-1").read_text(), "# a\x85# b\u2028title: why\nrun: make\n", "line breaks of YAML")
+    file(ws, "RQ-1").write_text(odd)
+    eq(call(ws, "request", "show", "RQ-1").json["status"], "broken", "a comment that ends there")
+
+
+@test("a key that does not stand in the file is not written into it, and does not cost its comments")
+def _(ws):
+    eq(edited(ws, "title: t # keep\n# c\n", "--flow", "f"), "title: t # keep\nflow: f\n# c\n", "flow")
+    eq(shown(ws, "RQ-1")["file_status"], "ready", "what it stands for now")
+    eq(edited(ws, "title: t # keep\nrun: x\n", "--", "make", "z"), "title: t # keep\nrun: [make, z]\n", "run")
+
+
+@test("texts with characters that YAML takes for line breaks, or refuses, are stored as they are")
+def _(ws):
+    for odd in ("\x85", "\u2028", "\u2029", "\ufeff", "\x80", "\x9f", "\x7f", "\ufffe", "\uffff"):
+        for text in (f"a{odd}b", f"null{odd}x", f"a\n\n{odd}", f"{odd}", f"a{odd}"):
+            one = call(ws, "request", "add", "t" + text.replace("\n", ""), "--body", text, "--", "echo", text).json
+            eq((one["title"], one["body"], one["run"]), ("t" + text.replace("\n", ""), text, ["echo", text]), f"{text!r}")
+            break
+    one = call(ws, "request", "add", "t", "--id", "RQ-e", "--body", "a\n\n\u2028", "--", "null\u2028x").json
+    eq((one["body"], one["run"]), ("a\n\n\u2028", ["null\u2028x"]), "a block")
+    eq(call(ws, "request", "edit", "RQ-e", "--title", "x\u2029y").json["title"], "x\u2029y", "an edit")
+
+
+@test("an editor's text that is not taken is kept, the message says where; one of a file that was changed since is not opened")
+def _(ws):
+    add(ws, "RQ-1", "true")
+    folder, old = ws.path / ".aiflow/edit", ws.path / ".aiflow/edit/RQ-0.abc.yaml"
+    folder.mkdir()
+    old.write_text("old")
+    os.utime(old, (1e9, 1e9))
+    script = ws.base / "ed.sh"
+    script.write_text('#!/bin/sh\necho "titel: x" > "$1"\n')
+    script.chmod(0o755)
+    out = ws.tty(["request", "edit", "RQ-1"], ["n"], env={"EDITOR": str(script)})
+    kept = list(folder.iterdir())
+    eq((out.code, [p.read_text() for p in kept]), (2, ["titel: x\n"]), "what is kept; the old one is gone")
+    assert kept[0].name in "".join(out.out.split()), out.out
+    kept[0].unlink()
+    eq(ws.tty(["request", "edit", "RQ-1"], [], env={"EDITOR": "false"}).code, 3, "an editor that fails")
+    eq(ws.tty(["request", "edit", "RQ-1", "--expected-updated-at", "2026-01-01T00:00:00.000Z"], [], env={"EDITOR": str(script)}).code, 4, "another time")
+    eq(list(folder.iterdir()), [], "what was not changed is not kept")
+
+
+main(__name__)
