@@ -138,10 +138,11 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-static void note_request(struct runner *runner, const char *id, const char *updated_at)
+static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *sha256)
 {
     snprintf(runner->request_id, sizeof runner->request_id, "%s", id ? id : "");
     snprintf(runner->request_updated_at, sizeof runner->request_updated_at, "%s", updated_at ? updated_at : "");
+    snprintf(runner->request_sha256, sizeof runner->request_sha256, "%s", sha256 ? sha256 : "");
 }
 
 static int write_flow(struct runner *runner, const char *text, size_t len, struct tsk_error *err)
@@ -161,6 +162,7 @@ static void journal_run(struct runner *runner, const json_t *values)
     if (runner->request_id[0]) {
         buf_json_pair(record, "request", runner->request_id);
         buf_json_pair(record, "request_updated_at", runner->request_updated_at);
+        buf_json_pair(record, "request_sha256", runner->request_sha256);
     }
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
     buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
@@ -179,13 +181,14 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
-    note_request(runner, options->request_id, options->request_updated_at);
+    note_request(runner, options->request_id, options->request_updated_at, options->request_sha256);
     runner->began_wall_ms = clock_now().wall_ms;
     if (write_flow(runner, flow_text, flow_len, err) < 0 ||
         journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
         set_up(runner, values, err) < 0)
         return -1;
     journal_run(runner, values);
+    runner_note(runner, clock_now().wall_ms, "started", NULL, NULL);
     return journal_flush(&runner->journal, err);
 }
 
@@ -227,7 +230,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     json_array_foreach (records, i, record)
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
-    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL));
+    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),
+                 json_get_string(first, "request_sha256", NULL));
     runner->options.start = json_get_string(first, "start", NULL);
     if (!runner->options.parallel)
         runner->options.parallel = json_get_int(first, "parallel", 0);
@@ -411,6 +415,7 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
     struct buf *record = journal_begin(&runner->journal, "done");
     buf_json_pair(record, "status", runner->status);
     journal_end(&runner->journal);
+    runner_note(runner, clock_now().wall_ms, "ended", "status", runner->status);
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
     runner_remove_io(runner);
@@ -459,6 +464,7 @@ void runner_close(struct runner *runner)
     region_clear(&runner->views);
     json_decref(runner->failures);
     json_decref(runner->questions);
+    json_decref(runner->history);
     json_decref(runner->answers);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         fs_close(&runner->logs[i].fd);

@@ -59,7 +59,8 @@ struct runner_options {
     const char *start;                           /* task to begin with, or NULL */
     bool is_answer;                              /* resumed for an answer: what failed is not run again */
     const char *id;                              /* of a new run; NULL: a new one */
-    const char *request_id, *request_updated_at; /* a new run of a request; both stay with the run */
+    const char *request_id, *request_updated_at; /* a new run of a request; they stay with the run */
+    const char *request_sha256;                  /* of its file's text */
     const json_t *lock;                          /* of its request, for the stage; may change in `beat` */
     int lock_fd;                                 /* its life goes to the tasks as well; 0: none */
     /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost, it is
@@ -130,6 +131,8 @@ struct runner {
     uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
+    char request_sha256[65];
+    json_t *history; /* what happened to the run: [{time, what, …}] */
     int64_t last_beat_ms;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying, has_empty_channel, has_exact_stamps;
@@ -205,6 +208,8 @@ void view_set(struct runner *runner, uint32_t node, const struct task_view *view
 void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
+/* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */
+void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
 extern const struct backend_watcher runner_watcher;

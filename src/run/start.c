@@ -309,11 +309,14 @@ static int settle_waiting(struct execution *e, const struct request *request, st
 
 static int begin(struct execution *e, const struct request *request, const char *run_id, struct tsk_error *err)
 {
+    char hash[SHA256_HEX_SIZE];
     json_t *values CLEANUP_JSON = values_of(request);
     struct runner_options options = options_of(e);
     options.id = run_id;
     options.request_id = request->id;
     options.request_updated_at = request->updated_at;
+    request_hash(request, hash);
+    options.request_sha256 = hash;
     if (chdir(e->ws->root) < 0)
         return error_errno(err, "go to", e->ws->root);
     /* Noted first: a run that is there is known, whenever we are killed. */

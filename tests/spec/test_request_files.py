@@ -97,4 +97,95 @@ def _(ws):
     eq(list(folder.iterdir()), [], "what was not changed is not kept")
 
 
+# -- which file, which run ----------------------------------------------------------------------------------
+
+
+@test("only looking takes the beginning of an id; what starts, changes or removes a request wants all of it")
+def _(ws):
+    add(ws, "RQ-10", "touch ran")
+    before = file(ws, "RQ-10").read_text()
+    eq(shown(ws, "RQ-1")["id"], "RQ-10", "what is shown")
+    for args in (("rm",), ("run",), ("edit", "--title", "x")):
+        error = call(ws, "request", args[0], "RQ-1", *args[1:], code=5, reason="REQUEST_NOT_FOUND").json["error"]
+        assert "RQ-10" in error["message"], error
+    eq((file(ws, "RQ-10").read_text(), (ws.path / "ran").exists()), (before, False), "the file, and whether it ran")
+    add(ws, "RQ-11", "true")
+    call(ws, "request", "show", "RQ-1", code=5, reason="REQUEST_NOT_FOUND")
+
+
+@test("a file that was only touched, or has its old text again, is done; one with another text is not")
+def _(ws):
+    path = add(ws, "RQ-1")
+    before = path.read_text()
+    stage = run(ws, "RQ-1")
+    eq(len(stage["request_sha256"]), 64, "the stage's hash")
+    os.utime(path, (1e9, 1e9))
+    eq((shown(ws, "RQ-1")["status"], queue(ws)["ran"]), ("done", []), "touched")
+    path.write_text(before + "# another\n")
+    eq(shown(ws, "RQ-1")["status"], "ready", "another text")
+    path.write_text(before)
+    eq((shown(ws, "RQ-1")["status"], len(trace(ws))), ("done", 1), "the old text")
+
+
+@test("a damaged stage or an empty note does not make a request that is done ready again")
+def _(ws):
+    add(ws, "RQ-1")
+    id = run(ws, "RQ-1")["run_id"]
+    note = ws.path / ".aiflow/runs/.requests/RQ-1"
+    for text in ('{"sta', "", "{}", "[]"):
+        stage_file(ws, id).write_text(text)
+        eq((shown(ws, "RQ-1")["status"], queue(ws)["ran"]), ("done", []), f"a stage of {text!r}")
+    note.write_text("")
+    eq((shown(ws, "RQ-1")["status"], shown(ws, "RQ-1")["latest_run"]["run_id"], queue(ws)["ran"]), ("done", id, []), "an empty note")
+    (stage_file(ws, id).parent / "journal").write_text("")
+    note.write_text(id)
+    eq((shown(ws, "RQ-1")["status"], queue(ws)["ran"]), ("broken", []), "nothing that could be read")
+    assert id in shown(ws, "RQ-1")["problems"][0]["reason"], "the problem names the run"
+    eq(len(trace(ws)), 1, "executions")
+
+
+@test("the stage has the run's history: started, asked, answered, resumed, ended")
+def _(ws):
+    add(ws, "RQ-1", 'answer=$(tasuki task ask "Go?" --type approval); test -n "$answer" || exit 0; echo $answer >> trace')
+    id = run(ws, "RQ-1", code=8)["run_id"]
+    call(ws, "answer", id, "--yes", "--wait")
+    history = call(ws, "runs", "show", id).json["history"]
+    eq([(h["what"], h.get("task"), h.get("status")) for h in history],
+       [("started", None, None), ("asked", "run", None), ("ended", None, "NEEDS_INPUT"), ("answered", "run", None), ("resumed", None, None),
+        ("ended", None, "DONE")], "the history")
+    eq([h["time"] for h in history], sorted(h["time"] for h in history), "the times")
+
+
+@test("files that can have no id are shown as broken, with their names")
+def _(ws):
+    folder = ws.path / ".aiflow/requests"
+    add(ws, "RQ-good", "true")
+    long = "RQ-" + "x" * 140 + ".yaml"
+    for name in ("RQ-a b.yaml", "RQ-x.yml", long):
+        (folder / name).write_text("title: x\nrun: [\"true\"]\n")
+    (pathlib.Path(os.fsencode(folder).decode()) / os.fsdecode(b"RQ-\xff.yaml")).write_text("title: x\n")
+    (folder / "notes.yml").write_text("no request")
+    paths = {one["path"].split("/")[-1]: one["status"] for one in listed(ws).values()}
+    eq(paths, {"RQ-good.yaml": "ready", "RQ-a b.yaml": "broken", "RQ-x.yml": "broken", long: "broken", "RQ-\\xff.yaml": "broken"}, "the files")
+    eq([line["request_id"] for line in queue(ws)["ran"]], ["RQ-good"], "what the queue runs")
+    assert "RQ-a b.yaml:1:1: " in ws.tasuki("request", "list").expect(0).out
+
+
+@test("cycles of any length are found at once, and told from what only waits for one")
+def _(ws):
+    for n in range(1100):
+        add(ws, f"RQ-{n}", "true", depends_on=[f"RQ-{(n + 1) % 1100}"])
+    add(ws, "RQ-waits", "true", depends_on=["RQ-7"])
+    add(ws, "RQ-self", "true", depends_on=["RQ-self"])
+    for a, b in ("ab", "bc", "ca"):
+        add(ws, f"RQ-{a}", "true", depends_on=["RQ-" + b])
+    others = {o["request_id"]: (o["reason"], o["detail"]) for o in call(ws, "queue", "next").json["others"]}
+    ws.commands.clear()
+    eq({others[f"RQ-{n}"][0] for n in range(1100)}, {"DEPENDS_CYCLE"}, "the long one")
+    eq(others["RQ-5"][1], "RQ-5 → RQ-6 → … → RQ-5", "its way")
+    eq(others["RQ-waits"], ("DEPENDS_NOT_DONE", "RQ-7"), "what waits")
+    eq(others["RQ-self"], ("DEPENDS_CYCLE", "RQ-self → RQ-self"), "itself")
+    eq(others["RQ-b"], ("DEPENDS_CYCLE", "RQ-b → RQ-c → RQ-a → RQ-b"), "a short one")
+
+
 main(__name__)

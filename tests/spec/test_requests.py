@@ -197,14 +197,6 @@ def _(ws):
     eq(len(runs_of(ws, "RQ-1")), 1, "its runs")
 
 
-@test("an id may be cut short as long as one request begins with it")
-def _(ws):
-    add(ws, "RQ-abc-1", "true")
-    add(ws, "RQ-abd", "true")
-    eq(run(ws, "RQ-abc")["request_id"], "RQ-abc-1", "request")
-    call(ws, "request", "show", "RQ-ab", code=5, reason="REQUEST_NOT_FOUND")
-
-
 @test("lists come in pages, and go on where they ended")
 def _(ws):
     ids = [f"RQ-{n}" for n in range(7)]
