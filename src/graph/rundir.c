@@ -49,6 +49,26 @@ void rundir_new_id(char id[RUN_ID_MAX])
     snprintf(id + at, RUN_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
 }
 
+/* D1. Two open file descriptions of one file that has no name yet: tasks inherit the one with byte 0, never the other. */
+static int publish_life(struct rundir *run)
+{
+    char private_name[FS_PRIVATE_NAME_MAX], path[40];
+    run->life_fd = fs_temp_open(run->dir, 0600, private_name);
+    if (run->life_fd < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", run->life_fd);
+    run->runner_fd = private_name[0] ? fs->openat(run->dir, private_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0)
+                                     : fs->openat(AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+    int result = run->runner_fd < 0 ? -1 : fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1);
+    if (result == 0)
+        result = fs_lock_try(run->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1);
+    if (result == 0)
+        result = fs_publish(run->life_fd, private_name, run->dir, "life");
+    if (private_name[0])
+        fs->unlinkat(run->dir, private_name, 0);
+    return result;
+}
+
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
 {
     char new_id[RUN_ID_MAX], name[RUN_ID_MAX + 16];
@@ -60,9 +80,7 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
         return error_errno(err, "make", name);
     if (open_dir(ws, id, ret, err) < 0)
         return -1;
-    if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
-        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0 ||
-        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
+    if (publish_life(ret) < 0) {
         error_errno(err, "lock", ret->path);
         rundir_clear(ret);
         return -1;
@@ -149,13 +167,40 @@ int rundir_take(struct rundir *run, struct tsk_error *err)
         return error_errno(err, "open", run->path);
     if (take_runner_byte(run, err) < 0)
         return -1;
-    if (open_life(run, 0, &run->life_fd) < 0)
-        return error_errno(err, "open", run->path);
+    return open_life(run, 0, &run->life_fd) < 0 ? error_errno(err, "open", run->path) : 0;
+}
+
+int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error *err)
+{
+    if (!was_interrupted && fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) == 0)
+        return 0;
     if (leftovers_end_run(run, err) < 0)
         return -1;
     if (fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0)
         return error_errno(err, "lock", run->path);
     return 0;
+}
+
+bool rundir_was_interrupted(const json_t *records)
+{
+    bool was = true;
+    size_t i;
+    json_t *record;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        if (strcmp(event, "done") == 0)
+            was = false;
+        else if (strcmp(event, "start") == 0)
+            was = true;
+    }
+    return was;
+}
+
+const char *rundir_end_of(const json_t *records)
+{
+    size_t count = json_array_size(records);
+    const json_t *last = count ? json_array_get(records, count - 1) : NULL;
+    return strcmp(json_get_string(last, "e", ""), "done") == 0 ? json_get_string(last, "status", "") : "";
 }
 
 void rundir_clear(struct rundir *run)
@@ -172,7 +217,7 @@ void rundir_clear(struct rundir *run)
 bool rundir_has_runner(const struct rundir *run)
 {
     int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, RUN_BYTE_RUNNER, 1, NULL) == 1;
+    return fd >= 0 && fs_lock_probe(fd, F_RDLCK, RUN_BYTE_RUNNER, 1, NULL) == 1 /* D2 */;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */

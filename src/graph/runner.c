@@ -215,6 +215,10 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     if (rundir_take(&runner->run, err) < 0 || journal_read(runner->run.dir, &records, err) < 0)
         return -1;
+    if (options->refuses_cancelled && strcmp(rundir_end_of(records), "CANCELLED") == 0)
+        return error_set(err, TSK_CONFLICT, "run_given_up", "run", runner->run.id, NULL);
+    if (rundir_take_life(&runner->run, rundir_was_interrupted(records), err) < 0)
+        return -1;
     const json_t *first = json_array_get(records, 0);
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
@@ -294,32 +298,54 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-void runner_cancel(struct runner *runner)
+static void cancel_because(struct runner *runner, const struct tsk_error *reason)
 {
-    struct tsk_error reason, err;
+    struct tsk_error err;
     if (runner->cancels++) {
         runner->grace_ms = 0;
     } else {
-        error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
-        runner_fact(runner, "run.cancelling", runner->run.id, NULL, NULL, true);
-        runner->backend->ops->stop(runner->backend, &reason, &err);
+        runner_fact(runner, "run.cancelling", runner->run.id, NULL,
+                    json_pack("{s:s}", "reason_code", tsk_code_name(reason->code)), true);
+        runner->backend->ops->stop(runner->backend, reason, &err);
     }
     for (size_t i = 0; i < runner->parallel; i++)
         if (runner->running[i].is_used)
             task_stop(runner, &runner->running[i], STOP_RUN);
 }
 
+void runner_cancel(struct runner *runner)
+{
+    struct tsk_error reason;
+    error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
+    cancel_because(runner, &reason);
+}
+
+/* X6. */
+static void lose(struct runner *runner)
+{
+    struct tsk_error reason;
+    struct backend_status status;
+    runner->backend->ops->status(runner->backend, &status);
+    bool is_complete = runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE;
+    error_set(&reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
+    if (!is_complete && !runner->cancels)
+        cancel_because(runner, &reason);
+}
+
 void runner_beat(struct runner *runner, bool task_ended)
 {
     const struct runner_options *options = &runner->options;
-    if (!options->beat || runner->is_replaying)
+    if (!options->beat || runner->is_replaying || runner->cancels)
         return;
+    runner->has_progress |= task_ended;
     int64_t now = clock_now().boot_ms;
     if (now < runner->last_beat_ms + (task_ended ? TASK_BEAT_MS : options->beat_ms))
         return;
     runner->last_beat_ms = now;
-    if (!options->beat(options->beat_data) && !runner->cancels)
-        runner_cancel(runner);
+    bool has_progress = runner->has_progress;
+    runner->has_progress = false;
+    if (!options->beat(options->beat_data, has_progress))
+        lose(runner);
 }
 
 static void check_times(struct runner *runner, int64_t now)
@@ -434,7 +460,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
     if (runner->null_fd < 0)
         return error_errno(err, "open", "/dev/null");
-    if (runner_wait_begin(runner, err) < 0)
+    if (!runner->is_waiting && runner_wait_begin(runner, err) < 0)
         return -1;
     runner->last_beat_ms = clock_now().boot_ms;
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;

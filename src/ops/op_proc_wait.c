@@ -101,7 +101,7 @@ static int wait_for_run(struct op_call *call, json_t **ret, struct tsk_error *er
     if (rundir_open(call->ws, id, &run, err) < 0) /* run_follow would wait for it to appear */
         return -1;
     rundir_clear(&run);
-    if (run_follow(call->ws, id, timeout_of(call), is_cancelled, call, &stage, err) < 0)
+    if (run_follow(call->ws, id, NULL, timeout_of(call), is_cancelled, call, &stage, err) < 0)
         return -1;
     if (strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0) {
         not_yet(call, "wait_run_timeout", "RUNNING", err);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SLOTS_NAME "runs/.slots"
+#define LOOK_MS    1000 /* how often the lock is looked at */
 
 /* One execution. */
 struct execution {
@@ -26,6 +27,7 @@ struct execution {
     struct flow flow;
     struct buf flow_text;
     bool has_runner, has_flow;
+    int64_t renewed_ms;
 };
 
 /* ---- locks ---------------------------------------------------------------------------------------------- */
@@ -44,15 +46,22 @@ static json_t *describe_lock(const struct tsk_lock *lock)
                      (json_int_t)record->fence, "path", path);
 }
 
+bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX])
+{
+    const char *given = err->code == TSK_RUN_IN_PROGRESS ? tsk_error_context(err, "run_id") : NULL;
+    snprintf(run_id, LOCK_ID_MAX, "%s", given ? given : "");
+    return id_is_valid(run_id) && strcmp(run_id, "null") != 0; /* a lock may be held without a run: JSON's null */
+}
+
 /* The commands that help here, instead of those for locks in general. */
 static int refused(const char *request_id, struct tsk_error *err)
 {
     char run[LOCK_ID_MAX];
     if (err->code != TSK_RUN_IN_PROGRESS)
         return -1;
-    snprintf(run, sizeof run, "%s", tsk_error_context(err, "run_id") ? tsk_error_context(err, "run_id") : "");
+    bool has_run = start_refused_by(err, run);
     error_clear_next(err);
-    if (run[0])
+    if (has_run)
         error_add_next(err, "tasuki runs show %s", run);
     error_add_next(err, "tasuki request run %s --on-conflict attach", request_id);
     error_add_next(err, "tasuki request run %s --on-conflict replace", request_id);
@@ -72,8 +81,7 @@ static int try_lock(struct execution *e, const char *request_id, const char *run
     return result;
 }
 
-/* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
-static bool is_holder_gone(const struct lock_record *record)
+bool start_is_holder_gone(const struct lock_record *record)
 {
     if (record->hold != HOLD_LIFE || record->pid <= 0 || record->holder.pid_ns != pid_namespace())
         return false;
@@ -88,6 +96,8 @@ static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct ts
     if (rundir_open(ws, run_id, &run, err) < 0)
         return -1;
     int result = rundir_take(&run, err);
+    if (result == 0)
+        result = rundir_take_life(&run, true, err);
     rundir_clear(&run);
     return result;
 }
@@ -98,32 +108,39 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
     struct tsk_error ignored;
     int result = try_lock(e, request_id, run_id, &outcome, err);
     const struct lock_record *by = &outcome.before.record;
-    bool is_left = by->run_id[0] && (is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
+    bool is_left = by->run_id[0] && (start_is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
     if (result < 0 && err->code == TSK_RUN_IN_PROGRESS && is_left && end_leftovers(e->ws, by->run_id, &ignored) == 0)
         result = try_lock(e, request_id, run_id, &outcome, err);
     if (result < 0)
         return refused(request_id, err);
     e->lock_json = describe_lock(e->lock);
+    e->renewed_ms = clock_now().boot_ms;
     return 0;
 }
 
-static bool renew(struct tsk_lock *lock)
+/* Whether it is still ours; extended if that is due. */
+static bool keep(struct tsk_lock *lock, bool is_due)
 {
     struct tsk_error err;
-    if (tsk_lock_renew(lock, &err) == 0)
+    if ((is_due ? tsk_lock_renew(lock, &err) : tsk_lock_verify(lock, &err)) == 0)
         return true;
     log_problem(&err);
     return err.code != TSK_LOCK_LOST; /* a full disk is no reason to stop: nobody else may have it */
 }
 
-/* S4. */
-static bool beat(void *data)
+/* S4. Once a second, beside the stage that is written then. */
+static bool beat(void *data, bool has_progress)
 {
     struct execution *e = data;
-    bool is_kept = renew(e->lock);
-    json_t *now CLEANUP_JSON = describe_lock(e->lock);
-    json_object_update(e->lock_json, now);
-    return (!e->start->queue || renew(e->start->queue)) && is_kept;
+    int64_t now_ms = clock_now().boot_ms;
+    bool is_due = has_progress || now_ms >= e->renewed_ms + e->lock->record.ttl_ms / 3;
+    bool is_kept = keep(e->lock, is_due);
+    if (is_due) {
+        e->renewed_ms = now_ms;
+        json_t *now CLEANUP_JSON = describe_lock(e->lock);
+        json_object_update(e->lock_json, now);
+    }
+    return (!e->start->queue || keep(e->start->queue, is_due)) && is_kept;
 }
 
 /* ---- how many at a time --------------------------------------------------------------------------------- */
@@ -238,18 +255,22 @@ static struct runner_options options_of(struct execution *e)
         options.lock_fd = tsk_lock_fd(e->lock);
         options.beat = beat;
         options.beat_data = e;
-        options.beat_ms = e->lock->record.ttl_ms / 3;
+        options.beat_ms = LOOK_MS;
     }
     return options;
 }
 
+/* Signals first: from the moment its stage names us we may be told to end. */
 static int execute(struct execution *e, json_t **ret, struct tsk_error *err)
 {
+    if (runner_wait_begin(&e->runner, err) < 0)
+        return -1;
     if (e->lock || e->start->begun)
         runner_save_stage(&e->runner);
     if (e->start->begun) {
         json_t *stage CLEANUP_JSON = runner_stage(&e->runner);
-        e->start->begun(e->start->begun_data, stage);
+        if (!e->start->begun(e->start->begun_data, stage))
+            runner_cancel(&e->runner);
     }
     return runner_execute(&e->runner, ret, err);
 }
@@ -280,31 +301,82 @@ static void remove_stillborn(struct tsk_workspace *ws, const struct rundir *run)
     fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR);
 }
 
+/* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
+static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
+                          json_t **ret_stage, struct tsk_error *err)
+{
+    struct rundir dir;
+    json_t *stage CLEANUP_JSON = NULL;
+    *ret_stage = NULL;
+    book_latest_run(ws, request_id, latest);
+    if (!latest[0])
+        return 0;
+    if (rundir_open(ws, latest, &dir, err) < 0)
+        return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
+    int looked = rundir_look(&dir, &stage, err);
+    bool has_begun = looked == 0 && book_has_begun(stage);
+    if (looked == 0 && !has_begun && tidies)
+        remove_stillborn(ws, &dir);
+    rundir_clear(&dir);
+    *ret_stage = has_begun ? json_incref(stage) : NULL;
+    return looked;
+}
+
+static bool waits_for_answer(const json_t *stage)
+{
+    return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+}
+
+static int refuse_waiting(const char *request_id, const char *latest, struct tsk_error *err)
+{
+    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request_id, "run", latest, NULL);
+    error_add(err, "request_id", request_id);
+    error_add(err, "run_id", latest);
+    error_add_next(err, "tasuki runs show %s", latest);
+    error_add_next(err, "tasuki answer %s …", latest);
+    error_add_next(err, "tasuki request run %s --new", request_id);
+    return -1;
+}
+
+static bool is_locked(struct tsk_workspace *ws, const char *request_id)
+{
+    struct tsk_error ignored;
+    struct lock_target target;
+    struct judgement found = {.verdict = VERDICT_FREE};
+    if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, &ignored) < 0)
+        return false;
+    bool is = lock_inspect(&target, &found, &ignored) == 0 && found.verdict == VERDICT_HELD;
+    lock_target_clear(&target);
+    return is;
+}
+
+/* S6: who would be refused under the lock is refused without taking it, so that nobody meets the lock of a run that never
+ * comes to be. A run that is just gone on with is locked: then the lock decides. */
+static int refuse_early(struct execution *e, const struct request *request, struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX];
+    json_t *stage CLEANUP_JSON = NULL;
+    if (e->start->is_new)
+        return 0;
+    if (look_at_latest(e->ws, request->id, latest, false, &stage, err) < 0)
+        return -1;
+    if (!waits_for_answer(stage) || is_locked(e->ws, request->id))
+        return 0;
+    return refuse_waiting(request->id, latest, err);
+}
+
 /* Under the lock: what is to be done about a run that waits for an answer. */
 static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
 {
     char latest[RUN_ID_MAX], run[RUN_ID_MAX];
     const char *status;
-    struct rundir dir;
     json_t *stage CLEANUP_JSON = NULL;
-    book_latest_run(e->ws, request->id, latest);
-    if (!latest[0] || rundir_open(e->ws, latest, &dir, err) < 0)
+    if (look_at_latest(e->ws, request->id, latest, true, &stage, err) < 0)
+        return -1;
+    if (!waits_for_answer(stage))
         return 0;
-    int looked = rundir_look(&dir, &stage, err);
-    if (looked == 0 && !book_has_begun(stage))
-        remove_stillborn(e->ws, &dir);
-    rundir_clear(&dir);
-    if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") != 0)
-        return 0;
-    if (e->start->is_new)
-        return stop_run(e->ws, latest, false, run, &status, err);
-    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request->id, "run", latest, NULL);
-    error_add(err, "request_id", request->id);
-    error_add(err, "run_id", latest);
-    error_add_next(err, "tasuki runs show %s", latest);
-    error_add_next(err, "tasuki answer %s …", latest);
-    error_add_next(err, "tasuki request run %s --new", request->id);
-    return -1;
+    return e->start->is_new ? stop_run(e->ws, latest, false, run, &status, err)
+                            : refuse_waiting(request->id, latest, err);
 }
 
 static int begin(struct execution *e, const struct request *request, const char *run_id, struct tsk_error *err)
@@ -326,13 +398,20 @@ static int begin(struct execution *e, const struct request *request, const char 
     return runner_begin(&e->runner, e->ws, &e->flow, buf_str(&e->flow_text), e->flow_text.len, values, &options, err);
 }
 
-static int prepare(struct execution *e, struct request *request, struct tsk_error *err)
+/* What the request says; *ret_flow: 0, or -1 and why its flow cannot be executed. */
+static int prepare(struct execution *e, struct request *request, int *ret_flow, struct tsk_error *flow_err,
+                   struct tsk_error *err)
 {
     const struct run_start *start = e->start;
     if (request_read(e->ws, start->request_id, start->lang, request, err) < 0)
         return -1;
-    if (request_need_whole(request, err) < 0 || load_flow(e, request, err) < 0)
+    if (request_need_whole(request, err) < 0)
         return -1;
+    *ret_flow = load_flow(e, request, flow_err);
+    if (*ret_flow < 0 && !start->queue) {
+        *err = *flow_err;
+        return -1;
+    }
     if (request->status == REQUEST_ARCHIVED) {
         error_set(err, TSK_INVALID_INPUT, "request_archived", "request", request->id, NULL);
         error_add_next(err, "tasuki request edit %s --status ready", request->id);
@@ -341,19 +420,33 @@ static int prepare(struct execution *e, struct request *request, struct tsk_erro
     return start->examine ? start->examine(e->ws, request->id, start->lang, err) : 0;
 }
 
+/* S5: the caller decides once more, by what cannot change any more. */
+static int decide(struct execution *e, struct tsk_error *err)
+{
+    return e->start->decide ? e->start->decide(e->start->decide_data, err) : 0;
+}
+
 int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
 {
     char run_id[RUN_ID_MAX];
+    int flow = 0;
+    struct tsk_error flow_err;
     struct request request CLEANUP(request_clear) = {.json = NULL};
     struct execution e = {.ws = ws, .start = start, .slot = -1};
     rundir_new_id(run_id);
-    int result = prepare(&e, &request, err);
+    int result = prepare(&e, &request, &flow, &flow_err, err);
+    if (result == 0)
+        result = refuse_early(&e, &request, err);
     if (result == 0)
         result = take_lock(&e, request.id, run_id, err);
+    if (result == 0)
+        result = decide(&e, err);
     if (result == 0)
         result = take_slot(&e, err);
     if (result == 0)
         result = settle_waiting(&e, &request, err);
+    if (result == 0 && flow < 0)
+        result = unbegun_record(ws, &request, run_id, start->lang, &flow_err, err);
     if (result == 0)
         result = begin(&e, &request, run_id, err);
     if (result == 0)
@@ -377,6 +470,32 @@ static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_
     return result;
 }
 
+/* Under the lock. S7: an answer goes on with the run that has asked, not with one that another has taken the place of. */
+static int need_latest(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX];
+    if (!e->start->is_answered)
+        return 0;
+    book_latest_run(e->ws, request_id, latest);
+    if (!latest[0] || strcmp(latest, run_id) == 0)
+        return 0;
+    error_set(err, TSK_CONFLICT, "run_replaced", "run", run_id, "latest", latest, NULL);
+    error_add_next(err, "tasuki runs show %s", latest);
+    return -1;
+}
+
+static int resume(struct execution *e, const char *run_id, struct tsk_error *err)
+{
+    struct runner_options options = options_of(e);
+    options.refuses_cancelled = e->start->is_answered || e->start->queue;
+    e->has_runner = true;
+    int result = runner_resume(&e->runner, e->ws, run_id, &e->flow, &e->flow_text, e->start->lang, &options, err);
+    e->has_flow = e->runner.flow;
+    if (result < 0 && e->start->queue)
+        unbegun_mark(&e->runner.run, e->start->lang, err);
+    return result;
+}
+
 int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
 {
     char run_id[RUN_ID_MAX], request_id[LOCK_ID_MAX];
@@ -386,12 +505,14 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
     if (request_id[0] && start->examine && start->examine(ws, request_id, start->lang, err) < 0)
         return -1;
     int result = request_id[0] ? take_lock(&e, request_id, run_id, err) : 0;
-    if (result == 0) {
-        struct runner_options options = options_of(&e);
-        e.has_runner = true;
-        result = runner_resume(&e.runner, ws, run_id, &e.flow, &e.flow_text, start->lang, &options, err);
-        e.has_flow = e.runner.flow;
-    }
+    if (result == 0 && request_id[0])
+        result = need_latest(&e, request_id, run_id, err);
+    if (result == 0)
+        result = decide(&e, err);
+    if (result == 0 && request_id[0])
+        result = take_slot(&e, err);
+    if (result == 0)
+        result = resume(&e, run_id, err);
     if (result == 0)
         result = execute(&e, ret, err);
     finish(&e);

@@ -383,7 +383,8 @@ def _(ws):
     ws.until_file("up")
     ws.tasuki("lock", "acquire", "request", "RQ-1", "--force", "--yes", "--pid", os.getpid()).expect(0)
     go(ws)
-    eq(last_document(ws.finish(proc).expect(7))["status"], "CANCELLED", "status")
+    stage = last_document(ws.finish(proc).expect(4))
+    eq((stage["status"], stage["reason_code"]), ("CANCELLED", "LOCK_LOST"), "status and reason")
     eq((trace(ws), ws.read_lock("request", "RQ-1")["pid"]), ([], os.getpid()), "executions, and whose lock it is")
 
 
