@@ -367,4 +367,22 @@ def _(ws):
             assert isinstance(json.loads(line), dict), line
 
 
+@test("a runner that cannot be started apart is a matter of the machine (exit 3), not of a process that could be looked up")
+def _(ws):
+    add(ws, "RQ-1", "true")
+    result = ws.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", ws.binary, "--json", "request", "run", "RQ-1", "--detach"])
+    result.expect(3, "STORAGE_FULL")
+    assert not any("proc status" in command for command in result.error["next"]), result.error
+
+
+@test("a queue that could not begin a run names no run; queue next names who has the lock")
+def _(ws):
+    add(ws, "RQ-1", "true")
+    run(ws, "RQ-1")
+    holder = sleeper(ws)
+    call(ws, "lock", "acquire", "request", "RQ-1", "--pid", holder.pid)
+    other = call(ws, "queue", "next").json["others"][0]
+    eq((other["reason"], other["detail"]), ("REQUEST_LOCKED", f"pid {holder.pid}"), "what is in the way")
+
+
 main(__name__)
