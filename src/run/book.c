@@ -9,13 +9,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTES "runs/.requests"
+#define NOTES      "runs/.requests"
+#define SETTLED_MS 3000 /* more than the coarsest clock of a file system */
 
 const char *const book_reason_names[] = {NULL,
 #define X(name) #name,
                                          BOOK_REASONS
 #undef X
 };
+
+/* ---- what has changed ------------------------------------------------------------------------------------ */
+
+/* To be taken before the file is read. */
+static struct book_stamp stamp_of(int dir, const char *path)
+{
+    struct stat st;
+    if (fs->fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return (struct book_stamp){.is_settled = errno == ENOENT};
+    int64_t age_ms = clock_now().wall_ms - (int64_t)st.st_ctim.tv_sec * 1000;
+    return (struct book_stamp){.dev = st.st_dev,
+                               .ino = st.st_ino,
+                               .size = st.st_size,
+                               .mtime = st.st_mtim,
+                               .ctime = st.st_ctim,
+                               .is_settled = S_ISREG(st.st_mode) && age_ms > SETTLED_MS};
+}
+
+static bool is_same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+static bool stamp_holds(const struct book_stamp *then, const struct book_stamp *now)
+{
+    return then->is_settled && then->dev == now->dev && then->ino == now->ino && then->size == now->size &&
+           is_same_time(then->mtime, now->mtime) && is_same_time(then->ctime, now->ctime);
+}
 
 /* ---- the latest run ------------------------------------------------------------------------------------- */
 
@@ -161,19 +190,62 @@ static void note_unknown(struct book_entry *entry, const char *run_id, enum lang
     json_object_set(entry->request.json, "problems", entry->request.problems);
 }
 
+int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err)
+{
+    char run_id[RUN_ID_MAX];
+    json_t *stage CLEANUP_JSON = NULL;
+    *ret = NULL;
+    if (find_latest(ws, request_id, run_id, err) < 0 || (run_id[0] && look_at(ws, run_id, &stage, err) < 0))
+        return -1;
+    *ret = stage && book_has_begun(stage) ? json_incref(stage) : NULL;
+    return 0;
+}
+
+static struct book_stamp stamp_of_note(struct tsk_workspace *ws, const char *request_id)
+{
+    char path[LOCK_ID_MAX + sizeof NOTES + 1];
+    snprintf(path, sizeof path, NOTES "/%s", request_id);
+    return stamp_of(ws->state_dir, path);
+}
+
+static struct book_stamp stamp_of_stage(struct tsk_workspace *ws, const char *run_id)
+{
+    char path[RUN_ID_MAX + 24];
+    snprintf(path, sizeof path, "runs/%s/stage.json", run_id);
+    return stamp_of(ws->state_dir, path);
+}
+
 static void look_at_run(struct book *book, struct book_entry *entry, enum lang lang)
 {
     char run_id[RUN_ID_MAX];
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
-    if (find_latest(book->ws, entry->request.id, run_id, &err) < 0 ||
-        (run_id[0] && look_at(book->ws, run_id, &stage, &err) < 0)) {
+    entry->note = stamp_of_note(book->ws, entry->request.id);
+    int result = find_latest(book->ws, entry->request.id, run_id, &err);
+    if (result == 0 && run_id[0]) {
+        entry->stage = stamp_of_stage(book->ws, run_id);
+        result = look_at(book->ws, run_id, &stage, &err);
+    }
+    if (result < 0) {
         note_unknown(entry, run_id, lang, &err);
         return;
     }
     entry->run = stage && book_has_begun(stage) ? run_summary(stage) : NULL;
     entry->is_done =
         run_is(entry, "DONE") && (entry->request.status == REQUEST_ARCHIVED || is_same_file(&entry->request, stage));
+}
+
+/* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */
+static bool is_run_known(struct book *book, const struct book_entry *old)
+{
+    struct book_stamp note = stamp_of_note(book->ws, old->request.id);
+    if (!stamp_holds(&old->note, &note))
+        return false;
+    if (!old->run)
+        return note.ino == 0;
+    bool is_over = run_is(old, "DONE") || run_is(old, "FAILED") || run_is(old, "CANCELLED");
+    struct book_stamp stage = stamp_of_stage(book->ws, json_get_string(old->run, "run_id", ""));
+    return is_over && stamp_holds(&old->stage, &stage);
 }
 
 /* A look for a lock that is not there must not leave its guard behind. */
@@ -299,12 +371,22 @@ static enum book_reason judge_dependencies(const struct book *book, struct book_
     return BOOK_DEPENDS_NOT_DONE;
 }
 
+/* The run that is in the way; of a lock that is held without one, whose it is. */
+static void put_holder(struct buf *detail, const json_t *holder, const char *run)
+{
+    const char *by = json_get_string(holder, "run_id", run);
+    int64_t pid = json_get_int(holder, "pid", 0);
+    if (by)
+        buf_puts(detail, by);
+    else if (pid > 0)
+        buf_printf(detail, "pid %lld", (long long)pid);
+}
+
 static enum book_reason judge(const struct book *book, struct book_entry *entry, bool retries, struct depends *depends)
 {
     const char *run = json_get_string(entry->run, "run_id", "");
     if (entry->lock || run_is(entry, "RUNNING")) {
-        const char *by = json_get_string(json_object_get(entry->lock, "holder"), "run_id", run);
-        buf_puts(&entry->detail, by);
+        put_holder(&entry->detail, json_object_get(entry->lock, "holder"), entry->lock ? NULL : run);
         return BOOK_REQUEST_LOCKED;
     }
     if (request_is_broken(&entry->request) || entry->request.status != REQUEST_READY) {
@@ -382,31 +464,61 @@ static void settle(struct book *book, bool retries)
     depends_clear(&depends);
 }
 
-int book_open(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *ret, struct tsk_error *err)
+/* From the old book what has not changed. -1: it was removed a moment ago. */
+static int add_entry(struct book *book, struct book_entry *old, const char *id, enum lang lang)
+{
+    struct tsk_error gone;
+    char path[LOCK_ID_MAX + 32];
+    struct book_entry *entry = &book->entries[book->count];
+    snprintf(path, sizeof path, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id);
+    *entry = (struct book_entry){.detail = BUF_INIT, .file = stamp_of(book->ws->state_dir, path)};
+    bool is_known = old && !request_is_broken(&old->request) && stamp_holds(&old->file, &entry->file);
+    if (!is_known && request_read(book->ws, id, lang, &entry->request, &gone) < 0)
+        return -1;
+    book->count++;
+    if (is_known && is_run_known(book, old)) {
+        entry->run = json_incref(old->run);
+        entry->is_done = old->is_done;
+        entry->note = old->note;
+        entry->stage = old->stage;
+    }
+    if (is_known) {
+        entry->request = old->request;
+        old->request.json = old->request.problems = NULL; /* the id stays: others are looked for beside it */
+        old->request.text = (struct buf){0};
+    }
+    if (!entry->note.is_settled)
+        look_at_run(book, entry, lang);
+    look_at_lock(book, entry);
+    return 0;
+}
+
+int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *book, struct tsk_error *err)
 {
     json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *id;
-    struct tsk_error gone;
     size_t i;
-    struct book book CLEANUP(book_clear) = {.ws = ws};
+    struct book fresh = {.ws = ws};
     if (workspace_lock_dirs(ws, err) < 0 || request_list(ws, &ids, &strays, err) < 0)
         return -1;
     size_t most = json_array_size(ids) + json_array_size(strays);
-    book.entries = calloc(most + 1, sizeof *book.entries);
-    book.by_id = calloc(most + 1, sizeof *book.by_id);
-    BUG(!book.entries || !book.by_id);
-    json_array_foreach (ids, i, id) {
-        struct book_entry *entry = &book.entries[book.count];
-        *entry = (struct book_entry){.detail = BUF_INIT};
-        if (request_read(ws, json_string_value(id), lang, &entry->request, &gone) < 0)
-            continue; /* removed a moment ago */
-        book.count++;
-        look_at_run(&book, entry, lang);
-        look_at_lock(&book, entry);
-    }
+    fresh.entries = calloc(most + 1, sizeof *fresh.entries);
+    fresh.by_id = calloc(most + 1, sizeof *fresh.by_id);
+    BUG(!fresh.entries || !fresh.by_id);
+    json_array_foreach (ids, i, id)
+        add_entry(&fresh, book_find(book, json_string_value(id)), json_string_value(id), lang);
     json_array_foreach (strays, i, id)
-        request_of_stray(json_string_value(id), lang, &book.entries[book.count++].request);
-    settle(&book, retries);
+        request_of_stray(json_string_value(id), lang, &fresh.entries[fresh.count++].request);
+    settle(&fresh, retries);
+    book_clear(book);
+    *book = fresh;
+    return 0;
+}
+
+int book_open(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *ret, struct tsk_error *err)
+{
+    struct book book = {.ws = ws};
+    if (book_update(ws, retries, lang, &book, err) < 0)
+        return -1;
     *ret = book;
-    book = (struct book){0};
     return 0;
 }

@@ -147,20 +147,14 @@ static bool run_begun(void *data, const json_t *stage)
 static bool is_as_seen(struct queue *q, const struct book_entry *entry)
 {
     struct tsk_error ignored;
-    char latest[RUN_ID_MAX];
-    struct rundir run;
     json_t *stage CLEANUP_JSON = NULL;
     struct request now CLEANUP(request_clear) = {.json = NULL};
     if (request_read(q->ws, entry->request.id, q->start.lang, &now, &ignored) < 0 ||
         strcmp(now.id, entry->request.id) != 0 || strcmp(now.updated_at, entry->request.updated_at) != 0)
         return false;
-    book_latest_run(q->ws, now.id, latest);
-    if (latest[0] && rundir_open(q->ws, latest, &run, &ignored) == 0) {
-        if (rundir_look(&run, &stage, &ignored) < 0)
-            stage = NULL;
-        rundir_clear(&run);
-    }
-    if (!stage || !book_has_begun(stage))
+    if (book_look(q->ws, now.id, &stage, &ignored) < 0)
+        return false;
+    if (!stage)
         return !entry->run;
     return strcmp(json_get_string(stage, "run_id", ""), json_get_string(entry->run, "run_id", "")) == 0 &&
            strcmp(json_get_string(stage, "status", ""), json_get_string(entry->run, "status", "")) == 0;
@@ -249,14 +243,14 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
 }
 
-static bool was_run(const struct queue *q, const char *id)
+/* What was run, by id: with it a look at all requests takes time that grows with them, not with their square. */
+static json_t *ids_run(const struct queue *q)
 {
     size_t i;
-    json_t *line;
+    json_t *line, *ids = json_object();
     json_array_foreach (q->ran, i, line)
-        if (strcmp(json_get_string(line, "request_id", ""), id) == 0)
-            return true;
-    return false;
+        json_object_set_new(ids, json_get_string(line, "request_id", ""), json_true());
+    return ids;
 }
 
 static enum queue_reason limit_reached(struct queue *q)
@@ -271,15 +265,16 @@ static enum queue_reason limit_reached(struct queue *q)
 /* U2, U6: the next one; of those that could not begin a moment ago only if there is no other, and after a pause. */
 static const struct book_entry *choose(struct queue *q, struct book *book)
 {
+    json_t *ran CLEANUP_JSON = ids_run(q);
     for (size_t i = 0; i < book->count; i++) {
         const char *id = book->entries[i].request.id;
-        book->entries[i].was_run = was_run(q, id) || json_object_get(q->missed, id);
+        book->entries[i].was_run = json_object_get(ran, id) || json_object_get(q->missed, id);
     }
     const struct book_entry *next = book_next(book);
     if (next || json_object_size(q->missed) == 0)
         return next;
     for (size_t i = 0; i < book->count; i++)
-        book->entries[i].was_run = was_run(q, book->entries[i].request.id);
+        book->entries[i].was_run = json_object_get(ran, book->entries[i].request.id);
     nanosleep(&(struct timespec){.tv_nsec = MISS_MS * 1000000}, NULL);
     return book_next(book);
 }
@@ -287,9 +282,9 @@ static const struct book_entry *choose(struct queue *q, struct book *book)
 /* Until there is a reason; -1 when the requests cannot be read. */
 static int run_all(struct queue *q, struct tsk_error *err)
 {
+    struct book book CLEANUP(book_clear) = {.entries = NULL};
     while ((q->reason = limit_reached(q)) == QUEUE_GOES_ON) {
-        struct book book CLEANUP(book_clear) = {.entries = NULL};
-        if (book_open(q->ws, q->options->retries, q->options->start.lang, &book, err) < 0)
+        if (book_update(q->ws, q->options->retries, q->options->start.lang, &book, err) < 0)
             return -1;
         const struct book_entry *next = choose(q, &book);
         q->book = &book;

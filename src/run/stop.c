@@ -64,11 +64,15 @@ static int take_idle(struct rundir *run, const char **ret_status, struct tsk_err
 static int write_cancelled(struct rundir *run, json_t *seen, struct tsk_error *err)
 {
     struct tsk_error ignored;
+    char time[TIME_TEXT_MAX];
     json_t *stage CLEANUP_JSON = NULL;
     if (rundir_read_stage(run, &stage, &ignored) < 0)
         stage = json_incref(seen);
     json_object_set_new(stage, "status", json_string("CANCELLED"));
     json_object_set_new(stage, "questions", json_array());
+    time_format_utc(clock_now().wall_ms, time);
+    json_array_append_new(json_object_get(stage, "history"),
+                          json_pack("{s:s, s:s, s:s}", "time", time, "what", "ended", "status", "CANCELLED"));
     return rundir_write_stage(run, stage, err);
 }
 

@@ -188,4 +188,17 @@ def _(ws):
     eq(others["RQ-b"], ("DEPENDS_CYCLE", "RQ-b → RQ-c → RQ-a → RQ-b"), "a short one")
 
 
+@test("on a narrow screen a long title gives way; the excerpt of a long line ends with a whole character")
+def _(ws):
+    call(ws, "request", "add", "a long title " * 10, "--id", "RQ-1")
+    wide = ws.tasuki("request", "list").expect(0).out
+    narrow = ws.tasuki("request", "list", env={"COLUMNS": "50"}).expect(0).out
+    assert "a long title " * 9 in wide and "a long title a l" not in narrow and "…" in narrow, narrow
+    assert max(len(line) for line in narrow.splitlines()) <= 50, narrow
+    for lead in ("", "a", "ab"):
+        file(ws, "RQ-2").write_text(f"title: x\npriority: {lead}" + "日" * 100 + "\n")
+        excerpt = shown(ws, "RQ-2")["problems"][0]["excerpt"]
+        assert excerpt.startswith(f"priority: {lead}日日") and len(excerpt.encode()) > 150, excerpt
+
+
 main(__name__)
