@@ -75,14 +75,32 @@ static json_t *stage_of_journal(const struct rundir *run)
     bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
     time_format_utc(json_get_int(first, "t", 0), began);
     time_format_utc(json_get_int(last, "t", 0), ended);
-    return json_pack("{s:s, s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id, "request_id",
-                     json_get_string(first, "request", NULL), "request_updated_at",
+    return json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
+                     "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
+                     "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",
                      json_get_string(first, "request_updated_at", NULL), "request_sha256",
                      json_get_string(first, "request_sha256", NULL), "started_at", began, "status",
                      is_over                  ? json_get_string(last, "status", "DONE")
                      : rundir_has_runner(run) ? "RUNNING"
                                               : "INTERRUPTED",
                      "ended_at", is_over ? ended : NULL);
+}
+
+int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    json_t *stage = NULL;
+    int result = rundir_look(run, &stage, err);
+    bool is_damaged =
+        result < 0 ? err->text && strcmp(err->text, "stage_broken") == 0 : !*json_get_string(stage, "status", "");
+    if (is_damaged) {
+        if (result == 0)
+            json_decref(stage);
+        stage = stage_of_journal(run);
+        result = stage ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
+    }
+    if (result == 0)
+        *ret = stage;
+    return result;
 }
 
 /* 0 with NULL: there is no such run. What cannot be looked at is an error, never "no run": it would be executed again. */
@@ -92,16 +110,7 @@ static int look_at(struct tsk_workspace *ws, const char *run_id, json_t **ret, s
     *ret = NULL;
     if (rundir_open(ws, run_id, &run, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
-    int result = rundir_look(&run, ret, err);
-    bool is_damaged =
-        result < 0 ? err->text && strcmp(err->text, "stage_broken") == 0 : !*json_get_string(*ret, "status", "");
-    if (is_damaged) {
-        json_decref(*ret);
-        *ret = stage_of_journal(&run);
-        result = *ret ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run.path, NULL);
-    }
-    if (result < 0)
-        *ret = NULL;
+    int result = book_look_at(&run, ret, err);
     rundir_clear(&run);
     return result;
 }

@@ -75,7 +75,9 @@ json_t *book_json(const struct book_entry *entry);
 
 /* Whether a run has come to its first record. One that has not is no run: nothing of it was executed. */
 bool book_has_begun(const json_t *stage);
-/* The stage of a request's latest run; NULL: there is none, or it has not begun. What is damaged comes from the journal. */
+/* rundir_look, but what a damaged stage does not say comes from the journal. */
+int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err);
+/* The same for a request's latest run; NULL: there is none, or it has not begun. */
 int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err);
 /* The latest run of a request: its id, "" for none; and noting it. */
 void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX]);

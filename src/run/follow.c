@@ -10,6 +10,7 @@
 #include "graph/rundir.h"
 #include "lock/lock.h"
 #include "lock/wait.h"
+#include "run/book.h"
 #include "run/detach.h"
 #include "run/start.h"
 
@@ -76,7 +77,7 @@ static int look_once(struct follow *f, struct tsk_error *err)
     if (rundir_open(f->ws, f->run_id, &run, err) < 0)
         return -1;
     snprintf(f->run_id, sizeof f->run_id, "%s", run.id);
-    if (!f->request_id[0] && rundir_look(&run, &stage, err) == 0)
+    if (!f->request_id[0] && book_look_at(&run, &stage, err) == 0)
         snprintf(f->request_id, sizeof f->request_id, "%s", json_get_string(stage, "request_id", ""));
     int is_executed = wait_for_byte_of(f, &run);
     rundir_clear(&run);
@@ -124,7 +125,7 @@ int run_follow(struct tsk_workspace *ws, const char *run_id, const char *request
     snprintf(follow.request_id, sizeof follow.request_id, "%s", request_id ? request_id : "");
     if (wait_for_end(&follow, err) < 0 || rundir_open(ws, follow.run_id, &run, err) < 0)
         return -1;
-    int looked = rundir_look(&run, ret_stage, err);
+    int looked = book_look_at(&run, ret_stage, err);
     rundir_clear(&run);
     return looked;
 }

@@ -313,7 +313,7 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
         return 0;
     if (rundir_open(ws, latest, &dir, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
-    int looked = rundir_look(&dir, &stage, err);
+    int looked = book_look_at(&dir, &stage, err);
     bool has_begun = looked == 0 && book_has_begun(stage);
     if (looked == 0 && !has_begun && tidies)
         remove_stillborn(ws, &dir);
@@ -464,7 +464,7 @@ static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_
     if (rundir_open(ws, given, &run, err) < 0)
         return -1;
     snprintf(run_id, RUN_ID_MAX, "%s", run.id);
-    int result = rundir_look(&run, &stage, err);
+    int result = book_look_at(&run, &stage, err);
     rundir_clear(&run);
     snprintf(request_id, LOCK_ID_MAX, "%s", json_get_string(stage, "request_id", ""));
     return result;

@@ -3,6 +3,7 @@
  * What is seen before the run's byte is taken decides only who is asked: its runner, or we ourselves. Under the byte the journal
  * decides (D4 in rundir.h): a run that somebody has brought to its end meanwhile keeps that end. */
 #include "graph/journal.h"
+#include "run/book.h"
 #include "run/start.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
     struct proc_id id;
     int64_t until = clock_now().boot_ms + BEGIN_MS;
     for (;;) {
-        if (rundir_look(run, ret, err) < 0)
+        if (book_look_at(run, ret, err) < 0)
             return -1;
         bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
         if (!is_running || rundir_runner(*ret, &id) || clock_now().boot_ms > until)

@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from harness.harness import eq, main, test  # noqa: E402
-from requests_common import add, call, listed, queue, run, shown, stage_file, trace  # noqa: E402
+from requests_common import add, call, go, kill, listed, queue, run, shown, spawn, stage_file, trace  # noqa: E402
 
 
 def file(ws, id):
@@ -142,6 +142,21 @@ def _(ws):
     eq((shown(ws, "RQ-1")["status"], queue(ws)["ran"]), ("broken", []), "nothing that could be read")
     assert id in shown(ws, "RQ-1")["problems"][0]["reason"], "the problem names the run"
     eq(len(trace(ws)), 1, "executions")
+
+
+@test("a run that was killed and whose stage is damaged goes on, and is in nobody's way")
+def _(ws):
+    add(ws, "RQ-1", "echo once >> trace; test -e go || exec sleep 300", priority="P0")
+    proc = spawn(ws, "request", "run", "RQ-1")
+    id = ws.until(lambda: trace(ws) and ws.read_lock("request", "RQ-1")["run_id"], "it runs")
+    kill(ws, proc.pid)
+    stage_file(ws, id).write_text('{"sta')
+    add(ws, "RQ-2", "true")
+    go(ws)
+    eq([(line["request_id"], line["status"]) for line in queue(ws)["ran"]], [("RQ-1", "DONE"), ("RQ-2", "DONE")], "what the queue does")
+    eq((shown(ws, "RQ-1")["latest_run"]["run_id"], len(trace(ws))), (id, 2), "the run that went on")
+    stage_file(ws, id).write_text("")
+    eq(run(ws, "RQ-1")["status"], "DONE", "by hand")
 
 
 @test("the stage has the run's history: started, asked, answered, resumed, ended")
