@@ -327,7 +327,10 @@ static void lose(struct runner *runner)
     struct backend_status status;
     runner->backend->ops->status(runner->backend, &status);
     bool is_complete = runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE;
-    error_set(&reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
+    if (runner->options.lock)
+        error_set(&reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
+    else
+        error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
     if (!is_complete && !runner->cancels)
         cancel_because(runner, &reason);
 }
