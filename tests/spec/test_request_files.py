@@ -71,7 +71,6 @@ def _(ws):
         for text in (f"a{odd}b", f"null{odd}x", f"a\n\n{odd}", f"{odd}", f"a{odd}"):
             one = call(ws, "request", "add", "t" + text.replace("\n", ""), "--body", text, "--", "echo", text).json
             eq((one["title"], one["body"], one["run"]), ("t" + text.replace("\n", ""), text, ["echo", text]), f"{text!r}")
-            break
     one = call(ws, "request", "add", "t", "--id", "RQ-e", "--body", "a\n\n\u2028", "--", "null\u2028x").json
     eq((one["body"], one["run"]), ("a\n\n\u2028", ["null\u2028x"]), "a block")
     eq(call(ws, "request", "edit", "RQ-e", "--title", "x\u2029y").json["title"], "x\u2029y", "an edit")
