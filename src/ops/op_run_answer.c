@@ -1,5 +1,4 @@
 /* op_run_answer.c - answer: what a task has asked, and the run goes on. */
-#include "base/log.h"
 #include "ops/detached.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
@@ -135,13 +134,16 @@ static int refuse_second(const struct runner *runner, struct tsk_error *err)
 
 /* The run's byte is ours. From here on nobody waits for an answer: whoever looks finds a run that can go on, and not the question,
  * whether or not somebody comes to go on with it. */
-static void publish_answered(struct runner *runner)
+static int publish_answered(struct runner *runner, struct tsk_error *err)
 {
-    struct tsk_error problem;
     json_t *stage CLEANUP_JSON = runner_stage(runner);
     json_object_set_new(stage, "runner", json_null());
-    if (rundir_write_stage(&runner->run, stage, &problem) < 0)
-        log_problem(&problem); /* the journal has the answer */
+    json_object_set_new(stage, "answered", json_true()); /* S9 */
+    if (rundir_write_stage(&runner->run, stage, err) == 0)
+        return 0;
+    error_add(err, "answer", "recorded"); /* the journal has it */
+    error_add_next(err, "tasuki resume %s", runner->run.id);
+    return -1;
 }
 
 static int record_answer(struct op_call *call, struct runner *runner, json_t **ret_answer, struct tsk_error *err)
@@ -151,15 +153,16 @@ static int record_answer(struct op_call *call, struct runner *runner, json_t **r
         runner_answer(runner, task, *ret_answer, err) < 0)
         return -1;
     runner_fact(runner, "run.answered", runner->run.id, task, json_pack("{s:O}", "answer", *ret_answer), true);
-    publish_answered(runner);
-    return 0;
+    return publish_answered(runner, err);
 }
 
-/* Somebody else goes on with this very run, and has taken its byte after we let it go: with our answer. */
+/* Somebody else goes on with this very run, or has done so, and has taken its byte after we let it go: with our answer. */
 static bool goes_on_already(const char *run, const struct tsk_error *err)
 {
     char by[LOCK_ID_MAX];
     const char *named = tsk_error_context(err, "run");
+    if (start_was_answer_used(err))
+        return true;
     return err->code == TSK_RUN_IN_PROGRESS &&
            ((start_refused_by(err, by) && strcmp(by, run) == 0) || (named && strcmp(named, run) == 0));
 }

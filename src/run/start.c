@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SLOTS_NAME "runs/.slots"
+#define AGAIN_MAX  20
 #define LOOK_MS    1000 /* how often the lock is looked at */
 
 /* One execution. */
@@ -28,6 +29,7 @@ struct execution {
     struct buf flow_text;
     bool has_runner, has_flow;
     int64_t renewed_ms;
+    char goes_on[RUN_ID_MAX]; /* the run that was answered and is to be gone on with instead (S9); "": none */
 };
 
 /* ---- locks ---------------------------------------------------------------------------------------------- */
@@ -327,6 +329,21 @@ static bool waits_for_answer(const json_t *stage)
     return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
 }
 
+/* S9. It is RUNNING for the moment in which who answers has the run's byte. */
+static bool is_answered(const json_t *stage)
+{
+    const char *status = json_get_string(stage, "status", "");
+    return json_get_bool(stage, "answered", false) &&
+           (strcmp(status, "INTERRUPTED") == 0 || strcmp(status, "RUNNING") == 0);
+}
+
+/* -1, and start_request goes on with that run. */
+static int go_on_instead(struct execution *e, const char *run_id, struct tsk_error *err)
+{
+    snprintf(e->goes_on, sizeof e->goes_on, "%s", run_id);
+    return error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run_id, NULL);
+}
+
 static int refuse_waiting(const char *request_id, const char *latest, struct tsk_error *err)
 {
     error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request_id, "run", latest, NULL);
@@ -360,12 +377,12 @@ static int refuse_early(struct execution *e, const struct request *request, stru
         return 0;
     if (look_at_latest(e->ws, request->id, latest, false, &stage, err) < 0)
         return -1;
-    if (!waits_for_answer(stage) || is_locked(e->ws, request->id))
+    if ((!waits_for_answer(stage) && !is_answered(stage)) || is_locked(e->ws, request->id))
         return 0;
-    return refuse_waiting(request->id, latest, err);
+    return is_answered(stage) ? go_on_instead(e, latest, err) : refuse_waiting(request->id, latest, err);
 }
 
-/* Under the lock: what is to be done about a run that waits for an answer. */
+/* Under the lock: what is to be done about a run that waits for an answer, or that has got one and waits to go on. */
 static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
 {
     char latest[RUN_ID_MAX], run[RUN_ID_MAX];
@@ -373,10 +390,11 @@ static int settle_waiting(struct execution *e, const struct request *request, st
     json_t *stage CLEANUP_JSON = NULL;
     if (look_at_latest(e->ws, request->id, latest, true, &stage, err) < 0)
         return -1;
-    if (!waits_for_answer(stage))
+    if (!waits_for_answer(stage) && !is_answered(stage))
         return 0;
-    return e->start->is_new ? stop_run(e->ws, latest, false, run, &status, err)
-                            : refuse_waiting(request->id, latest, err);
+    if (e->start->is_new)
+        return stop_run(e->ws, latest, false, run, &status, err);
+    return is_answered(stage) ? go_on_instead(e, latest, err) : refuse_waiting(request->id, latest, err);
 }
 
 static int begin(struct execution *e, const struct request *request, const char *run_id, struct tsk_error *err)
@@ -426,7 +444,9 @@ static int decide(struct execution *e, struct tsk_error *err)
     return e->start->decide ? e->start->decide(e->start->decide_data, err) : 0;
 }
 
-int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
+/* goes_on: the run that is to be gone on with instead (S9), "" for none. */
+static int start_new(struct tsk_workspace *ws, const struct run_start *start, char goes_on[RUN_ID_MAX], json_t **ret,
+                     struct tsk_error *err)
 {
     char run_id[RUN_ID_MAX];
     int flow = 0;
@@ -452,6 +472,28 @@ int start_request(struct tsk_workspace *ws, const struct run_start *start, json_
     if (result == 0)
         result = execute(&e, ret, err);
     finish(&e);
+    snprintf(goes_on, RUN_ID_MAX, "%s", e.goes_on);
+    return result;
+}
+
+bool start_was_answer_used(const struct tsk_error *err)
+{
+    return err->code == TSK_CONFLICT && err->text && strcmp(err->text, START_ANSWER_USED) == 0;
+}
+
+int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
+{
+    char goes_on[RUN_ID_MAX];
+    struct run_start again = *start;
+    again.resume = goes_on;
+    again.is_answered = true;
+    int result = start_new(ws, start, goes_on, ret, err);
+    for (int i = 0; goes_on[0] && i < AGAIN_MAX; i++) {
+        result = start_again(ws, &again, ret, err);
+        if (result == 0 || !start_was_answer_used(err))
+            return result;
+        result = start_new(ws, start, goes_on, ret, err); /* somebody was faster */
+    }
     return result;
 }
 
@@ -470,12 +512,24 @@ static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_
     return result;
 }
 
-/* Under the lock. S7: an answer goes on with the run that has asked, not with one that another has taken the place of. */
-static int need_latest(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
+/* Under the lock, S7: an answer goes on with the run that has asked, once, and not with one that another has taken the place of. */
+static int need_answered(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
 {
     char latest[RUN_ID_MAX];
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
     if (!e->start->is_answered)
         return 0;
+    if (rundir_open(e->ws, run_id, &run, err) < 0)
+        return -1;
+    int looked = rundir_look(&run, &stage, err);
+    rundir_clear(&run);
+    if (looked < 0)
+        return -1;
+    if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)
+        return error_set(err, TSK_CONFLICT, "run_given_up", "run", run_id, NULL);
+    if (!is_answered(stage))
+        return error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);
     book_latest_run(e->ws, request_id, latest);
     if (!latest[0] || strcmp(latest, run_id) == 0)
         return 0;
@@ -506,7 +560,7 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
         return -1;
     int result = request_id[0] ? take_lock(&e, request_id, run_id, err) : 0;
     if (result == 0 && request_id[0])
-        result = need_latest(&e, request_id, run_id, err);
+        result = need_answered(&e, request_id, run_id, err);
     if (result == 0)
         result = decide(&e, err);
     if (result == 0 && request_id[0])

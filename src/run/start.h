@@ -12,16 +12,20 @@
  *      or answers-and-resumes a run of this request then. Cancelling a run that nobody executes needs only the run's byte; so
  *      that is looked at once more under the byte (runner_options.refuses_cancelled).
  *  S6  Who takes the lock means to begin: refusals that need no lock come before it.
- *  S7  A run that goes on because of an answer was not asked for by name: it is refused if it was cancelled, or if it is not its
- *      request's latest run any more.
+ *  S7  A run that goes on because of an answer was not asked for by name: it is refused if it was cancelled, if somebody has gone on
+ *      with it already, or if it is not its request's latest run any more.
  *  S8  A queue leaves no request behind that is as ready as before although it cannot begin: what is wrong with its flow, or with
- *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c). */
+ *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c).
+ *  S9  A run whose question was answered and that nobody executes yet (`answered` in its stage) is not overtaken: who runs its
+ *      request goes on with it, unless --new gives it up. So whoever comes first uses the answer, and nobody else has to. */
 #ifndef RUN_START_H
 #define RUN_START_H
 
 #include "graph/runner.h"
 #include "lock/lock.h"
 #include "run/request.h"
+
+#define START_ANSWER_USED "answer_used" /* the text of a CONFLICT */
 
 struct run_start {
     const char *request_id;
@@ -54,6 +58,8 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
 /* The run that a RUN_IN_PROGRESS names; false: none, the lock is held without one. */
 bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX]);
 
+/* Whether it says that somebody else has gone on with the answered run meanwhile. */
+bool start_was_answer_used(const struct tsk_error *err);
 /* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
 bool start_is_holder_gone(const struct lock_record *record);
 

@@ -51,10 +51,20 @@ def ran(answer):
     return [(line["request_id"], line["status"]) for line in answer["ran"]]
 
 
+def is_free(path, byte):
+    with open(path, "r+b") as life:
+        try:
+            fcntl.lockf(life, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except OSError:
+            return False
+    return True
+
+
 def interrupted(ws, id="RQ-1"):
     """A run that was killed in its first task, with `go` there already."""
     proc, run_id = begin(ws, id)
     kill(ws, proc.pid)
+    ws.until(lambda: is_free(ws.path / ".aiflow/runs" / run_id / "life", 0), "its task is gone, and with it the lock")
     go(ws)
     return run_id
 
@@ -113,25 +123,24 @@ def _(ws):
     eq((ran(queue(ws)), len(trace(ws))), ([], 1), "the queue, and executions")
 
 
-@test("an answer does not go on with a run that was cancelled, or that another has taken the place of, since it was recorded")
+@test("an answer does not go on with a run that was given up since it was recorded, by cancel or by --new")
 def _(ws):
     add(ws, "RQ-1", ASK)
-    for overtake, text in ((lambda run: call(ws, "runs", "cancel", run), "was cancelled"),
-                           (lambda _: run(ws, "RQ-1", "--new", code=8), "has been run since")):
+    for overtake in (lambda first: call(ws, "runs", "cancel", first), lambda _: run(ws, "RQ-1", "--new", code=8)):
         first = run(ws, "RQ-1", "--new", code=8)["run_id"]
         proc = held(ws, "runners", 1, "answer", first, "--yes")
         overtake(first)
         result = let_go(ws, proc, code=4)
-        eq((result.error["reason_code"], text in result.error["message"]), ("CONFLICT", True), f"the answer: {result.error}")
+        eq((result.error["reason_code"], status(ws, first)), ("CONFLICT", "CANCELLED"), "the answer, and the run")
         eq(trace(ws), [], "executions")
 
 
 # -- nothing is stuck ---------------------------------------------------------------------------------------
 
 
-@test("an answer whose command was killed before the run went on leaves a run that goes on: by hand, and by the queue")
+@test("an answer whose command was killed before the run went on leaves a run that goes on: by resume, request run, the queue")
 def _(ws):
-    for id in ("RQ-1", "RQ-2"):
+    for id in ("RQ-1", "RQ-2", "RQ-3"):
         add(ws, id, ASK)
         run_id = run(ws, id, code=8)["run_id"]
         env = {**with_tool(ws), "TASUKI_FAULT_PATH": "runners"}
@@ -142,10 +151,12 @@ def _(ws):
         eq(again["next"], [f"tasuki resume {run_id}"], "what helps")
         if id == "RQ-1":
             call(ws, "resume", run_id)
+        elif id == "RQ-2":
+            eq(run(ws, id)["run_id"], run_id, "what request run does")
         else:
-            eq(ran(queue(ws)), [("RQ-2", "DONE")], "the queue")
-        eq(status(ws, run_id), "DONE", "the run")
-    eq(trace(ws), ["true", "true"], "the answers that were used")
+            eq(ran(queue(ws)), [("RQ-3", "DONE")], "the queue")
+        eq((status(ws, run_id), len(runs_of(ws, id))), ("DONE", 1), "the run, and how many there are")
+    eq(trace(ws), ["true"] * 3, "the answers that were used")
 
 
 @test("an answer waits a moment for the request's lock")
@@ -159,6 +170,16 @@ def _(ws):
     holder.kill()
     holder.wait()
     eq(last_document(ws.finish(proc).expect(0))["status"], "DONE", "status")
+
+
+@test("who runs a request whose question was just answered does not overtake the answer")
+def _(ws):
+    add(ws, "RQ-1", ASK)
+    first = run(ws, "RQ-1", code=8)["run_id"]
+    proc = held(ws, "runners", 1, "answer", first, "--yes")
+    eq(run(ws, "RQ-1", "--on-conflict", "attach")["run_id"], first, "which run it is")
+    let_go(ws, proc)
+    eq((trace(ws), [one["run_id"] for one in runs_of(ws)]), (["true"], [first]), "the answer that was used, and the runs")
 
 
 @test("two answers to two questions at once: both are recorded, used, and told so")
