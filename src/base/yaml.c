@@ -449,6 +449,10 @@ static int parse_into(struct yaml *doc, struct tsk_error *err)
 
 int yaml_parse(const char *text, size_t len, const char *source, struct yaml **ret, struct tsk_error *err)
 {
+    if (len >= 3 && memcmp(text, YAML_BOM, 3) == 0) { /* no part of the text; libyaml would count it as a column */
+        text += 3;
+        len -= 3;
+    }
     struct yaml outside = {.source = source, .text = text, .len = len};
     if (len > YAML_SIZE_MAX)
         return fail_at(&outside, (struct place){1, 1}, err, "the file is larger than 16 MiB");

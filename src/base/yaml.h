@@ -17,6 +17,7 @@
 #define YAML_DEPTH_MAX 64
 #define YAML_SIZE_MAX  (16u << 20)
 #define YAML_NODES_MAX 1000000u
+#define YAML_BOM       "\xef\xbb\xbf" /* may stand before the text; places do not count it */
 
 enum yaml_type { YAML_SCALAR, YAML_LIST, YAML_MAP };
 

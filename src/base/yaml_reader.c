@@ -21,7 +21,8 @@ int yaml_reader_open(const char *text, size_t len, struct yaml_reader **ret, str
         return error_errno(err, "read", "YAML");
     }
     yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader->parser, (const unsigned char *)text, len);
+    size_t bom = len >= 3 && memcmp(text, YAML_BOM, 3) == 0 ? 3 : 0;
+    yaml_parser_set_input_string(&reader->parser, (const unsigned char *)text + bom, len - bom);
     *ret = reader;
     return 0;
 }

@@ -179,19 +179,20 @@ static bool emit_text(struct op_call *call, const char *text, size_t len)
     return fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0;
 }
 
-static void print_json(const json_t *document)
+/* `op` may be NULL. What comes behind other documents is on one line as they are. */
+static void print_json(const struct op *op, const json_t *document)
 {
     struct buf b CLEANUP(buf_clear) = {.max = 1u << 30};
-    json_write(&b, document, true);
+    json_write(&b, document, !op || !(op->flags & OP_STREAMS));
     BUG(b.failed); /* half a document must not look like a whole one */
     printf("%s\n", buf_str(&b));
 }
 
-static int fail(const struct cli_options *options, const struct tsk_error *err)
+static int fail(const struct op *op, const struct cli_options *options, const struct tsk_error *err)
 {
     if (options->json) {
         json_t *document CLEANUP_JSON = json_of_error(err, lang_name(options->lang));
-        print_json(document);
+        print_json(op, document);
     } else {
         cli_print_error(options, err);
     }
@@ -214,11 +215,11 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
                            .wants_ticks = !options->json && isatty(STDOUT_FILENO),
                            .skin = options};
     if (op_run(&call, &result, &err) < 0) {
-        int code = fail(options, &err);
+        int code = fail(op, options, &err);
         return call.has_exit_code ? call.exit_code : code;
     }
     if (result && options->json)
-        print_json(result);
+        print_json(op, result);
     else if (result)
         cli_print_result(&call, options, result);
     json_decref(call.aside);
@@ -235,7 +236,7 @@ static int explain(const char *noun, const char *verb, struct cli_options *optio
     json_t *document CLEANUP_JSON = cli_describe(noun ? noun : verb, noun ? verb : NULL);
     if (json_array_size(json_object_get(document, "operations")) == 0)
         return unknown_word(verb && noun && cli_noun_exists(noun) ? noun : NULL, verb ? verb : noun, err);
-    print_json(document);
+    print_json(NULL, document);
     return 0;
 }
 
@@ -255,7 +256,7 @@ static int print_completion(const char *shell, const struct cli_options *options
     const char *script = cli_completion(shell);
     if (options->json) {
         json_t *document CLEANUP_JSON = json_pack("{s:s, s:s}", "shell", shell, "script", script);
-        print_json(document);
+        print_json(NULL, document);
     } else {
         fputs(script, stdout);
     }
@@ -324,7 +325,7 @@ int cli_main(int argc, char **argv)
         code = dispatch(words, count, &options, &err);
     }
     if (code < 0)
-        code = fail(&options, &err);
+        code = fail(NULL, &options, &err);
     free(words);
     return finish_output(&options, code);
 }

@@ -149,6 +149,7 @@ void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum s
 /* A table: rows of `columns` cells, aligned, the last column cut at the terminal's width. */
 struct cli_table {
     size_t columns, count, max;
+    size_t gives_way; /* a column that is cut before the last one is; 0: none */
     struct cli_cell {
         char *text;
         enum style style;

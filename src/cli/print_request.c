@@ -86,7 +86,7 @@ void cli_print_requests(const struct op_call *call, const struct cli_options *op
     static const char *const heads[] = {"head_request", "head_status", "head_priority", "head_title",
                                         "head_latest_run"};
     const json_t *requests = json_object_get(result, "requests");
-    struct cli_table table = {.columns = 5};
+    struct cli_table table = {.columns = 5, .gives_way = 3};
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
     json_t *request;
@@ -220,7 +220,7 @@ static void put_next_of(struct buf *b, const struct cli_options *options, const 
     const json_t *last = count ? json_array_get(json_object_get(result, "ran"), count - 1) : NULL;
     const char *reason = text_of(result, "reason"), *run = text_of(last, "run_id");
     json_t *next CLEANUP_JSON = json_array();
-    if (strcmp(reason, "NEEDS_INPUT") == 0 || strcmp(reason, "FAILED") == 0)
+    if (run[0] && (strcmp(reason, "NEEDS_INPUT") == 0 || strcmp(reason, "FAILED") == 0))
         json_array_append_new(next, json_sprintf("tasuki runs show %s", run));
     else if (strcmp(reason, "DOCTOR_FAILED") == 0)
         json_array_append_new(next, json_string("tasuki doctor"));
@@ -254,7 +254,7 @@ void cli_print_queue_run(const struct op_call *call, const struct cli_options *o
 void cli_print_queue_next(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     const json_t *next = json_object_get(result, "next");
-    struct cli_table table = {.columns = 4};
+    struct cli_table table = {.columns = 4, .gives_way = 2};
     size_t i;
     json_t *other;
     (void)call;

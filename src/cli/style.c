@@ -74,6 +74,17 @@ static char *cut_take(char *text, size_t width)
 
 #define LAST_MIN 8 /* columns of the last one, however narrow the terminal is */
 
+/* Takes from the column that gives way what the line is too long by. */
+static void narrow(const struct cli_table *table, size_t columns, size_t terminal, size_t *widths)
+{
+    size_t total = 2 * (columns - 1), *width = &widths[table->gives_way];
+    for (size_t c = 0; c < columns; c++)
+        total += widths[c];
+    if (!table->gives_way || total <= terminal || *width <= LAST_MIN)
+        return;
+    *width = *width > total - terminal + LAST_MIN ? *width - (total - terminal) : LAST_MIN;
+}
+
 void cli_table_print(struct cli_table *table, const struct cli_options *options, FILE *out)
 {
     size_t widths[16] = {0};
@@ -84,6 +95,8 @@ void cli_table_print(struct cli_table *table, const struct cli_options *options,
             widths[i % columns] = width;
     }
     int terminal = options->screen_columns ? options->screen_columns : cli_terminal_width(out);
+    if (terminal)
+        narrow(table, columns, (size_t)terminal, widths);
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < table->count; i++) {
         size_t column = i % columns, before = 0;
@@ -92,6 +105,8 @@ void cli_table_print(struct cli_table *table, const struct cli_options *options,
             before += widths[c] + 2;
         if (text && column == columns - 1 && terminal)
             text = cut_take(text, (size_t)terminal > before + LAST_MIN ? (size_t)terminal - before : LAST_MIN);
+        else if (text && terminal && column && column == table->gives_way)
+            text = cut_take(text, widths[column]);
         cli_put(&b, options, out, table->cells[i].style, text ? text : "");
         if (column == columns - 1)
             buf_puts(&b, "\n");
@@ -102,5 +117,5 @@ void cli_table_print(struct cli_table *table, const struct cli_options *options,
     }
     fputs(buf_str(&b), out);
     free(table->cells);
-    *table = (struct cli_table){.columns = table->columns};
+    *table = (struct cli_table){.columns = table->columns, .gives_way = table->gives_way};
 }

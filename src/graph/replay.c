@@ -222,6 +222,7 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
     buf_json_key(line, "q");
     json_write(line, question, false);
     journal_end(&runner->journal);
+    runner_note(runner, clock_now().wall_ms, "asked", "task", json_get_string(record, "k", ""));
     replay_ask(r, record);
 }
 
@@ -252,9 +253,35 @@ static void find_interrupted(struct replay *r)
     runner_remove_io(r->runner); /* what they wrote was never applied */
 }
 
+static const char *asked_task(struct runner *runner, uint32_t node)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", node);
+    return json_get_string(json_object_get(runner->questions, number), "task", "");
+}
+
+/* The run's history. Whoever only records an answer writes `resume` as well: that was none. */
+static void note_record(struct replay *r, size_t index, const json_t *record)
+{
+    const char *event = json_get_string(record, "e", "");
+    const json_t *next = json_array_get(r->records, index + 1);
+    int64_t time_ms = json_get_int(record, "t", 0);
+    if (strcmp(event, "run") == 0)
+        runner_note(r->runner, time_ms, "started", NULL, NULL);
+    else if (strcmp(event, "resume") == 0 && strcmp(json_get_string(next, "e", ""), "answer") != 0)
+        runner_note(r->runner, time_ms, "resumed", NULL, NULL);
+    else if (strcmp(event, "ask") == 0)
+        runner_note(r->runner, time_ms, "asked", "task", json_get_string(record, "k", ""));
+    else if (strcmp(event, "answer") == 0)
+        runner_note(r->runner, time_ms, "answered", "task", asked_task(r->runner, node_of(r, record)));
+    else if (strcmp(event, "done") == 0)
+        runner_note(r->runner, time_ms, "ended", "status", json_get_string(record, "status", ""));
+}
+
 static void replay_one(struct replay *r, size_t index, const json_t *record)
 {
     const char *event = json_get_string(record, "e", "");
+    note_record(r, index, record);
     if (strcmp(event, "end") == 0)
         replay_end(r, index, record);
     else if (strcmp(event, "ask") == 0)
@@ -277,6 +304,8 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
         buf_puts(line, "true");
     }
     journal_end(&runner->journal);
+    if (!runner->options.is_answer)
+        runner_note(runner, clock_now().wall_ms, "resumed", NULL, NULL);
     find_interrupted(&r);
     return journal_flush(&runner->journal, err);
 }
@@ -301,6 +330,7 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
     journal_end(&runner->journal);
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
+    runner_note(runner, clock_now().wall_ms, "answered", "task", asked_task(runner, node));
     take_answer(runner, node, answer);
     return 0;
 }

@@ -156,13 +156,40 @@ int rundir_take(struct rundir *run, struct tsk_error *err)
         return error_errno(err, "open", run->path);
     if (take_runner_byte(run, err) < 0)
         return -1;
-    if (open_life(run, 0, &run->life_fd) < 0)
-        return error_errno(err, "open", run->path);
+    return open_life(run, 0, &run->life_fd) < 0 ? error_errno(err, "open", run->path) : 0;
+}
+
+int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error *err)
+{
+    if (!was_interrupted && fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) == 0)
+        return 0;
     if (leftovers_end_run(run, err) < 0)
         return -1;
     if (fs_lock_try(run->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0)
         return error_errno(err, "lock", run->path);
     return 0;
+}
+
+bool rundir_was_interrupted(const json_t *records)
+{
+    bool was = true;
+    size_t i;
+    json_t *record;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        if (strcmp(event, "done") == 0)
+            was = false;
+        else if (strcmp(event, "start") == 0)
+            was = true;
+    }
+    return was;
+}
+
+const char *rundir_end_of(const json_t *records)
+{
+    size_t count = json_array_size(records);
+    const json_t *last = count ? json_array_get(records, count - 1) : NULL;
+    return strcmp(json_get_string(last, "e", ""), "done") == 0 ? json_get_string(last, "status", "") : "";
 }
 
 void rundir_clear(struct rundir *run)
@@ -179,7 +206,7 @@ void rundir_clear(struct rundir *run)
 bool rundir_has_runner(const struct rundir *run)
 {
     int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    return fd >= 0 && fs_lock_probe(fd, F_WRLCK, RUN_BYTE_RUNNER, 1, NULL) == 1;
+    return fd >= 0 && fs_lock_probe(fd, F_RDLCK, RUN_BYTE_RUNNER, 1, NULL) == 1 /* D2 */;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */

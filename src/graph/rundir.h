@@ -10,7 +10,15 @@
  *   channel.* output.* answer.* slot.*   what tasks read and write while the run is executed
  *
  * A run is interrupted when its stage says RUNNING and byte 1 is free. Whoever wants to execute it takes byte 1 first, then
- * ends what still holds byte 0. */
+ * ends what still holds byte 0.
+ *
+ *  D1  `life` appears with both bytes locked. Without it the run has not begun; with it, a free byte 1 means that nobody executes
+ *      the run any more, or not yet again.
+ *  D2  Runners lock byte 1 for writing, who waits for their end locks it for reading, for a moment: a reader is no runner, and
+ *      whoever wants to be one tries again.
+ *  D3  Processes are ended only for a run that was interrupted: a task has started since its last `done`. What the tasks of one that
+ *      ended in good order, or that asks, have left running was left on purpose.
+ *  D4  Whether a run is over is known to who holds byte 1 and has read the journal after that; what was seen before is a guess. */
 #ifndef GRAPH_RUNDIR_H
 #define GRAPH_RUNDIR_H
 
@@ -39,8 +47,13 @@ void rundir_new_id(char id[RUN_ID_MAX]);
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
 /* An existing one, for reading. RUN_NOT_FOUND. `id` may be cut short as long as one run begins with it. */
 int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
-/* Takes both bytes: RUN_IN_PROGRESS while a runner lives; leftovers of a dead one are ended first. */
+/* Takes byte 1: RUN_IN_PROGRESS while a runner lives. */
 int rundir_take(struct rundir *run, struct tsk_error *err);
+/* After it: byte 0; leftovers of a runner that has died are ended first (D3). */
+int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error *err);
+/* What the journal says of it (D3), and of the run's end: DONE, FAILED, CANCELLED, NEEDS_INPUT; "": it has not ended. */
+bool rundir_was_interrupted(const json_t *records);
+const char *rundir_end_of(const json_t *records);
 void rundir_clear(struct rundir *run);
 /* Whether somebody executes it. */
 bool rundir_has_runner(const struct rundir *run);

@@ -138,10 +138,11 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-static void note_request(struct runner *runner, const char *id, const char *updated_at)
+static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *sha256)
 {
     snprintf(runner->request_id, sizeof runner->request_id, "%s", id ? id : "");
     snprintf(runner->request_updated_at, sizeof runner->request_updated_at, "%s", updated_at ? updated_at : "");
+    snprintf(runner->request_sha256, sizeof runner->request_sha256, "%s", sha256 ? sha256 : "");
 }
 
 static int write_flow(struct runner *runner, const char *text, size_t len, struct tsk_error *err)
@@ -161,6 +162,7 @@ static void journal_run(struct runner *runner, const json_t *values)
     if (runner->request_id[0]) {
         buf_json_pair(record, "request", runner->request_id);
         buf_json_pair(record, "request_updated_at", runner->request_updated_at);
+        buf_json_pair(record, "request_sha256", runner->request_sha256);
     }
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
     buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
@@ -179,13 +181,14 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
-    note_request(runner, options->request_id, options->request_updated_at);
+    note_request(runner, options->request_id, options->request_updated_at, options->request_sha256);
     runner->began_wall_ms = clock_now().wall_ms;
     if (write_flow(runner, flow_text, flow_len, err) < 0 ||
         journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
         set_up(runner, values, err) < 0)
         return -1;
     journal_run(runner, values);
+    runner_note(runner, clock_now().wall_ms, "started", NULL, NULL);
     return journal_flush(&runner->journal, err);
 }
 
@@ -212,6 +215,10 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     if (rundir_take(&runner->run, err) < 0 || journal_read(runner->run.dir, &records, err) < 0)
         return -1;
+    if (options->refuses_cancelled && strcmp(rundir_end_of(records), "CANCELLED") == 0)
+        return error_set(err, TSK_CONFLICT, "run_given_up", "run", runner->run.id, NULL);
+    if (rundir_take_life(&runner->run, rundir_was_interrupted(records), err) < 0)
+        return -1;
     const json_t *first = json_array_get(records, 0);
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
@@ -227,7 +234,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     json_array_foreach (records, i, record)
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
-    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL));
+    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),
+                 json_get_string(first, "request_sha256", NULL));
     runner->options.start = json_get_string(first, "start", NULL);
     if (!runner->options.parallel)
         runner->options.parallel = json_get_int(first, "parallel", 0);
@@ -290,32 +298,57 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-void runner_cancel(struct runner *runner)
+static void cancel_because(struct runner *runner, const struct tsk_error *reason)
 {
-    struct tsk_error reason, err;
+    struct tsk_error err;
     if (runner->cancels++) {
         runner->grace_ms = 0;
     } else {
-        error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
-        runner_fact(runner, "run.cancelling", runner->run.id, NULL, NULL, true);
-        runner->backend->ops->stop(runner->backend, &reason, &err);
+        runner_fact(runner, "run.cancelling", runner->run.id, NULL,
+                    json_pack("{s:s}", "reason_code", tsk_code_name(reason->code)), true);
+        runner->backend->ops->stop(runner->backend, reason, &err);
     }
     for (size_t i = 0; i < runner->parallel; i++)
         if (runner->running[i].is_used)
             task_stop(runner, &runner->running[i], STOP_RUN);
 }
 
+void runner_cancel(struct runner *runner)
+{
+    struct tsk_error reason;
+    error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
+    cancel_because(runner, &reason);
+}
+
+/* X6. */
+static void lose(struct runner *runner)
+{
+    struct tsk_error reason;
+    struct backend_status status;
+    runner->backend->ops->status(runner->backend, &status);
+    bool is_complete = runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE;
+    if (runner->options.lock)
+        error_set(&reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
+    else
+        error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
+    if (!is_complete && !runner->cancels)
+        cancel_because(runner, &reason);
+}
+
 void runner_beat(struct runner *runner, bool task_ended)
 {
     const struct runner_options *options = &runner->options;
-    if (!options->beat || runner->is_replaying)
+    if (!options->beat || runner->is_replaying || runner->cancels)
         return;
+    runner->has_progress |= task_ended;
     int64_t now = clock_now().boot_ms;
     if (now < runner->last_beat_ms + (task_ended ? TASK_BEAT_MS : options->beat_ms))
         return;
     runner->last_beat_ms = now;
-    if (!options->beat(options->beat_data) && !runner->cancels)
-        runner_cancel(runner);
+    bool has_progress = runner->has_progress;
+    runner->has_progress = false;
+    if (!options->beat(options->beat_data, has_progress))
+        lose(runner);
 }
 
 static void check_times(struct runner *runner, int64_t now)
@@ -411,6 +444,7 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
     struct buf *record = journal_begin(&runner->journal, "done");
     buf_json_pair(record, "status", runner->status);
     journal_end(&runner->journal);
+    runner_note(runner, clock_now().wall_ms, "ended", "status", runner->status);
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
     runner_remove_io(runner);
@@ -429,7 +463,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
     if (runner->null_fd < 0)
         return error_errno(err, "open", "/dev/null");
-    if (runner_wait_begin(runner, err) < 0)
+    if (!runner->is_waiting && runner_wait_begin(runner, err) < 0)
         return -1;
     runner->last_beat_ms = clock_now().boot_ms;
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
@@ -459,6 +493,7 @@ void runner_close(struct runner *runner)
     region_clear(&runner->views);
     json_decref(runner->failures);
     json_decref(runner->questions);
+    json_decref(runner->history);
     json_decref(runner->answers);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         fs_close(&runner->logs[i].fd);

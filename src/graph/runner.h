@@ -11,9 +11,11 @@
  *  X5  The replay of a journal makes the same calls of the backend in the same order as the run it was written by. What
  *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
  *      on with an answer.
+ *  X6  A run whose lock is lost is cancelled with LOCK_LOST, unless nothing was left to do: what is complete is DONE.
  *
- * One thread, though there may be others in the process. Signals: SIGINT, SIGTERM and SIGHUP cancel in good order, the second
- * one at once. */
+ * One thread, though there may be others in the process. Signals: SIGTERM, SIGINT and SIGHUP cancel in good order, the second
+ * one at once; SIGUSR1 at once. SIGINT and SIGHUP are left alone if whoever started us ignores them (nohup, `&` in a script).
+ * Who is named in a stage as the runner has its signals blocked: none of them kills it. */
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
@@ -58,13 +60,14 @@ struct runner_options {
     int64_t parallel;                            /* 0: the flow's, or one per processor */
     const char *start;                           /* task to begin with, or NULL */
     bool is_answer;                              /* resumed for an answer: what failed is not run again */
+    bool refuses_cancelled;                      /* resumed without being asked for: one that was given up stays so */
     const char *id;                              /* of a new run; NULL: a new one */
-    const char *request_id, *request_updated_at; /* a new run of a request; both stay with the run */
+    const char *request_id, *request_updated_at; /* a new run of a request; they stay with the run */
+    const char *request_sha256;                  /* of its file's text */
     const json_t *lock;                          /* of its request, for the stage; may change in `beat` */
     int lock_fd;                                 /* its life goes to the tasks as well; 0: none */
-    /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost, it is
-     * cancelled. */
-    bool (*beat)(void *data);
+    /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost (X6). */
+    bool (*beat)(void *data, bool has_progress);
     void *beat_data;
     int64_t beat_ms;
     runner_tell *tell;
@@ -130,7 +133,10 @@ struct runner {
     uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
+    char request_sha256[65];
+    json_t *history; /* what happened to the run: [{time, what, …}] */
     int64_t last_beat_ms;
+    bool has_progress; /* a task has ended since */
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying, has_empty_channel, has_exact_stamps;
     uint64_t mark;           /* of the run (leftover.h) */
@@ -205,6 +211,8 @@ void view_set(struct runner *runner, uint32_t node, const struct task_view *view
 void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
+/* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */
+void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
 extern const struct backend_watcher runner_watcher;

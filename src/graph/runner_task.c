@@ -436,6 +436,7 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     buf_json_key(record, "q");
     json_write(record, question, false);
     journal_end(&runner->journal);
+    runner_note(runner, clock_now().wall_ms, "asked", "task", slot->claim.task);
     view_set_state(runner, slot->claim.node, VIEW_ASKS);
     task_channel_done(runner, slot);
     task_log_close(runner, slot, false);

@@ -10,6 +10,7 @@
 
 #define STAGE_TASKS_MAX 1000 /* beyond that only those that are not finished well */
 #define STAGE_PERIOD_MS 1000
+#define HISTORY_MAX     1000 /* the beginning stays, then the newest */
 
 const char *const view_state_names[] = {
     [VIEW_WAITING] = "waiting", [VIEW_RUNNING] = "running", [VIEW_RETRY] = "retry",
@@ -106,6 +107,18 @@ static json_t *questions_json(const struct runner *runner)
     return list;
 }
 
+void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value)
+{
+    json_t *note = json_pack("{s:o, s:s}", "time", time_or_null(wall_ms), "what", what);
+    if (key)
+        json_object_set_new(note, key, json_string(value));
+    if (!runner->history)
+        runner->history = json_array();
+    json_array_append_new(runner->history, note);
+    if (json_array_size(runner->history) > HISTORY_MAX)
+        json_array_remove(runner->history, 1);
+}
+
 json_t *runner_stage(struct runner *runner)
 {
     struct proc_id self;
@@ -124,8 +137,11 @@ json_t *runner_stage(struct runner *runner)
                   "total", total(runner), "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
                   "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
                   "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
-    if (runner->request_id[0])
+    if (runner->request_id[0]) {
         json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
+        json_object_set_new(stage, "request_sha256", json_string(runner->request_sha256));
+    }
+    json_object_set(stage, "history", runner->history);
     if (runner->options.lock)
         json_object_set(stage, "lock", (json_t *)runner->options.lock);
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)

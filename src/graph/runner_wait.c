@@ -13,14 +13,23 @@
 #include <time.h>
 #include <unistd.h>
 
+/* nohup, and `&` in a script: a blocked signal would reach us although it is ignored. */
+static void catch_unless_ignored(struct runner *runner, int number)
+{
+    struct sigaction now;
+    if (sigaction(number, NULL, &now) < 0 || now.sa_handler != SIG_IGN)
+        sigaddset(&runner->caught, number);
+}
+
 int runner_wait_begin(struct runner *runner, struct tsk_error *err)
 {
     struct sigaction by_default = {.sa_handler = SIG_DFL};
     runner->has_threads = !__libc_single_threaded;
     sigemptyset(&runner->caught);
-    sigaddset(&runner->caught, SIGINT);
     sigaddset(&runner->caught, SIGTERM);
-    sigaddset(&runner->caught, SIGHUP);
+    sigaddset(&runner->caught, SIGUSR1);
+    catch_unless_ignored(runner, SIGINT);
+    catch_unless_ignored(runner, SIGHUP);
     if (!runner->has_threads)
         sigaddset(&runner->caught, SIGCHLD);
     /* Whoever ignores it gets no exit status. */
@@ -56,6 +65,14 @@ static void look_at_tasks(struct runner *runner)
     }
 }
 
+/* `runs cancel --now` is one signal: two of a kind might arrive as one, and of two kinds one might be ignored. */
+static void take_signal(struct runner *runner, int number)
+{
+    runner_cancel(runner);
+    if (number == SIGUSR1)
+        runner_cancel(runner);
+}
+
 static void wait_for_signal(struct runner *runner, int timeout_ms)
 {
     siginfo_t info;
@@ -64,14 +81,14 @@ static void wait_for_signal(struct runner *runner, int timeout_ms)
     if (number == SIGCHLD)
         look_at_tasks(runner);
     else if (number > 0)
-        runner_cancel(runner);
+        take_signal(runner, number);
 }
 
 static void read_signals(struct runner *runner)
 {
     struct signalfd_siginfo info;
     while (read(runner->polls[0].fd, &info, sizeof info) == (ssize_t)sizeof info)
-        runner_cancel(runner);
+        take_signal(runner, (int)info.ssi_signo);
 }
 
 static void wait_for_descriptor(struct runner *runner, int timeout_ms)

@@ -116,9 +116,10 @@ static int execute(struct delegation *d, struct runner *runner, json_t **ret_sta
 }
 
 /* Whether the workflow is still ours: somebody may have taken it with force. What cannot be told is no reason to stop. */
-static bool is_still_owned(void *data)
+static bool is_still_owned(void *data, bool has_progress)
 {
     struct delegation *d = data;
+    (void)has_progress;
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct tsk_error ignored;
     struct workflow wf;

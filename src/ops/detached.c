@@ -24,7 +24,7 @@ static bool is_cancelled(void *data)
 int op_follow(struct op_call *call, const char *run_id, json_t **ret, struct tsk_error *err)
 {
     int64_t timeout = call->is_cli ? -1 : REMOTE_WAIT_MAX_MS;
-    if (run_follow(call->ws, run_id, timeout, is_cancelled, call, ret, err) < 0)
+    if (run_follow(call->ws, run_id, NULL, timeout, is_cancelled, call, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
     call->goes_on = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;

@@ -10,13 +10,14 @@
 /* ---- run ------------------------------------------------------------------------------------------------ */
 
 /* What has begun, for who does not wait for the end. */
-static void begun(void *data, const json_t *stage)
+static bool begun(void *data, const json_t *stage)
 {
     json_t *answer CLEANUP_JSON = json_pack(
         "{s:s, s:s, s:s, s:[{s:s, s:s, s:s}]}", "status", "RUNNING", "request_id",
         json_get_string(stage, "request_id", ""), "run_id", json_get_string(stage, "run_id", ""), "ran", "request_id",
         json_get_string(stage, "request_id", ""), "run_id", json_get_string(stage, "run_id", ""), "status", "RUNNING");
     op_decided(data, answer);
+    return true;
 }
 
 static int run_queue(struct op_call *call, int64_t max, json_t **ret, struct tsk_error *err)

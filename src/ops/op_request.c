@@ -60,8 +60,10 @@ int request_show(struct op_call *call, const char *id, json_t **ret, struct tsk_
 {
     struct book book CLEANUP(book_clear) = {.entries = NULL};
     struct request request CLEANUP(request_clear) = {.json = NULL};
-    if (request_read(call->ws, id, call->lang, &request, err) < 0 ||
-        book_open(call->ws, false, call->lang, &book, err) < 0)
+    bool may_be_short = call->is_cli && call->op->flags & OP_READ_ONLY;
+    int found = may_be_short ? request_find(call->ws, id, call->lang, &request, err)
+                             : request_read(call->ws, id, call->lang, &request, err);
+    if (found < 0 || book_open(call->ws, false, call->lang, &book, err) < 0)
         return -1;
     const struct book_entry *entry = book_find(&book, request.id);
     if (!entry)
@@ -279,7 +281,14 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static const struct op_param show_params[] = {REQUEST_ID_PARAM, {0}};
+static const struct op_param show_params[] = {{.name = "request",
+                                               .type = OP_ID,
+                                               .flags = OP_REQUIRED | OP_POSITIONAL,
+                                               .value = "RQ",
+                                               .help = "The request's id; on the command line as much of it as is "
+                                                       "unique.",
+                                               .completes = "request-id"},
+                                              {0}};
 
 const struct op op_request_show = {
     .name = "request.show",
@@ -380,6 +389,7 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
+static const struct op_param rm_params[] = {REQUEST_ID_PARAM, {0}};
 static const struct op_field rm_fields[] = {
     {"id", "string", ""}, {"removed", "boolean", ""}, {"kept", "string", "where the file is now"}, {0}};
 static const enum tsk_code rm_errors[] = {TSK_REQUEST_NOT_FOUND,
@@ -397,7 +407,7 @@ const struct op op_request_rm = {
     .summary = "Remove a request; its file is kept in .aiflow/removed/, its runs stay.",
     .examples = "tasuki request rm RQ-20260207T223000-1a2b3",
     .flags = OP_DESTRUCTIVE,
-    .params = show_params,
+    .params = rm_params,
     .result = rm_fields,
     .errors = rm_errors,
     .http = {.method = "DELETE", .path = "/api/requests/:request"},

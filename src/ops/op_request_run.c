@@ -8,8 +8,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define REPLACE_WAIT_MS 30000
+#define ATTEMPTS_MAX    20 /* the run that is in the way may end, or never come to be, before it is followed */
+#define AGAIN_MS        5
 
 /* One attempt. The runner apart knows nothing of conflicts: who asks decides. */
 static int attempt(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -30,14 +33,24 @@ static int attempt(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-/* The run that is there already: on the command line until its end, else as it is now. */
-static int attach(struct op_call *call, const char *run, json_t **ret, struct tsk_error *err)
+/* Whether the run that was followed came to be executed at all: not if whoever took its lock was refused after that. */
+static bool has_begun(const json_t *stage)
+{
+    return *json_get_string(stage, "started_at", "");
+}
+
+/* The run that is there already: on the command line until its end, else as it is now. 1: there is none after all. */
+static int attach(struct op_call *call, const char *request, const char *run, json_t **ret, struct tsk_error *err)
 {
     bool waits = call->is_cli && !op_is_apart(call);
-    if (run_follow(call->ws, run, waits ? -1 : 0, NULL, NULL, ret, err) < 0)
-        return -1;
-    json_object_set_new(*ret, "attached", json_true());
-    call->verdict = run_verdict(*ret);
+    json_t *stage CLEANUP_JSON = NULL;
+    if (run_follow(call->ws, run, request, waits ? -1 : 0, NULL, NULL, &stage, err) < 0)
+        return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
+    if (!has_begun(stage))
+        return 1;
+    json_object_set_new(stage, "attached", json_true());
+    call->verdict = run_verdict(stage);
+    *ret = json_incref(stage);
     return 0;
 }
 
@@ -57,32 +70,55 @@ static int confirm_replace(struct op_call *call, const char *run, struct tsk_err
     return -1;
 }
 
-static int replace(struct op_call *call, const char *run, json_t **ret, struct tsk_error *err)
+/* Cancels the run; 0: the request is free now, or 1: there was no such run. */
+static int replace(struct op_call *call, const char *request, const char *run, struct tsk_error *err)
 {
     char id[RUN_ID_MAX];
     const char *status;
     json_t *stage CLEANUP_JSON = NULL;
     if (confirm_replace(call, run, err) < 0)
         return -1;
-    if (stop_run(call->ws, run, false, id, &status, err) < 0 && err->sys_errno == 0)
+    bool is_stopped = stop_run(call->ws, run, false, id, &status, err) == 0;
+    if (!is_stopped && err->code != TSK_RUN_NOT_FOUND && err->sys_errno == 0)
         return -1; /* a runner that has ended since needs no signal */
-    if (run_follow(call->ws, run, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
+    if (run_follow(call->ws, run, request, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
+        return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
+    return 0;
+}
+
+/* *err is the refusal, and what is left if the lock names no run of ours: then there is nothing to follow or to cancel. */
+static int settle(struct op_call *call, const char *rule, json_t **ret, bool *ret_is_gone, struct tsk_error *err)
+{
+    char run[LOCK_ID_MAX];
+    struct tsk_error refusal = *err;
+    const char *request = tsk_error_context(&refusal, "request_id");
+    *ret_is_gone = false;
+    if (!start_refused_by(&refusal, run) || strcmp(rule, "fail") == 0)
         return -1;
-    return attempt(call, ret, err);
+    bool attaches = strcmp(rule, "attach") == 0;
+    int result = attaches ? attach(call, request, run, ret, err) : replace(call, request, run, err);
+    if (result == 1)
+        *err = refusal;
+    *ret_is_gone = result == 1;
+    return result == 0 ? (attaches ? 1 : 0) : -1;
 }
 
 static int run_request(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     const char *rule = json_get_string(call->args, "on_conflict", "fail");
-    char run[RUN_ID_MAX];
-    if (attempt(call, ret, err) == 0)
-        return 0;
-    if (err->code != TSK_RUN_IN_PROGRESS || !tsk_error_context(err, "run_id"))
-        return -1;
-    snprintf(run, sizeof run, "%s", tsk_error_context(err, "run_id"));
-    if (strcmp(rule, "attach") == 0)
-        return attach(call, run, ret, err);
-    return strcmp(rule, "replace") == 0 ? replace(call, run, ret, err) : -1;
+    bool is_gone = false;
+    for (unsigned i = 0; i < ATTEMPTS_MAX; i++) {
+        if (attempt(call, ret, err) == 0)
+            return 0;
+        int settled = settle(call, rule, ret, &is_gone, err);
+        if (settled == 1)
+            return 0;
+        if (settled < 0 && !is_gone)
+            return -1;
+        if (is_gone) /* a moment later it is free, or held by somebody else, or by the same who is no runner of ours */
+            nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000}, NULL);
+    }
+    return -1;
 }
 
 static const char *const rules[] = {"fail", "attach", "replace", NULL};
@@ -114,11 +150,25 @@ static const struct op_field fields[] = {
     {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED; more in runs.show"},
     {"attached", "boolean?", "it is a run that was there already"},
     {0}};
-static const enum tsk_code errors[] = {
-    TSK_REQUEST_NOT_FOUND, TSK_RUN_IN_PROGRESS,    TSK_NEEDS_INPUT, TSK_NEEDS_CONFIRMATION, TSK_FLOW_INVALID,
-    TSK_INVALID_INPUT,     TSK_DOCTOR_FAILED,      TSK_CONFLICT,    TSK_TASK_FAILED,        TSK_GROUP_FAILED,
-    TSK_TASK_TIMEOUT,      TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED,  TSK_STORAGE_FULL,       TSK_ENVIRONMENT,
-    TSK_UNSUPPORTED_FS,    TSK_NOT_FOUND,          TSK_OK};
+static const enum tsk_code errors[] = {TSK_REQUEST_NOT_FOUND,
+                                       TSK_RUN_IN_PROGRESS,
+                                       TSK_NEEDS_INPUT,
+                                       TSK_NEEDS_CONFIRMATION,
+                                       TSK_FLOW_INVALID,
+                                       TSK_INVALID_INPUT,
+                                       TSK_DOCTOR_FAILED,
+                                       TSK_CONFLICT,
+                                       TSK_TASK_FAILED,
+                                       TSK_GROUP_FAILED,
+                                       TSK_TASK_TIMEOUT,
+                                       TSK_MAX_STEPS_EXCEEDED,
+                                       TSK_RUN_FAILED,
+                                       TSK_STORAGE_FULL,
+                                       TSK_ENVIRONMENT,
+                                       TSK_UNSUPPORTED_FS,
+                                       TSK_NOT_FOUND,
+                                       TSK_LOCK_LOST,
+                                       TSK_OK};
 
 const struct op op_request_run = {
     .name = "request.run",

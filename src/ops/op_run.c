@@ -25,7 +25,7 @@ json_t *run_values(const json_t *pairs)
     return values;
 }
 
-/* The verdict that belongs to a run's status: DONE 0, NEEDS_INPUT 8, everything else 7 with its own code. */
+/* The verdict that belongs to a run's status: DONE 0, NEEDS_INPUT 8, everything else 7 with its own code; 4 if its lock was lost. */
 enum tsk_code run_verdict(const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *code = json_get_string(stage, "reason_code", "");
@@ -33,6 +33,8 @@ enum tsk_code run_verdict(const json_t *stage)
         return TSK_OK;
     if (strcmp(status, "NEEDS_INPUT") == 0)
         return TSK_NEEDS_INPUT;
+    if (strcmp(code, tsk_code_name(TSK_LOCK_LOST)) == 0)
+        return TSK_LOCK_LOST; /* somebody else has the request */
     for (enum tsk_code c = TSK_OK; c < code_count(); c++)
         if (strcmp(tsk_code_name(c), code) == 0 && code_info(c)->exit_code == 7)
             return c;
@@ -50,9 +52,10 @@ struct runner_options run_options(struct op_call *call)
     return options;
 }
 
-static void begun(void *data, const json_t *stage)
+static bool begun(void *data, const json_t *stage)
 {
     op_decided(data, stage);
+    return true;
 }
 
 struct run_start run_start_of(struct op_call *call)
@@ -70,20 +73,22 @@ struct run_start run_start_of(struct op_call *call)
     return start;
 }
 
-/* Somebody waits to hear that it has begun: readers shall find it, too. */
-static void tell_begun(struct op_call *call, struct runner *runner)
+/* Somebody waits to hear that it has begun: readers shall find it, too. Signals first: from then on we may be told to end. */
+static int tell_begun(struct op_call *call, struct runner *runner, struct tsk_error *err)
 {
     if (!call->decided)
-        return;
+        return 0;
+    if (runner_wait_begin(runner, err) < 0)
+        return -1;
     json_t *stage CLEANUP_JSON = runner_stage(runner);
     runner_save_stage(runner);
     op_decided(call, stage);
+    return 0;
 }
 
 static int execute(struct op_call *call, struct runner *runner, json_t **ret, struct tsk_error *err)
 {
-    tell_begun(call, runner);
-    if (runner_execute(runner, ret, err) < 0)
+    if (tell_begun(call, runner, err) < 0 || runner_execute(runner, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
     return 0;
@@ -241,6 +246,10 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
         return op_run_apart(call, ret, err);
     struct run_start start = run_start_of(call);
     start.resume = json_get_string(call->args, "run", "");
+    start.is_by_hand = true;
+    /* From `answer`, which passes no arguments of the table's but its own. */
+    start.is_answered = json_get_bool(call->args, "answered", false);
+    start.wait_ms = json_get_int(call->args, "lock_wait_ms", 0);
     if (start_again(call->ws, &start, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
@@ -248,13 +257,23 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, {0}};
-static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,
-                                              TSK_TASK_FAILED,          TSK_GROUP_FAILED,
-                                              TSK_TASK_TIMEOUT,         TSK_MAX_STEPS_EXCEEDED,
-                                              TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,
-                                              TSK_NEEDS_INPUT,          TSK_PROCESS_STOP_FAILED,
-                                              TSK_STORAGE_FULL,         TSK_ENVIRONMENT,
-                                              TSK_INVALID_INPUT,        TSK_OK};
+static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,
+                                              TSK_RUN_IN_PROGRESS,
+                                              TSK_CONFLICT,
+                                              TSK_LOCK_LOST,
+                                              TSK_DOCTOR_FAILED,
+                                              TSK_TASK_FAILED,
+                                              TSK_GROUP_FAILED,
+                                              TSK_TASK_TIMEOUT,
+                                              TSK_MAX_STEPS_EXCEEDED,
+                                              TSK_CYCLE_LIMIT_EXCEEDED,
+                                              TSK_RUN_FAILED,
+                                              TSK_NEEDS_INPUT,
+                                              TSK_PROCESS_STOP_FAILED,
+                                              TSK_STORAGE_FULL,
+                                              TSK_ENVIRONMENT,
+                                              TSK_INVALID_INPUT,
+                                              TSK_OK};
 
 const struct op op_resume = {
     .name = "resume",

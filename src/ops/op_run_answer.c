@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOCK_WAIT_MS 5000 /* for somebody who has the request's lock only for a moment */
+
 static json_t *option_at(const json_t *options, int64_t number)
 {
     return number < 1 ? NULL : json_array_get(options, (size_t)number - 1);
@@ -53,6 +55,8 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
     const json_t *options = json_object_get(question, "options"), *chosen = json_object_get(call->args, "choose");
     if ((text != NULL) + is_yes + is_no + (chosen != NULL) != 1)
         return error_set(err, TSK_INVALID_INPUT, "answer_one", NULL);
+    if (!question)
+        return 0; /* runner_answer says which there are, or none */
     if (strcmp(type, "approval") == 0) {
         if (!is_yes && !is_no)
             return error_set(err, TSK_INVALID_INPUT, "answer_approval", NULL);
@@ -113,17 +117,33 @@ static int look_first(struct op_call *call, struct tsk_error *err)
     if (result == 0 && strcmp(status, "CANCELLED") == 0)
         result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, NULL);
     else if (result == 0 && rundir_has_runner(&run) && !has_open_question(run.dir))
-        result = error_set(err, TSK_ALREADY_ANSWERED, "no_question", "run", run.id, NULL);
+        result = error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run.id, NULL);
     rundir_clear(&run);
     return result;
 }
 
-/* Without a second look a second answer would be taken for the first. */
+/* Without a second look a second answer would be taken for the first. Nobody executes the run: if it has not ended, it can go on. */
 static int refuse_second(const struct runner *runner, struct tsk_error *err)
 {
     if (json_object_size(runner->questions))
         return 0;
-    return error_set(err, TSK_ALREADY_ANSWERED, "no_question", "run", runner->run.id, NULL);
+    error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", runner->run.id, NULL);
+    error_add_next(err, "tasuki resume %s", runner->run.id);
+    return -1;
+}
+
+/* The run's byte is ours. From here on nobody waits for an answer: whoever looks finds a run that can go on, and not the question,
+ * whether or not somebody comes to go on with it. */
+static int publish_answered(struct runner *runner, struct tsk_error *err)
+{
+    json_t *stage CLEANUP_JSON = runner_stage(runner);
+    json_object_set_new(stage, "runner", json_null());
+    json_object_set_new(stage, "answered", json_true()); /* S9 */
+    if (rundir_write_stage(&runner->run, stage, err) == 0)
+        return 0;
+    error_add(err, "answer", "recorded"); /* the journal has it */
+    error_add_next(err, "tasuki resume %s", runner->run.id);
+    return -1;
 }
 
 static int record_answer(struct op_call *call, struct runner *runner, json_t **ret_answer, struct tsk_error *err)
@@ -133,19 +153,39 @@ static int record_answer(struct op_call *call, struct runner *runner, json_t **r
         runner_answer(runner, task, *ret_answer, err) < 0)
         return -1;
     runner_fact(runner, "run.answered", runner->run.id, task, json_pack("{s:O}", "answer", *ret_answer), true);
-    return 0;
+    return publish_answered(runner, err);
+}
+
+/* Somebody else goes on with this very run, or has done so, and has taken its byte after we let it go: with our answer. */
+static bool goes_on_already(const char *run, const struct tsk_error *err)
+{
+    char by[LOCK_ID_MAX];
+    const char *named = tsk_error_context(err, "run");
+    if (start_was_answer_used(err))
+        return true;
+    return err->code == TSK_RUN_IN_PROGRESS &&
+           ((start_refused_by(err, by) && strcmp(by, run) == 0) || (named && strcmp(named, run) == 0));
 }
 
 /* The answer is recorded; whoever executes the run takes its locks again. */
 static int go_on(struct op_call *call, const char *run, json_t *answer, json_t **ret, struct tsk_error *err)
 {
     bool waits = json_get_bool(call->args, "wait", false);
-    json_t *args CLEANUP_JSON = json_pack("{s:s}", "run", run);
-    if (op_run_apart_as(call, "resume", args, waits, ret, err) < 0)
+    json_t *args CLEANUP_JSON =
+        json_pack("{s:s, s:b, s:i}", "run", run, "answered", true, "lock_wait_ms", LOCK_WAIT_MS);
+    json_t *begun = NULL;
+    int result = op_run_apart_as(call, "resume", args, waits, waits ? ret : &begun, err);
+    if (result < 0 && goes_on_already(run, err))
+        result = waits ? op_follow(call, run, ret, err) : 0;
+    if (result < 0) {
+        error_add(err, "answer", "recorded");
+        if (err->code != TSK_CONFLICT || strcmp(err->text ? err->text : "", "max_runs_reached") == 0)
+            error_add_next(err, "tasuki resume %s", run);
         return -1;
+    }
     if (waits)
         return 0;
-    json_decref(*ret);
+    json_decref(begun);
     call->verdict = TSK_OK;
     *ret = json_pack("{s:s, s:O, s:s}", "run_id", run, "answer", answer, "status", "RUNNING");
     return 0;
@@ -198,9 +238,9 @@ static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"answer", "string?", "as it was recorded"},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
-static const enum tsk_code errors[] = {
-    TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,   TSK_INVALID_INPUT,
-    TSK_NEEDS_INPUT,   TSK_CONFLICT,        TSK_RUN_FAILED,       TSK_ENVIRONMENT, TSK_OK};
+static const enum tsk_code errors[] = {TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,
+                                       TSK_INVALID_INPUT, TSK_NEEDS_INPUT,     TSK_CONFLICT,         TSK_RUN_FAILED,
+                                       TSK_ENVIRONMENT,   TSK_DOCTOR_FAILED,   TSK_LOCK_LOST,        TSK_OK};
 
 const struct op op_answer = {
     .name = "answer",

@@ -33,7 +33,7 @@ static int wait_run(struct op_call *call, const char *id, json_t **ret, struct t
     if (rundir_open(call->ws, id, &run, err) < 0) /* who waits for a run that is not there is told at once */
         return -1;
     rundir_clear(&run);
-    if (run_follow(call->ws, run.id, timeout_ms, is_cancelled, call, &stage, err) < 0)
+    if (run_follow(call->ws, run.id, NULL, timeout_ms, is_cancelled, call, &stage, err) < 0)
         return -1;
     if (strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0) {
         not_yet("wait_run_late", run.id, timeout_ms, err);

@@ -8,7 +8,7 @@
 #define REQUEST_ID_PARAM                                                                                               \
     {                                                                                                                  \
         .name = "request", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "RQ",                         \
-        .help = "The request's id, or as much of it as is unique.", .completes = "request-id"                          \
+        .help = "The request's id.", .completes = "request-id"                                                         \
     }
 
 /* The file's keys from the arguments; "" and [] mean: without it. Owned. */

@@ -4,6 +4,7 @@
 #include "ops/request_args.h"
 #include "proc/spawn.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FOLDER "edit"
+#define FOLDER    "edit"
+#define KEPT_DAYS 30
 
 static const char *editor(void)
 {
@@ -33,7 +35,24 @@ static int run_editor(const char *path, struct tsk_error *err)
     while (waitpid(spawn.pid, &status, 0) < 0)
         if (errno != EINTR)
             return error_errno(err, "wait for", editor());
-    return status == 0 ? 0 : error_set(err, TSK_ENVIRONMENT, "editor_failed", "editor", editor(), "path", path, NULL);
+    return status == 0 ? 0 : error_set(err, TSK_ENVIRONMENT, "editor_failed", "editor", editor(), NULL);
+}
+
+/* Texts that were not taken, and that nobody has looked for. */
+static void sweep_old(struct tsk_workspace *ws)
+{
+    struct dirent **names = NULL;
+    int64_t now_s = clock_now().wall_ms / 1000;
+    int folder CLEANUP_FD = fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        struct stat st;
+        if (fs->fstatat(folder, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            now_s - st.st_mtim.tv_sec > KEPT_DAYS * 86400)
+            fs->unlinkat(folder, names[i]->d_name, 0);
+        free(names[i]);
+    }
+    free(names);
 }
 
 /* A copy of the file in .aiflow/edit/; its path in `path`, its name below .aiflow/ in `name`. */
@@ -46,6 +65,7 @@ static int copy_out(struct op_call *call, const struct request *request, char na
     snprintf(path, (size_t)PATH_MAX * 2, "%s/%s", call->ws->state_path, name);
     if (fs_make_dirs(call->ws->state_dir, FOLDER) < 0)
         return error_errno(err, "make", FOLDER);
+    sweep_old(call->ws);
     int fd CLEANUP_FD = fs->openat(call->ws->state_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return fd < 0 || fs_write_all(fd, buf_str(&request->text), request->text.len) < 0 ? error_errno(err, "write", path)
                                                                                       : 0;
@@ -69,20 +89,40 @@ static int take_in(struct op_call *call, const struct request *before, const cha
     return request_replace(call->ws, before->id, buf_str(&text), text.len, before->updated_at, call->lang, ret, err);
 }
 
+/* What was written is not lost: the error says where it is. What was not changed is not kept. */
+static int not_taken(struct op_call *call, const struct request *before, const char *name, const char *path,
+                     struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX}, reason CLEANUP(buf_clear) = BUF_INIT;
+    if (fs_read_file(call->ws->state_dir, name, REQUEST_SIZE_MAX - 1, &text) == 0 && text.len == before->text.len &&
+        memcmp(buf_str(&text), buf_str(&before->text), text.len) == 0) {
+        fs->unlinkat(call->ws->state_dir, name, 0);
+        return -1;
+    }
+    text_put_error(&reason, call->lang, err);
+    error_set(err, err->code, "request_not_taken", "reason", buf_str(&reason), "kept", path, NULL);
+    error_add(err, "request_id", before->id);
+    return -1;
+}
+
 int request_edit_in_editor(struct op_call *call, const char *id, struct request *ret, struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + 32], path[PATH_MAX * 2];
     struct request before CLEANUP(request_clear) = {.json = NULL};
-    if (request_read(call->ws, id, call->lang, &before, err) < 0 || copy_out(call, &before, name, path, err) < 0)
+    if (request_read(call->ws, id, call->lang, &before, err) < 0 ||
+        request_check_time(&before, json_get_string(call->args, "expected_updated_at", NULL), err) < 0)
+        return -1;
+    if (before.read_errno) /* there is no text that could be edited */
+        return request_need_whole(&before, err);
+    if (copy_out(call, &before, name, path, err) < 0)
         return -1;
     do {
         if (run_editor(path, err) < 0)
-            return -1;
+            break;
         if (take_in(call, &before, name, ret, err) == 0) {
             fs->unlinkat(call->ws->state_dir, name, 0);
             return 0;
         }
     } while (err->code == TSK_INVALID_INPUT && wants_again(call, err));
-    error_add(err, "kept", path); /* what was written is not lost */
-    return -1;
+    return not_taken(call, &before, name, path, err);
 }

@@ -112,6 +112,30 @@ static int place_directly(const struct spawn *s)
     return 0;
 }
 
+static bool is_final(const struct spawn *s, int fd)
+{
+    for (size_t i = 0; i < s->fd_count; i++)
+        if (s->fds[i].to == fd)
+            return true;
+    return false;
+}
+
+/* Under a low limit there may be nothing above SAFE_FD: then whatever is free and no final number. */
+static int move_away(const struct spawn *s, int fd)
+{
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, SAFE_FD);
+    for (int from = 3; moved < 0 && (errno == EINVAL || errno == EMFILE) && from < SAFE_FD; from++) {
+        int free_fd = fcntl(fd, F_DUPFD_CLOEXEC, from);
+        if (free_fd < 0)
+            return -1;
+        if (!is_final(s, free_fd))
+            return free_fd;
+        close(free_fd);
+        from = free_fd;
+    }
+    return moved;
+}
+
 /* First everything out of the way of the final numbers, then into place. */
 static int place_descriptors(const struct spawn *s)
 {
@@ -123,7 +147,7 @@ static int place_descriptors(const struct spawn *s)
     for (size_t i = 0; i < s->fd_count; i++) {
         int from = s->fds[i].from;
         int opened = from < 0 ? fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0) : from;
-        if (opened < 0 || (moved[i] = fcntl(opened, F_DUPFD_CLOEXEC, SAFE_FD)) < 0)
+        if (opened < 0 || (moved[i] = move_away(s, opened)) < 0)
             return -1;
     }
     for (size_t i = 0; i < s->fd_count; i++)

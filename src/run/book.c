@@ -1,20 +1,50 @@
 #include "run/book.h"
 #include "base/fs.h"
+#include "graph/journal.h"
 #include "lock/report.h"
+#include "run/depends.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTES     "runs/.requests"
-#define DEPTH_MAX 1000
+#define NOTES      "runs/.requests"
+#define SETTLED_MS 3000 /* more than the coarsest clock of a file system */
 
 const char *const book_reason_names[] = {NULL,
 #define X(name) #name,
                                          BOOK_REASONS
 #undef X
 };
+
+/* ---- what has changed ------------------------------------------------------------------------------------ */
+
+/* To be taken before the file is read. */
+static struct book_stamp stamp_of(int dir, const char *path)
+{
+    struct stat st;
+    if (fs->fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return (struct book_stamp){.is_settled = errno == ENOENT};
+    int64_t age_ms = clock_now().wall_ms - (int64_t)st.st_ctim.tv_sec * 1000;
+    return (struct book_stamp){.dev = st.st_dev,
+                               .ino = st.st_ino,
+                               .size = st.st_size,
+                               .mtime = st.st_mtim,
+                               .ctime = st.st_ctim,
+                               .is_settled = S_ISREG(st.st_mode) && age_ms > SETTLED_MS};
+}
+
+static bool is_same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+static bool stamp_holds(const struct book_stamp *then, const struct book_stamp *now)
+{
+    return then->is_settled && then->dev == now->dev && then->ino == now->ino && then->size == now->size &&
+           is_same_time(then->mtime, now->mtime) && is_same_time(then->ctime, now->ctime);
+}
 
 /* ---- the latest run ------------------------------------------------------------------------------------- */
 
@@ -33,50 +63,101 @@ bool book_has_begun(const json_t *stage)
     return *json_get_string(stage, "started_at", "");
 }
 
-static json_t *look_at(struct tsk_workspace *ws, const char *run_id)
+/* A stage that nobody can read (the power was lost before it was on the disk): what the journal says. */
+static json_t *stage_of_journal(const struct rundir *run)
 {
-    struct rundir run;
+    char began[TIME_TEXT_MAX], ended[TIME_TEXT_MAX];
     struct tsk_error ignored;
-    json_t *stage = NULL;
-    if (rundir_open(ws, run_id, &run, &ignored) < 0)
+    json_t *records CLEANUP_JSON = NULL;
+    if (journal_read(run->dir, &records, &ignored) < 0 || json_array_size(records) == 0)
         return NULL;
-    if (rundir_look(&run, &stage, &ignored) < 0)
-        stage = NULL;
-    rundir_clear(&run);
-    return stage;
+    const json_t *first = json_array_get(records, 0), *last = json_array_get(records, json_array_size(records) - 1);
+    bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
+    time_format_utc(json_get_int(first, "t", 0), began);
+    time_format_utc(json_get_int(last, "t", 0), ended);
+    return json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
+                     "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
+                     "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",
+                     json_get_string(first, "request_updated_at", NULL), "request_sha256",
+                     json_get_string(first, "request_sha256", NULL), "started_at", began, "status",
+                     is_over                  ? json_get_string(last, "status", "DONE")
+                     : rundir_has_runner(run) ? "RUNNING"
+                                              : "INTERRUPTED",
+                     "ended_at", is_over ? ended : NULL);
 }
 
-/* The noted run was removed by hand: the newest that is left. */
-static void search_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX])
+int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    json_t *stage = NULL;
+    int result = rundir_look(run, &stage, err);
+    bool is_damaged =
+        result < 0 ? err->text && strcmp(err->text, "stage_broken") == 0 : !*json_get_string(stage, "status", "");
+    if (is_damaged) {
+        if (result == 0)
+            json_decref(stage);
+        stage = stage_of_journal(run);
+        result = stage ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
+    }
+    if (result == 0)
+        *ret = stage;
+    return result;
+}
+
+/* 0 with NULL: there is no such run. What cannot be looked at is an error, never "no run": it would be executed again. */
+static int look_at(struct tsk_workspace *ws, const char *run_id, json_t **ret, struct tsk_error *err)
+{
+    struct rundir run;
+    *ret = NULL;
+    if (rundir_open(ws, run_id, &run, err) < 0)
+        return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
+    int result = book_look_at(&run, ret, err);
+    rundir_clear(&run);
+    return result;
+}
+
+/* The noted run was removed by hand, or the note is damaged: the newest that is left. */
+static int search_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX],
+                         struct tsk_error *err)
 {
     struct tsk_error ignored;
     json_t *ids CLEANUP_JSON = NULL, *id;
     size_t i;
     run_id[0] = '\0';
-    if (rundir_list(ws, &ids, &ignored) < 0)
-        return;
+    if (rundir_list(ws, &ids, err) < 0)
+        return -1;
     json_array_foreach (ids, i, id) {
-        json_t *stage CLEANUP_JSON = look_at(ws, json_string_value(id));
-        if (strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
+        json_t *stage CLEANUP_JSON = NULL;
+        if (look_at(ws, json_string_value(id), &stage, &ignored) == 0 &&
+            strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
             snprintf(run_id, RUN_ID_MAX, "%s", json_string_value(id));
-            return;
+            return 0;
         }
     }
+    return 0;
 }
 
-void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX])
+static int find_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX], struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + sizeof NOTES + 1], place[RUN_ID_MAX + 8];
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct stat st;
     snprintf(name, sizeof name, NOTES "/%s", request_id);
     run_id[0] = '\0';
-    if (fs_read_file(ws->state_dir, name, RUN_ID_MAX - 1, &text) < 0 || !id_is_valid(buf_str(&text)))
-        return;
+    if (fs_read_file(ws->state_dir, name, RUN_ID_MAX - 1, &text) < 0 && errno != EFBIG)
+        return errno == ENOENT ? 0 : error_errno(err, "read", name);
+    if (!id_is_valid(buf_str(&text)) || strncmp(buf_str(&text), "RUN-", 4) != 0)
+        return search_latest(ws, request_id, run_id, err);
     snprintf(run_id, RUN_ID_MAX, "%s", buf_str(&text));
     snprintf(place, sizeof place, "runs/%s", run_id);
-    if (fs->fstatat(ws->state_dir, place, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        search_latest(ws, request_id, run_id);
+    if (fs->fstatat(ws->state_dir, place, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return search_latest(ws, request_id, run_id, err);
+    return 0;
+}
+
+void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX])
+{
+    struct tsk_error ignored;
+    find_latest(ws, request_id, run_id, &ignored);
 }
 
 static json_t *run_summary(const json_t *stage)
@@ -97,14 +178,83 @@ static bool run_is(const struct book_entry *entry, const char *status)
     return strcmp(json_get_string(entry->run, "status", ""), status) == 0;
 }
 
-static void look_at_run(struct book *book, struct book_entry *entry)
+/* B1. The time is the quick test; a file that was only touched, or checked out again, has the same text. */
+static bool is_same_file(const struct request *request, const json_t *stage)
+{
+    char hash[SHA256_HEX_SIZE];
+    if (strcmp(json_get_string(stage, "request_updated_at", ""), request->updated_at) == 0)
+        return true;
+    request_hash(request, hash);
+    return strcmp(json_get_string(stage, "request_sha256", ""), hash) == 0;
+}
+
+/* What became of it is not known: then it is not begun again. */
+static void note_unknown(struct book_entry *entry, const char *run_id, enum lang lang, const struct tsk_error *err)
+{
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&reason, lang, err);
+    text_put(&text, lang, "req_run_unreadable", "run", run_id, "reason", buf_str(&reason), NULL);
+    json_array_append_new(entry->request.problems,
+                          json_pack("{s:i, s:i, s:s}", "line", 1, "column", 1, "reason", buf_str(&text)));
+    json_object_set(entry->request.json, "problems", entry->request.problems);
+}
+
+int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err)
 {
     char run_id[RUN_ID_MAX];
-    book_latest_run(book->ws, entry->request.id, run_id);
-    json_t *stage CLEANUP_JSON = run_id[0] ? look_at(book->ws, run_id) : NULL;
+    json_t *stage CLEANUP_JSON = NULL;
+    *ret = NULL;
+    if (find_latest(ws, request_id, run_id, err) < 0 || (run_id[0] && look_at(ws, run_id, &stage, err) < 0))
+        return -1;
+    *ret = stage && book_has_begun(stage) ? json_incref(stage) : NULL;
+    return 0;
+}
+
+static struct book_stamp stamp_of_note(struct tsk_workspace *ws, const char *request_id)
+{
+    char path[LOCK_ID_MAX + sizeof NOTES + 1];
+    snprintf(path, sizeof path, NOTES "/%s", request_id);
+    return stamp_of(ws->state_dir, path);
+}
+
+static struct book_stamp stamp_of_stage(struct tsk_workspace *ws, const char *run_id)
+{
+    char path[RUN_ID_MAX + 24];
+    snprintf(path, sizeof path, "runs/%s/stage.json", run_id);
+    return stamp_of(ws->state_dir, path);
+}
+
+static void look_at_run(struct book *book, struct book_entry *entry, enum lang lang)
+{
+    char run_id[RUN_ID_MAX];
+    struct tsk_error err;
+    json_t *stage CLEANUP_JSON = NULL;
+    entry->note = stamp_of_note(book->ws, entry->request.id);
+    int result = find_latest(book->ws, entry->request.id, run_id, &err);
+    if (result == 0 && run_id[0]) {
+        entry->stage = stamp_of_stage(book->ws, run_id);
+        result = look_at(book->ws, run_id, &stage, &err);
+    }
+    if (result < 0) {
+        note_unknown(entry, run_id, lang, &err);
+        return;
+    }
     entry->run = stage && book_has_begun(stage) ? run_summary(stage) : NULL;
-    bool is_same_file = strcmp(json_get_string(stage, "request_updated_at", ""), entry->request.updated_at) == 0;
-    entry->is_done = run_is(entry, "DONE") && (is_same_file || entry->request.status == REQUEST_ARCHIVED);
+    entry->is_done =
+        run_is(entry, "DONE") && (entry->request.status == REQUEST_ARCHIVED || is_same_file(&entry->request, stage));
+}
+
+/* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */
+static bool is_run_known(struct book *book, const struct book_entry *old)
+{
+    struct book_stamp note = stamp_of_note(book->ws, old->request.id);
+    if (!stamp_holds(&old->note, &note))
+        return false;
+    if (!old->run)
+        return note.ino == 0;
+    bool is_over = run_is(old, "DONE") || run_is(old, "FAILED") || run_is(old, "CANCELLED");
+    struct book_stamp stage = stamp_of_stage(book->ws, json_get_string(old->run, "run_id", ""));
+    return is_over && stamp_holds(&old->stage, &stage);
 }
 
 /* A look for a lock that is not there must not leave its guard behind. */
@@ -199,43 +349,6 @@ static int compare(const void *left, const void *right)
 
 /* ---- dependencies --------------------------------------------------------------------------------------- */
 
-/* Whether `goal` is reached from `entry` through what is not done; then the way is in `path`. `seen` marks dead ends. */
-static bool reaches(const struct book *book, const struct book_entry *entry, const struct book_entry *goal,
-                    uint8_t *seen, int depth, struct buf *path)
-{
-    size_t i, len = path->len;
-    json_t *id;
-    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id) {
-        const struct book_entry *other = book_find(book, json_string_value(id));
-        if (!other || other->is_done || depth > DEPTH_MAX)
-            continue;
-        buf_printf(path, " → %s", other->request.id);
-        if (other == goal)
-            return true;
-        if (!seen[other - book->entries]) {
-            seen[other - book->entries] = 1;
-            if (reaches(book, other, goal, seen, depth + 1, path))
-                return true;
-        }
-        path->len = len;
-        path->data[len] = '\0';
-    }
-    return false;
-}
-
-static bool is_in_cycle(const struct book *book, struct book_entry *entry)
-{
-    uint8_t *seen = calloc(book->count + 1, 1);
-    BUG(!seen);
-    buf_reset(&entry->detail);
-    buf_puts(&entry->detail, entry->request.id);
-    bool is_in = reaches(book, entry, entry, seen, 0, &entry->detail);
-    free(seen);
-    if (!is_in)
-        buf_reset(&entry->detail);
-    return is_in;
-}
-
 /* The first dependency that is missing, or not done; NULL: none. */
 static const char *open_dependency(const struct book *book, const struct book_entry *entry, bool wants_missing)
 {
@@ -249,7 +362,7 @@ static const char *open_dependency(const struct book *book, const struct book_en
     return NULL;
 }
 
-static enum book_reason judge_dependencies(const struct book *book, struct book_entry *entry)
+static enum book_reason judge_dependencies(const struct book *book, struct book_entry *entry, struct depends *depends)
 {
     const char *missing = open_dependency(book, entry, true);
     if (missing) {
@@ -259,18 +372,30 @@ static enum book_reason judge_dependencies(const struct book *book, struct book_
     const char *waits_for = open_dependency(book, entry, false);
     if (!waits_for)
         return BOOK_MAY_RUN;
-    if (is_in_cycle(book, entry))
+    if (depends_is_cyclic(depends, (size_t)(entry - book->entries))) {
+        depends_put_path(depends, (size_t)(entry - book->entries), &entry->detail);
         return BOOK_DEPENDS_CYCLE;
+    }
     buf_puts(&entry->detail, waits_for);
     return BOOK_DEPENDS_NOT_DONE;
 }
 
-static enum book_reason judge(const struct book *book, struct book_entry *entry, bool retries)
+/* The run that is in the way; of a lock that is held without one, whose it is. */
+static void put_holder(struct buf *detail, const json_t *holder, const char *run)
+{
+    const char *by = json_get_string(holder, "run_id", run);
+    int64_t pid = json_get_int(holder, "pid", 0);
+    if (by)
+        buf_puts(detail, by);
+    else if (pid > 0)
+        buf_printf(detail, "pid %lld", (long long)pid);
+}
+
+static enum book_reason judge(const struct book *book, struct book_entry *entry, bool retries, struct depends *depends)
 {
     const char *run = json_get_string(entry->run, "run_id", "");
     if (entry->lock || run_is(entry, "RUNNING")) {
-        const char *by = json_get_string(json_object_get(entry->lock, "holder"), "run_id", run);
-        buf_puts(&entry->detail, by);
+        put_holder(&entry->detail, json_object_get(entry->lock, "holder"), entry->lock ? NULL : run);
         return BOOK_REQUEST_LOCKED;
     }
     if (request_is_broken(&entry->request) || entry->request.status != REQUEST_READY) {
@@ -285,7 +410,7 @@ static enum book_reason judge(const struct book *book, struct book_entry *entry,
         buf_puts(&entry->detail, run);
         return BOOK_ALREADY_DONE;
     }
-    return judge_dependencies(book, entry);
+    return judge_dependencies(book, entry, depends);
 }
 
 /* ---- the book ------------------------------------------------------------------------------------------- */
@@ -299,16 +424,29 @@ void book_clear(struct book *book)
         buf_clear(&book->entries[i].detail);
     }
     free(book->entries);
+    free(book->by_id);
     book->entries = NULL;
+    book->by_id = NULL;
     book->count = 0;
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    const struct book_entry *const *a = left, *const *b = right;
+    return strcmp((*a)->request.id, (*b)->request.id);
+}
+
+static int compare_with_id(const void *id, const void *right)
+{
+    const struct book_entry *const *b = right;
+    return strcmp(id, (*b)->request.id);
 }
 
 struct book_entry *book_find(const struct book *book, const char *id)
 {
-    for (size_t i = 0; i < book->count; i++)
-        if (strcmp(book->entries[i].request.id, id) == 0)
-            return &book->entries[i];
-    return NULL;
+    struct book_entry **found =
+        book->count ? bsearch(id, book->by_id, book->count, sizeof *book->by_id, compare_with_id) : NULL;
+    return found ? *found : NULL;
 }
 
 struct book_entry *book_next(const struct book *book)
@@ -319,29 +457,77 @@ struct book_entry *book_next(const struct book *book)
     return NULL;
 }
 
+/* The queue's order, and for each why it may not run. */
+static void settle(struct book *book, bool retries)
+{
+    struct depends depends;
+    if (book->count)
+        qsort(book->entries, book->count, sizeof *book->entries, compare);
+    for (size_t i = 0; i < book->count; i++)
+        book->by_id[i] = &book->entries[i];
+    if (book->count)
+        qsort(book->by_id, book->count, sizeof *book->by_id, compare_ids);
+    depends_init(&depends, book);
+    for (size_t i = 0; i < book->count; i++)
+        book->entries[i].reason = judge(book, &book->entries[i], retries, &depends);
+    depends_clear(&depends);
+}
+
+/* From the old book what has not changed. -1: it was removed a moment ago. */
+static int add_entry(struct book *book, struct book_entry *old, const char *id, enum lang lang)
+{
+    struct tsk_error gone;
+    char path[LOCK_ID_MAX + 32];
+    struct book_entry *entry = &book->entries[book->count];
+    snprintf(path, sizeof path, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id);
+    *entry = (struct book_entry){.detail = BUF_INIT, .file = stamp_of(book->ws->state_dir, path)};
+    bool is_known = old && !request_is_broken(&old->request) && stamp_holds(&old->file, &entry->file);
+    if (!is_known && request_read(book->ws, id, lang, &entry->request, &gone) < 0)
+        return -1;
+    book->count++;
+    if (is_known && is_run_known(book, old)) {
+        entry->run = json_incref(old->run);
+        entry->is_done = old->is_done;
+        entry->note = old->note;
+        entry->stage = old->stage;
+    }
+    if (is_known) {
+        entry->request = old->request;
+        old->request.json = old->request.problems = NULL; /* the id stays: others are looked for beside it */
+        old->request.text = (struct buf){0};
+    }
+    if (!entry->note.is_settled)
+        look_at_run(book, entry, lang);
+    look_at_lock(book, entry);
+    return 0;
+}
+
+int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *book, struct tsk_error *err)
+{
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *id;
+    size_t i;
+    struct book fresh = {.ws = ws};
+    if (workspace_lock_dirs(ws, err) < 0 || request_list(ws, &ids, &strays, err) < 0)
+        return -1;
+    size_t most = json_array_size(ids) + json_array_size(strays);
+    fresh.entries = calloc(most + 1, sizeof *fresh.entries);
+    fresh.by_id = calloc(most + 1, sizeof *fresh.by_id);
+    BUG(!fresh.entries || !fresh.by_id);
+    json_array_foreach (ids, i, id)
+        add_entry(&fresh, book_find(book, json_string_value(id)), json_string_value(id), lang);
+    json_array_foreach (strays, i, id)
+        request_of_stray(json_string_value(id), lang, &fresh.entries[fresh.count++].request);
+    settle(&fresh, retries);
+    book_clear(book);
+    *book = fresh;
+    return 0;
+}
+
 int book_open(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *ret, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    struct tsk_error gone;
-    size_t i;
-    struct book book CLEANUP(book_clear) = {.ws = ws};
-    if (workspace_lock_dirs(ws, err) < 0 || request_list(ws, &ids, err) < 0)
+    struct book book = {.ws = ws};
+    if (book_update(ws, retries, lang, &book, err) < 0)
         return -1;
-    book.entries = calloc(json_array_size(ids) + 1, sizeof *book.entries);
-    BUG(!book.entries);
-    json_array_foreach (ids, i, id) {
-        struct book_entry *entry = &book.entries[book.count];
-        *entry = (struct book_entry){.detail = BUF_INIT};
-        if (request_read(ws, json_string_value(id), lang, &entry->request, &gone) < 0)
-            continue; /* removed a moment ago */
-        book.count++;
-        look_at_run(&book, entry);
-        look_at_lock(&book, entry);
-    }
-    qsort(book.entries, book.count, sizeof *book.entries, compare);
-    for (i = 0; i < book.count; i++)
-        book.entries[i].reason = judge(&book, &book.entries[i], retries);
     *ret = book;
-    book = (struct book){0};
     return 0;
 }

@@ -3,10 +3,11 @@
  * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is made
  * anew by whoever looks. Which run is a request's latest is noted in `runs/.requests/<id>` before it is made.
  *
- *  B1  Done: the latest run is DONE, and the file is the one that it was begun with. For an archived request the file does not
- *      count: archiving what is done does not undo it.
+ *  B1  Done: the latest run is DONE, and the file is the one that it was begun with: of the same time, or with the same text. For
+ *      an archived request the file does not count: archiving what is done does not undo it.
  *  B2  A cancelled run leaves its request as ready as it was; an interrupted one, too, and it is gone on with.
- *  B3  A lock that only leftovers of an interrupted run keep is in nobody's way: who runs the request next ends them. */
+ *  B3  A lock that only leftovers of an interrupted run keep is in nobody's way: who runs the request next ends them.
+ *  B4  A run that cannot be looked at is never taken for none: its request is broken until it can be. */
 #ifndef RUN_BOOK_H
 #define RUN_BOOK_H
 
@@ -31,6 +32,15 @@ enum book_reason {
 };
 extern const char *const book_reason_names[];
 
+/* What a file was when it was read; ino 0: there was none. */
+struct book_stamp {
+    dev_t dev;
+    ino_t ino;
+    off_t size;
+    struct timespec mtime, ctime;
+    bool is_settled; /* a change after this look gets another time */
+};
+
 struct book_entry {
     struct request request;
     json_t *run;  /* the latest: run_id status started_at ended_at reason_code questions; NULL: none */
@@ -39,16 +49,21 @@ struct book_entry {
     enum book_reason reason;
     struct buf detail; /* what is in the way: a request, a run, the path of a cycle; "" */
     bool was_run;      /* by this queue: never twice */
+    struct book_stamp file, note, stage;
 };
 
 struct book {
     struct tsk_workspace *ws;
     struct book_entry *entries; /* in the queue's order: by priority, then the oldest first */
     size_t count;
+    struct book_entry **by_id; /* for book_find */
 };
 
 /* `retries`: requests whose latest run has failed may run. */
 int book_open(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *ret, struct tsk_error *err);
+/* The same for a book that was opened before (or is empty): only what has changed since is read again. The entries are others
+ * afterwards; on failure the book is as it was. */
+int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *book, struct tsk_error *err);
 void book_clear(struct book *book); /* for CLEANUP */
 struct book_entry *book_find(const struct book *book, const char *id);
 /* The first that may run; NULL: none. */
@@ -60,6 +75,10 @@ json_t *book_json(const struct book_entry *entry);
 
 /* Whether a run has come to its first record. One that has not is no run: nothing of it was executed. */
 bool book_has_begun(const json_t *stage);
+/* rundir_look, but what a damaged stage does not say comes from the journal. */
+int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err);
+/* The same for a request's latest run; NULL: there is none, or it has not begun. */
+int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err);
 /* The latest run of a request: its id, "" for none; and noting it. */
 void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX]);
 int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err);

@@ -175,6 +175,17 @@ static int place_make(struct tsk_workspace *ws, struct tsk_error *err)
 
 /* ---- the starter ---------------------------------------------------------------------------------------- */
 
+/* It is our own process, not one of `tasuki proc`: what is wrong is the machine, and there is nothing to look up. */
+static int not_launched(struct tsk_error *err)
+{
+    if (err->code != TSK_PROCESS_START_FAILED)
+        return -1;
+    if (!err->sys_errno)
+        return error_set(err, TSK_ENVIRONMENT, "runner_died", NULL);
+    errno = err->sys_errno;
+    return error_errno(err, "start", "runner");
+}
+
 static int launch_runner(struct tsk_workspace *ws, const json_t *job, int channel, struct tsk_error *err)
 {
     char cwd[PATH_MAX];
@@ -192,7 +203,7 @@ static int launch_runner(struct tsk_workspace *ws, const json_t *job, int channe
     if (result == 0)
         result = launch_result(&launch, err);
     launch_clear(&launch);
-    return result;
+    return result < 0 ? not_launched(err) : 0;
 }
 
 static int no_answer(struct tsk_error *err)

@@ -32,9 +32,11 @@
 int run_detach(struct tsk_workspace *ws, const json_t *job, json_t **ret_answer, struct tsk_error *err);
 
 /* Waits until nobody executes the run any more, at most `timeout_ms` (< 0: for ever) or until is_cancelled says so; then its stage
- * as it is, also when the time is up. It returns when the run's locks are released, so that the next run is not refused. */
-int run_follow(struct tsk_workspace *ws, const char *run_id, int64_t timeout_ms, bool (*is_cancelled)(void *data),
-               void *data, json_t **ret_stage, struct tsk_error *err);
+ * as it is, also when the time is up. It returns when the run's locks are released, so that the next run is not refused.
+ * `request_id`: of a run whose lock was seen and which may not be there yet; NULL: whatever the run says. RUN_NOT_FOUND when it never
+ * came to be. */
+int run_follow(struct tsk_workspace *ws, const char *run_id, const char *request_id, int64_t timeout_ms,
+               bool (*is_cancelled)(void *data), void *data, json_t **ret_stage, struct tsk_error *err);
 
 /* ---- the other side ---- */
 

@@ -1,86 +1,131 @@
-/* follow.c - waiting for a run that somebody else executes: in the kernel, for the byte that the runner holds while it lives. */
+/* follow.c - waiting for a run that somebody else executes: in the kernel, for the byte that the runner holds while it lives.
+ *
+ *  F1  Of a request's run, the request's lock is looked at first and decides: it is taken before the run exists or goes on, and
+ *      released after its last stage is written (S2). So long as it names the run, a missing directory, a free byte and an old
+ *      stage mean "not yet" or "in a moment". Once it does not, what is there is final.
+ *  F2  A lock whose holder is dead is kept by leftovers only: nobody will write a stage for them.
+ *  F3  A lock that names a run without being held as our runners hold it (another tool's, or one taken by hand) says nothing
+ *      about runs of ours. */
 #include "base/fs.h"
 #include "graph/rundir.h"
 #include "lock/lock.h"
 #include "lock/wait.h"
+#include "run/book.h"
 #include "run/detach.h"
+#include "run/start.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#define LOOK_MS    250  /* how often is_cancelled is asked */
-#define RELEASE_MS 2000 /* from a run's end to the release of its lock; normally a fraction of a millisecond */
-#define APPEAR_MS  5000 /* from the lock to the run's directory */
+#define LOOK_MS      250  /* how often is_cancelled is asked */
+#define SETTLE_MS    5000
+#define PAUSE_MIN_MS 1 /* between lock and byte; normally a fraction of a millisecond */
+#define PAUSE_MAX_MS 50
 
-static bool is_running(const json_t *stage)
+struct follow {
+    struct tsk_workspace *ws;
+    char run_id[LOCK_ID_MAX];     /* whole, as soon as the run is there */
+    char request_id[LOCK_ID_MAX]; /* "": not known yet, or none */
+    int64_t deadline_ms;          /* < 0: none */
+    int64_t settled_ms;           /* until then "not yet" and "in a moment" are waited for in any case */
+    bool (*is_cancelled)(void *data);
+    void *data;
+};
+
+static bool is_over(const struct follow *f)
 {
-    return strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0;
+    return (f->deadline_ms >= 0 && clock_now().boot_ms >= f->deadline_ms) ||
+           (f->is_cancelled && f->is_cancelled(f->data));
 }
 
-/* A run whose lock was just taken may not have its directory yet. */
-static int open_soon(struct tsk_workspace *ws, const char *run_id, struct rundir *run, struct tsk_error *err)
-{
-    int64_t until = clock_now().boot_ms + APPEAR_MS;
-    while (rundir_open(ws, run_id, run, err) < 0) {
-        if (err->code != TSK_RUN_NOT_FOUND || clock_now().boot_ms > until)
-            return -1;
-        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000000}, NULL);
-    }
-    return 0;
-}
-
-/* 0: the runner is gone; 1: the time is up. */
-static int wait_for_runner(const struct rundir *run, int64_t timeout_ms, bool (*is_cancelled)(void *), void *data)
-{
-    int64_t deadline = clock_now().boot_ms + timeout_ms;
-    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (fd < 0)
-        return 0;
-    for (;;) {
-        int64_t left = timeout_ms < 0 ? LOOK_MS : deadline - clock_now().boot_ms;
-        if (left <= 0 || (is_cancelled && is_cancelled(data)))
-            return 1;
-        /* Shared: it is in nobody's way but a resumer's, who tries again. */
-        if (wait_for_byte(fd, F_RDLCK, RUN_BYTE_RUNNER, left < LOOK_MS ? left : LOOK_MS) == 0)
-            return 0;
-        if (errno != ETIMEDOUT && errno != EINTR)
-            return 0;
-    }
-}
-
-/* The run has ended; its request's lock is released last. */
-static void wait_for_release(struct tsk_workspace *ws, const json_t *stage)
+/* F1 to F3. */
+static bool is_locked(const struct follow *f)
 {
     struct tsk_error ignored;
     struct lock_target target;
-    const char *request = json_get_string(stage, "request_id", NULL), *run = json_get_string(stage, "run_id", "");
-    int64_t until = clock_now().boot_ms + RELEASE_MS;
-    if (!request || lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_REQUEST), request, NULL, &ignored) < 0)
-        return;
-    for (struct judgement found; lock_inspect(&target, &found, &ignored) == 0;) {
-        bool is_its = found.verdict == VERDICT_HELD && strcmp(found.record.run_id, run) == 0;
-        if (!is_its || clock_now().boot_ms > until)
-            break;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    struct judgement found = {.verdict = VERDICT_FREE};
+    if (!f->request_id[0] ||
+        lock_target_init(&target, f->ws, lock_kind_get(TSK_LOCK_REQUEST), f->request_id, NULL, &ignored) < 0)
+        return false;
+    int looked = lock_inspect(&target, &found, &ignored);
     lock_target_clear(&target);
+    const struct lock_record *by = &found.record;
+    return looked == 0 && found.verdict == VERDICT_HELD && strcmp(by->run_id, f->run_id) == 0 &&
+           by->hold == HOLD_LIFE && !start_is_holder_gone(by);
 }
 
-int run_follow(struct tsk_workspace *ws, const char *run_id, int64_t timeout_ms, bool (*is_cancelled)(void *data),
-               void *data, json_t **ret_stage, struct tsk_error *err)
+/* 0: nobody executes the run now; 1: somebody does, and the time is up or somebody asks whether it is. */
+static int wait_for_byte_of(const struct follow *f, const struct rundir *run)
+{
+    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    int64_t left = f->deadline_ms < 0 ? LOOK_MS : f->deadline_ms - clock_now().boot_ms;
+    if (fd < 0 || fs_lock_probe(fd, F_RDLCK, RUN_BYTE_RUNNER, 1, NULL) == 0)
+        return 0;
+    /* Shared: it is in nobody's way but a resumer's, who tries again (D2). */
+    if (left > 0 && wait_for_byte(fd, F_RDLCK, RUN_BYTE_RUNNER, left < LOOK_MS ? left : LOOK_MS) == 0)
+        return 0;
+    return left <= 0 || errno == ETIMEDOUT || errno == EINTR ? 1 : 0;
+}
+
+/* The request of a run that is there; the run waited for a while. 0: nobody executes it, 1: somebody does, -1. */
+static int look_once(struct follow *f, struct tsk_error *err)
 {
     struct rundir run;
     json_t *stage CLEANUP_JSON = NULL;
-    if (open_soon(ws, run_id, &run, err) < 0)
+    if (rundir_open(f->ws, f->run_id, &run, err) < 0)
         return -1;
-    int result = wait_for_runner(&run, timeout_ms, is_cancelled, data);
-    int looked = rundir_look(&run, &stage, err);
+    snprintf(f->run_id, sizeof f->run_id, "%s", run.id);
+    if (!f->request_id[0] && book_look_at(&run, &stage, err) == 0)
+        snprintf(f->request_id, sizeof f->request_id, "%s", json_get_string(stage, "request_id", ""));
+    int is_executed = wait_for_byte_of(f, &run);
     rundir_clear(&run);
-    if (looked < 0)
+    return is_executed;
+}
+
+static void pause_for(int64_t *pause_ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = *pause_ms * 1000000}, NULL);
+    *pause_ms = *pause_ms * 2 < PAUSE_MAX_MS ? *pause_ms * 2 : PAUSE_MAX_MS;
+}
+
+/* Until nobody has the run any more (F1), or the time is up; -1: there is no such run, and nobody is about to make it. */
+static int wait_for_end(struct follow *f, struct tsk_error *err)
+{
+    for (int64_t pause_ms = PAUSE_MIN_MS;;) {
+        bool was_locked = is_locked(f), had_request = f->request_id[0];
+        int found = look_once(f, err);
+        if (found < 0 && (err->code != TSK_RUN_NOT_FOUND || !was_locked))
+            return -1;
+        bool is_unsettled = was_locked && found != 1 && clock_now().boot_ms < f->settled_ms;
+        if (!is_unsettled && is_over(f))
+            return found < 0 ? -1 : 0;
+        if (found == 1) {
+            pause_ms = PAUSE_MIN_MS;
+            continue;
+        }
+        if (!was_locked && (had_request || !f->request_id[0]))
+            return 0;
+        if (was_locked)
+            pause_for(&pause_ms);
+    }
+}
+
+int run_follow(struct tsk_workspace *ws, const char *run_id, const char *request_id, int64_t timeout_ms,
+               bool (*is_cancelled)(void *data), void *data, json_t **ret_stage, struct tsk_error *err)
+{
+    struct rundir run;
+    struct follow follow = {.ws = ws,
+                            .settled_ms = clock_now().boot_ms + SETTLE_MS,
+                            .deadline_ms = timeout_ms < 0 ? -1 : clock_now().boot_ms + timeout_ms,
+                            .is_cancelled = is_cancelled,
+                            .data = data};
+    snprintf(follow.run_id, sizeof follow.run_id, "%s", run_id);
+    snprintf(follow.request_id, sizeof follow.request_id, "%s", request_id ? request_id : "");
+    if (wait_for_end(&follow, err) < 0 || rundir_open(ws, follow.run_id, &run, err) < 0)
         return -1;
-    if (result == 0 && !is_running(stage))
-        wait_for_release(ws, stage);
-    *ret_stage = json_incref(stage);
-    return 0;
+    int looked = book_look_at(&run, ret_stage, err);
+    rundir_clear(&run);
+    return looked;
 }

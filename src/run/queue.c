@@ -14,6 +14,7 @@
 #define RECORD_NAME "queue.json"
 #define STOP_NAME   "queue.stop"
 #define MISSES_MAX  100
+#define MISS_MS     10
 
 const char *const queue_reason_names[] = {NULL,
 #define X(name, help) #name,
@@ -31,8 +32,11 @@ struct queue {
     int64_t deadline_ms;
     enum queue_reason reason;
     unsigned misses; /* runs in a row that could not begin because somebody was faster */
+    json_t *missed;  /* {request_id: …}: those that are tried again when nothing else is left (U6) */
     struct run_start start;
-    const char *request_id; /* being run */
+    const char *request_id;                                /* being run */
+    const struct book *book;                               /* by which that was decided */
+    enum { DECIDE_GO, DECIDE_LATE, DECIDE_STOP } decision; /* under the request's lock */
 };
 
 /* ---- what is told --------------------------------------------------------------------------------------- */
@@ -113,17 +117,20 @@ static bool name_run(struct queue *q, const char *request_id, const char *run_id
     return true;
 }
 
+static enum queue_stopping told_to(struct queue *q)
+{
+    return queue_stop_read(q->ws, tsk_lock_fence(q->lock)); /* U4 */
+}
+
 static bool is_told_to_stop(struct queue *q)
 {
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    if (fs_read_file(q->ws->state_dir, STOP_NAME, 32, &text) < 0)
-        return false;
-    return strtoull(buf_str(&text), NULL, 10) == tsk_lock_fence(q->lock); /* U4 */
+    return told_to(q) != QUEUE_RUNS_ON;
 }
 
 /* ---- one after the other -------------------------------------------------------------------------------- */
 
-static void run_begun(void *data, const json_t *stage)
+/* U4: our lock names the run before we look, who stops us has written the file before it looks at the lock. */
+static bool run_begun(void *data, const json_t *stage)
 {
     struct queue *q = data;
     const char *run = json_get_string(stage, "run_id", NULL);
@@ -132,8 +139,41 @@ static void run_begun(void *data, const json_t *stage)
         q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "RUNNING"));
     write_record(q);
     put_event(q, "queue.next", json_pack("{s:s, s:s}", "request_id", q->request_id, "run_id", run));
-    if (q->options->start.begun)
-        q->options->start.begun(q->options->start.begun_data, stage);
+    bool goes_on = !q->options->start.begun || q->options->start.begun(q->options->start.begun_data, stage);
+    return told_to(q) != QUEUE_STOPS_NOW && goes_on;
+}
+
+/* Whether the request's file and its latest run are what the book has seen. */
+static bool is_as_seen(struct queue *q, const struct book_entry *entry)
+{
+    struct tsk_error ignored;
+    json_t *stage CLEANUP_JSON = NULL;
+    struct request now CLEANUP(request_clear) = {.json = NULL};
+    if (request_read(q->ws, entry->request.id, q->start.lang, &now, &ignored) < 0 ||
+        strcmp(now.id, entry->request.id) != 0 || strcmp(now.updated_at, entry->request.updated_at) != 0)
+        return false;
+    if (book_look(q->ws, now.id, &stage, &ignored) < 0)
+        return false;
+    if (!stage)
+        return !entry->run;
+    return strcmp(json_get_string(stage, "run_id", ""), json_get_string(entry->run, "run_id", "")) == 0 &&
+           strcmp(json_get_string(stage, "status", ""), json_get_string(entry->run, "status", "")) == 0;
+}
+
+/* U5, under the request's lock. */
+static int decide(void *data, struct tsk_error *err)
+{
+    struct queue *q = data;
+    const struct book_entry *entry = book_find(q->book, q->request_id), *other;
+    bool is_same = is_as_seen(q, entry);
+    size_t i;
+    json_t *id;
+    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id)
+        is_same = is_same && (other = book_find(q->book, json_string_value(id))) && is_as_seen(q, other);
+    q->decision = is_told_to_stop(q) ? DECIDE_STOP : is_same ? DECIDE_GO : DECIDE_LATE;
+    if (q->decision == DECIDE_GO)
+        return 0;
+    return error_set(err, TSK_CONFLICT, "queue_changed", "request", q->request_id, NULL);
 }
 
 static enum queue_reason reason_of_status(const char *status)
@@ -145,18 +185,38 @@ static enum queue_reason reason_of_status(const char *status)
     return strcmp(status, "CANCELLED") == 0 ? QUEUE_CANCELLED : QUEUE_FAILED;
 }
 
-/* A run that could not begin. Somebody who was faster is no reason to stop: it is looked at again. */
+/* Nothing is wrong: somebody was faster, or something has changed since we looked. */
+static bool was_late(const struct queue *q, const struct tsk_error *err)
+{
+    bool is_cancelled = q->start.resume && err->code == TSK_CONFLICT; /* the run that was to go on */
+    return err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_REQUEST_NOT_FOUND || err->code == TSK_NEEDS_INPUT ||
+           q->decision == DECIDE_LATE || is_cancelled;
+}
+
+/* A run that could not begin. */
 static enum queue_reason reason_of_error(struct queue *q, const struct tsk_error *err)
 {
-    bool was_late =
-        err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_REQUEST_NOT_FOUND || err->code == TSK_NEEDS_INPUT;
-    if (was_late && ++q->misses < MISSES_MAX) {
-        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000}, NULL);
+    if (q->decision == DECIDE_STOP)
+        return QUEUE_STOPPED;
+    if (was_late(q, err) && ++q->misses < MISSES_MAX) {
+        if (err->code == TSK_RUN_IN_PROGRESS)
+            json_object_set_new(q->missed, q->request_id, json_true());
         return QUEUE_GOES_ON;
     }
     json_t *document CLEANUP_JSON = json_of_error(err, lang_name(q->options->start.lang));
     q->error = json_incref(json_object_get(document, "error"));
     return err->code == TSK_DOCTOR_FAILED ? QUEUE_DOCTOR_FAILED : QUEUE_FAILED;
+}
+
+/* What became of a run that began and could not end, or could not begin and was recorded as failed (S8). */
+static void note_error(struct queue *q, json_t *line, const struct tsk_error *err)
+{
+    const char *run = tsk_error_context(err, "run_id");
+    if (line)
+        json_object_set_new(line, "status", json_string("INTERRUPTED"));
+    else if (run && !was_late(q, err) && q->decision == DECIDE_GO)
+        json_array_append_new(
+            q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "FAILED"));
 }
 
 static enum queue_reason run_one(struct queue *q, const struct book_entry *entry)
@@ -166,30 +226,31 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     bool resumes = strcmp(json_get_string(entry->run, "status", ""), "INTERRUPTED") == 0;
     size_t before = json_array_size(q->ran);
     q->request_id = entry->request.id;
+    q->decision = DECIDE_GO;
     q->start.request_id = entry->request.id;
     q->start.resume = resumes ? json_get_string(entry->run, "run_id", NULL) : NULL;
     int result = resumes ? start_again(q->ws, &q->start, &stage, &err) : start_request(q->ws, &q->start, &stage, &err);
     json_t *line = json_array_size(q->ran) > before ? json_array_get(q->ran, before) : NULL;
     if (result < 0) {
-        if (line)
-            json_object_set_new(line, "status", json_string("INTERRUPTED"));
+        note_error(q, line, &err);
         return reason_of_error(q, &err);
     }
     q->misses = 0;
+    json_object_clear(q->missed);
     const char *status = json_get_string(stage, "status", "");
     if (line)
         json_object_set_new(line, "status", json_string(status));
     return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
 }
 
-static bool was_run(const struct queue *q, const char *id)
+/* What was run, by id: with it a look at all requests takes time that grows with them, not with their square. */
+static json_t *ids_run(const struct queue *q)
 {
     size_t i;
-    json_t *line;
+    json_t *line, *ids = json_object();
     json_array_foreach (q->ran, i, line)
-        if (strcmp(json_get_string(line, "request_id", ""), id) == 0)
-            return true;
-    return false;
+        json_object_set_new(ids, json_get_string(line, "request_id", ""), json_true());
+    return ids;
 }
 
 static enum queue_reason limit_reached(struct queue *q)
@@ -201,16 +262,32 @@ static enum queue_reason limit_reached(struct queue *q)
     return q->deadline_ms && clock_now().boot_ms >= q->deadline_ms ? QUEUE_TIME : QUEUE_GOES_ON;
 }
 
+/* U2, U6: the next one; of those that could not begin a moment ago only if there is no other, and after a pause. */
+static const struct book_entry *choose(struct queue *q, struct book *book)
+{
+    json_t *ran CLEANUP_JSON = ids_run(q);
+    for (size_t i = 0; i < book->count; i++) {
+        const char *id = book->entries[i].request.id;
+        book->entries[i].was_run = json_object_get(ran, id) || json_object_get(q->missed, id);
+    }
+    const struct book_entry *next = book_next(book);
+    if (next || json_object_size(q->missed) == 0)
+        return next;
+    for (size_t i = 0; i < book->count; i++)
+        book->entries[i].was_run = json_object_get(ran, book->entries[i].request.id);
+    nanosleep(&(struct timespec){.tv_nsec = MISS_MS * 1000000}, NULL);
+    return book_next(book);
+}
+
 /* Until there is a reason; -1 when the requests cannot be read. */
 static int run_all(struct queue *q, struct tsk_error *err)
 {
+    struct book book CLEANUP(book_clear) = {.entries = NULL};
     while ((q->reason = limit_reached(q)) == QUEUE_GOES_ON) {
-        struct book book CLEANUP(book_clear) = {.entries = NULL};
-        if (book_open(q->ws, q->options->retries, q->options->start.lang, &book, err) < 0)
+        if (book_update(q->ws, q->options->retries, q->options->start.lang, &book, err) < 0)
             return -1;
-        for (size_t i = 0; i < book.count; i++)
-            book.entries[i].was_run = was_run(q, book.entries[i].request.id); /* U2 */
-        const struct book_entry *next = book_next(&book);
+        const struct book_entry *next = choose(q, &book);
+        q->book = &book;
         q->reason = next ? run_one(q, next) : QUEUE_EMPTY;
         if (q->reason != QUEUE_GOES_ON)
             break;
@@ -255,15 +332,19 @@ int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t 
               struct tsk_error *err)
 {
     struct tsk_error problem;
-    struct queue q = {.ws = ws, .options = options, .start = options->start, .ran = json_array()};
+    struct queue q = {
+        .ws = ws, .options = options, .start = options->start, .ran = json_array(), .missed = json_object()};
     struct tsk_lock_options lock = {.size = sizeof lock};
     if (tsk_lock_acquire(ws, TSK_LOCK_QUEUE, NULL, &lock, &q.lock, err) < 0) {
         json_decref(q.ran);
+        json_decref(q.missed);
         return refused(err);
     }
     q.deadline_ms = options->for_ms ? clock_now().boot_ms + options->for_ms : 0;
     q.start.begun = run_begun;
     q.start.begun_data = &q;
+    q.start.decide = decide;
+    q.start.decide_data = &q;
     q.start.queue = q.lock;
     tell_started(&q);
     int result = run_all(&q, err);
@@ -280,6 +361,7 @@ int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t 
         *ret_verdict = queue_verdict(queue_reason_names[q.reason]);
     }
     json_decref(q.ran);
+    json_decref(q.missed);
     json_decref(q.record);
     json_decref(q.error);
     return result;

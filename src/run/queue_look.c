@@ -11,6 +11,7 @@
 
 #define RECORD_NAME "queue.json"
 #define STOP_NAME   "queue.stop"
+#define STOP_NOW    " now"
 
 static int look_at_lock(struct tsk_workspace *ws, struct lock_target *target, struct judgement *found,
                         struct tsk_error *err)
@@ -31,12 +32,47 @@ static json_t *text_or_null(const char *text)
 
 /* ---- stop ----------------------------------------------------------------------------------------------- */
 
-static int write_stop(struct tsk_workspace *ws, uint64_t fence, struct tsk_error *err)
+/* U4. Who stops later does not make a stop at once a plain one. */
+static int write_stop(struct tsk_workspace *ws, uint64_t fence, bool is_now, struct tsk_error *err)
 {
-    char text[24];
-    int len = snprintf(text, sizeof text, "%" PRIu64 "\n", fence);
+    char text[32];
+    bool was_now = queue_stop_read(ws, fence) == QUEUE_STOPS_NOW;
+    int len = snprintf(text, sizeof text, "%" PRIu64 "%s\n", fence, is_now || was_now ? STOP_NOW : "");
     if (fs_replace_file(ws->state_dir, STOP_NAME, 0600, text, (size_t)len) < 0)
         return error_errno(err, "write", STOP_NAME);
+    return 0;
+}
+
+enum queue_stopping queue_stop_read(struct tsk_workspace *ws, uint64_t fence)
+{
+    char *end;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (!fence || fs_read_file(ws->state_dir, STOP_NAME, 40, &text) < 0 || strtoull(buf_str(&text), &end, 10) != fence)
+        return QUEUE_RUNS_ON;
+    return strncmp(end, STOP_NOW, strlen(STOP_NOW)) == 0 ? QUEUE_STOPS_NOW : QUEUE_STOPS;
+}
+
+/* Nobody would read what we write: another tool's lock, or one that somebody has taken by hand. */
+static int refuse_foreign(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
+{
+    struct now now = clock_now();
+    error_set(err, TSK_QUEUE_IN_PROGRESS, found->record.fence ? "queue_by_hand" : "queue_foreign", NULL);
+    report_add_holder(target, &now, found, err);
+    return -1;
+}
+
+/* The stop is written; whoever the lock names by now has not seen it. */
+static int cancel_named(struct lock_target *target, struct judgement *found, struct tsk_workspace *ws,
+                        struct tsk_error *err)
+{
+    char id[RUN_ID_MAX];
+    const char *status;
+    struct tsk_error ended;
+    uint64_t fence = found->record.fence;
+    if (lock_inspect(target, found, err) < 0)
+        return -1;
+    if (found->verdict == VERDICT_HELD && found->record.fence == fence && found->record.run_id[0])
+        (void)stop_run(ws, found->record.run_id, false, id, &status, &ended); /* one that has ended needs no signal */
     return 0;
 }
 
@@ -44,24 +80,17 @@ int queue_stop(struct tsk_workspace *ws, bool is_now, json_t **ret, struct tsk_e
 {
     struct lock_target target;
     struct judgement found;
-    char id[RUN_ID_MAX];
-    const char *status;
     if (look_at_lock(ws, &target, &found, err) < 0)
         return -1;
     const struct lock_record *record = &found.record;
     bool is_running = found.verdict == VERDICT_HELD;
     int result = 0;
-    if (is_running && !record->fence) {
-        struct now now = clock_now();
-        error_set(err, TSK_QUEUE_IN_PROGRESS, "queue_foreign", NULL);
-        report_add_holder(&target, &now, &found, err);
-        result = -1;
-    } else if (is_running) {
-        result = write_stop(ws, record->fence, err);
-    }
-    struct tsk_error ended;
-    if (result == 0 && is_running && is_now && record->run_id[0])
-        (void)stop_run(ws, record->run_id, false, id, &status, &ended); /* one that has ended since needs no signal */
+    if (is_running && (!record->fence || record->hold != HOLD_LIFE))
+        result = refuse_foreign(&target, &found, err);
+    else if (is_running)
+        result = write_stop(ws, record->fence, is_now, err);
+    if (result == 0 && is_running && is_now)
+        result = cancel_named(&target, &found, ws, err);
     if (result == 0)
         *ret = json_pack("{s:s, s:o, s:o}", "status", is_running ? "stopping" : "not_running", "request_id",
                          text_or_null(record->request_id), "run_id", text_or_null(record->run_id));
@@ -123,12 +152,6 @@ static json_t *read_record(struct tsk_workspace *ws)
     return record ? record : json_null();
 }
 
-static bool is_stopping(struct tsk_workspace *ws, uint64_t fence)
-{
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    return fs_read_file(ws->state_dir, STOP_NAME, 32, &text) == 0 && strtoull(buf_str(&text), NULL, 10) == fence;
-}
-
 static void put_lock(struct tsk_workspace *ws, const struct lock_target *target, const struct judgement *found,
                      json_t *status)
 {
@@ -140,7 +163,7 @@ static void put_lock(struct tsk_workspace *ws, const struct lock_target *target,
         json_object_set(status, keys[i], json_object_get(lock, keys[i]));
     json_object_set_new(status, "request_id", text_or_null(record->request_id));
     json_object_set_new(status, "run_id", text_or_null(record->run_id));
-    json_object_set_new(status, "stopping", json_boolean(record->fence && is_stopping(ws, record->fence)));
+    json_object_set_new(status, "stopping", json_boolean(queue_stop_read(ws, record->fence) != QUEUE_RUNS_ON));
 }
 
 int queue_status(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err)

@@ -1,6 +1,7 @@
 #include "run/request.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/utf8.h"
 #include "base/word.h"
 #include "base/yaml.h"
 
@@ -15,8 +16,8 @@
 const char *const request_status_names[REQUEST_STATUS_COUNT + 1] = {"draft", "ready", "archived", NULL};
 const char *const request_priorities[] = {"P0", "P1", "P2", "P3", NULL};
 
-static const char *const keys[] = {"id", "title", "status", "priority", "depends_on", "flow", "run", "body"};
-#define KEY_COUNT (sizeof keys / sizeof keys[0])
+const char *const request_keys[REQUEST_KEY_COUNT] = {"id",         "title", "status", "priority",
+                                                     "depends_on", "flow",  "run",    "body"};
 
 void request_clear(struct request *request)
 {
@@ -135,7 +136,7 @@ static void read_run(struct reader *r, const struct yaml_node *node)
 static void read_unknown(struct reader *r, const struct yaml_node *node)
 {
     struct yaml_node at_key = {.line = node->key_line, .column = node->key_column};
-    const char *near = nearest_word(node->key, keys, KEY_COUNT);
+    const char *near = nearest_word(node->key, request_keys, REQUEST_KEY_COUNT);
     req_problem(r, &at_key, near ? "req_unknown_near" : "req_unknown", "key", node->key, near ? "near" : NULL, near,
                 NULL);
 }
@@ -217,6 +218,9 @@ static void parse(struct request *request, const char *text, size_t len, enum la
     }
     if (strncmp(request->id, REQUEST_PREFIX, strlen(REQUEST_PREFIX)) != 0 || !id_is_valid(request->id))
         req_problem(&r, NULL, "req_name", NULL);
+    request->is_map = true;
+    for (size_t i = 0; i < REQUEST_KEY_COUNT; i++)
+        request->given |= yaml_get(root, request_keys[i]) ? 1u << i : 0;
     for (const struct yaml_node *node = root->first; node; node = node->next)
         read_key(&r, node);
     settle(&r, root);
@@ -259,15 +263,27 @@ static int open_folder(struct tsk_workspace *ws)
     return fs->openat(ws->state_dir, REQUEST_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 }
 
-/* The id in a file's name; false: it is no request's file. */
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t len = strlen(name), tail = strlen(suffix);
+    return len > tail && strcmp(name + len - tail, suffix) == 0;
+}
+
+/* The id in a file's name; false: it can have none. */
 static bool id_of_file(const char *name, char id[LOCK_ID_MAX])
 {
-    size_t len = strlen(name), suffix = strlen(REQUEST_SUFFIX);
-    if (name[0] == '.' || len <= suffix || len - suffix >= LOCK_ID_MAX ||
-        strcmp(name + len - suffix, REQUEST_SUFFIX) != 0)
+    size_t len = strlen(name) - strlen(REQUEST_SUFFIX);
+    if (!ends_with(name, REQUEST_SUFFIX) || len >= LOCK_ID_MAX)
         return false;
-    snprintf(id, LOCK_ID_MAX, "%.*s", (int)(len - suffix), name);
-    return true;
+    snprintf(id, LOCK_ID_MAX, "%.*s", (int)len, name);
+    return id_is_valid(id);
+}
+
+/* Meant to be a request's, but called so that it cannot be one. */
+static bool is_stray(const char *name)
+{
+    return ends_with(name, REQUEST_SUFFIX) ||
+           (ends_with(name, ".yml") && strncmp(name, REQUEST_PREFIX, strlen(REQUEST_PREFIX)) == 0);
 }
 
 static int compare_names(const struct dirent **a, const struct dirent **b)
@@ -275,10 +291,23 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-int request_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
+static void list_file(const char *name, json_t *ids, json_t *strays)
+{
+    char id[LOCK_ID_MAX];
+    struct buf shown CLEANUP(buf_clear) = BUF_INIT;
+    if (name[0] == '.')
+        return;
+    if (id_of_file(name, id)) {
+        json_array_append_new(ids, json_string(id));
+    } else if (is_stray(name)) {
+        utf8_put_visible(&shown, name, false);
+        json_array_append_new(strays, json_string(buf_str(&shown)));
+    }
+}
+
+int request_list(struct tsk_workspace *ws, json_t **ret, json_t **ret_strays, struct tsk_error *err)
 {
     struct dirent **names = NULL;
-    char id[LOCK_ID_MAX];
     int folder CLEANUP_FD = open_folder(ws);
     if (folder < 0 && errno != ENOENT)
         return error_errno(err, "open", REQUEST_FOLDER);
@@ -286,45 +315,38 @@ int request_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
     if (count < 0)
         return error_errno(err, "read", REQUEST_FOLDER);
     *ret = json_array();
+    *ret_strays = json_array();
     for (int i = 0; i < count; i++) {
-        if (id_of_file(names[i]->d_name, id))
-            json_array_append_new(*ret, json_string(id));
+        list_file(names[i]->d_name, *ret, *ret_strays);
         free(names[i]);
     }
     free(names);
     return 0;
 }
 
-static int not_found(const char *id, bool is_ambiguous, struct tsk_error *err)
+static int not_found(const char *id, const char *key, const char *near, struct tsk_error *err)
 {
-    error_set(err, TSK_REQUEST_NOT_FOUND, is_ambiguous ? "request_ambiguous" : "request_unknown", "request", id, NULL);
+    error_set(err, TSK_REQUEST_NOT_FOUND, key, "request", id, near ? "near" : NULL, near, NULL);
     error_add(err, "request_id", id);
     error_add_next(err, "tasuki request list");
     return -1;
 }
 
-static int find_id(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX], struct tsk_error *err)
+/* How many begin so; the last one's id. */
+static size_t count_beginning(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX])
 {
-    json_t *ids CLEANUP_JSON = NULL, *one;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
+    struct tsk_error ignored;
     size_t i, found = 0;
-    char path[LOCK_ID_MAX + 32];
-    struct stat st;
-    snprintf(path, sizeof path, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, start);
-    snprintf(id, LOCK_ID_MAX, "%s", start);
-    if (fs->fstatat(ws->state_dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return 0; /* a whole id: without reading the list */
-    if (request_list(ws, &ids, err) < 0)
-        return -1;
+    if (request_list(ws, &ids, &strays, &ignored) < 0)
+        return 0;
     json_array_foreach (ids, i, one) {
-        const char *text = json_string_value(one);
-        if (strncmp(text, start, strlen(start)) != 0)
+        if (strncmp(json_string_value(one), start, strlen(start)) != 0)
             continue;
         found++;
-        snprintf(id, LOCK_ID_MAX, "%s", text);
-        if (strcmp(text, start) == 0)
-            return 0;
+        snprintf(id, LOCK_ID_MAX, "%s", json_string_value(one));
     }
-    return found == 1 ? 0 : not_found(start, found > 1, err);
+    return found;
 }
 
 static int read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
@@ -334,7 +356,7 @@ static int read_file(int folder, struct request *request, enum lang lang, struct
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, request->id);
     int fd CLEANUP_FD = fs->openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0 && errno == ENOENT)
-        return not_found(request->id, false, err);
+        return not_found(request->id, "request_unknown", NULL, err);
     bool is_file = fd >= 0 && fs->fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || (errno = EINVAL, false));
     if (!is_file || fs_read_fd(fd, REQUEST_SIZE_MAX, &request->text) < 0) {
         /* Q1: what cannot be read is broken, and no reason to stop. */
@@ -349,26 +371,58 @@ static int read_file(int folder, struct request *request, enum lang lang, struct
     return 0;
 }
 
+static void finish_json(struct request *request)
+{
+    json_object_set_new(request->json, "path", json_string(request->source));
+    json_object_set_new(request->json, "updated_at", json_string(request->updated_at));
+    if (request_is_broken(request))
+        json_object_set(request->json, "problems", request->problems);
+}
+
 int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err)
 {
-    char whole[LOCK_ID_MAX];
+    char near[LOCK_ID_MAX];
     if (!id_is_valid(id))
-        return not_found(id, false, err);
-    if (find_id(ws, id, whole, err) < 0)
-        return -1;
+        return not_found(id, "request_unknown", NULL, err);
     int folder CLEANUP_FD = open_folder(ws);
     if (folder < 0)
-        return error_errno(err, "open", REQUEST_FOLDER);
+        return errno == ENOENT ? not_found(id, "request_unknown", NULL, err) : error_errno(err, "open", REQUEST_FOLDER);
     struct request request;
-    begin(&request, whole);
+    begin(&request, id);
     if (read_file(folder, &request, lang, err) < 0) {
         request_clear(&request);
-        return -1;
+        return count_beginning(ws, id, near) == 1 ? not_found(id, "request_unknown_near", near, err) : -1;
     }
-    json_object_set_new(request.json, "path", json_string(request.source));
-    json_object_set_new(request.json, "updated_at", json_string(request.updated_at));
-    if (request_is_broken(&request))
-        json_object_set(request.json, "problems", request.problems);
+    finish_json(&request);
     *ret = request;
     return 0;
+}
+
+int request_find(struct tsk_workspace *ws, const char *start, enum lang lang, struct request *ret,
+                 struct tsk_error *err)
+{
+    char id[LOCK_ID_MAX];
+    if (request_read(ws, start, lang, ret, err) == 0)
+        return 0;
+    size_t found = err->code == TSK_REQUEST_NOT_FOUND && id_is_valid(start) ? count_beginning(ws, start, id) : 0;
+    if (found == 1)
+        return request_read(ws, id, lang, ret, err);
+    return found ? not_found(start, "request_ambiguous", NULL, err) : -1;
+}
+
+void request_of_stray(const char *name, enum lang lang, struct request *ret)
+{
+    char id[LOCK_ID_MAX];
+    utf8_copy(id, sizeof id, name);
+    begin(ret, id);
+    struct reader r = {.request = ret, .text = "", .lang = lang};
+    req_problem(&r, NULL, "req_name", NULL);
+    finish_json(ret);
+    json_object_set_new(ret->json, "path", json_sprintf(".aiflow/" REQUEST_FOLDER "/%s", name));
+    ret->is_stray = true;
+}
+
+void request_hash(const struct request *request, char ret[SHA256_HEX_SIZE])
+{
+    sha256_hex(buf_str(&request->text), request->text.len, ret);
 }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "lock/record.h"
 #include "store/workspace.h"
@@ -27,6 +28,8 @@ enum request_status { REQUEST_DRAFT, REQUEST_READY, REQUEST_ARCHIVED, REQUEST_ST
 extern const char *const request_status_names[REQUEST_STATUS_COUNT + 1]; /* ends with NULL */
 extern const char *const request_priorities[];                           /* P0 … P3, NULL */
 #define REQUEST_PRIORITY_DEFAULT 2
+#define REQUEST_KEY_COUNT        8
+extern const char *const request_keys[REQUEST_KEY_COUNT]; /* in their usual order */
 
 struct request {
     char id[LOCK_ID_MAX];
@@ -36,6 +39,9 @@ struct request {
     json_t *json;     /* the file's keys, with what they are when they are missing; and path, updated_at */
     json_t *problems; /* [{line, column, reason, excerpt}]; empty: it can be run */
     int read_errno;   /* it could not be read; then that is its problem */
+    bool is_map;      /* it is a map, so its keys are known; without that it must not be changed */
+    bool is_stray;    /* its file has no id; `id` is its name */
+    unsigned given;   /* bit i: request_keys[i] stands in the file */
     char updated_at[TIME_TEXT_MAX];
     int64_t mtime_ns;
     struct buf text;
@@ -46,13 +52,21 @@ static inline bool request_is_broken(const struct request *request)
     return json_array_size(request->problems) > 0;
 }
 
-/* Reads the request whose id is, or alone begins with, `id`. REQUEST_NOT_FOUND. A broken one is read, too. */
+/* Reads the request of that whole id. REQUEST_NOT_FOUND. A broken one is read, too. */
 int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err);
+/* The same for the one whose id is, or alone begins with, `start`: for people who only want to look. What starts, changes or
+ * removes something wants the whole id: one that begins so may be another than was meant. */
+int request_find(struct tsk_workspace *ws, const char *start, enum lang lang, struct request *ret,
+                 struct tsk_error *err);
+/* A file that can have no id (`ret_strays` of request_list): broken, and shown with its name. */
+void request_of_stray(const char *name, enum lang lang, struct request *ret);
+/* Of the file's text: whether it is the same, whatever its time says. */
+void request_hash(const struct request *request, char ret[SHA256_HEX_SIZE]);
 void request_clear(struct request *request); /* for CLEANUP */
 /* INVALID_INPUT with its problems, if it is broken; ENVIRONMENT if it could not be read. */
 int request_need_whole(const struct request *request, struct tsk_error *err);
-/* The ids of all of them, in the order of their names; owned. */
-int request_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
+/* The ids of all of them, in the order of their names, and the names of files that were meant to be some; owned. */
+int request_list(struct tsk_workspace *ws, json_t **ret, json_t **ret_strays, struct tsk_error *err);
 /* What a text would be as the file of this id; `ret` to be cleared. For reading, and before a text is written. */
 void request_parse(const char *id, const char *text, size_t len, enum lang lang, struct request *ret);
 
@@ -65,8 +79,8 @@ int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, 
 /* Only the keys in `values` change. CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
 int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values, const char *expected_updated_at,
                  enum lang lang, struct request *ret, struct tsk_error *err);
-/* The text that an edit makes of a request's; it may be that of a broken one. Appended to `text`. */
-void request_change(const struct request *before, const json_t *values, enum lang lang, struct buf *text);
+/* CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
+int request_check_time(const struct request *request, const char *expected_updated_at, struct tsk_error *err);
 /* The whole text anew, as an editor has left it. */
 int request_replace(struct tsk_workspace *ws, const char *id, const char *text, size_t len,
                     const char *expected_updated_at, enum lang lang, struct request *ret, struct tsk_error *err);

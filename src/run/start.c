@@ -15,6 +15,8 @@
 
 #define SLOTS_NAME "runs/.slots"
 #define RELEASE_MS 2000
+#define AGAIN_MAX  20
+#define LOOK_MS    1000 /* how often the lock is looked at */
 
 /* One execution. */
 struct execution {
@@ -27,6 +29,8 @@ struct execution {
     struct flow flow;
     struct buf flow_text;
     bool has_runner, has_flow;
+    int64_t renewed_ms;
+    char goes_on[RUN_ID_MAX]; /* the run that was answered and is to be gone on with instead (S9); "": none */
 };
 
 /* ---- locks ---------------------------------------------------------------------------------------------- */
@@ -45,15 +49,22 @@ static json_t *describe_lock(const struct tsk_lock *lock)
                      (json_int_t)record->fence, "path", path);
 }
 
+bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX])
+{
+    const char *given = err->code == TSK_RUN_IN_PROGRESS ? tsk_error_context(err, "run_id") : NULL;
+    snprintf(run_id, LOCK_ID_MAX, "%s", given ? given : "");
+    return id_is_valid(run_id) && strcmp(run_id, "null") != 0; /* a lock may be held without a run: JSON's null */
+}
+
 /* The commands that help here, instead of those for locks in general. */
 static int refused(const char *request_id, struct tsk_error *err)
 {
     char run[LOCK_ID_MAX];
     if (err->code != TSK_RUN_IN_PROGRESS)
         return -1;
-    snprintf(run, sizeof run, "%s", tsk_error_context(err, "run_id") ? tsk_error_context(err, "run_id") : "");
+    bool has_run = start_refused_by(err, run);
     error_clear_next(err);
-    if (run[0])
+    if (has_run)
         error_add_next(err, "tasuki runs show %s", run);
     error_add_next(err, "tasuki request run %s --on-conflict attach", request_id);
     error_add_next(err, "tasuki request run %s --on-conflict replace", request_id);
@@ -72,8 +83,7 @@ static int try_lock(struct execution *e, const char *request_id, const char *run
     return result;
 }
 
-/* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
-static bool is_holder_gone(const struct lock_record *record)
+bool start_is_holder_gone(const struct lock_record *record)
 {
     if (record->hold != HOLD_LIFE || record->pid <= 0 || record->holder.pid_ns != pid_namespace())
         return false;
@@ -88,6 +98,8 @@ static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct ts
     if (rundir_open(ws, run_id, &run, err) < 0)
         return -1;
     int result = rundir_take(&run, err);
+    if (result == 0)
+        result = rundir_take_life(&run, true, err);
     rundir_clear(&run);
     return result;
 }
@@ -96,35 +108,42 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
 {
     struct lock_outcome outcome = {.recovered = false};
     struct tsk_error ignored;
-    int result = try_lock(e, request_id, run_id, 0, &outcome, err);
+    int result = try_lock(e, request_id, run_id, e->start->wait_ms, &outcome, err);
     const struct lock_record *by = &outcome.before.record;
-    bool is_left = by->run_id[0] && (is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
+    bool is_left = by->run_id[0] && (start_is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
     if (result < 0 && err->code == TSK_RUN_IN_PROGRESS && is_left && end_leftovers(e->ws, by->run_id, &ignored) == 0)
         /* Whoever executed it last may be just about to release it. */
         result = try_lock(e, request_id, run_id, RELEASE_MS, &outcome, err);
     if (result < 0)
         return refused(request_id, err);
     e->lock_json = describe_lock(e->lock);
+    e->renewed_ms = clock_now().boot_ms;
     return 0;
 }
 
-static bool renew(struct tsk_lock *lock)
+/* Whether it is still ours; extended if that is due. */
+static bool keep(struct tsk_lock *lock, bool is_due)
 {
     struct tsk_error err;
-    if (tsk_lock_renew(lock, &err) == 0)
+    if ((is_due ? tsk_lock_renew(lock, &err) : tsk_lock_verify(lock, &err)) == 0)
         return true;
     log_problem(&err);
     return err.code != TSK_LOCK_LOST; /* a full disk is no reason to stop: nobody else may have it */
 }
 
-/* S4. */
-static bool beat(void *data)
+/* S4. Once a second, beside the stage that is written then. */
+static bool beat(void *data, bool has_progress)
 {
     struct execution *e = data;
-    bool is_kept = renew(e->lock);
-    json_t *now CLEANUP_JSON = describe_lock(e->lock);
-    json_object_update(e->lock_json, now);
-    return (!e->start->queue || renew(e->start->queue)) && is_kept;
+    int64_t now_ms = clock_now().boot_ms;
+    bool is_due = has_progress || now_ms >= e->renewed_ms + e->lock->record.ttl_ms / 3;
+    bool is_kept = keep(e->lock, is_due);
+    if (is_due) {
+        e->renewed_ms = now_ms;
+        json_t *now CLEANUP_JSON = describe_lock(e->lock);
+        json_object_update(e->lock_json, now);
+    }
+    return (!e->start->queue || keep(e->start->queue, is_due)) && is_kept;
 }
 
 /* ---- how many at a time --------------------------------------------------------------------------------- */
@@ -239,18 +258,22 @@ static struct runner_options options_of(struct execution *e)
         options.lock_fd = tsk_lock_fd(e->lock);
         options.beat = beat;
         options.beat_data = e;
-        options.beat_ms = e->lock->record.ttl_ms / 3;
+        options.beat_ms = LOOK_MS;
     }
     return options;
 }
 
+/* Signals first: from the moment its stage names us we may be told to end. */
 static int execute(struct execution *e, json_t **ret, struct tsk_error *err)
 {
+    if (runner_wait_begin(&e->runner, err) < 0)
+        return -1;
     if (e->lock || e->start->begun)
         runner_save_stage(&e->runner);
     if (e->start->begun) {
         json_t *stage CLEANUP_JSON = runner_stage(&e->runner);
-        e->start->begun(e->start->begun_data, stage);
+        if (!e->start->begun(e->start->begun_data, stage))
+            runner_cancel(&e->runner);
     }
     return runner_execute(&e->runner, ret, err);
 }
@@ -281,40 +304,110 @@ static void remove_stillborn(struct tsk_workspace *ws, const struct rundir *run)
     fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR);
 }
 
-/* Under the lock: what is to be done about a run that waits for an answer. */
+/* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
+static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
+                          json_t **ret_stage, struct tsk_error *err)
+{
+    struct rundir dir;
+    json_t *stage CLEANUP_JSON = NULL;
+    *ret_stage = NULL;
+    book_latest_run(ws, request_id, latest);
+    if (!latest[0])
+        return 0;
+    if (rundir_open(ws, latest, &dir, err) < 0)
+        return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
+    int looked = book_look_at(&dir, &stage, err);
+    bool has_begun = looked == 0 && book_has_begun(stage);
+    if (looked == 0 && !has_begun && tidies)
+        remove_stillborn(ws, &dir);
+    rundir_clear(&dir);
+    *ret_stage = has_begun ? json_incref(stage) : NULL;
+    return looked;
+}
+
+static bool waits_for_answer(const json_t *stage)
+{
+    return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+}
+
+/* S9. It is RUNNING for the moment in which who answers has the run's byte. */
+static bool is_answered(const json_t *stage)
+{
+    const char *status = json_get_string(stage, "status", "");
+    return json_get_bool(stage, "answered", false) &&
+           (strcmp(status, "INTERRUPTED") == 0 || strcmp(status, "RUNNING") == 0);
+}
+
+/* -1, and start_request goes on with that run. */
+static int go_on_instead(struct execution *e, const char *run_id, struct tsk_error *err)
+{
+    snprintf(e->goes_on, sizeof e->goes_on, "%s", run_id);
+    return error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run_id, NULL);
+}
+
+static int refuse_waiting(const char *request_id, const char *latest, struct tsk_error *err)
+{
+    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request_id, "run", latest, NULL);
+    error_add(err, "request_id", request_id);
+    error_add(err, "run_id", latest);
+    error_add_next(err, "tasuki runs show %s", latest);
+    error_add_next(err, "tasuki answer %s …", latest);
+    error_add_next(err, "tasuki request run %s --new", request_id);
+    return -1;
+}
+
+static bool is_locked(struct tsk_workspace *ws, const char *request_id)
+{
+    struct tsk_error ignored;
+    struct lock_target target;
+    struct judgement found = {.verdict = VERDICT_FREE};
+    if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, &ignored) < 0)
+        return false;
+    bool is = lock_inspect(&target, &found, &ignored) == 0 && found.verdict == VERDICT_HELD;
+    lock_target_clear(&target);
+    return is;
+}
+
+/* S6: who would be refused under the lock is refused without taking it, so that nobody meets the lock of a run that never
+ * comes to be. A run that is just gone on with is locked: then the lock decides. */
+static int refuse_early(struct execution *e, const struct request *request, struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX];
+    json_t *stage CLEANUP_JSON = NULL;
+    if (e->start->is_new)
+        return 0;
+    if (look_at_latest(e->ws, request->id, latest, false, &stage, err) < 0)
+        return -1;
+    if ((!waits_for_answer(stage) && !is_answered(stage)) || is_locked(e->ws, request->id))
+        return 0;
+    return is_answered(stage) ? go_on_instead(e, latest, err) : refuse_waiting(request->id, latest, err);
+}
+
+/* Under the lock: what is to be done about a run that waits for an answer, or that has got one and waits to go on. */
 static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
 {
     char latest[RUN_ID_MAX], run[RUN_ID_MAX];
     const char *status;
-    struct rundir dir;
     json_t *stage CLEANUP_JSON = NULL;
-    book_latest_run(e->ws, request->id, latest);
-    if (!latest[0] || rundir_open(e->ws, latest, &dir, err) < 0)
-        return 0;
-    int looked = rundir_look(&dir, &stage, err);
-    if (looked == 0 && !book_has_begun(stage))
-        remove_stillborn(e->ws, &dir);
-    rundir_clear(&dir);
-    if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") != 0)
+    if (look_at_latest(e->ws, request->id, latest, true, &stage, err) < 0)
+        return -1;
+    if (!waits_for_answer(stage) && !is_answered(stage))
         return 0;
     if (e->start->is_new)
         return stop_run(e->ws, latest, false, run, &status, err);
-    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request->id, "run", latest, NULL);
-    error_add(err, "request_id", request->id);
-    error_add(err, "run_id", latest);
-    error_add_next(err, "tasuki runs show %s", latest);
-    error_add_next(err, "tasuki answer %s …", latest);
-    error_add_next(err, "tasuki request run %s --new", request->id);
-    return -1;
+    return is_answered(stage) ? go_on_instead(e, latest, err) : refuse_waiting(request->id, latest, err);
 }
 
 static int begin(struct execution *e, const struct request *request, const char *run_id, struct tsk_error *err)
 {
+    char hash[SHA256_HEX_SIZE];
     json_t *values CLEANUP_JSON = values_of(request);
     struct runner_options options = options_of(e);
     options.id = run_id;
     options.request_id = request->id;
     options.request_updated_at = request->updated_at;
+    request_hash(request, hash);
+    options.request_sha256 = hash;
     if (chdir(e->ws->root) < 0)
         return error_errno(err, "go to", e->ws->root);
     /* Noted first: a run that is there is known, whenever we are killed. */
@@ -324,13 +417,20 @@ static int begin(struct execution *e, const struct request *request, const char 
     return runner_begin(&e->runner, e->ws, &e->flow, buf_str(&e->flow_text), e->flow_text.len, values, &options, err);
 }
 
-static int prepare(struct execution *e, struct request *request, struct tsk_error *err)
+/* What the request says; *ret_flow: 0, or -1 and why its flow cannot be executed. */
+static int prepare(struct execution *e, struct request *request, int *ret_flow, struct tsk_error *flow_err,
+                   struct tsk_error *err)
 {
     const struct run_start *start = e->start;
     if (request_read(e->ws, start->request_id, start->lang, request, err) < 0)
         return -1;
-    if (request_need_whole(request, err) < 0 || load_flow(e, request, err) < 0)
+    if (request_need_whole(request, err) < 0)
         return -1;
+    *ret_flow = load_flow(e, request, flow_err);
+    if (*ret_flow < 0 && !start->queue) {
+        *err = *flow_err;
+        return -1;
+    }
     if (request->status == REQUEST_ARCHIVED) {
         error_set(err, TSK_INVALID_INPUT, "request_archived", "request", request->id, NULL);
         error_add_next(err, "tasuki request edit %s --status ready", request->id);
@@ -339,24 +439,62 @@ static int prepare(struct execution *e, struct request *request, struct tsk_erro
     return start->examine ? start->examine(e->ws, request->id, start->lang, err) : 0;
 }
 
-int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
+/* S5: the caller decides once more, by what cannot change any more. */
+static int decide(struct execution *e, struct tsk_error *err)
+{
+    return e->start->decide ? e->start->decide(e->start->decide_data, err) : 0;
+}
+
+/* goes_on: the run that is to be gone on with instead (S9), "" for none. */
+static int start_new(struct tsk_workspace *ws, const struct run_start *start, char goes_on[RUN_ID_MAX], json_t **ret,
+                     struct tsk_error *err)
 {
     char run_id[RUN_ID_MAX];
+    int flow = 0;
+    struct tsk_error flow_err;
     struct request request CLEANUP(request_clear) = {.json = NULL};
     struct execution e = {.ws = ws, .start = start, .slot = -1};
     rundir_new_id(run_id);
-    int result = prepare(&e, &request, err);
+    int result = prepare(&e, &request, &flow, &flow_err, err);
+    if (result == 0)
+        result = refuse_early(&e, &request, err);
     if (result == 0)
         result = take_lock(&e, request.id, run_id, err);
+    if (result == 0)
+        result = decide(&e, err);
     if (result == 0)
         result = take_slot(&e, err);
     if (result == 0)
         result = settle_waiting(&e, &request, err);
+    if (result == 0 && flow < 0)
+        result = unbegun_record(ws, &request, run_id, start->lang, &flow_err, err);
     if (result == 0)
         result = begin(&e, &request, run_id, err);
     if (result == 0)
         result = execute(&e, ret, err);
     finish(&e);
+    snprintf(goes_on, RUN_ID_MAX, "%s", e.goes_on);
+    return result;
+}
+
+bool start_was_answer_used(const struct tsk_error *err)
+{
+    return err->code == TSK_CONFLICT && err->text && strcmp(err->text, START_ANSWER_USED) == 0;
+}
+
+int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err)
+{
+    char goes_on[RUN_ID_MAX];
+    struct run_start again = *start;
+    again.resume = goes_on;
+    again.is_answered = true;
+    int result = start_new(ws, start, goes_on, ret, err);
+    for (int i = 0; goes_on[0] && i < AGAIN_MAX; i++) {
+        result = start_again(ws, &again, ret, err);
+        if (result == 0 || !start_was_answer_used(err))
+            return result;
+        result = start_new(ws, start, goes_on, ret, err); /* somebody was faster */
+    }
     return result;
 }
 
@@ -369,9 +507,47 @@ static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_
     if (rundir_open(ws, given, &run, err) < 0)
         return -1;
     snprintf(run_id, RUN_ID_MAX, "%s", run.id);
-    int result = rundir_look(&run, &stage, err);
+    int result = book_look_at(&run, &stage, err);
     rundir_clear(&run);
     snprintf(request_id, LOCK_ID_MAX, "%s", json_get_string(stage, "request_id", ""));
+    return result;
+}
+
+/* Under the lock, S7: an answer goes on with the run that has asked, once, and not with one that another has taken the place of. */
+static int need_answered(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX];
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (!e->start->is_answered)
+        return 0;
+    if (rundir_open(e->ws, run_id, &run, err) < 0)
+        return -1;
+    int looked = rundir_look(&run, &stage, err);
+    rundir_clear(&run);
+    if (looked < 0)
+        return -1;
+    if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)
+        return error_set(err, TSK_CONFLICT, "run_given_up", "run", run_id, NULL);
+    if (!is_answered(stage))
+        return error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);
+    book_latest_run(e->ws, request_id, latest);
+    if (!latest[0] || strcmp(latest, run_id) == 0)
+        return 0;
+    error_set(err, TSK_CONFLICT, "run_replaced", "run", run_id, "latest", latest, NULL);
+    error_add_next(err, "tasuki runs show %s", latest);
+    return -1;
+}
+
+static int resume(struct execution *e, const char *run_id, struct tsk_error *err)
+{
+    struct runner_options options = options_of(e);
+    options.refuses_cancelled = e->start->is_answered || e->start->queue;
+    e->has_runner = true;
+    int result = runner_resume(&e->runner, e->ws, run_id, &e->flow, &e->flow_text, e->start->lang, &options, err);
+    e->has_flow = e->runner.flow;
+    if (result < 0 && e->start->queue)
+        unbegun_mark(&e->runner.run, e->start->lang, err);
     return result;
 }
 
@@ -384,12 +560,14 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
     if (request_id[0] && start->examine && start->examine(ws, request_id, start->lang, err) < 0)
         return -1;
     int result = request_id[0] ? take_lock(&e, request_id, run_id, err) : 0;
-    if (result == 0) {
-        struct runner_options options = options_of(&e);
-        e.has_runner = true;
-        result = runner_resume(&e.runner, ws, run_id, &e.flow, &e.flow_text, start->lang, &options, err);
-        e.has_flow = e.runner.flow;
-    }
+    if (result == 0 && request_id[0])
+        result = need_answered(&e, request_id, run_id, err);
+    if (result == 0)
+        result = decide(&e, err);
+    if (result == 0 && request_id[0])
+        result = take_slot(&e, err);
+    if (result == 0)
+        result = resume(&e, run_id, err);
     if (result == 0)
         result = execute(&e, ret, err);
     finish(&e);

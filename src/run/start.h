@@ -6,7 +6,18 @@
  *      final stage is written, or by our death.
  *  S3  Tasks inherit the lock's life. If we are killed, the request stays locked until the last of them is gone; whoever runs the
  *      request next ends them first, and does not have to wait for anything.
- *  S4  A lock that was lost (somebody has forced it away) cancels the run: two must not work on one request. */
+ *  S4  A lock that was lost (somebody has forced it away) cancels the run within a second or two: two must not work on one
+ *      request. A run that has nothing left to do is DONE all the same.
+ *  S5  What a caller has decided by what it saw without the lock, it decides again under it (`decide`): nobody else begins, resumes
+ *      or answers-and-resumes a run of this request then. Cancelling a run that nobody executes needs only the run's byte; so
+ *      that is looked at once more under the byte (runner_options.refuses_cancelled).
+ *  S6  Who takes the lock means to begin: refusals that need no lock come before it.
+ *  S7  A run that goes on because of an answer was not asked for by name: it is refused if it was cancelled, if somebody has gone on
+ *      with it already, or if it is not its request's latest run any more.
+ *  S8  A queue leaves no request behind that is as ready as before although it cannot begin: what is wrong with its flow, or with
+ *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c).
+ *  S9  A run whose question was answered and that nobody executes yet (`answered` in its stage) is not overtaken: who runs its
+ *      request goes on with it, unless --new gives it up. So whoever comes first uses the answer, and nobody else has to. */
 #ifndef RUN_START_H
 #define RUN_START_H
 
@@ -14,19 +25,26 @@
 #include "lock/lock.h"
 #include "run/request.h"
 
+#define START_ANSWER_USED "answer_used" /* the text of a CONFLICT */
+
 struct run_start {
     const char *request_id;
     const char *resume; /* go on with this run instead of beginning one; NULL: a new one */
     bool is_new;        /* a run that waits for an answer is cancelled; without it, that is a refusal */
     bool is_by_hand;    /* max_runs counts */
+    bool is_answered;   /* it goes on because of an answer (S7) */
+    int64_t wait_ms;    /* for the lock */
     enum lang lang;
     int64_t parallel;
     runner_tell *tell;
     void *tell_data;
     /* Before the lock is taken; -1: it does not begin. NULL: none. */
     int (*examine)(struct tsk_workspace *ws, const char *request_id, enum lang lang, struct tsk_error *err);
-    /* The run has begun, its stage is written. May be NULL. */
-    void (*begun)(void *data, const json_t *stage);
+    /* Under the lock, before anything is made (S5); -1: it does not begin. May be NULL. */
+    int (*decide)(void *data, struct tsk_error *err);
+    void *decide_data;
+    /* The run has begun, its stage is written; false: it is cancelled at once. May be NULL. */
+    bool (*begun)(void *data, const json_t *stage);
     void *begun_data;
     struct tsk_lock *queue; /* renewed with the request's; NULL: none */
 };
@@ -36,6 +54,24 @@ struct run_start {
 int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
 /* Goes on with any run; of a request's, under its lock. `start->resume` names it, start->request_id is found. */
 int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
+
+/* The run that a RUN_IN_PROGRESS names; false: none, the lock is held without one. */
+bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX]);
+
+/* Whether it says that somebody else has gone on with the answered run meanwhile. */
+bool start_was_answer_used(const struct tsk_error *err);
+/* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
+bool start_is_holder_gone(const struct lock_record *record);
+
+/* ---- unbegun.c ---- */
+
+/* S8: a run of the request that has FAILED before its first task, under the request's lock. Always -1: *err is `why`, with `run_id`, or
+ * why it could not be recorded. */
+int unbegun_record(struct tsk_workspace *ws, const struct request *request, const char *run_id, enum lang lang,
+                   const struct tsk_error *why, struct tsk_error *err);
+/* The same for a run that was to go on and cannot, as *err says; with the run's byte taken. What a later attempt may find mended
+ * (a full disk, a runner that is just ending) is not recorded. */
+void unbegun_mark(const struct rundir *run, enum lang lang, struct tsk_error *err);
 
 /* ---- stop.c ---- */
 

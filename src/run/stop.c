@@ -1,5 +1,9 @@
-/* stop.c - ending a run from outside. */
+/* stop.c - ending a run from outside.
+ *
+ * What is seen before the run's byte is taken decides only who is asked: its runner, or we ourselves. Under the byte the journal
+ * decides (D4 in rundir.h): a run that somebody has brought to its end meanwhile keeps that end. */
 #include "graph/journal.h"
+#include "run/book.h"
 #include "run/start.h"
 
 #include <errno.h>
@@ -14,11 +18,8 @@ static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err
     struct proc_id id;
     if (!rundir_runner(stage, &id))
         errno = ESRCH;
-    else if (proc_id_signal(&id, SIGTERM) == 0) {
-        if (is_now)
-            proc_id_signal(&id, SIGHUP); /* a second signal: two equal ones would be one */
+    else if (proc_id_signal(&id, is_now ? SIGUSR1 : SIGTERM) == 0)
         return 0;
-    }
     return error_errno(err, "signal", "runner");
 }
 
@@ -28,7 +29,7 @@ static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
     struct proc_id id;
     int64_t until = clock_now().boot_ms + BEGIN_MS;
     for (;;) {
-        if (rundir_look(run, ret, err) < 0)
+        if (book_look_at(run, ret, err) < 0)
             return -1;
         bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
         if (!is_running || rundir_runner(*ret, &id) || clock_now().boot_ms > until)
@@ -39,30 +40,70 @@ static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
     }
 }
 
+/* The word for a run that is over; NULL: it is not. */
+static const char *over_word(const char *status)
+{
+    static const char *const over[] = {"DONE", "FAILED", "CANCELLED"};
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++)
+        if (strcmp(status, over[i]) == 0)
+            return over[i];
+    return NULL;
+}
+
+/* With both bytes taken; *ret_status: how the run has ended meanwhile, NULL: it has not. */
+static int take_idle(struct rundir *run, const char **ret_status, struct tsk_error *err)
+{
+    json_t *records CLEANUP_JSON = NULL;
+    *ret_status = NULL;
+    if (rundir_take(run, err) < 0 || journal_read(run->dir, &records, err) < 0)
+        return -1;
+    *ret_status = over_word(rundir_end_of(records));
+    return *ret_status ? 0 : rundir_take_life(run, rundir_was_interrupted(records), err);
+}
+
+/* The stage as it is under the byte, or what was seen before if it cannot be read. */
+static int write_cancelled(struct rundir *run, json_t *seen, struct tsk_error *err)
+{
+    struct tsk_error ignored;
+    char time[TIME_TEXT_MAX];
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_read_stage(run, &stage, &ignored) < 0)
+        stage = json_incref(seen);
+    json_object_set_new(stage, "status", json_string("CANCELLED"));
+    json_object_set_new(stage, "questions", json_array());
+    time_format_utc(clock_now().wall_ms, time);
+    json_array_append_new(json_object_get(stage, "history"),
+                          json_pack("{s:s, s:s, s:s}", "time", time, "what", "ended", "status", "CANCELLED"));
+    return rundir_write_stage(run, stage, err);
+}
+
 /* Nobody executes it: only the record changes. */
-static int cancel_idle(struct tsk_workspace *ws, struct rundir *run, json_t *stage, struct tsk_error *err)
+static int cancel_idle(struct tsk_workspace *ws, struct rundir *run, json_t *stage, const char **ret_status,
+                       struct tsk_error *err)
 {
     struct journal journal;
     struct now now = clock_now();
     struct event event = {
         .type = "run.ended", .session_id = run->id, .run_id = run->id, .data = "{\"status\":\"CANCELLED\"}"};
-    if (rundir_take(run, err) < 0 || journal_open(&journal, run->dir, false, err) < 0)
+    if (take_idle(run, ret_status, err) < 0)
+        return -1;
+    if (*ret_status)
+        return 0;
+    if (journal_open(&journal, run->dir, false, err) < 0)
         return -1;
     buf_json_pair(journal_begin(&journal, "done"), "status", "CANCELLED");
     journal_end(&journal);
     int result = journal_flush(&journal, err);
     journal_close(&journal);
-    json_object_set_new(stage, "status", json_string("CANCELLED"));
-    json_object_set_new(stage, "questions", json_array());
-    if (result < 0 || rundir_write_stage(run, stage, err) < 0)
+    if (result < 0 || write_cancelled(run, stage, err) < 0)
         return -1;
+    *ret_status = "CANCELLED";
     return workspace_event(ws, &now, &event, err);
 }
 
 int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char id[RUN_ID_MAX], const char **ret_status,
              struct tsk_error *err)
 {
-    static const char *const over[] = {"DONE", "FAILED", "CANCELLED"};
     struct rundir run;
     json_t *stage CLEANUP_JSON = NULL;
     if (rundir_open(ws, run_id, &run, err) < 0)
@@ -70,16 +111,12 @@ int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char id[
     snprintf(id, RUN_ID_MAX, "%s", run.id);
     int result = look(&run, &stage, err);
     const char *status = json_get_string(stage, "status", "");
-    *ret_status = NULL;
-    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++)
-        if (strcmp(status, over[i]) == 0)
-            *ret_status = over[i];
+    *ret_status = over_word(status);
     if (result == 0 && strcmp(status, "RUNNING") == 0) {
         result = signal_runner(stage, is_now, err);
         *ret_status = "CANCELLING";
     } else if (result == 0 && !*ret_status) {
-        result = cancel_idle(ws, &run, stage, err);
-        *ret_status = "CANCELLED";
+        result = cancel_idle(ws, &run, stage, ret_status, err);
     }
     rundir_clear(&run);
     return result;

@@ -13,6 +13,7 @@
  *   TASUKI_FAULT_STICKY=1      with an errno: all later counted calls fail as well
  *   TASUKI_FAULT_STOP_AT=n     SIGSTOP before that call, so that a test can look at, or overtake, a frozen
  * process TASUKI_FAULT_COUNT=path    the number of counted calls is appended at the end of the process
+ *   TASUKI_FAULT_PATH=end      only openat of a path that ends so is counted: the window before a named file is touched
  *   TASUKI_FAKE_WALL_MS=ms     the wall clock is off by that much
  *   TASUKI_FAKE_FSTYPE=nfs     (cifs, smb2, fuse, 9p) what fstatfs says */
 #include "base/clock.h"
@@ -35,7 +36,7 @@ static struct {
     int error; /* of FAULT_ERRNO */
     bool is_sticky;
     unsigned long at, stop_at;
-    const char *only, *count_path;
+    const char *only, *count_path, *path;
     long fs_type; /* 0: the true one */
     int64_t wall_offset_ms;
     pid_t pid; /* a forked child counts for itself and reports nothing */
@@ -90,7 +91,7 @@ static enum verdict fault_at_this_call(bool needs_space)
 
 static enum verdict fault_before(const char *name, bool needs_space)
 {
-    if (plan.only && !name_is_listed(plan.only, name))
+    if ((plan.only && !name_is_listed(plan.only, name)) || (plan.path && strcmp(name, "openat") != 0))
         return MAKE_IT;
     unsigned long n = atomic_fetch_add(&calls_made, 1) + 1;
     if (n == plan.stop_at)
@@ -141,6 +142,14 @@ static enum verdict fault_before(const char *name, bool needs_space)
     }
 PLAIN_CALLS(DEFINE_WRAPPER)
 
+static int fault_openat_path(int dir, const char *path, int flags, mode_t mode)
+{
+    size_t len = strlen(path), end = plan.path ? strlen(plan.path) : 0;
+    if (plan.path && (len < end || strcmp(path + len - end, plan.path) != 0))
+        return fs_system_calls.openat(dir, path, flags, mode);
+    return fault_openat(dir, path, flags, mode);
+}
+
 static ssize_t fault_write(int fd, const void *data, size_t len)
 {
     enum verdict verdict = fault_before("write", true);
@@ -190,7 +199,7 @@ static int fault_fstatfs(int fd, struct statfs *st)
 }
 
 #define TABLE_ENTRY(result, name, needs_space, parameters, arguments) .name = fault_##name,
-static const struct fs_calls fault_calls = {
+static struct fs_calls fault_calls = {
     PLAIN_CALLS(TABLE_ENTRY).write = fault_write,
     .pwrite = fault_pwrite,
     .close = fault_close,
@@ -282,6 +291,7 @@ static void read_plan(void)
     plan.stop_at = (unsigned long)number_from("TASUKI_FAULT_STOP_AT");
     plan.is_sticky = number_from("TASUKI_FAULT_STICKY") != 0;
     plan.only = getenv("TASUKI_FAULT_ONLY");
+    plan.path = getenv("TASUKI_FAULT_PATH");
     plan.count_path = getenv("TASUKI_FAULT_COUNT");
     plan.wall_offset_ms = number_from("TASUKI_FAKE_WALL_MS");
     const char *type = getenv("TASUKI_FAKE_FSTYPE");
@@ -309,6 +319,7 @@ int main(int argc, char **argv)
     read_plan();
     if (plan.count_path)
         atexit(report_count);
+    fault_calls.openat = fault_openat_path;
     fs = &fault_calls;
     clock_source = &fault_clock;
     return cli_main(argc, argv);

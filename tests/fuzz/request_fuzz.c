@@ -1,5 +1,6 @@
 /* Any bytes as a request's file: broken with places, or whole. A whole one is edited: what was mentioned has changed, the rest has
  * not, and it is whole again. */
+#include "run/edit_text.h"
 #include "run/request.h"
 
 #include <stdlib.h>
@@ -22,7 +23,9 @@ static void check_edit(const struct request *before, const char *key, json_t *va
     struct buf text CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX * 2};
     struct request after CLEANUP(request_clear) = {.json = NULL};
     json_t *values CLEANUP_JSON = json_pack("{s:O}", key, value);
-    request_change(before, values, LANG_EN, &text);
+    struct tsk_error err;
+    if (edit_text_change(before, values, LANG_EN, &text, &err) < 0)
+        return; /* refused, with a reason */
     BUG(text.failed);
     request_parse(before->id, buf_str(&text), text.len, LANG_EN, &after);
     BUG(request_is_broken(&after));

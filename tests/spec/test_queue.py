@@ -142,12 +142,32 @@ def _(ws):
     eq(shown(ws, "RQ-1")["status"], "ready", "it is to be run again, by another queue")
 
 
-@test("a request whose flow cannot be read stops the queue, which says why")
+@test("a request whose flow cannot be read stops the queue, which says why and records it; the next queue passes it by")
 def _(ws):
-    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: x\nflow: nowhere.yaml\n")
+    path = ws.path / ".aiflow/requests/RQ-1.yaml"
+    path.write_text("title: x\nflow: nowhere.yaml\npriority: P0\n")
+    add(ws, "RQ-2", "true")
     answer = queue(ws, code=7)
-    eq((answer["reason"], answer["ran"], answer["error"]["reason_code"]), ("FAILED", [], "NOT_FOUND"), "the answer")
+    eq((answer["reason"], ran(answer), answer["error"]["reason_code"]), ("FAILED", [("RQ-1", "FAILED")], "NOT_FOUND"), "the answer")
     no_locks(ws)
+    run_id = answer["ran"][0]["run_id"]
+    stage = call(ws, "runs", "show", run_id).json
+    eq((stage["status"], stage["reason_code"], stage["request_id"]), ("FAILED", "NOT_FOUND", "RQ-1"), "the run")
+    eq((shown(ws, "RQ-1")["status"], shown(ws, "RQ-1")["latest_run"]["run_id"]), ("failed", run_id), "the request")
+    eq(ran(queue(ws)), [("RQ-2", "DONE")], "the next queue")
+    (ws.path / "nowhere.yaml").write_text("tasks:\n  a: {run: 'true'}\n")
+    eq(ran(queue(ws, "--retry")), [("RQ-1", "DONE")], "with --retry, mended")
+
+
+@test("an interrupted run whose flow was damaged stops one queue, not each")
+def _(ws):
+    proc, run_id = begin(ws, "RQ-1", GATE, priority="P0")
+    kill(ws, proc.pid)
+    (ws.path / ".aiflow/runs" / run_id / "flow.yaml").write_text("tasks: [")
+    add(ws, "RQ-2", "true")
+    answer = queue(ws, code=7)
+    eq((answer["reason"], ran(answer)), ("FAILED", [("RQ-1", "FAILED")]), "the first queue")
+    eq((status(ws, run_id), ran(queue(ws))), ("FAILED", [("RQ-2", "DONE")]), "the run, and the next queue")
 
 
 # -- stopping -----------------------------------------------------------------------------------------------

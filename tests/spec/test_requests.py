@@ -126,7 +126,7 @@ def _(ws):
     eq(edited(ws, "RQ-1", before, "--depends", ""), "title: x\nrun: make", "no list")
     eq(edited(ws, "RQ-1", before, "--body", "b"), before + "\nbody: b\n", "behind the last line")
     eq(edited(ws, "RQ-1", '{title: x, run: "make all"}\n', "--priority", "P1"),
-       'id: RQ-1\ntitle: x\nstatus: ready\npriority: P1\nrun: make all\n', "written anew")
+       'title: x\npriority: P1\nrun: make all\n', "written anew")
 
 
 @test("300 random edits of random files say what was meant, and keep every comment at the margin")
@@ -195,14 +195,6 @@ def _(ws):
     eq((file(ws, "RQ-1").exists(), (ws.path / kept).read_text()), (False, text), "the file")
     call(ws, "request", "show", "RQ-1", code=5, reason="REQUEST_NOT_FOUND")
     eq(len(runs_of(ws, "RQ-1")), 1, "its runs")
-
-
-@test("an id may be cut short as long as one request begins with it")
-def _(ws):
-    add(ws, "RQ-abc-1", "true")
-    add(ws, "RQ-abd", "true")
-    eq(run(ws, "RQ-abc")["request_id"], "RQ-abc-1", "request")
-    call(ws, "request", "show", "RQ-ab", code=5, reason="REQUEST_NOT_FOUND")
 
 
 @test("lists come in pages, and go on where they ended")
@@ -391,7 +383,8 @@ def _(ws):
     ws.until_file("up")
     ws.tasuki("lock", "acquire", "request", "RQ-1", "--force", "--yes", "--pid", os.getpid()).expect(0)
     go(ws)
-    eq(last_document(ws.finish(proc).expect(7))["status"], "CANCELLED", "status")
+    stage = last_document(ws.finish(proc).expect(4))
+    eq((stage["status"], stage["reason_code"]), ("CANCELLED", "LOCK_LOST"), "status and reason")
     eq((trace(ws), ws.read_lock("request", "RQ-1")["pid"]), ([], os.getpid()), "executions, and whose lock it is")
 
 
