@@ -46,3 +46,50 @@ const char *nearest_word(const char *word, const char *const *candidates, size_t
     }
     return best;
 }
+
+/* A terminal does not show control bytes as they are, so they are written as escapes. (Not all shells know $'…'.) */
+static void put_printf(struct buf *b, const char *text)
+{
+    buf_puts(b, "\"$(printf '");
+    for (; *text; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte < 0x20 || byte == 0x7f || byte == '\'' || byte == '\\')
+            buf_printf(b, "\\%03o", byte);
+        else if (byte == '%')
+            buf_puts(b, "%%");
+        else
+            buf_put(b, text, 1);
+    }
+    buf_puts(b, "')\"");
+}
+
+static bool has_control_bytes(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return true;
+    return false;
+}
+
+const char *shell_word(struct buf *b, const char *text)
+{
+    static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
+    buf_reset(b);
+    if (text[0] && text[strspn(text, harmless)] == '\0') {
+        buf_puts(b, text);
+        return buf_str(b);
+    }
+    if (has_control_bytes(text)) {
+        put_printf(b, text);
+        return buf_str(b);
+    }
+    buf_puts(b, "'");
+    for (; *text; text++) {
+        if (*text == '\'')
+            buf_puts(b, "'\\''");
+        else
+            buf_put(b, text, 1);
+    }
+    buf_puts(b, "'");
+    return buf_str(b);
+}

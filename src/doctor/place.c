@@ -41,10 +41,11 @@ static const char *at_name(const struct place *place)
     return place->name[0] ? place->name : ".";
 }
 
-/* Mode bits that let others in. Directories that git makes have what the umask says. */
+/* Mode bits that let others in. Directories of people, which git makes too, have what the umask says, and a team may share them:
+ * only what anybody may write is wrong. */
 static mode_t bad_mode(const struct place *place, const struct stat *st)
 {
-    return st->st_mode & (place->is_ours ? 077 : 022);
+    return st->st_mode & (place->is_ours ? 077 : 002);
 }
 
 static void look_at_mode(struct finding *f, const struct place *place, const struct stat *st)
@@ -77,16 +78,23 @@ static void look_at_owner(struct finding *f, const struct place *place, const st
                 shell_word(&word, path));
 }
 
-static void look_at_access(struct finding *f, const struct place *place)
+static void look_at_access(struct finding *f, const struct place *place, const struct stat *st, const struct stat *top)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], uid[24];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     int wanted = R_OK | W_OK | (place->is_dir ? X_OK : 0);
     if (faccessat(f->doctor->ws->state_dir, at_name(place), wanted, AT_EACCESS) == 0 || errno == EROFS)
         return;
     state_path(f->doctor, place->name, path);
     finding_add(f, DOCTOR_FAIL, "doctor_access", "path", path, "reason", strerrordesc_np(errno), NULL);
-    finding_fix(f, "chmod u+rw%s %s", place->is_dir ? "x" : "", shell_word(&word, path));
+    if (st->st_uid == geteuid()) {
+        finding_fix(f, "chmod u+rw%s %s", place->is_dir ? "x" : "", shell_word(&word, path));
+    } else if (!place->name[0]) { /* said once, of the whole */
+        finding_add(f, DOCTOR_FAIL, "doctor_not_yours", "path", path, "uid", number_text(st->st_uid, uid), NULL);
+        finding_fix(f, "sudo -u '#%u' tasuki --root %s doctor", st->st_uid, shell_word(&word, f->doctor->ws->root));
+    } else if (top->st_uid == geteuid()) {
+        finding_fix(f, "sudo chown -hR %u:%u %s", geteuid(), getegid(), shell_word(&word, path));
+    }
 }
 
 /* A link or a file where a directory belongs, or the reverse: nothing that is kept there can be reached. */
@@ -123,7 +131,7 @@ static void look_at_place(struct finding *f, const struct place *place, const st
     if (!has_right_type(f, place, &st) || S_ISLNK(st.st_mode))
         return;
     look_at_owner(f, place, &st, top);
-    look_at_access(f, place);
+    look_at_access(f, place, &st, top);
     look_at_mode(f, place, &st);
 }
 
@@ -241,7 +249,8 @@ void check_disk(struct finding *f)
         finding_add(f, of_bytes, "doctor_room", "room", room, "path", ws->state_path, NULL);
     if (of_inodes != DOCTOR_PASS)
         finding_add(f, of_inodes, "doctor_inodes", "count", inodes, "path", ws->state_path, NULL);
-    if (write_probe(ws->state_dir) < 0 && errno != EROFS && f->status != DOCTOR_FAIL)
+    /* What may not be written is told by the check of the workspace: no disk is full because of it. */
+    if (write_probe(ws->state_dir) < 0 && errno != EROFS && errno != EACCES && errno != EPERM && f->status != DOCTOR_FAIL)
         finding_add(f, DOCTOR_FAIL, "doctor_no_write", "path", ws->state_path, "reason", strerrordesc_np(errno), NULL);
     if (f->status != DOCTOR_PASS)
         finding_fix(f, "du -ah %s | sort -h | tail -20", state_word(f->doctor, "", &word));

@@ -138,8 +138,9 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-static void note_request(struct runner *runner, const char *id, const char *updated_at)
+static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *workflow)
 {
+    snprintf(runner->workflow, sizeof runner->workflow, "%s", workflow ? workflow : "");
     snprintf(runner->request_id, sizeof runner->request_id, "%s", id ? id : "");
     snprintf(runner->request_updated_at, sizeof runner->request_updated_at, "%s", updated_at ? updated_at : "");
 }
@@ -162,6 +163,8 @@ static void journal_run(struct runner *runner, const json_t *values)
         buf_json_pair(record, "request", runner->request_id);
         buf_json_pair(record, "request_updated_at", runner->request_updated_at);
     }
+    if (runner->workflow[0])
+        buf_json_pair(record, "workflow", runner->workflow);
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
     buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
     if (values) {
@@ -169,6 +172,21 @@ static void journal_run(struct runner *runner, const json_t *values)
         json_write(record, values, false);
     }
     journal_end(&runner->journal);
+}
+
+/* All that belongs to a run, and last its first record: from then on it can be resumed. */
+static int begin_files(struct runner *runner, const char *flow_text, size_t flow_len, const json_t *values,
+                       struct tsk_error *err)
+{
+    const struct runner_options *options = &runner->options;
+    if (write_flow(runner, flow_text, flow_len, err) < 0 ||
+        flow_settle_agents(runner->flow, runner->ws, &runner->run, flow_text, flow_len, err) < 0 ||
+        (options->prepare && options->prepare(options->prepare_data, runner->run.dir, err) < 0) ||
+        journal_open(&runner->journal, runner->run.dir, runner->flow->is_journal_synced, err) < 0 ||
+        set_up(runner, values, err) < 0)
+        return -1;
+    journal_run(runner, values);
+    return journal_flush(&runner->journal, err);
 }
 
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
@@ -179,14 +197,12 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
-    note_request(runner, options->request_id, options->request_updated_at);
+    note_request(runner, options->request_id, options->request_updated_at, options->workflow);
     runner->began_wall_ms = clock_now().wall_ms;
-    if (write_flow(runner, flow_text, flow_len, err) < 0 ||
-        journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
-        set_up(runner, values, err) < 0)
-        return -1;
-    journal_run(runner, values);
-    return journal_flush(&runner->journal, err);
+    if (begin_files(runner, flow_text, flow_len, values, err) == 0)
+        return 0;
+    rundir_remove_unbegun(ws, &runner->run); /* nobody could go on with it */
+    return -1;
 }
 
 static int load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
@@ -196,6 +212,10 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
         return error_errno(err, "read", "flow.yaml");
     if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
         return -1;
+    if (flow_settle_agents(runner->flow, runner->ws, &runner->run, buf_str(text), text->len, err) < 0) {
+        flow_clear(runner->flow);
+        return -1;
+    }
     runner->flow->source = runner->source;
     return 0;
 }
@@ -210,7 +230,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     *flow_text = (struct buf){0};
     if (rundir_open(ws, id, &runner->run, err) < 0)
         return -1;
-    if (rundir_take(&runner->run, err) < 0 || journal_read(runner->run.dir, &records, err) < 0)
+    if (rundir_take(&runner->run, err) < 0 || journal_read_whole(runner->run.dir, &records, err) < 0)
         return -1;
     const json_t *first = json_array_get(records, 0);
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
@@ -227,7 +247,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     json_array_foreach (records, i, record)
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
-    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL));
+    note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),
+                 json_get_string(first, "workflow", NULL));
     runner->options.start = json_get_string(first, "start", NULL);
     if (!runner->options.parallel)
         runner->options.parallel = json_get_int(first, "parallel", 0);
@@ -290,15 +311,25 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-void runner_cancel(struct runner *runner)
+static void tell_cancelling(struct runner *runner, const struct tsk_error *why)
+{
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    if (why)
+        text_put_error(&message, runner->flow->lang, why);
+    runner_fact(runner, "run.cancelling", runner->run.id, NULL,
+                why ? json_pack("{s:s, s:s}", "reason_code", tsk_code_name(why->code), "reason", buf_str(&message)) : NULL,
+                true);
+}
+
+void runner_cancel(struct runner *runner, const struct tsk_error *why)
 {
     struct tsk_error reason, err;
     if (runner->cancels++) {
         runner->grace_ms = 0;
     } else {
         error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
-        runner_fact(runner, "run.cancelling", runner->run.id, NULL, NULL, true);
-        runner->backend->ops->stop(runner->backend, &reason, &err);
+        tell_cancelling(runner, why);
+        runner->backend->ops->stop(runner->backend, why ? why : &reason, &err);
     }
     for (size_t i = 0; i < runner->parallel; i++)
         if (runner->running[i].is_used)
@@ -314,8 +345,9 @@ void runner_beat(struct runner *runner, bool task_ended)
     if (now < runner->last_beat_ms + (task_ended ? TASK_BEAT_MS : options->beat_ms))
         return;
     runner->last_beat_ms = now;
-    if (!options->beat(options->beat_data) && !runner->cancels)
-        runner_cancel(runner);
+    struct tsk_error why = {.code = TSK_OK};
+    if (!options->beat(options->beat_data, &why) && !runner->cancels)
+        runner_cancel(runner, why.code ? &why : NULL);
 }
 
 static void check_times(struct runner *runner, int64_t now)

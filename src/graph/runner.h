@@ -62,9 +62,13 @@ struct runner_options {
     const char *request_id, *request_updated_at; /* a new run of a request; both stay with the run */
     const json_t *lock;                          /* of its request, for the stage; may change in `beat` */
     int lock_fd;                                 /* its life goes to the tasks as well; 0: none */
+    const char *workflow;                        /* that a new run is for; it stays with the run. May be NULL */
+    /* A new run: puts more files into its directory before its first record, so that who resumes it finds them. May be NULL. */
+    int (*prepare)(void *data, int run_dir, struct tsk_error *err);
+    void *prepare_data;
     /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost, it is
-     * cancelled. */
-    bool (*beat)(void *data);
+     * cancelled; *why, if it is set, is the reason. */
+    bool (*beat)(void *data, struct tsk_error *why);
     void *beat_data;
     int64_t beat_ms;
     runner_tell *tell;
@@ -130,6 +134,7 @@ struct runner {
     uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
+    char workflow[129];                                      /* "": for none */
     int64_t last_beat_ms;
     int64_t grace_ms, began_wall_ms, next_stage_ms;
     bool is_replaying, has_empty_channel, has_exact_stamps;
@@ -193,8 +198,8 @@ void running_free(struct runner *runner, struct running *slot);
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
 /* runner.c: the options' beat, if it is due; `task_ended` makes it due earlier. */
 void runner_beat(struct runner *runner, bool task_ended);
-/* SIGINT and the like: the first time in good order, then at once. */
-void runner_cancel(struct runner *runner);
+/* SIGINT and the like: the first time in good order, then at once. `why` NULL: somebody wanted it. */
+void runner_cancel(struct runner *runner, const struct tsk_error *why);
 /* runner_wait.c: until something has happened, or the time is over; tells task_exited and runner_cancel. */
 int runner_wait_begin(struct runner *runner, struct tsk_error *err);
 void runner_wait(struct runner *runner, int timeout_ms);

@@ -126,6 +126,8 @@ json_t *runner_stage(struct runner *runner)
                   "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
     if (runner->request_id[0])
         json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
+    if (runner->workflow[0])
+        json_object_set_new(stage, "ulTaskId", json_string(runner->workflow));
     if (runner->options.lock)
         json_object_set(stage, "lock", (json_t *)runner->options.lock);
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)

@@ -64,14 +64,14 @@ static void wait_for_signal(struct runner *runner, int timeout_ms)
     if (number == SIGCHLD)
         look_at_tasks(runner);
     else if (number > 0)
-        runner_cancel(runner);
+        runner_cancel(runner, NULL);
 }
 
 static void read_signals(struct runner *runner)
 {
     struct signalfd_siginfo info;
     while (read(runner->polls[0].fd, &info, sizeof info) == (ssize_t)sizeof info)
-        runner_cancel(runner);
+        runner_cancel(runner, NULL);
 }
 
 static void wait_for_descriptor(struct runner *runner, int timeout_ms)

@@ -124,7 +124,7 @@ static const struct op_param acquire_params[] = {
     LOCK_WAIT_PARAM,
     LOCK_PID_PARAM,
     LOCK_INSTANCE_PARAM,
-    {.name = "force", .type = OP_BOOL, .help = "Take it from a living holder; asks first."},
+    {.name = "force", .type = OP_BOOL, .help = "Take it also from a living holder (asks first), or from a dead one before its TTL is over."},
     LOCK_YES_PARAM,
     LOCK_KILL_PARAM,
     {0},

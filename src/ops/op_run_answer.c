@@ -1,6 +1,7 @@
 /* op_run_answer.c - answer: what a task has asked, and the run goes on. */
 #include "ops/detached.h"
 #include "ops/run_args.h"
+#include "ops/run_owner.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
@@ -137,10 +138,12 @@ static int record_answer(struct op_call *call, struct runner *runner, json_t **r
 }
 
 /* The answer is recorded; whoever executes the run takes its locks again. */
-static int go_on(struct op_call *call, const char *run, json_t *answer, json_t **ret, struct tsk_error *err)
+static int go_on(struct op_call *call, const struct run_owner *owner, const char *run, json_t *answer, json_t **ret,
+                 struct tsk_error *err)
 {
     bool waits = json_get_bool(call->args, "wait", false);
     json_t *args CLEANUP_JSON = json_pack("{s:s}", "run", run);
+    run_owner_pass(owner, args);
     if (op_run_apart_as(call, "resume", args, waits, ret, err) < 0)
         return -1;
     if (waits)
@@ -159,7 +162,9 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct runner_options options = {.is_answer = true};
     json_t *answer CLEANUP_JSON = NULL;
     char run[RUN_ID_MAX];
-    if (look_first(call, err) < 0)
+    struct run_owner owner;
+    if (look_first(call, err) < 0 ||
+        run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
         return -1;
     int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
                                &options, err);
@@ -170,7 +175,7 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (runner.flow)
         flow_clear(&flow);
     buf_clear(&text);
-    return result < 0 ? -1 : go_on(call, run, answer, ret, err);
+    return result < 0 ? -1 : go_on(call, &owner, run, answer, ret, err);
 }
 
 static const struct op_param params[] = {
@@ -192,6 +197,7 @@ static const struct op_param params[] = {
      .max = 10000},
     {.name = "task", .type = OP_ID, .value = "TASK", .help = "Whose question, if several are open."},
     {.name = "wait", .type = OP_BOOL, .help = "Follow the run until it has ended or asks again."},
+    OWN_INSTANCE_PARAM,
     {0},
 };
 static const struct op_field result_fields[] = {{"run_id", "string", ""},
@@ -199,7 +205,7 @@ static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
 static const enum tsk_code errors[] = {
-    TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,   TSK_INVALID_INPUT,
+    TSK_UL_WORKFLOW_NOT_OWNED, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,   TSK_INVALID_INPUT,
     TSK_NEEDS_INPUT,   TSK_CONFLICT,        TSK_RUN_FAILED,       TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_answer = {

@@ -117,9 +117,10 @@ static bool renew(struct tsk_lock *lock)
 }
 
 /* S4. */
-static bool beat(void *data)
+static bool beat(void *data, struct tsk_error *why)
 {
     struct execution *e = data;
+    (void)why;
     bool is_kept = renew(e->lock);
     json_t *now CLEANUP_JSON = describe_lock(e->lock);
     json_object_update(e->lock_json, now);
@@ -213,7 +214,7 @@ static int load_flow(struct execution *e, const struct request *request, struct 
     if (flow_load(&e->flow, source, buf_str(&e->flow_text), e->flow_text.len, e->start->lang, err) < 0)
         return -1;
     e->has_flow = true;
-    return 0;
+    return flow_settle_agents(&e->flow, e->ws, NULL, buf_str(&e->flow_text), e->flow_text.len, err);
 }
 
 /* Tasks read what they are for from the channel. */
@@ -239,6 +240,10 @@ static struct runner_options options_of(struct execution *e)
         options.beat = beat;
         options.beat_data = e;
         options.beat_ms = e->lock->record.ttl_ms / 3;
+    } else {
+        options.beat = e->start->beat;
+        options.beat_data = e->start->beat_data;
+        options.beat_ms = e->start->beat_ms;
     }
     return options;
 }
@@ -269,17 +274,6 @@ static void finish(struct execution *e)
     json_decref(e->lock_json);
 }
 
-/* Whoever made it was killed before its first record: nothing was executed, and nobody can go on with it. */
-static void remove_stillborn(struct tsk_workspace *ws, const struct rundir *run)
-{
-    static const char *const names[] = {"life", "flow.yaml", "journal", DETACH_RUNNER_LOG};
-    char path[RUN_ID_MAX + 8];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        fs->unlinkat(run->dir, names[i], 0);
-    snprintf(path, sizeof path, "runs/%s", run->id);
-    fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR);
-}
-
 /* Under the lock: what is to be done about a run that waits for an answer. */
 static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
 {
@@ -292,7 +286,7 @@ static int settle_waiting(struct execution *e, const struct request *request, st
         return 0;
     int looked = rundir_look(&dir, &stage, err);
     if (looked == 0 && !book_has_begun(stage))
-        remove_stillborn(e->ws, &dir);
+        rundir_remove_unbegun(e->ws, &dir); /* whoever made it was killed: nobody can go on with it */
     rundir_clear(&dir);
     if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") != 0)
         return 0;

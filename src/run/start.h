@@ -29,6 +29,10 @@ struct run_start {
     /* The run has begun, its stage is written. May be NULL. */
     void (*begun)(void *data, const json_t *stage);
     void *begun_data;
+    /* As in runner_options, for a run of no request. */
+    bool (*beat)(void *data, struct tsk_error *why);
+    void *beat_data;
+    int64_t beat_ms;
     struct tsk_lock *queue; /* renewed with the request's; NULL: none */
 };
 
