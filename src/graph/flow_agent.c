@@ -63,8 +63,12 @@ static void take_limits(struct flow *flow, struct flow_task *task, const json_t 
         duration_parse(timeout, &task->timeout_ms);
     if (cwd && !task->cwd)
         task->cwd = flow_string_add(flow, cwd, strlen(cwd));
-    if (json_object_get(agent, "retries") && (!task->detail || flow_detail(flow, task)->retries < 0))
-        flow_detail(flow, task)->retries = (int32_t)json_get_int(agent, "retries", 0);
+    if (!json_object_get(agent, "retries") || (task->detail && flow_detail(flow, task)->retries >= 0))
+        return;
+    flow_detail(flow, task)->retries = (int32_t)json_get_int(agent, "retries", 0);
+    struct task_detail *in_graph = graph_detail(&flow->graph, task->node);
+    BUG(!in_graph);
+    *in_graph = *flow_detail(flow, task);
 }
 
 /* One word behind the other, each with its end. */

@@ -303,7 +303,10 @@ int agent_args_objects(struct op_call *call, const char *name, json_t **ret, str
         return error_set(err, TSK_INVALID_INPUT, "param_type", "param", name, "value", "?", "want", "array of objects",
                          NULL);
     if (fs_read_file(AT_FDCWD, path, YAML_SIZE_MAX, &text) < 0)
-        return error_errno(err, "read", path);
+        return errno == ENOENT                       ? error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL)
+               : errno == EFBIG || errno == EISDIR ? error_set(err, TSK_INVALID_INPUT, "agent_file_no_list", "path", path,
+                                                               "reason", strerrordesc_np(errno), NULL)
+                                                   : error_errno(err, "read", path);
     if (yaml_parse(buf_str(&text), text.len, path, &doc, err) < 0)
         return -1;
     const struct yaml_node *root = yaml_root(doc), *list = root->type == YAML_MAP ? yaml_get(root, name) : root;

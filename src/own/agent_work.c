@@ -158,7 +158,31 @@ int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk
     return 0;
 }
 
-/* Refused here, in the caller's words; cycles are found by the flow. */
+/* Takes away again and again what needs nothing that is left; what stays waits for itself. */
+static int check_circle(const json_t *tasks, struct tsk_error *err)
+{
+    json_t *left CLEANUP_JSON = json_object(), *task, *need;
+    struct buf names CLEANUP(buf_clear) = BUF_INIT;
+    const char *id;
+    size_t i, j, before;
+    json_array_foreach (tasks, i, task)
+        json_object_set_new(left, json_get_string(task, "id", ""), json_true());
+    do {
+        before = json_object_size(left);
+        json_array_foreach (tasks, i, task) {
+            bool waits = false;
+            json_array_foreach (json_object_get(task, "needs"), j, need)
+                waits |= json_object_get(left, json_string_value(need)) != NULL;
+            if (!waits)
+                json_object_del(left, json_get_string(task, "id", ""));
+        }
+    } while (json_object_size(left) < before);
+    json_object_foreach (left, id, need)
+        buf_printf(&names, "%s%s", names.len ? ", " : "", id);
+    return before ? error_set(err, TSK_INVALID_INPUT, "agent_circle", "tasks", buf_str(&names), NULL) : 0;
+}
+
+/* Refused here, in the caller's words. */
 static int check_needs(const struct agent_work *work, const json_t *tasks, struct tsk_error *err)
 {
     size_t i, j;
@@ -187,7 +211,7 @@ int agent_work_dag(struct agent_work *work, const json_t *tasks, struct tsk_erro
         if (json_array_size(needs))
             json_object_set(task, "needs", needs);
     }
-    return check_needs(work, tasks, err);
+    return check_needs(work, tasks, err) < 0 ? -1 : check_circle(tasks, err);
 }
 
 static bool is_in(const json_t *list, const char *text)
