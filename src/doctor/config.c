@@ -161,7 +161,8 @@ static bool parse_url(const char *url, struct redis_place *ret)
     if (len == 0 || len >= sizeof text)
         return false;
     snprintf(text, sizeof text, "%.*s", (int)len, url + 8);
-    char *host = strrchr(text, '@') ? strrchr(text, '@') + 1 : text, *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
+    char *host = strrchr(text, '@') ? strrchr(text, '@') + 1 : text,
+         *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
     char *port = strrchr(bracket ? bracket : host, ':');
     if (host[0] == '[' && (!bracket || (bracket[1] && bracket[1] != ':')))
         return false;

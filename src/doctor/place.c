@@ -250,7 +250,8 @@ void check_disk(struct finding *f)
     if (of_inodes != DOCTOR_PASS)
         finding_add(f, of_inodes, "doctor_inodes", "count", inodes, "path", ws->state_path, NULL);
     /* What may not be written is told by the check of the workspace: no disk is full because of it. */
-    if (write_probe(ws->state_dir) < 0 && errno != EROFS && errno != EACCES && errno != EPERM && f->status != DOCTOR_FAIL)
+    if (write_probe(ws->state_dir) < 0 && errno != EROFS && errno != EACCES && errno != EPERM &&
+        f->status != DOCTOR_FAIL)
         finding_add(f, DOCTOR_FAIL, "doctor_no_write", "path", ws->state_path, "reason", strerrordesc_np(errno), NULL);
     if (f->status != DOCTOR_PASS)
         finding_fix(f, "du -ah %s | sort -h | tail -20", state_word(f->doctor, "", &word));

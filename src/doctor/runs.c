@@ -88,8 +88,7 @@ static bool is_empty(const struct run_look *look, const struct now *now)
 static bool remove_empty(struct finding *f, struct run_look *look)
 {
     struct tsk_error err;
-    return finding_fixes(f) && rundir_take(&look->run, &err) == 0 &&
-           rundir_remove_unbegun(f->doctor->ws, &look->run);
+    return finding_fixes(f) && rundir_take(&look->run, &err) == 0 && rundir_remove_unbegun(f->doctor->ws, &look->run);
 }
 
 static void tell_empty(struct finding *f, struct run_look *look)

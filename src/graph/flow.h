@@ -95,8 +95,8 @@ void flow_clear(struct flow *flow);
  * with them, and the files that their commands name; NULL: only whether there are such agents. `text` is for the report of what
  * is wrong (FLOW_INVALID). The flow stays loaded in any case. */
 struct rundir;
-int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct rundir *run, const char *text, size_t len,
-                       struct tsk_error *err);
+int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct rundir *run, const char *text,
+                       size_t len, struct tsk_error *err);
 
 static inline struct flow_task *flow_task(const struct flow *flow, uint32_t index)
 {

@@ -109,8 +109,8 @@ static int settle(struct flow *flow, const struct flow_agent *one, const json_t 
     if (uses_path && is_new && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
         return error_errno(err, "write", file);
     if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
-        flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent", flow_string(flow, one->name), "max", most,
-                     NULL);
+        flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
+                     flow_string(flow, one->name), "max", most, NULL);
     take_limits(flow, task, agent);
     add_env(flow, task, agent);
     return 0;
@@ -125,8 +125,8 @@ static int keep_agents(const struct rundir *run, const json_t *config, struct ts
     return 0;
 }
 
-int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct rundir *run, const char *text, size_t len,
-                       struct tsk_error *err)
+int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct rundir *run, const char *text,
+                       size_t len, struct tsk_error *err)
 {
     json_t *config CLEANUP_JSON = NULL;
     if (!flow->agents.count)

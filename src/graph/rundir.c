@@ -59,12 +59,15 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
     snprintf(name, sizeof name, "runs/%s", id);
     if (fs_make_dirs(ws->state_dir, name) < 0)
         return error_errno(err, "make", name);
-    if (open_dir(ws, id, ret, err) < 0)
+    if (open_dir(ws, id, ret, err) < 0) {
+        fs->unlinkat(ws->state_dir, name, AT_REMOVEDIR);
         return -1;
+    }
     if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
         fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0 ||
         fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
         error_errno(err, "lock", ret->path);
+        rundir_remove_unbegun(ws, ret);
         rundir_clear(ret);
         return -1;
     }

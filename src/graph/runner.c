@@ -317,7 +317,8 @@ static void tell_cancelling(struct runner *runner, const struct tsk_error *why)
     if (why)
         text_put_error(&message, runner->flow->lang, why);
     runner_fact(runner, "run.cancelling", runner->run.id, NULL,
-                why ? json_pack("{s:s, s:s}", "reason_code", tsk_code_name(why->code), "reason", buf_str(&message)) : NULL,
+                why ? json_pack("{s:s, s:s}", "reason_code", tsk_code_name(why->code), "reason", buf_str(&message))
+                    : NULL,
                 true);
 }
 

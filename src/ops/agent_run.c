@@ -22,7 +22,7 @@ struct delegation {
     const char *workflow; /* ulTaskId, or NULL */
     struct agent_work work;
     struct run_owner owner;
-    struct buf text;       /* the flow's */
+    struct buf text; /* the flow's */
     struct flow flow;
     bool has_flow;
     char run_id[RUN_ID_MAX];
@@ -303,9 +303,9 @@ int agent_args_objects(struct op_call *call, const char *name, json_t **ret, str
         return error_set(err, TSK_INVALID_INPUT, "param_type", "param", name, "value", "?", "want", "array of objects",
                          NULL);
     if (fs_read_file(AT_FDCWD, path, YAML_SIZE_MAX, &text) < 0)
-        return errno == ENOENT                       ? error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL)
-               : errno == EFBIG || errno == EISDIR ? error_set(err, TSK_INVALID_INPUT, "agent_file_no_list", "path", path,
-                                                               "reason", strerrordesc_np(errno), NULL)
+        return errno == ENOENT ? error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL)
+               : errno == EFBIG || errno == EISDIR ? error_set(err, TSK_INVALID_INPUT, "agent_file_no_list", "path",
+                                                               path, "reason", strerrordesc_np(errno), NULL)
                                                    : error_errno(err, "read", path);
     if (yaml_parse(buf_str(&text), text.len, path, &doc, err) < 0)
         return -1;

@@ -173,7 +173,8 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
         return result;
     /* Nobody alive loses anything when it is taken from a dead one; an agent's word is not enough where TTLs count. */
     bool is_dead = outcome->before.alive == LIVE_DEAD;
-    bool confirmed = says_yes || (wants_force && is_dead && (call->is_cli || outcome->before.verdict == VERDICT_ZOMBIE));
+    bool confirmed =
+        says_yes || (wants_force && is_dead && (call->is_cli || outcome->before.verdict == VERDICT_ZOMBIE));
     if (!confirmed && call->confirm) {
         struct buf question CLEANUP(buf_clear) = BUF_INIT;
         lock_put_question(call, target, &outcome->before, &question);

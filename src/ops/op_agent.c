@@ -113,7 +113,8 @@ static int check_text(const json_t *item, size_t index, const char *key, struct 
     if (json_string_length(value) > most)
         return error_set(err, TSK_INVALID_INPUT, "agent_task_too_long", "param", place, "key", key, "max", max, NULL);
     if (is_id && !id_is_valid(json_string_value(value)))
-        return error_set(err, TSK_INVALID_INPUT, "agent_task_id", "param", place, "value", json_string_value(value), NULL);
+        return error_set(err, TSK_INVALID_INPUT, "agent_task_id", "param", place, "value", json_string_value(value),
+                         NULL);
     return 0;
 }
 

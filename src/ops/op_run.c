@@ -255,15 +255,12 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, OWN_INSTANCE_PARAM,
-                                               {0}};
-static const enum tsk_code resume_errors[] = {TSK_UL_WORKFLOW_NOT_OWNED, TSK_RUN_NOT_FOUND,        TSK_RUN_IN_PROGRESS,
-                                              TSK_TASK_FAILED,          TSK_GROUP_FAILED,
-                                              TSK_TASK_TIMEOUT,         TSK_MAX_STEPS_EXCEEDED,
-                                              TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,
-                                              TSK_NEEDS_INPUT,          TSK_PROCESS_STOP_FAILED,
-                                              TSK_STORAGE_FULL,         TSK_ENVIRONMENT,
-                                              TSK_INVALID_INPUT,        TSK_OK};
+static const struct op_param resume_params[] = {
+    RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, OWN_INSTANCE_PARAM, {0}};
+static const enum tsk_code resume_errors[] = {
+    TSK_UL_WORKFLOW_NOT_OWNED, TSK_RUN_NOT_FOUND,      TSK_RUN_IN_PROGRESS,      TSK_TASK_FAILED,   TSK_GROUP_FAILED,
+    TSK_TASK_TIMEOUT,          TSK_MAX_STEPS_EXCEEDED, TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,    TSK_NEEDS_INPUT,
+    TSK_PROCESS_STOP_FAILED,   TSK_STORAGE_FULL,       TSK_ENVIRONMENT,          TSK_INVALID_INPUT, TSK_OK};
 
 const struct op op_resume = {
     .name = "resume",

@@ -163,8 +163,7 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     json_t *answer CLEANUP_JSON = NULL;
     char run[RUN_ID_MAX];
     struct run_owner owner;
-    if (look_first(call, err) < 0 ||
-        run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
+    if (look_first(call, err) < 0 || run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
         return -1;
     int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
                                &options, err);
@@ -204,9 +203,17 @@ static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"answer", "string?", "as it was recorded"},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
-static const enum tsk_code errors[] = {
-    TSK_UL_WORKFLOW_NOT_OWNED, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,   TSK_INVALID_INPUT,
-    TSK_NEEDS_INPUT,   TSK_CONFLICT,        TSK_RUN_FAILED,       TSK_ENVIRONMENT, TSK_OK};
+static const enum tsk_code errors[] = {TSK_UL_WORKFLOW_NOT_OWNED,
+                                       TSK_RUN_NOT_FOUND,
+                                       TSK_RUN_IN_PROGRESS,
+                                       TSK_ALREADY_ANSWERED,
+                                       TSK_NOT_FOUND,
+                                       TSK_INVALID_INPUT,
+                                       TSK_NEEDS_INPUT,
+                                       TSK_CONFLICT,
+                                       TSK_RUN_FAILED,
+                                       TSK_ENVIRONMENT,
+                                       TSK_OK};
 
 const struct op op_answer = {
     .name = "answer",

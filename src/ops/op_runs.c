@@ -22,7 +22,7 @@ static void rundir_cleanup(struct rundir *run)
 
 static json_t *summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",     "status",
+    static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",      "status",
                                        "started_at", "ended_at",   "counts", "reason_code", "reason"};
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -36,7 +36,8 @@ static json_t *broken(const struct rundir *run, enum lang lang, const struct tsk
 {
     struct buf reason CLEANUP(buf_clear) = BUF_INIT;
     text_put_error(&reason, lang, err);
-    return json_pack("{s:s, s:s, s:s, s:{}}", "run_id", run->id, "status", "BROKEN", "reason", buf_str(&reason), "counts");
+    return json_pack("{s:s, s:s, s:s, s:{}}", "run_id", run->id, "status", "BROKEN", "reason", buf_str(&reason),
+                     "counts");
 }
 
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -63,7 +64,8 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static const char *const statuses[] = {"RUNNING", "DONE", "NEEDS_INPUT", "FAILED", "CANCELLED", "INTERRUPTED", "BROKEN", NULL};
+static const char *const statuses[] = {"RUNNING",   "DONE",        "NEEDS_INPUT", "FAILED",
+                                       "CANCELLED", "INTERRUPTED", "BROKEN",      NULL};
 static const struct op_param list_params[] = {
     {.name = "limit",
      .type = OP_INT,

@@ -70,7 +70,8 @@ static int add_runs(struct op_call *call, json_t *answer, struct tsk_error *err)
         return -1;
     json_t *runs = json_array();
     json_array_foreach (ids, i, id) {
-        if (i >= RUNS_LOOKED_AT && (json_array_size(runs) >= RUNS_LOOKED_AT || !may_be_open(call->ws, json_string_value(id))))
+        if (i >= RUNS_LOOKED_AT &&
+            (json_array_size(runs) >= RUNS_LOOKED_AT || !may_be_open(call->ws, json_string_value(id))))
             continue;
         json_t *stage CLEANUP_JSON = stage_of(call->ws, json_string_value(id));
         if (stage && (is_open(stage) || (i < RUNS_LOOKED_AT && over++ < RUNS_OVER_SHOWN)))

@@ -28,8 +28,7 @@ int run_owner_find(struct op_call *call, const char *workflow, struct owners *ow
 
 int run_owner_claim(struct run_owner *owner, struct owners *owners, struct tsk_error *err)
 {
-    if (!owner->workflow[0] ||
-        workflow_claim(owners, owner->workflow, &owner->caller, 0, &owner->owned, err) == 0)
+    if (!owner->workflow[0] || workflow_claim(owners, owner->workflow, &owner->caller, 0, &owner->owned, err) == 0)
         return 0;
     return err->code == TSK_WORKFLOW_OWNED_BY_OTHER ? workflow_refuse(&owner->owned, TSK_UL_WORKFLOW_NOT_OWNED, err)
                                                     : -1;

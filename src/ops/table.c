@@ -131,8 +131,9 @@ static void complete_next(const struct op_call *call, struct tsk_error *err)
         const char *text = json_string_value(command);
         bool is_ours = strncmp(text, "tasuki ", 7) == 0 && strncmp(text, "tasuki --", 9) != 0;
         bool is_callers = instance && strncmp(text, "tasuki own ", 11) == 0;
-        error_add_next(err, "%.*s%s%s%s%s", is_ours ? 6 : 0, text, is_ours ? buf_str(&root) : "", text + (is_ours ? 6 : 0),
-                       is_callers ? " --instance " : "", is_callers ? shell_word(&word, instance) : "");
+        error_add_next(err, "%.*s%s%s%s%s", is_ours ? 6 : 0, text, is_ours ? buf_str(&root) : "",
+                       text + (is_ours ? 6 : 0), is_callers ? " --instance " : "",
+                       is_callers ? shell_word(&word, instance) : "");
     }
 }
 

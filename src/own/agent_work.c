@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_SIZE  192     /* two names and what stands between them */
-#define CHECK_NAME "check"          /* the task that decides whether a loop goes on */
+#define NAME_SIZE  192                /* two names and what stands between them */
+#define CHECK_NAME "check"            /* the task that decides whether a loop goes on */
 #define LOOP_KEY   "tasuki.iteration" /* of the channel: agents use the other names */
 
 void agent_work_init(struct agent_work *work, const json_t *config, const char *run_path)

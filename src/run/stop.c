@@ -26,7 +26,9 @@ static int cancel_idle(struct tsk_workspace *ws, struct rundir *run, json_t *sta
     struct now now = clock_now();
     struct event event = {
         .type = "run.ended", .session_id = run->id, .run_id = run->id, .data = "{\"status\":\"CANCELLED\"}"};
-    if (rundir_take(run, err) < 0 || journal_open(&journal, run->dir, false, err) < 0)
+    json_t *records CLEANUP_JSON = NULL;
+    if (rundir_take(run, err) < 0 || journal_read_whole(run->dir, &records, err) < 0 ||
+        journal_open(&journal, run->dir, false, err) < 0)
         return -1;
     buf_json_pair(journal_begin(&journal, "done"), "status", "CANCELLED");
     journal_end(&journal);
