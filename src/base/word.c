@@ -1,4 +1,5 @@
 #include "base/word.h"
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static void put_printf(struct buf *b, const char *text)
     buf_puts(b, "\"$(printf '");
     for (; *text; text++) {
         unsigned char byte = (unsigned char)*text;
-        if (byte < 0x20 || byte == 0x7f || byte == '\'' || byte == '\\')
+        if (byte < 0x20 || byte >= 0x7f || byte == '\'' || byte == '\\')
             buf_printf(b, "\\%03o", byte);
         else if (byte == '%')
             buf_puts(b, "%%");
@@ -63,8 +64,11 @@ static void put_printf(struct buf *b, const char *text)
     buf_puts(b, "')\"");
 }
 
-static bool has_control_bytes(const char *text)
+/* Whether it can be read from a terminal as it is. */
+static bool is_odd(const char *text)
 {
+    if (!utf8_is_valid(text, strlen(text)))
+        return true;
     for (; *text; text++)
         if ((unsigned char)*text < 0x20 || *text == 0x7f)
             return true;
@@ -79,7 +83,7 @@ const char *shell_word(struct buf *b, const char *text)
         buf_puts(b, text);
         return buf_str(b);
     }
-    if (has_control_bytes(text)) {
+    if (is_odd(text)) {
         put_printf(b, text);
         return buf_str(b);
     }

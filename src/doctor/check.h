@@ -48,6 +48,8 @@ void finding_recovered(struct finding *f, const char *key, ...) __attribute__((s
 void finding_fix(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "tasuki [--root R] <the words>". */
 void finding_fix_ours(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A string, whatever bytes a file name in it has. */
+json_t *json_of_text(const char *text);
 bool finding_fixes(const struct finding *f); /* --fix */
 
 /* `.aiflow/<name>` as a path for people, and quoted for a command. */

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whatever bytes a file name has. */
-static json_t *json_of_text(const char *text)
+json_t *json_of_text(const char *text)
 {
     json_t *value = json_string(text);
     if (value)

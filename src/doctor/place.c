@@ -1,8 +1,10 @@
 /* place.c - the directory itself: what is where, who may do what with it, the file system below, room. */
 #include "doctor/check.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -135,6 +137,27 @@ static void look_at_place(struct finding *f, const struct place *place, const st
     look_at_mode(f, place, &st);
 }
 
+/* A file of somebody else among those that all who work here must write; one of each place is told. */
+static void look_at_owners_inside(struct finding *f, const struct place *place, const struct stat *top)
+{
+    struct stat st;
+    struct dirent **names = NULL;
+    char inside[512];
+    int count = scandirat(f->doctor->ws->state_dir, place->name, &names, NULL, alphasort);
+    bool is_told = false;
+    for (int i = 0; i < count; i++) {
+        struct place one = {inside, false, true};
+        int len = snprintf(inside, sizeof inside, "%s/%s", place->name, names[i]->d_name);
+        if (!is_told && names[i]->d_type == DT_REG && len < (int)sizeof inside &&
+            fs->fstatat(f->doctor->ws->state_dir, inside, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != top->st_uid) {
+            look_at_owner(f, &one, &st, top);
+            is_told = true;
+        }
+        free(names[i]);
+    }
+    free(names);
+}
+
 static void look_at_read_only(struct finding *f)
 {
     if (faccessat(f->doctor->ws->state_dir, ".", W_OK, AT_EACCESS) == 0 || errno != EROFS)
@@ -153,6 +176,9 @@ void check_workspace(struct finding *f)
     look_at_read_only(f);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         look_at_place(f, &places[i], &top);
+    for (size_t i = 0; f->doctor->options.mode == DOCTOR_FULL && i < sizeof places / sizeof places[0]; i++)
+        if (strncmp(places[i].name, "locks", 5) == 0)
+            look_at_owners_inside(f, &places[i], &top);
     finding_summary(f, "doctor_workspace_good", "path", f->doctor->ws->state_path, NULL);
 }
 

@@ -95,7 +95,7 @@ static int settle(struct flow *flow, const struct flow_agent *one, const json_t 
     bool uses_path;
     const char *name = flow_string(flow, one->name), *text = flow_string(flow, one->text);
     struct flow_task *task = flow_task(flow, one->task);
-    const json_t *agent = agent_find(json_object_get(config, "agents"), name, "agent_unknown", &unknown);
+    const json_t *agent = agent_find(config, name, false, &unknown);
     if (!agent) {
         struct buf message CLEANUP(buf_clear) = BUF_INIT;
         text_put_error(&message, flow->lang, &unknown);

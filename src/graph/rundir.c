@@ -50,6 +50,16 @@ void rundir_new_id(char id[RUN_ID_MAX])
     snprintf(id + at, RUN_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
 }
 
+/* The byte of a run that is new. Who follows the run may be faster than we are, and has it for a moment. */
+static int lock_new(int fd, off_t byte)
+{
+    int64_t until = clock_now().boot_ms + DYING_CHILD_MS;
+    int result;
+    while ((result = fs_lock_try(fd, F_WRLCK, byte, 1)) < 0 && errno == EAGAIN && clock_now().boot_ms < until)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return result;
+}
+
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
 {
     char new_id[RUN_ID_MAX], name[RUN_ID_MAX + 16];
@@ -64,8 +74,7 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
         return -1;
     }
     if (open_life(ret, O_CREAT, &ret->life_fd) < 0 || open_life(ret, 0, &ret->runner_fd) < 0 ||
-        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) < 0 ||
-        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0) {
+        lock_new(ret->life_fd, RUN_BYTE_LIFE) < 0 || lock_new(ret->runner_fd, RUN_BYTE_RUNNER) < 0) {
         error_errno(err, "lock", ret->path);
         rundir_remove_unbegun(ws, ret);
         rundir_clear(ret);

@@ -35,8 +35,9 @@ void agent_work_clear(struct agent_work *work)
 
 /* ---- names ---- */
 
-const json_t *agent_find(const json_t *map, const char *name, const char *text, struct tsk_error *err)
+const json_t *agent_find(const json_t *config, const char *name, bool is_team, struct tsk_error *err)
 {
+    const json_t *map = json_object_get(config, is_team ? "teams" : "agents");
     const json_t *found = json_object_get(map, name);
     const char *names[AGENT_MANY_MAX], *key;
     size_t count = 0;
@@ -50,7 +51,11 @@ const json_t *agent_find(const json_t *map, const char *name, const char *text, 
     for (size_t i = 0; i < count; i++)
         buf_printf(&known, "%s%s", i ? ", " : "", names[i]);
     const char *near = nearest_word(name, names, count);
-    error_set(err, TSK_NOT_FOUND, text, "name", name, "known", count ? buf_str(&known) : "-", NULL);
+    error_set(err, TSK_NOT_FOUND,
+              is_team ? near ? "team_unknown_near" : "team_unknown"
+              : near  ? "agent_unknown_near"
+                      : "agent_unknown",
+              "name", name, "known", count ? buf_str(&known) : "-", NULL);
     if (near)
         error_add(err, "near", near);
     return NULL;
@@ -120,7 +125,7 @@ static json_t *add_task(struct agent_work *work, const char *name, const char *a
                         struct tsk_error *err)
 {
     static const char *const kept[] = {"timeout", "retries", "cwd", "env", NULL};
-    const json_t *template = agent_find(json_object_get(work->config, "agents"), agent, "agent_unknown", err);
+    const json_t *template = agent_find(work->config, agent, false, err);
     char file[64], path[PATH_MAX + 64];
     bool uses_path;
     if (!template)
@@ -251,7 +256,7 @@ static void group_name(const char *team, const json_t *agents, const char *prefi
 /* team(a | b), its tasks named with a prefix where several teams may have one agent. */
 static int add_team(struct agent_work *work, const char *name, bool has_prefix, const char *text, struct tsk_error *err)
 {
-    const json_t *team = agent_find(json_object_get(work->config, "teams"), name, "team_unknown", err);
+    const json_t *team = agent_find(work->config, name, true, err);
     char wanted[NAME_SIZE], task[NAME_SIZE], group[NAME_SIZE], prefix[NAME_SIZE] = "";
     size_t i, first = json_array_size(work->members);
     json_t *agent;

@@ -255,6 +255,7 @@ def _(ws):
         for verb in (["flow", "validate"], ["run"]):
             error = ws.tasuki(*verb, name, "--json").expect(2, "FLOW_INVALID").error
             eq((error["context"]["line"], error["context"]["column"]), place, text)
+            eq("Did you mean echo?" in error["message"], "ech," in text, error["message"])
     ws.tasuki("request", "add", "t", "--flow", "flow.yaml", "--id", "RQ-1").expect(0)
     ws.tasuki("request", "run", "RQ-1", "--json").expect(2, "FLOW_INVALID")
     assert not (ws.path / ".aiflow/runs").exists() or not list((ws.path / ".aiflow/runs").glob("RUN-*"))

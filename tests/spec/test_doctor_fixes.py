@@ -69,6 +69,16 @@ def _(ws):
             eq(words[:3], ["tasuki", "--root", str(there)], command)
 
 
+@test("a name with bytes that no terminal shows is written so that it can be typed")
+def _(ws):
+    odd = state(ws, "locks/a\n\\ 100% 'b'\x01\udcff.lock.json")
+    odd.write_text("x")
+    found = check(examine(ws), "locks")
+    assert not any(c in found["fix"][0] for c in "\n\x01"), found
+    shell(ws, found["fix"][0]).expect(0)
+    eq((odd.exists(), odd.with_name(odd.name + ".aside").exists()), (False, True))
+
+
 @test("--fix removes nothing of an unknown process that has a byte in it")
 def _(ws):
     place = state(ws, "processes/ghost/sub")
@@ -88,6 +98,8 @@ def _(ws):
     for path in (ws.path, state(ws), *state(ws).rglob("*")):
         if "name.zz" not in path.name:
             os.chown(path, 65534, 65534)
+    told = check(examine(ws), "workspace")
+    assert any("name.zz.lock.json belongs to uid 0" in line for line in told["evidence"]), told
     report = run_as_nobody(ws, [ws.binary, "doctor", "--json"]).expect(3).json
     found = check(report, "locks")
     assert any("belongs to uid 0" in line for line in found["evidence"]), found
