@@ -75,15 +75,16 @@ int run_follow(struct tsk_workspace *ws, const char *run_id, int64_t timeout_ms,
     if (open_soon(ws, run_id, &run, err) < 0)
         return -1;
     int64_t deadline = clock_now().boot_ms + timeout_ms;
-    int result, looked;
-    for (;;) {
+    int result = 0, looked;
+    while ((looked = rundir_look(&run, &stage, err)) == 0 && is_running(stage) && result == 0) {
         int64_t left = timeout_ms < 0 ? -1 : deadline - clock_now().boot_ms;
-        result = wait_for_runner(&run, left < 0 && timeout_ms >= 0 ? 0 : left, is_cancelled, data);
-        looked = rundir_look(&run, &stage, err);
-        if (result != 0 || looked < 0 || !is_running(stage))
-            break;
-        json_free(&stage); /* its runner has made the directory and not yet taken the byte, or the next runner has */
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+        if (rundir_has_runner(&run)) {
+            result = wait_for_runner(&run, timeout_ms < 0 || left > 0 ? left : 0, is_cancelled, data);
+        } else { /* being made: nobody takes the byte before its runner has */
+            result = (timeout_ms >= 0 && left <= 0) || (is_cancelled && is_cancelled(data));
+            nanosleep(&(struct timespec){.tv_nsec = 5 * 1000000}, NULL);
+        }
+        json_free(&stage);
     }
     rundir_clear(&run);
     if (looked < 0)
