@@ -80,8 +80,8 @@ static json_t *finding_json(const struct check *check, struct finding *f)
     }
     return json_pack("{s:s, s:s, s:s, s:o, s:O, s:o*, s:o*}", "name", check->name, "title",
                      text_get(check->title, f->doctor->options.lang), "status", doctor_status_name(f->status),
-                     "summary", json_of_text(buf_str(&b)), "evidence", f->evidence, "fix", array_or_null(f->fix), "fixed",
-                     array_or_null(f->fixed));
+                     "summary", json_of_text(buf_str(&b)), "evidence", f->evidence, "fix", array_or_null(f->fix),
+                     "fixed", array_or_null(f->fixed));
 }
 
 static void finding_clear(struct finding *f)
