@@ -349,3 +349,17 @@ bool id_is_valid(const char *id)
         return false;
     return strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == len;
 }
+
+int self_path(char path[PATH_MAX])
+{
+    static const char deleted[] = " (deleted)";
+    size_t mark = sizeof deleted - 1;
+    ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (len < 0)
+        return -1;
+    path[len] = '\0';
+    if ((size_t)len <= mark || strcmp(path + len - mark, deleted) != 0 || access(path, X_OK) == 0)
+        return 0;
+    path[(size_t)len - mark] = '\0';
+    return access(path, X_OK);
+}

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 
+#include <limits.h>
+
 #define BOOT_ID_SIZE  37
 #define HOSTNAME_SIZE 256
 
@@ -17,7 +19,9 @@ struct proc_id {
 /* The result of asking whether a process lives. Doubt is a value of its own and counts as alive. */
 enum liveness { LIVE_DEAD, LIVE_ALIVE, LIVE_UNKNOWN };
 
-const char *boot_id(void);    /* this boot's, cached; "" if it cannot be read */
+const char *boot_id(void); /* this boot's, cached; "" if it cannot be read */
+/* The file of this program. One that was replaced while we run: the new one; -1 with ENOENT when there is none that can be run. */
+int self_path(char path[PATH_MAX]);
 uint64_t pid_namespace(void); /* of this process, cached; 0 if it cannot be read */
 const char *host_name(void);  /* cached */
 

@@ -1,4 +1,5 @@
 #include "base/word.h"
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -45,4 +46,54 @@ const char *nearest_word(const char *word, const char *const *candidates, size_t
         }
     }
     return best;
+}
+
+/* A terminal does not show control bytes as they are, so they are written as escapes. (Not all shells know $'…'.) */
+static void put_printf(struct buf *b, const char *text)
+{
+    buf_puts(b, "\"$(printf '");
+    for (; *text; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte < 0x20 || byte >= 0x7f || byte == '\'' || byte == '\\')
+            buf_printf(b, "\\%03o", byte);
+        else if (byte == '%')
+            buf_puts(b, "%%");
+        else
+            buf_put(b, text, 1);
+    }
+    buf_puts(b, "')\"");
+}
+
+/* Whether it can be read from a terminal as it is. */
+static bool is_odd(const char *text)
+{
+    if (!utf8_is_valid(text, strlen(text)))
+        return true;
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return true;
+    return false;
+}
+
+const char *shell_word(struct buf *b, const char *text)
+{
+    static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
+    buf_reset(b);
+    if (text[0] && text[strspn(text, harmless)] == '\0') {
+        buf_puts(b, text);
+        return buf_str(b);
+    }
+    if (is_odd(text)) {
+        put_printf(b, text);
+        return buf_str(b);
+    }
+    buf_puts(b, "'");
+    for (; *text; text++) {
+        if (*text == '\'')
+            buf_puts(b, "'\\''");
+        else
+            buf_put(b, text, 1);
+    }
+    buf_puts(b, "'");
+    return buf_str(b);
 }

@@ -1,4 +1,5 @@
 /* print_proc.c - processes for people: one sentence what is so, then what helps to go on. */
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -22,13 +23,12 @@ static void bytes_text(int64_t bytes, char text[32])
 
 static void put_command(struct buf *b, const json_t *process)
 {
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
     json_t *arg;
-    buf_puts(b, json_get_string(process, "command", ""));
-    json_array_foreach (json_object_get(process, "args"), i, arg) {
-        bool is_odd = !*json_string_value(arg) || strpbrk(json_string_value(arg), " \t\n'\"$&|;<>()*?");
-        buf_printf(b, is_odd ? " '%s'" : " %s", json_string_value(arg));
-    }
+    buf_puts(b, shell_word(&word, json_get_string(process, "command", "")));
+    json_array_foreach (json_object_get(process, "args"), i, arg)
+        buf_printf(b, " %s", shell_word(&word, json_string_value(arg)));
 }
 
 /* ---- a table of them ---- */

@@ -1,4 +1,5 @@
 /* print_request.c - requests and the queue for people. */
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -108,7 +109,7 @@ void cli_print_requests(const struct op_call *call, const struct cli_options *op
 static void put_work(struct buf *b, const struct cli_options *options, const json_t *request)
 {
     const json_t *run = json_object_get(request, "run");
-    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
     json_t *word;
     if (json_object_get(request, "flow"))
@@ -116,7 +117,7 @@ static void put_work(struct buf *b, const struct cli_options *options, const jso
     if (json_is_string(run))
         buf_puts(&line, json_string_value(run));
     json_array_foreach (run, i, word)
-        buf_printf(&line, "%s%s", i ? " " : "", json_string_value(word));
+        buf_printf(&line, "%s%s", i ? " " : "", shell_word(&quoted, json_string_value(word)));
     if (run)
         cli_put_line(b, options, stdout, "label_command", buf_str(&line));
     buf_reset(&line);

@@ -65,9 +65,36 @@ static void print_heading(const struct cli_options *options, const json_t *resul
     printf("%s\n\n", buf_str(&b));
 }
 
+static void print_workflows(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct buf more CLEANUP(buf_clear) = BUF_INIT;
+    char count[24];
+    printf("\n");
+    cli_print_own_list(call, options, result);
+    if (!json_object_get(result, "more_workflows"))
+        return;
+    snprintf(count, sizeof count, "%lld", (long long)json_get_int(result, "more_workflows", 0));
+    text_put(&more, options->lang, "doctor_and_more", "count", count, NULL);
+    printf("%s\n", buf_str(&more));
+}
+
+/* What watch cannot see at the moment (a config.yaml that somebody is editing). */
+static bool print_trouble(const struct cli_options *options, const json_t *result)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    const char *message = json_get_string(json_object_get(result, "error"), "message", NULL);
+    if (message)
+        cli_put(&b, options, stdout, STYLE_BAD, message);
+    if (message)
+        printf("%s\n", buf_str(&b));
+    return message;
+}
+
 void cli_print_status(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     print_heading(options, result);
+    if (print_trouble(options, result))
+        return;
     if (json_array_size(json_object_get(result, "processes"))) {
         cli_print_processes(call, options, result);
         printf("\n");
@@ -80,11 +107,9 @@ void cli_print_status(const struct op_call *call, const struct cli_options *opti
         cli_print_runs(call, options, result);
         printf("\n");
     }
-    if (json_array_size(json_object_get(result, "workflows"))) {
-        cli_print_own_list(call, options, result);
-        printf("\n");
-    }
     cli_print_locks(options, json_object_get(result, "locks"));
+    if (json_array_size(json_object_get(result, "workflows")))
+        print_workflows(call, options, result);
 }
 
 /* ---- live ------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "doctor/doctor.h"
 #include "store/db.h"
 
@@ -47,10 +48,10 @@ void finding_recovered(struct finding *f, const char *key, ...) __attribute__((s
 void finding_fix(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "tasuki [--root R] <the words>". */
 void finding_fix_ours(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A string, whatever bytes a file name in it has. */
+json_t *json_of_text(const char *text);
 bool finding_fixes(const struct finding *f); /* --fix */
 
-/* A word for /bin/sh, quoted if need be; into storage of the caller, borrowed until `b` is reset. */
-const char *shell_word(struct buf *b, const char *text);
 /* `.aiflow/<name>` as a path for people, and quoted for a command. */
 void state_path(const struct doctor *d, const char *name, char path[PATH_MAX]);
 const char *state_word(const struct doctor *d, const char *name, struct buf *b);

@@ -49,7 +49,7 @@ static bool has_kind(const struct yaml_node *node, enum value_kind kind)
     case VALUE_TEXT:
         return yaml_text(node) != NULL;
     default:
-        return node->type == YAML_MAP;
+        return node->type == YAML_MAP || yaml_is_null(node); /* all of it commented out */
     }
 }
 
@@ -143,7 +143,15 @@ struct redis_place {
     char host[256], port[8];
 };
 
-/* redis://[user:password@]host[:port][/db] */
+static bool parse_port(const char *text, struct redis_place *ret)
+{
+    size_t len = strspn(text, "0123456789");
+    long port = len && len <= 5 && !text[len] ? strtol(text, NULL, 10) : 0;
+    snprintf(ret->port, sizeof ret->port, "%ld", port);
+    return port >= 1 && port <= 65535;
+}
+
+/* redis://[user:password@]host[:port][/db]; an IPv6 address stands in brackets. */
 static bool parse_url(const char *url, struct redis_place *ret)
 {
     if (strncmp(url, "redis://", 8) != 0)
@@ -153,10 +161,19 @@ static bool parse_url(const char *url, struct redis_place *ret)
     if (len == 0 || len >= sizeof text)
         return false;
     snprintf(text, sizeof text, "%.*s", (int)len, url + 8);
-    char *host = strrchr(text, '@') ? strrchr(text, '@') + 1 : text, *port = strrchr(host, ':');
-    snprintf(ret->port, sizeof ret->port, "%s", port ? port + 1 : "6379");
+    char *host = strrchr(text, '@') ? strrchr(text, '@') + 1 : text,
+         *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
+    char *port = strrchr(bracket ? bracket : host, ':');
+    if (host[0] == '[' && (!bracket || (bracket[1] && bracket[1] != ':')))
+        return false;
+    if (!parse_port(port ? port + 1 : "6379", ret))
+        return false;
     if (port)
         *port = '\0';
+    if (bracket) {
+        *bracket = '\0';
+        host++;
+    }
     return host[0] && snprintf(ret->host, sizeof ret->host, "%s", host) < (int)sizeof ret->host;
 }
 
@@ -240,5 +257,6 @@ void check_redis(struct finding *f)
     if (!reason)
         return;
     finding_add(f, DOCTOR_FAIL, "doctor_redis", "host", place.host, "port", place.port, "reason", reason, NULL);
-    finding_fix(f, "redis-cli -h %s -p %s ping", place.host, place.port);
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    finding_fix(f, "redis-cli -h %s -p %s ping", shell_word(&word, place.host), place.port);
 }

@@ -27,7 +27,10 @@ static void look_inside(struct finding *f)
 static void suggest_new(struct finding *f)
 {
     struct buf from CLEANUP(buf_clear) = BUF_INIT, to CLEANUP(buf_clear) = BUF_INIT;
-    const char *folder = state_word(f->doctor, "damaged", &to);
+    char name[64];
+    snprintf(name, sizeof name, "damaged/%lld",
+             (long long)(f->doctor->now.wall_ms / 1000)); /* not over an earlier one */
+    const char *folder = state_word(f->doctor, name, &to);
     finding_fix(f, "mkdir -p %s && mv %s* %s/", folder, state_word(f->doctor, "state.db", &from), folder);
 }
 

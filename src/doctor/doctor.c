@@ -78,10 +78,10 @@ static json_t *finding_json(const struct check *check, struct finding *f)
                  NULL);
         json_array_append_new(f->evidence, json_string(buf_str(&line)));
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:o*, s:o*}", "name", check->name, "title",
+    return json_pack("{s:s, s:s, s:s, s:o, s:O, s:o*, s:o*}", "name", check->name, "title",
                      text_get(check->title, f->doctor->options.lang), "status", doctor_status_name(f->status),
-                     "summary", buf_str(&b), "evidence", f->evidence, "fix", array_or_null(f->fix), "fixed",
-                     array_or_null(f->fixed));
+                     "summary", json_of_text(buf_str(&b)), "evidence", f->evidence, "fix", array_or_null(f->fix),
+                     "fixed", array_or_null(f->fixed));
 }
 
 static void finding_clear(struct finding *f)

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whatever bytes a file name has. */
-static json_t *json_of_text(const char *text)
+json_t *json_of_text(const char *text)
 {
     json_t *value = json_string(text);
     if (value)
@@ -129,25 +128,6 @@ bool finding_fixes(const struct finding *f)
 }
 
 /* ---- words ---------------------------------------------------------------------------------------------- */
-
-const char *shell_word(struct buf *b, const char *text)
-{
-    static const char harmless[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
-    buf_reset(b);
-    if (text[0] && text[strspn(text, harmless)] == '\0') {
-        buf_puts(b, text);
-        return buf_str(b);
-    }
-    buf_puts(b, "'");
-    for (; *text; text++) {
-        if (*text == '\'')
-            buf_puts(b, "'\\''");
-        else
-            buf_put(b, text, 1);
-    }
-    buf_puts(b, "'");
-    return buf_str(b);
-}
 
 void state_path(const struct doctor *d, const char *name, char path[PATH_MAX])
 {

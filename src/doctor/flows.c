@@ -49,12 +49,13 @@ static void look_at_flow(void *data, const char *name, const struct buf *text)
     struct tsk_error err;
     struct flow flow;
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    if (flow_load(&flow, name, buf_str(text), text->len, f->doctor->options.lang, &err) < 0) {
+    bool is_read = flow_load(&flow, name, buf_str(text), text->len, f->doctor->options.lang, &err) == 0;
+    if (!is_read || flow_settle_agents(&flow, f->doctor->ws, NULL, buf_str(text), text->len, &err) < 0) {
         finding_error(f, DOCTOR_WARN, &err);
         finding_fix_ours(f, "flow validate %s", state_word(f->doctor, name, &word));
-        return;
     }
-    flow_clear(&flow);
+    if (is_read)
+        flow_clear(&flow);
 }
 
 void check_flows(struct finding *f)
@@ -112,6 +113,9 @@ static void need_of_task(json_t *needs, const struct flow *flow, const struct fl
 {
     char program[256], by[400];
     const char *run = flow_string(flow, task->run);
+    for (uint32_t i = 0; i < flow->agents.count; i++)
+        if (flow_task(flow, REGION_AT(&flow->agents, struct flow_agent, i)->task) == task)
+            return; /* its program is the agent's */
     if (!run || sets_path(flow, task) || (task->is_shell && flow_needs_shell(run)))
         return;
     run += task->is_shell ? strspn(run, " \t") : 0;
@@ -148,8 +152,10 @@ static void needs_of_agents(const struct doctor *d, json_t *needs)
         char by[64];
         const struct yaml_node *run = yaml_get(agent, "run");
         snprintf(by, sizeof by, "config.yaml:%u", agent->key_line);
-        if (run && run->type == YAML_LIST && run->first)
-            need(needs, yaml_text(run->first), by);
+        const char *program = run && run->type == YAML_LIST && run->first ? yaml_text(run->first) : NULL;
+        /* A path in a place of its own is looked for there, and that place depends on the call. */
+        if (program && !(yaml_get(agent, "cwd") && strchr(program, '/') && program[0] != '/'))
+            need(needs, program, by);
     }
 }
 

@@ -94,21 +94,19 @@ static void look_at_journal(struct finding *f, const struct run_look *run, struc
     finding_add(f, DOCTOR_FAIL, "doctor_access", "path", path, "reason", strerrordesc_np(reason), NULL);
 }
 
-/* stage.json is made from the journal; one that says DONE is not run again by resume. */
+/* stage.json is made from the journal. Not by resume, which would start cancelled and failed work again. */
 static void look_at_stage(struct finding *f, struct run_look *run, const struct journal_look *journal)
 {
     struct tsk_error err;
-    struct buf path CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT,
-                    option CLEANUP(buf_clear) = BUF_INIT, root_word CLEANUP(buf_clear) = BUF_INIT;
     if (!run->has_stage || (rundir_read_stage(&run->run, &run->stage, &err) == 0 && json_is_object(run->stage)))
         return;
-    buf_printf(&path, "%s/stage.json", run->run.path);
+    if (finding_fixes(f) && rundir_rebuild_stage(&run->run, &err) == 0) {
+        finding_fixed(f, "doctor_stage_fixed", "run", run->run.id, NULL);
+        return;
+    }
     finding_add(f, DOCTOR_WARN, "doctor_stage_broken", "run", run->run.id, "status",
                 journal->status[0] ? journal->status : "?", NULL);
-    const char *stage = shell_word(&word, buf_str(&path)), *root = f->doctor->options.root;
-    if (root)
-        buf_printf(&option, " --root %s", shell_word(&root_word, root));
-    finding_fix(f, "mv %s %s.aside && tasuki%s resume %s", stage, stage, buf_str(&option), run->run.id);
+    finding_fix_ours(f, "doctor --fix");
 }
 
 static void look_at_run(struct finding *f, const char *id, size_t *counts)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "life byte is locked" -> the sentence how_life_byte_is_locked. */
 static const char *how_text(const struct finding *f, const char *how)
@@ -55,7 +56,8 @@ static void tell_dead(struct finding *f, const struct lock_target *target, const
     lock_target_command(target, "acquire", &take);
     lock_target_command(target, "release", &give);
     add(f, DOCTOR_WARN, "doctor_lock_dead", w);
-    finding_fix(f, "%s --force --yes && %s", buf_str(&take), buf_str(&give));
+    /* Without --yes: somebody who lives may have got it meanwhile. */
+    finding_fix(f, "%s --force && %s", buf_str(&take), buf_str(&give));
 }
 
 static void recover(struct finding *f, struct lock_target *target, const struct judgement *found,
@@ -93,14 +95,37 @@ static void tell(struct finding *f, struct lock_target *target, const struct jud
         add(f, DOCTOR_PASS, found->record.hold == HOLD_FOREIGN ? "doctor_lock_foreign" : "doctor_lock_held", &w);
 }
 
+static bool is_error(const struct tsk_error *err, const char *text)
+{
+    return err->text && strcmp(err->text, text) == 0;
+}
+
+/* One that cannot be read may be held: only what is no lock at all is put aside. */
+static void tell_unreadable(struct finding *f, const struct lock_target *target, const struct tsk_error *err)
+{
+    char path[PATH_MAX], uid[24];
+    struct stat st, top;
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    lock_target_path(target, path);
+    const char *quoted = shell_word(&word, path);
+    finding_error(f, DOCTOR_FAIL, err);
+    if (is_error(err, "lock_not_regular")) {
+        finding_fix(f, "mv %s %s.aside", quoted, quoted);
+    } else if (fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != geteuid() &&
+               fs->fstat(f->doctor->ws->state_dir, &top) == 0) {
+        finding_add(f, DOCTOR_FAIL, "doctor_lock_denied", "path", path, "uid", number_text(st.st_uid, uid), NULL);
+        finding_fix(f, "sudo chown -h %u:%u %s", top.st_uid, top.st_gid, quoted);
+    } else {
+        finding_fix(f, "ls -ld %s", quoted);
+    }
+}
+
 /* 1 there is one, 0 none, -1 no lock can be looked at. */
 static int look_at_lock(struct finding *f, const struct lock_kind *kind, const char *id)
 {
     struct lock_target target;
     struct judgement found;
     struct tsk_error err;
-    char path[PATH_MAX];
-    struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (lock_target_init(&target, f->doctor->ws, kind, kind->has_id ? id : NULL, NULL, &err) < 0) {
         finding_error(f, DOCTOR_FAIL, &err);
         return -1;
@@ -112,10 +137,7 @@ static int look_at_lock(struct finding *f, const struct lock_kind *kind, const c
         if (exists)
             tell(f, &target, &found);
     } else {
-        lock_target_path(&target, path);
-        finding_error(f, DOCTOR_FAIL, &err);
-        const char *quoted = shell_word(&word, path);
-        finding_fix(f, "mv %s %s.aside", quoted, quoted);
+        tell_unreadable(f, &target, &err);
     }
     lock_target_clear(&target);
     return exists;
@@ -256,6 +278,14 @@ static void tell_sprint(struct finding *f, const struct lock_target *target, con
     finding_fix(f, "%s", buf_str(&command));
 }
 
+/* Whether `tasuki sprint`, typed here as it is, means this project. */
+static bool is_project_here(const char *project)
+{
+    char here[PATH_MAX];
+    struct tsk_error ignored;
+    return workspace_project_root(NULL, here, &ignored) == 0 && strcmp(here, project) == 0;
+}
+
 static void look_at_sprint(struct finding *f, const char *project, int dir, const char *file)
 {
     struct lock_target target;
@@ -271,6 +301,7 @@ static void look_at_sprint(struct finding *f, const char *project, int dir, cons
         return;
     }
     target.given_root = f->doctor->options.root;
+    target.given_project_root = is_project_here(project) ? NULL : project;
     target.given_lock_file = strcmp(file, SPRINT_FILE_DEFAULT) == 0 ? NULL : file;
     if (lock_inspect(&target, &found, &err) < 0)
         finding_error(f, DOCTOR_FAIL, &err);

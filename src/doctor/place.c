@@ -1,8 +1,10 @@
 /* place.c - the directory itself: what is where, who may do what with it, the file system below, room. */
 #include "doctor/check.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,10 +43,11 @@ static const char *at_name(const struct place *place)
     return place->name[0] ? place->name : ".";
 }
 
-/* Mode bits that let others in. Directories that git makes have what the umask says. */
+/* Mode bits that let others in. Directories of people, which git makes too, have what the umask says, and a team may share them:
+ * only what anybody may write is wrong. */
 static mode_t bad_mode(const struct place *place, const struct stat *st)
 {
-    return st->st_mode & (place->is_ours ? 077 : 022);
+    return st->st_mode & (place->is_ours ? 077 : 002);
 }
 
 static void look_at_mode(struct finding *f, const struct place *place, const struct stat *st)
@@ -77,16 +80,23 @@ static void look_at_owner(struct finding *f, const struct place *place, const st
                 shell_word(&word, path));
 }
 
-static void look_at_access(struct finding *f, const struct place *place)
+static void look_at_access(struct finding *f, const struct place *place, const struct stat *st, const struct stat *top)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], uid[24];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     int wanted = R_OK | W_OK | (place->is_dir ? X_OK : 0);
     if (faccessat(f->doctor->ws->state_dir, at_name(place), wanted, AT_EACCESS) == 0 || errno == EROFS)
         return;
     state_path(f->doctor, place->name, path);
     finding_add(f, DOCTOR_FAIL, "doctor_access", "path", path, "reason", strerrordesc_np(errno), NULL);
-    finding_fix(f, "chmod u+rw%s %s", place->is_dir ? "x" : "", shell_word(&word, path));
+    if (st->st_uid == geteuid()) {
+        finding_fix(f, "chmod u+rw%s %s", place->is_dir ? "x" : "", shell_word(&word, path));
+    } else if (!place->name[0]) { /* said once, of the whole */
+        finding_add(f, DOCTOR_FAIL, "doctor_not_yours", "path", path, "uid", number_text(st->st_uid, uid), NULL);
+        finding_fix(f, "sudo -u '#%u' tasuki --root %s doctor", st->st_uid, shell_word(&word, f->doctor->ws->root));
+    } else if (top->st_uid == geteuid()) {
+        finding_fix(f, "sudo chown -hR %u:%u %s", geteuid(), getegid(), shell_word(&word, path));
+    }
 }
 
 /* A link or a file where a directory belongs, or the reverse: nothing that is kept there can be reached. */
@@ -123,8 +133,29 @@ static void look_at_place(struct finding *f, const struct place *place, const st
     if (!has_right_type(f, place, &st) || S_ISLNK(st.st_mode))
         return;
     look_at_owner(f, place, &st, top);
-    look_at_access(f, place);
+    look_at_access(f, place, &st, top);
     look_at_mode(f, place, &st);
+}
+
+/* A file of somebody else among those that all who work here must write; one of each place is told. */
+static void look_at_owners_inside(struct finding *f, const struct place *place, const struct stat *top)
+{
+    struct stat st;
+    struct dirent **names = NULL;
+    char inside[512];
+    int count = scandirat(f->doctor->ws->state_dir, place->name, &names, NULL, alphasort);
+    bool is_told = false;
+    for (int i = 0; i < count; i++) {
+        struct place one = {inside, false, true};
+        int len = snprintf(inside, sizeof inside, "%s/%s", place->name, names[i]->d_name);
+        if (!is_told && names[i]->d_type == DT_REG && len < (int)sizeof inside &&
+            fs->fstatat(f->doctor->ws->state_dir, inside, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != top->st_uid) {
+            look_at_owner(f, &one, &st, top);
+            is_told = true;
+        }
+        free(names[i]);
+    }
+    free(names);
 }
 
 static void look_at_read_only(struct finding *f)
@@ -145,6 +176,9 @@ void check_workspace(struct finding *f)
     look_at_read_only(f);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         look_at_place(f, &places[i], &top);
+    for (size_t i = 0; f->doctor->options.mode == DOCTOR_FULL && i < sizeof places / sizeof places[0]; i++)
+        if (strncmp(places[i].name, "locks", 5) == 0)
+            look_at_owners_inside(f, &places[i], &top);
     finding_summary(f, "doctor_workspace_good", "path", f->doctor->ws->state_path, NULL);
 }
 
@@ -241,7 +275,9 @@ void check_disk(struct finding *f)
         finding_add(f, of_bytes, "doctor_room", "room", room, "path", ws->state_path, NULL);
     if (of_inodes != DOCTOR_PASS)
         finding_add(f, of_inodes, "doctor_inodes", "count", inodes, "path", ws->state_path, NULL);
-    if (write_probe(ws->state_dir) < 0 && errno != EROFS && f->status != DOCTOR_FAIL)
+    /* What may not be written is told by the check of the workspace: no disk is full because of it. */
+    if (write_probe(ws->state_dir) < 0 && errno != EROFS && errno != EACCES && errno != EPERM &&
+        f->status != DOCTOR_FAIL)
         finding_add(f, DOCTOR_FAIL, "doctor_no_write", "path", ws->state_path, "reason", strerrordesc_np(errno), NULL);
     if (f->status != DOCTOR_PASS)
         finding_fix(f, "du -ah %s | sort -h | tail -20", state_word(f->doctor, "", &word));

@@ -118,13 +118,33 @@ void check_processes(struct finding *f)
 
 /* ---- directories without a row -------------------------------------------------------------------------- */
 
-/* A removal that was cut short has no more to lose; a complete one may be all that is left of a lost database. */
+static bool holds_nothing(int parent, const char *name, unsigned depth)
+{
+    struct stat st;
+    struct dirent **names = NULL;
+    int dir CLEANUP_FD = fs->openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int count = dir < 0 ? -1 : scandirat(dir, ".", &names, NULL, NULL);
+    bool is_nothing = count >= 0;
+    for (int i = 0; i < count; i++) {
+        const char *entry = names[i]->d_name;
+        if (strcmp(entry, ".") != 0 && strcmp(entry, "..") != 0 && is_nothing)
+            is_nothing = fs->fstatat(dir, entry, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                         (S_ISREG(st.st_mode) ? st.st_size == 0
+                                              : S_ISDIR(st.st_mode) && depth && holds_nothing(dir, entry, depth - 1));
+        free(names[i]);
+    }
+    free(names);
+    return is_nothing;
+}
+
+/* A removal that was cut short has no more to lose; whatever has bytes in it may be all that is left of a lost database, or
+ * somebody's notes. */
 static bool forget(struct finding *f, struct proc_registry *reg, const char *id, int dir)
 {
     struct stat st;
     struct tsk_error err;
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
-    if (!finding_fixes(f) || fs->fstatat(dir, "status.json", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+    if (!finding_fixes(f) || !holds_nothing(dir, ".", 1))
         return false;
     return proc_guard_take(reg, id, false, &guard, &err) == 0 && proc_forget_orphan(reg, id, &err) == 0 &&
            fs->fstatat(reg->dir, id, &st, AT_SYMLINK_NOFOLLOW) < 0;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EMPTY_MS    60000 /* a directory in which nothing was begun for so long never will be */
+#define EMPTY_MS    10000 /* a directory in which nothing was begun for so long never will be */
 #define ENVIRON_MAX (1u << 20)
 
 enum { BYTE_LIFE = 0 };
@@ -80,20 +80,15 @@ static void put_marked(struct buf *b, const char *run_id)
 static bool is_empty(const struct run_look *look, const struct now *now)
 {
     struct stat st;
-    return !look->has_journal && !look->has_stage && !look->has_runner && fs->fstat(look->run.dir, &st) == 0 &&
-           now->wall_ms - (int64_t)st.st_mtim.tv_sec * 1000 > EMPTY_MS;
+    return !look->has_stage && !look->has_runner && !rundir_has_begun(&look->run) &&
+           fs->fstat(look->run.dir, &st) == 0 && now->wall_ms - (int64_t)st.st_mtim.tv_sec * 1000 > EMPTY_MS;
 }
 
-/* Only what a run has before it begins; a directory with anything else in it stays. */
+/* Only what a run has before it begins; a directory with anything else in it stays, as it is. */
 static bool remove_empty(struct finding *f, struct run_look *look)
 {
     struct tsk_error err;
-    char name[RUN_ID_MAX + 8];
-    if (!finding_fixes(f) || rundir_take(&look->run, &err) < 0)
-        return false;
-    snprintf(name, sizeof name, "runs/%s", look->run.id);
-    fs->unlinkat(look->run.dir, "life", 0);
-    return fs->unlinkat(f->doctor->ws->state_dir, name, AT_REMOVEDIR) == 0;
+    return finding_fixes(f) && rundir_take(&look->run, &err) == 0 && rundir_remove_unbegun(f->doctor->ws, &look->run);
 }
 
 static void tell_empty(struct finding *f, struct run_look *look)

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "graph/model.h"
+#include "store/workspace.h"
 
 #define FLOW_SIZE_MAX     (256u << 20)
 #define FLOW_PROBLEMS_MAX 50 /* kept; the rest is counted */
@@ -47,6 +48,13 @@ struct flow_need {
     uint32_t line, column;
 };
 
+/* A task that is an agent's. */
+struct flow_agent {
+    uint32_t task; /* index */
+    uint32_t name, text;
+    uint32_t line, column; /* of the name */
+};
+
 struct flow_group {
     uint32_t name;
     uint32_t line, column;
@@ -66,7 +74,7 @@ struct flow {
     const char *source; /* borrowed */
     char *name;
     struct graph graph;
-    struct region tasks, needs, groups, details, strings;
+    struct region tasks, needs, groups, details, strings, agents;
     struct region slots; /* hash of task names: index + 1 */
     struct region task_of_node;
     struct region problems;
@@ -83,6 +91,12 @@ struct flow {
 int flow_load(struct flow *flow, const char *source, const char *text, size_t len, enum lang lang,
               struct tsk_error *err);
 void flow_clear(struct flow *flow);
+/* flow_agent.c: the commands of tasks with `agent:`. With a run (a new one, or one that is resumed): the agents as the run began
+ * with them, and the files that their commands name; NULL: only whether there are such agents. `text` is for the report of what
+ * is wrong (FLOW_INVALID). The flow stays loaded in any case. */
+struct rundir;
+int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct rundir *run, const char *text,
+                       size_t len, struct tsk_error *err);
 
 static inline struct flow_task *flow_task(const struct flow *flow, uint32_t index)
 {
@@ -110,6 +124,10 @@ bool flow_needs_shell(const char *command);
 
 /* Adds a problem; the sentence `key` with its pairs, as text_put. */
 void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char *key, ...) __attribute__((sentinel));
+/* All problems so far as FLOW_INVALID. Returns -1. */
+int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err);
+/* What a task rarely has; made if need be. */
+struct task_detail *flow_detail(struct flow *flow, struct flow_task *task);
 /* Copies a string; 0: out of memory (which is a problem of its own). */
 uint32_t flow_string_add(struct flow *flow, const char *text, size_t len);
 /* flow_expr.c: reads the expression that stands in `text` from `line`:`column` up to the end mark. false: it is none. */

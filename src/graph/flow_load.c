@@ -114,7 +114,7 @@ static int compare_problems(const void *a, const void *b)
 }
 
 /* The first problem is the error's sentence; all of them are in its context. */
-static int refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err)
+int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err)
 {
     char line[168];
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
@@ -153,6 +153,7 @@ int flow_load(struct flow *flow, const char *source, const char *text, size_t le
                           .groups = REGION_OF(struct flow_group),
                           .details = REGION_OF(struct task_detail),
                           .strings = REGION_OF(char),
+                          .agents = REGION_OF(struct flow_agent),
                           .slots = REGION_OF(uint32_t),
                           .task_of_node = REGION_OF(uint32_t),
                           .problems = REGION_OF(struct flow_problem)};
@@ -170,7 +171,7 @@ int flow_load(struct flow *flow, const char *source, const char *text, size_t le
     }
     if (!flow->problem_count)
         return 0;
-    refuse(flow, text, len, err);
+    flow_refuse(flow, text, len, err);
     flow_clear(flow);
     return -1;
 }
@@ -182,7 +183,7 @@ void flow_clear(struct flow *flow)
     free(flow->name);
     flow->name = NULL;
     graph_clear(&flow->graph);
-    struct region *const all[] = {&flow->tasks,   &flow->needs, &flow->groups,   &flow->details,
+    struct region *const all[] = {&flow->tasks,   &flow->needs, &flow->groups,   &flow->details,     &flow->agents,
                                   &flow->strings, &flow->slots, &flow->problems, &flow->task_of_node};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         region_clear(all[i]);

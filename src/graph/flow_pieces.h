@@ -16,6 +16,8 @@ struct reading {
     struct flow_place expression;
     const char *text;
     size_t len;
+    struct buf run_text; /* of the last `run` that was a scalar, as it stands */
+    uint32_t run_line, run_column;
 };
 
 /* One key of a map, and what reads its value into `target`. */

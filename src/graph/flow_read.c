@@ -8,22 +8,32 @@
 
 /* ---- tasks ---------------------------------------------------------------------------------------------- */
 
-static struct task_detail *detail_of(struct reading *r, struct flow_task *task)
+struct task_detail *flow_detail(struct flow *flow, struct flow_task *task)
 {
     if (!task->detail) {
-        struct task_detail *made = region_add(&r->flow->details, 1);
+        struct task_detail *made = region_add(&flow->details, 1);
         BUG(!made);
         *made = (struct task_detail){
             .retries = -1, .backoff_initial_ms = 1000, .backoff_max_ms = 60000, .backoff_factor = 2};
-        task->detail = (uint32_t)r->flow->details.count;
+        task->detail = (uint32_t)flow->details.count;
     }
-    return REGION_AT(&r->flow->details, struct task_detail, task->detail - 1);
+    return REGION_AT(&flow->details, struct task_detail, task->detail - 1);
+}
+
+static struct task_detail *detail_of(struct reading *r, struct flow_task *task)
+{
+    return flow_detail(r->flow, task);
 }
 
 static void task_run(struct reading *r, void *target)
 {
     struct flow_task *task = target;
     task->has_run = true;
+    r->run_line = r->piece.line;
+    r->run_column = r->piece.column;
+    buf_reset(&r->run_text);
+    if (r->piece.type == YAML_PIECE_SCALAR)
+        buf_put(&r->run_text, r->piece.text, r->piece.len);
     if (r->piece.type == YAML_PIECE_LIST) {
         uint32_t line = r->piece.line, column = r->piece.column;
         task->run = piece_strings(r, &task->run_count);
@@ -178,9 +188,27 @@ static void task_when(struct reading *r, void *target)
 
 static void task_agent(struct reading *r, void *target)
 {
-    (void)target;
-    flow_problem(r->flow, r->piece.line, r->piece.column, "flow_agent", NULL);
-    piece_skip(r);
+    const char *name = piece_scalar(r, "flow_want_text");
+    if (!name)
+        return;
+    struct flow_agent *agent = region_add(&r->flow->agents, 1);
+    BUG(!agent);
+    *agent = (struct flow_agent){.task = (uint32_t)((struct flow_task *)target - flow_task(r->flow, 0)),
+                                 .name = flow_string_add(r->flow, name, r->piece.len),
+                                 .line = r->piece.line,
+                                 .column = r->piece.column};
+}
+
+/* `run` of an agent's task is the text that it gets, whichever of the two keys came first. */
+static void read_agent_text(struct reading *r, const struct flow_task *task)
+{
+    size_t count = r->flow->agents.count;
+    struct flow_agent *last = count ? REGION_AT(&r->flow->agents, struct flow_agent, count - 1) : NULL;
+    if (!last || last->task != (uint32_t)(task - flow_task(r->flow, 0)) || !task->has_run)
+        return;
+    if (!r->run_text.len)
+        flow_problem(r->flow, r->run_line, r->run_column, "flow_agent_text", NULL);
+    last->text = flow_string_add(r->flow, buf_str(&r->run_text), r->run_text.len);
 }
 
 static void task_on_interrupt(struct reading *r, void *target)
@@ -239,6 +267,7 @@ static void read_tasks(struct reading *r, void *target)
             task_run(r, task);
         else
             piece_map(r, task_keys, task);
+        read_agent_text(r, task);
         if (!task->has_run && !r->is_broken)
             flow_problem(r->flow, task->line, task->column, "flow_run_missing", "name",
                          flow_string(r->flow, task->name), NULL);
@@ -442,10 +471,11 @@ static void read_file(struct reading *r)
 bool flow_read_file(struct flow *flow, const char *text, size_t len, struct flow_place *ret_expression,
                     struct tsk_error *err)
 {
-    struct reading r = {.flow = flow, .text = text, .len = len};
+    struct reading r = {.flow = flow, .text = text, .len = len, .run_text = {.max = FLOW_SIZE_MAX}};
     if (yaml_reader_open(text, len, &r.reader, err) < 0)
         return false;
     read_file(&r);
+    buf_clear(&r.run_text);
     yaml_reader_close(r.reader);
     *ret_expression = r.expression;
     return !r.is_broken;

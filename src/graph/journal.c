@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define FILE_NAME "journal"
+#define FILE_NAME    "journal"
+#define DAMAGED_NAME "journal.damaged"
 
 /* N2: what is behind the last newline was never a record. */
 static int cut_torn_tail(int fd)
@@ -77,25 +78,57 @@ int journal_flush(struct journal *journal, struct tsk_error *err)
     return 0;
 }
 
-int journal_read(int run_dir, json_t **ret, struct tsk_error *err)
+/* The records of a text up to the first whole line that is none: what follows it may depend on what is missing. */
+static json_t *parse(const struct buf *text, size_t *ret_end, bool *ret_damaged)
 {
-    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
-    if (fs_read_file(run_dir, FILE_NAME, JOURNAL_MAX - 1, &text) < 0)
-        return error_errno(err, "read", FILE_NAME);
     json_t *records = json_array();
-    for (size_t at = 0; at < text.len;) {
-        const char *newline = memchr(text.data + at, '\n', text.len - at);
-        if (!newline)
-            break;
-        size_t len = (size_t)(newline - text.data) - at;
-        json_t *record = json_loadb(text.data + at, len, 0, NULL);
-        if (!record) { /* damaged: what follows may depend on what is missing */
+    size_t at = 0;
+    *ret_damaged = false;
+    for (const char *newline; at < text->len && (newline = memchr(text->data + at, '\n', text->len - at));) {
+        size_t len = (size_t)(newline - text->data) - at;
+        json_t *record = json_loadb(text->data + at, len, 0, NULL);
+        if (!json_is_object(record)) {
             json_decref(record);
+            *ret_damaged = true;
             break;
         }
         json_array_append_new(records, record);
         at += len + 1;
     }
-    *ret = records;
+    *ret_end = at;
+    return records;
+}
+
+static int read_text(int run_dir, struct buf *text, struct tsk_error *err)
+{
+    return fs_read_file(run_dir, FILE_NAME, JOURNAL_MAX - 1, text) < 0 ? error_errno(err, "read", FILE_NAME) : 0;
+}
+
+int journal_read(int run_dir, json_t **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
+    size_t end;
+    bool is_damaged;
+    if (read_text(run_dir, &text, err) < 0)
+        return -1;
+    *ret = parse(&text, &end, &is_damaged);
+    return 0;
+}
+
+int journal_read_whole(int run_dir, json_t **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
+    size_t end;
+    bool is_damaged;
+    if (read_text(run_dir, &text, err) < 0)
+        return -1;
+    json_t *records CLEANUP_JSON = parse(&text, &end, &is_damaged);
+    if (is_damaged) {
+        int fd CLEANUP_FD = fs->openat(run_dir, FILE_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+        if (fd < 0 || fs_replace_file(run_dir, DAMAGED_NAME, 0600, text.data, text.len) < 0 ||
+            fs->ftruncate(fd, (off_t)end) < 0)
+            return error_errno(err, "mend", FILE_NAME);
+    }
+    *ret = json_incref(records);
     return 0;
 }

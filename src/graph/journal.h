@@ -34,5 +34,8 @@ int journal_flush(struct journal *journal, struct tsk_error *err);
 
 /* All whole records, in order; owned array. */
 int journal_read(int run_dir, json_t **ret, struct tsk_error *err);
+/* The same for who goes on writing: a damaged line and all behind it are cut off, a copy of the whole stays as `journal.damaged`.
+ * Otherwise nobody would ever read what is written next. */
+int journal_read_whole(int run_dir, json_t **ret, struct tsk_error *err);
 
 #endif

@@ -17,6 +17,7 @@
 #define DYING_CHILD_MS 1000
 #define HIDDEN         ".new-" /* before the name of a run that is being made */
 #define STAGE_MAX      (64u << 20)
+#define BEING_MADE_MS  10000 /* so long a directory may have nothing in it */
 
 static int open_life(struct rundir *run, int flags, int *ret)
 {
@@ -288,31 +289,152 @@ static json_t *stage_from_journal(const struct rundir *run, const json_t *record
     const json_t *first = json_array_get(records, 0);
     if (first)
         time_format_utc(json_get_int(first, "t", 0), began);
-    return json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
+    return json_pack("{s:s, s:s, s:s, s:s?, s:s*, s:s*, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
                      json_get_string(first, "flow", ""), "session_id", run->id, "request_id",
-                     json_get_string(first, "request", NULL), "status", "RUNNING", "started_at", began, "counts",
+                     json_get_string(first, "request", NULL), "request_updated_at",
+                     json_get_string(first, "request_updated_at", NULL), "ulTaskId",
+                     json_get_string(first, "workflow", NULL), "status", "RUNNING", "started_at", began, "counts",
                      "failures", "questions", "tasks");
+}
+
+/* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). */
+static int look_at_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    struct stat st;
+    *ret = NULL;
+    if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return 0;
+    if (rundir_read_stage(run, ret, err) < 0)
+        return -1;
+    return strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0;
+}
+
+/* Somebody makes it this moment: the directory is there before its lock. */
+static bool is_being_made(const struct rundir *run, const json_t *records)
+{
+    struct stat st;
+    return json_array_size(records) == 0 && fs->fstat(run->dir, &st) == 0 &&
+           clock_now().wall_ms - (int64_t)st.st_mtim.tv_sec * 1000 < BEING_MADE_MS;
 }
 
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
-    struct stat st;
     json_t *records CLEANUP_JSON = NULL;
-    bool has_stage = fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
-    if (has_stage && rundir_read_stage(run, ret, err) < 0)
-        return -1;
-    if (has_stage && strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0)
-        return 0;
-    bool is_executed = rundir_has_runner(run);
-    if (has_stage && is_executed)
+    bool is_executed;
+    int looked = look_at_stage(run, ret, err);
+    if (looked != 0)
+        return looked < 0 ? -1 : 0;
+    is_executed = rundir_has_runner(run);
+    if (!is_executed) { /* a runner that ended between the two looks has said how */
+        json_decref(*ret);
+        looked = look_at_stage(run, ret, err);
+        if (looked != 0)
+            return looked < 0 ? -1 : 0;
+    }
+    if (*ret && is_executed)
         return 0;
     records = records_of(run);
-    if (!has_stage)
+    if (!*ret)
         *ret = stage_from_journal(run, records);
     count_from_journal(*ret, records);
-    if (!is_executed)
+    if (!is_executed && !is_being_made(run, records))
         json_object_set_new(*ret, "status", json_string("INTERRUPTED"));
     return 0;
+}
+
+/* ---- what was never begun, what is broken ---------------------------------------------------------------- */
+
+static bool is_before_begin(const char *name)
+{
+    static const char *const names[] = {"life", "flow.yaml", "journal", "runner.log", "agents.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, "task.", 5) == 0;
+}
+
+/* Only what a run has before its first record. */
+static bool has_only_beginnings(const struct rundir *run)
+{
+    bool result = true;
+    int fd = fs->openat(run->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
+    if (!listing && fd >= 0)
+        close(fd);
+    for (struct dirent *entry; listing && result && (entry = readdir(listing));)
+        result = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_before_begin(entry->d_name);
+    if (listing)
+        closedir(listing);
+    return listing && result;
+}
+
+bool rundir_has_begun(const struct rundir *run)
+{
+    struct stat st;
+    json_t *records CLEANUP_JSON = records_of(run);
+    return json_array_size(records) > 0 || fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool rundir_remove_unbegun(struct tsk_workspace *ws, const struct rundir *run)
+{
+    char path[RUN_ID_MAX + 8];
+    if (rundir_has_begun(run) || !has_only_beginnings(run))
+        return false;
+    int fd = fs->openat(run->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
+    if (!listing && fd >= 0)
+        close(fd);
+    for (struct dirent *entry; listing && (entry = readdir(listing));)
+        if (is_before_begin(entry->d_name))
+            fs->unlinkat(run->dir, entry->d_name, 0);
+    if (listing)
+        closedir(listing);
+    snprintf(path, sizeof path, "runs/%s", run->id);
+    return fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR) == 0;
+}
+
+/* Questions without an answer. */
+static void add_questions(json_t *stage, const json_t *records)
+{
+    json_t *open CLEANUP_JSON = json_object(), *record;
+    char node[24];
+    const char *key;
+    size_t i;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        snprintf(node, sizeof node, "%lld", (long long)json_get_int(record, "n", -1));
+        if (strcmp(event, "ask") == 0)
+            json_object_set(open, node, record);
+        else if (strcmp(event, "answer") == 0)
+            json_object_del(open, node);
+    }
+    json_object_foreach (open, key, record)
+        json_array_append_new(json_object_get(stage, "questions"),
+                              json_pack("{s:s, s:s, s:O*}", "task", json_get_string(record, "k", ""), "session_id",
+                                        json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
+}
+
+int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
+{
+    json_t *records CLEANUP_JSON = NULL;
+    if (open_life(run, O_CREAT, &run->runner_fd) < 0)
+        return error_errno(err, "open", run->path);
+    if (fs_lock_try(run->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0)
+        return in_progress(run, err);
+    if (journal_read(run->dir, &records, err) < 0)
+        return -1;
+    const json_t *last = json_array_get(records, json_array_size(records) - 1);
+    json_t *stage CLEANUP_JSON = stage_from_journal(run, records);
+    count_from_journal(stage, records);
+    add_questions(stage, records);
+    if (strcmp(json_get_string(last, "e", ""), "done") == 0) {
+        char ended[TIME_TEXT_MAX];
+        time_format_utc(json_get_int(last, "t", 0), ended);
+        json_object_set_new(stage, "status", json_string(json_get_string(last, "status", "DONE")));
+        json_object_set_new(stage, "ended_at", json_string(ended));
+    }
+    fs->renameat2(run->dir, "stage.json", run->dir, "stage.json.damaged", 0);
+    return rundir_write_stage(run, stage, err);
 }
 
 static int compare_ids(const void *a, const void *b)

@@ -64,6 +64,12 @@ int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *
 int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk_error *err);
 /* stage.json with `status` INTERRUPTED where that is the truth. */
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err);
+/* Whether there is anything to go on with: a first record. */
+bool rundir_has_begun(const struct rundir *run);
+/* Removes a run that nobody executes and that has not begun; one with anything else in it stays. */
+bool rundir_remove_unbegun(struct tsk_workspace *ws, const struct rundir *run);
+/* Writes stage.json anew from the journal, what was there becomes stage.json.damaged; takes the runner's byte. */
+int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err);
 /* The ids of all runs, newest first; owned array of strings. */
 int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
 

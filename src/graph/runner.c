@@ -138,8 +138,10 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *sha256)
+static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *sha256,
+                         const char *workflow)
 {
+    snprintf(runner->workflow, sizeof runner->workflow, "%s", workflow ? workflow : "");
     snprintf(runner->request_id, sizeof runner->request_id, "%s", id ? id : "");
     snprintf(runner->request_updated_at, sizeof runner->request_updated_at, "%s", updated_at ? updated_at : "");
     snprintf(runner->request_sha256, sizeof runner->request_sha256, "%s", sha256 ? sha256 : "");
@@ -164,6 +166,8 @@ static void journal_run(struct runner *runner, const json_t *values)
         buf_json_pair(record, "request_updated_at", runner->request_updated_at);
         buf_json_pair(record, "request_sha256", runner->request_sha256);
     }
+    if (runner->workflow[0])
+        buf_json_pair(record, "workflow", runner->workflow);
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
     buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
     if (values) {
@@ -171,6 +175,22 @@ static void journal_run(struct runner *runner, const json_t *values)
         json_write(record, values, false);
     }
     journal_end(&runner->journal);
+}
+
+/* All that belongs to a run, and last its first record: from then on it can be resumed. */
+static int begin_files(struct runner *runner, const char *flow_text, size_t flow_len, const json_t *values,
+                       struct tsk_error *err)
+{
+    const struct runner_options *options = &runner->options;
+    if (write_flow(runner, flow_text, flow_len, err) < 0 ||
+        flow_settle_agents(runner->flow, runner->ws, &runner->run, flow_text, flow_len, err) < 0 ||
+        (options->prepare && options->prepare(options->prepare_data, runner->run.dir, err) < 0) ||
+        journal_open(&runner->journal, runner->run.dir, runner->flow->is_journal_synced, err) < 0 ||
+        set_up(runner, values, err) < 0)
+        return -1;
+    journal_run(runner, values);
+    runner_note(runner, clock_now().wall_ms, "started", NULL, NULL);
+    return journal_flush(&runner->journal, err);
 }
 
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
@@ -181,15 +201,12 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     runner->journal.fd = -1;
     if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
-    note_request(runner, options->request_id, options->request_updated_at, options->request_sha256);
+    note_request(runner, options->request_id, options->request_updated_at, options->request_sha256, options->workflow);
     runner->began_wall_ms = clock_now().wall_ms;
-    if (write_flow(runner, flow_text, flow_len, err) < 0 ||
-        journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
-        set_up(runner, values, err) < 0)
-        return -1;
-    journal_run(runner, values);
-    runner_note(runner, clock_now().wall_ms, "started", NULL, NULL);
-    return journal_flush(&runner->journal, err);
+    if (begin_files(runner, flow_text, flow_len, values, err) == 0)
+        return 0;
+    rundir_remove_unbegun(ws, &runner->run); /* nobody could go on with it */
+    return -1;
 }
 
 static int load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
@@ -199,6 +216,10 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
         return error_errno(err, "read", "flow.yaml");
     if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
         return -1;
+    if (flow_settle_agents(runner->flow, runner->ws, &runner->run, buf_str(text), text->len, err) < 0) {
+        flow_clear(runner->flow);
+        return -1;
+    }
     runner->flow->source = runner->source;
     return 0;
 }
@@ -213,7 +234,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     *flow_text = (struct buf){0};
     if (rundir_open(ws, id, &runner->run, err) < 0)
         return -1;
-    if (rundir_take(&runner->run, err) < 0 || journal_read(runner->run.dir, &records, err) < 0)
+    if (rundir_take(&runner->run, err) < 0 || journal_read_whole(runner->run.dir, &records, err) < 0)
         return -1;
     if (options->refuses_cancelled && strcmp(rundir_end_of(records), "CANCELLED") == 0)
         return error_set(err, TSK_CONFLICT, "run_given_up", "run", runner->run.id, NULL);
@@ -235,7 +256,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
     note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),
-                 json_get_string(first, "request_sha256", NULL));
+                 json_get_string(first, "request_sha256", NULL), json_get_string(first, "workflow", NULL));
     runner->options.start = json_get_string(first, "start", NULL);
     if (!runner->options.parallel)
         runner->options.parallel = json_get_int(first, "parallel", 0);
@@ -298,14 +319,21 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
+static void tell_cancelling(struct runner *runner, const struct tsk_error *why)
+{
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&message, runner->flow->lang, why);
+    runner_fact(runner, "run.cancelling", runner->run.id, NULL,
+                json_pack("{s:s, s:s}", "reason_code", tsk_code_name(why->code), "reason", buf_str(&message)), true);
+}
+
 static void cancel_because(struct runner *runner, const struct tsk_error *reason)
 {
     struct tsk_error err;
     if (runner->cancels++) {
         runner->grace_ms = 0;
     } else {
-        runner_fact(runner, "run.cancelling", runner->run.id, NULL,
-                    json_pack("{s:s}", "reason_code", tsk_code_name(reason->code)), true);
+        tell_cancelling(runner, reason);
         runner->backend->ops->stop(runner->backend, reason, &err);
     }
     for (size_t i = 0; i < runner->parallel; i++)
@@ -321,18 +349,15 @@ void runner_cancel(struct runner *runner)
 }
 
 /* X6. */
-static void lose(struct runner *runner)
+static void lose(struct runner *runner, struct tsk_error *reason)
 {
-    struct tsk_error reason;
     struct backend_status status;
     runner->backend->ops->status(runner->backend, &status);
     bool is_complete = runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE;
-    if (runner->options.lock)
-        error_set(&reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
-    else
-        error_set(&reason, TSK_RUN_FAILED, "run_cancelled", NULL);
+    if (!reason->code)
+        error_set(reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
     if (!is_complete && !runner->cancels)
-        cancel_because(runner, &reason);
+        cancel_because(runner, reason);
 }
 
 void runner_beat(struct runner *runner, bool task_ended)
@@ -346,9 +371,10 @@ void runner_beat(struct runner *runner, bool task_ended)
         return;
     runner->last_beat_ms = now;
     bool has_progress = runner->has_progress;
+    struct tsk_error why = {.code = TSK_OK};
     runner->has_progress = false;
-    if (!options->beat(options->beat_data, has_progress))
-        lose(runner);
+    if (!options->beat(options->beat_data, has_progress, &why))
+        lose(runner, &why);
 }
 
 static void check_times(struct runner *runner, int64_t now)

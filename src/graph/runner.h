@@ -66,8 +66,13 @@ struct runner_options {
     const char *request_sha256;                  /* of its file's text */
     const json_t *lock;                          /* of its request, for the stage; may change in `beat` */
     int lock_fd;                                 /* its life goes to the tasks as well; 0: none */
-    /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost (X6). */
-    bool (*beat)(void *data, bool has_progress);
+    const char *workflow;                        /* that a new run is for; it stays with the run. May be NULL */
+    /* A new run: puts more files into its directory before its first record, so that who resumes it finds them. May be NULL. */
+    int (*prepare)(void *data, int run_dir, struct tsk_error *err);
+    void *prepare_data;
+    /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost (X6); *why, if
+     * it is set, is the reason, else the lock. */
+    bool (*beat)(void *data, bool has_progress, struct tsk_error *why);
     void *beat_data;
     int64_t beat_ms;
     runner_tell *tell;
@@ -134,7 +139,8 @@ struct runner {
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     char request_sha256[65];
-    json_t *history; /* what happened to the run: [{time, what, …}] */
+    json_t *history;    /* what happened to the run: [{time, what, …}] */
+    char workflow[129]; /* "": for none */
     int64_t last_beat_ms;
     bool has_progress; /* a task has ended since */
     int64_t grace_ms, began_wall_ms, next_stage_ms;
@@ -199,7 +205,7 @@ void running_free(struct runner *runner, struct running *slot);
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node); /* NULL: a dynamic one */
 /* runner.c: the options' beat, if it is due; `task_ended` makes it due earlier. */
 void runner_beat(struct runner *runner, bool task_ended);
-/* SIGINT and the like: the first time in good order, then at once. */
+/* SIGINT and the like: the first time in good order, then at once. `why` NULL: somebody wanted it. */
 void runner_cancel(struct runner *runner);
 /* runner_wait.c: until something has happened, or the time is over; tells task_exited and runner_cancel. */
 int runner_wait_begin(struct runner *runner, struct tsk_error *err);

@@ -142,6 +142,8 @@ json_t *runner_stage(struct runner *runner)
         json_object_set_new(stage, "request_sha256", json_string(runner->request_sha256));
     }
     json_object_set(stage, "history", runner->history);
+    if (runner->workflow[0])
+        json_object_set_new(stage, "ulTaskId", json_string(runner->workflow));
     if (runner->options.lock)
         json_object_set(stage, "lock", (json_t *)runner->options.lock);
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)

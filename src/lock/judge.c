@@ -1,5 +1,6 @@
 #include "lock/judge.h"
 #include "base/fs.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -152,7 +153,8 @@ static int open_lock_file(const struct lock_target *target, const struct guard *
     }
 not_regular:
     error_set(err, TSK_ENVIRONMENT, "lock_not_regular", "path", path, NULL);
-    error_add_next(err, "ls -ld '%s'", path);
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    error_add_next(err, "ls -ld %s", shell_word(&word, path));
     return -1;
 }
 

@@ -1,5 +1,6 @@
 #include "lock/kind.h"
 #include "base/fs.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -180,8 +181,9 @@ void lock_target_words(const struct lock_target *target, char *words, size_t siz
 
 static void put_option(struct buf *b, const char *option, const char *value)
 {
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (value)
-        buf_printf(b, " %s '%s'", option, value);
+        buf_printf(b, " %s %s", option, shell_word(&word, value));
 }
 
 void lock_target_command(const struct lock_target *target, const char *verb, struct buf *b)

@@ -6,26 +6,23 @@
 #include "graph/runner.h"
 #include "ops/agent_args.h"
 #include "ops/detached.h"
-#include "ops/own_args.h"
 #include "ops/run_args.h"
+#include "ops/run_owner.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TAIL_MAX      4096 /* bytes of an agent's output in the result */
-#define TAILS_MAX     32768
-#define OWNED_BEAT_MS 2000 /* so soon agents of a former owner are stopped */
+#define TAIL_MAX  4096 /* bytes of an agent's output in the result */
+#define TAILS_MAX 32768
 
 struct delegation {
     struct op_call *call;
     const char *workflow; /* ulTaskId, or NULL */
     struct agent_work work;
-    struct instance caller;
-    bool has_caller;
-    struct workflow owned; /* with a workflow */
-    struct buf text;       /* the flow's */
+    struct run_owner owner;
+    struct buf text; /* the flow's */
     struct flow flow;
     bool has_flow;
     char run_id[RUN_ID_MAX];
@@ -42,34 +39,18 @@ static void delegation_clear(struct delegation *d)
 
 /* ---- who, and whether they may ---- */
 
-/* Who calls is only needed where a workflow is; but who is known is told to the agents. */
-static int find_caller(struct delegation *d, struct owners *owners, struct tsk_error *err)
-{
-    struct now now = clock_now();
-    struct tsk_error absent;
-    const char *given = json_get_string(d->call->args, "instance", NULL);
-    if (instance_find(&owners->db, given, d->call->is_cli, &d->caller, d->workflow ? err : &absent) < 0)
-        return d->workflow ? -1 : 0;
-    d->has_caller = true;
-    if (!d->caller.is_new)
-        return 0;
-    if (db_begin(&owners->db, err) < 0)
-        return -1;
-    int result = instance_keep(&owners->db, &now, &d->caller, err);
-    result = result < 0 ? -1 : db_commit(&owners->db, err);
-    db_rollback(&owners->db);
-    return result;
-}
-
 /* A call from inside a workflow must name it. A client of the server is not inside the workflow that the server was started in. */
 static int check_inside(struct delegation *d, struct owners *owners, struct tsk_error *err)
 {
     const char *inside = getenv("TASUKI_UL_TASK_ID");
-    bool is_remote = !d->call->is_cli && (!d->has_caller || instance_is_http(d->caller.id));
+    const struct run_owner *owner = &d->owner;
+    bool is_remote = !d->call->is_cli && (!owner->has_caller || instance_is_http(owner->caller.id));
     struct workflow wf;
-    if (!inside || !id_is_valid(inside) || is_remote || (d->workflow && strcmp(d->workflow, inside) == 0))
+    if (!inside || is_remote || (d->workflow && strcmp(d->workflow, inside) == 0))
         return 0;
-    if (workflow_look(owners, inside, d->has_caller ? &d->caller : NULL, &wf, err) < 0)
+    if (!id_is_valid(inside))
+        return error_set(err, TSK_INVALID_INPUT, "ul_task_id_invalid", "value", inside, NULL);
+    if (workflow_look(owners, inside, owner->has_caller ? &owner->caller : NULL, &wf, err) < 0)
         return -1;
     workflow_refuse_as(&wf, TSK_UL_WORKFLOW_NOT_OWNED, "ul_workflow_name_it", err);
     error_clear_next(err);
@@ -79,11 +60,7 @@ static int check_inside(struct delegation *d, struct owners *owners, struct tsk_
 
 static int check_owner(struct delegation *d, struct owners *owners, struct tsk_error *err)
 {
-    if (check_inside(d, owners, err) < 0)
-        return -1;
-    if (!d->workflow || workflow_claim(owners, d->workflow, &d->caller, 0, &d->owned, err) == 0)
-        return 0;
-    return err->code == TSK_WORKFLOW_OWNED_BY_OTHER ? workflow_refuse(&d->owned, TSK_UL_WORKFLOW_NOT_OWNED, err) : -1;
+    return check_inside(d, owners, err) < 0 ? -1 : run_owner_claim(&d->owner, owners, err);
 }
 
 /* ---- running ---- */
@@ -94,7 +71,7 @@ static int load_flow(struct delegation *d, struct tsk_error *err)
     char flow_name[64];
     snprintf(flow_name, sizeof flow_name, "agent-%s", d->call->op->verb);
     d->text.max = FLOW_SIZE_MAX;
-    agent_work_put(&d->work, flow_name, d->has_caller ? d->caller.id : NULL, d->workflow, &d->text);
+    agent_work_put(&d->work, flow_name, &d->text);
     if (d->text.failed)
         return error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, NULL);
     if (flow_load(&d->flow, name, buf_str(&d->text), d->text.len, d->call->lang, err) < 0)
@@ -105,8 +82,6 @@ static int load_flow(struct delegation *d, struct tsk_error *err)
 
 static int execute(struct delegation *d, struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
-    if (agent_work_write(&d->work, runner->run.dir, err) < 0)
-        return -1;
     if (d->call->decided) { /* somebody waits to hear that it has begun: readers shall find it, too */
         json_t *stage CLEANUP_JSON = runner_stage(runner);
         runner_save_stage(runner);
@@ -115,32 +90,27 @@ static int execute(struct delegation *d, struct runner *runner, json_t **ret_sta
     return runner_execute(runner, ret_stage, err);
 }
 
-/* Whether the workflow is still ours: somebody may have taken it with force. What cannot be told is no reason to stop. */
-static bool is_still_owned(void *data, bool has_progress)
+static int write_files(void *data, int run_dir, struct tsk_error *err)
 {
-    struct delegation *d = data;
-    (void)has_progress;
-    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
-    struct tsk_error ignored;
-    struct workflow wf;
-    if (owners_open(&owners, d->call->ws, &ignored) < 0 || workflow_look(&owners, d->workflow, NULL, &wf, &ignored) < 0)
-        return true;
-    return wf.fence == d->owned.fence;
+    const struct delegation *d = data;
+    return agent_work_write(&d->work, run_dir, err);
 }
 
 static int run_here(struct delegation *d, json_t **ret_stage, struct tsk_error *err)
 {
     struct runner runner;
-    struct runner_options options = {.id = d->run_id};
+    struct runner_options options = {
+        .id = d->run_id, .workflow = d->workflow, .prepare = write_files, .prepare_data = d};
     if (d->call->emit_text && !d->call->is_quiet) { /* for a person; --json is one document */
         options.tell = run_tell;
         options.tell_data = d->call;
     }
     if (d->workflow) {
-        options.beat = is_still_owned;
-        options.beat_data = d;
-        options.beat_ms = OWNED_BEAT_MS;
+        options.beat = run_owner_beat;
+        options.beat_data = &d->owner;
+        options.beat_ms = RUN_OWNER_BEAT_MS;
     }
+    run_owner_tell(&d->owner);
     int result = runner_begin(&runner, d->call->ws, &d->flow, buf_str(&d->text), d->text.len, NULL, &options, err);
     if (result == 0)
         result = execute(d, &runner, ret_stage, err);
@@ -165,8 +135,17 @@ static json_t *tail_of(int run_dir, const char *path, size_t most)
         return json_string("");
     room[got] = '\0';
     char *newline = from ? memchr(room, '\n', (size_t)got) : NULL;
-    const char *begin = newline && newline[1] ? newline + 1 : room;
-    buf_json_string(&clean, begin);
+    const char *begin = newline && newline[1] ? newline + 1 : room, *end = room + got;
+    struct buf whole CLEANUP(buf_clear) = BUF_INIT;
+    for (const char *at = begin; at < end;) { /* a byte 0 would end the text */
+        size_t len = strnlen(at, (size_t)(end - at));
+        buf_put(&whole, at, len);
+        at += len;
+        if (at < end)
+            buf_puts(&whole, "\xef\xbf\xbd");
+        at++;
+    }
+    buf_json_string(&clean, buf_str(&whole));
     json_t *value = json_loads(buf_str(&clean), JSON_DECODE_ANY, NULL);
     return value ? value : json_string("");
 }
@@ -248,7 +227,7 @@ static json_t *result_json(struct delegation *d, const json_t *stage)
         json_object_set_new(result, "message", json_string(reason));
     if (d->workflow) {
         json_object_set_new(result, "ulTaskId", json_string(d->workflow));
-        json_object_set_new(result, "fence", json_integer(d->owned.fence));
+        json_object_set_new(result, "fence", json_integer(d->owner.owned.fence));
     }
     if (json_array_size(json_object_get(stage, "questions")))
         json_object_set(result, "questions", json_object_get(stage, "questions"));
@@ -265,7 +244,7 @@ static int prepare(struct delegation *d, const json_t *config, agent_shape *shap
     snprintf(d->run_path, sizeof d->run_path, "%s/runs/%s", d->call->ws->state_path, d->run_id);
     agent_work_init(&d->work, config, d->run_path);
     if (shape(d->call, &d->work, err) < 0 || owners_open(&owners, d->call->ws, err) < 0 ||
-        find_caller(d, &owners, err) < 0 || load_flow(d, err) < 0)
+        run_owner_find(d->call, d->workflow, &owners, &d->owner, err) < 0 || load_flow(d, err) < 0)
         return -1;
     return check_owner(d, &owners, err);
 }
@@ -277,8 +256,8 @@ int agent_delegate(struct op_call *call, agent_shape *shape, json_t **ret, struc
     json_t *config CLEANUP_JSON = NULL, *stage CLEANUP_JSON = NULL;
     if (agents_load(call->ws, &config, err) < 0 || prepare(&d, config, shape, err) < 0)
         return -1;
-    if (op_is_apart(call) && d.has_caller)
-        json_object_set_new(call->args, "instance", json_string(d.caller.id));
+    if (op_is_apart(call))
+        run_owner_pass(&d.owner, call->args);
     int result = op_is_apart(call) ? op_run_apart(call, &stage, err) : run_here(&d, &stage, err);
     if (result < 0)
         return -1;
@@ -324,7 +303,10 @@ int agent_args_objects(struct op_call *call, const char *name, json_t **ret, str
         return error_set(err, TSK_INVALID_INPUT, "param_type", "param", name, "value", "?", "want", "array of objects",
                          NULL);
     if (fs_read_file(AT_FDCWD, path, YAML_SIZE_MAX, &text) < 0)
-        return error_errno(err, "read", path);
+        return errno == ENOENT ? error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL)
+               : errno == EFBIG || errno == EISDIR ? error_set(err, TSK_INVALID_INPUT, "agent_file_no_list", "path",
+                                                               path, "reason", strerrordesc_np(errno), NULL)
+                                                   : error_errno(err, "read", path);
     if (yaml_parse(buf_str(&text), text.len, path, &doc, err) < 0)
         return -1;
     const struct yaml_node *root = yaml_root(doc), *list = root->type == YAML_MAP ? yaml_get(root, name) : root;

@@ -31,7 +31,10 @@ static int load(struct op_call *call, int fd, struct flow_file *file, struct tsk
     if (fs_read_fd(fd, FLOW_SIZE_MAX, &file->text) < 0) {
         error_errno(err, "read", file->path);
     } else if (flow_load(&file->flow, file->path, buf_str(&file->text), file->text.len, call->lang, err) == 0) {
-        return 0;
+        if (!call->ws ||
+            flow_settle_agents(&file->flow, call->ws, NULL, buf_str(&file->text), file->text.len, err) == 0)
+            return 0;
+        flow_clear(&file->flow);
     }
     buf_clear(&file->text);
     return -1;

@@ -171,12 +171,14 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     bool is_refusal = err->code == target->kind->held_code || err->code == TSK_ZOMBIE_DETECTED;
     if (result == 0 || !is_refusal || !may_be_confirmed(target, &outcome->before, wants_force))
         return result;
-    bool is_dead_zombie = outcome->before.verdict == VERDICT_ZOMBIE && outcome->before.alive == LIVE_DEAD;
-    bool confirmed = says_yes || (wants_force && is_dead_zombie);
+    /* Nobody alive loses anything when it is taken from a dead one; an agent's word is not enough where TTLs count. */
+    bool is_dead = outcome->before.alive == LIVE_DEAD;
+    bool confirmed =
+        says_yes || (wants_force && is_dead && (call->is_cli || outcome->before.verdict == VERDICT_ZOMBIE));
     if (!confirmed && call->confirm) {
         struct buf question CLEANUP(buf_clear) = BUF_INIT;
         lock_put_question(call, target, &outcome->before, &question);
-        call->asks_about_dead = outcome->before.alive == LIVE_DEAD;
+        call->asks_about_dead = is_dead;
         confirmed = call->confirm(call, buf_str(&question));
     } else if (!confirmed && !target->kind->is_sprint) {
         err->code = TSK_NEEDS_CONFIRMATION;

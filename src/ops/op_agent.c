@@ -6,6 +6,7 @@
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define AGENT_PARAM                                                                                                    \
@@ -99,12 +100,22 @@ const struct op op_agent_run = {
 
 /* ---- parallel ---- */
 
-static int check_text(const json_t *item, const char *key, size_t most, struct tsk_error *err)
+static int check_text(const json_t *item, size_t index, const char *key, struct tsk_error *err)
 {
+    char place[32], max[24];
     const json_t *value = json_object_get(item, key);
-    if (json_is_string(value) && json_string_length(value) > 0 && json_string_length(value) <= most)
-        return 0;
-    return error_set(err, TSK_INVALID_INPUT, "agent_task_key", "param", "tasks", "key", key, NULL);
+    bool is_task = strcmp(key, "task") == 0, is_id = strcmp(key, "id") == 0;
+    size_t most = is_task ? AGENT_TASK_MAX : 128;
+    snprintf(place, sizeof place, "tasks[%zu]", index);
+    snprintf(max, sizeof max, "%zu", most);
+    if (!json_is_string(value) || json_string_length(value) == 0)
+        return error_set(err, TSK_INVALID_INPUT, "agent_task_text", "param", place, "key", key, NULL);
+    if (json_string_length(value) > most)
+        return error_set(err, TSK_INVALID_INPUT, "agent_task_too_long", "param", place, "key", key, "max", max, NULL);
+    if (is_id && !id_is_valid(json_string_value(value)))
+        return error_set(err, TSK_INVALID_INPUT, "agent_task_id", "param", place, "value", json_string_value(value),
+                         NULL);
+    return 0;
 }
 
 static int check_names(const json_t *item, const char *key, struct tsk_error *err)
@@ -128,7 +139,7 @@ static int check_tasks(const json_t *tasks, const char *const *keys, const char 
         return -1;
     json_array_foreach (tasks, i, item) {
         for (const char *const *want = keys; *want; want++)
-            if (check_text(item, *want, strcmp(*want, "task") == 0 ? AGENT_TASK_MAX : 128, err) < 0)
+            if (check_text(item, i, *want, err) < 0)
                 return -1;
         json_object_foreach (item, key, value) {
             bool is_known = list && strcmp(key, list) == 0;
@@ -159,7 +170,7 @@ static int shape_parallel(struct op_call *call, struct agent_work *work, struct 
     json_t *given = json_object_get(call->args, "tasks");
     bool has_ids = json_object_get(call->args, "subagentIds"), has_text = *text_of(call);
     if (given ? has_ids || has_text : !has_ids || !has_text)
-        return error_set(err, TSK_INVALID_INPUT, "agent_parallel_either", NULL);
+        return error_set(err, TSK_INVALID_INPUT, call->is_cli ? "agent_parallel_cli" : "agent_parallel_either", NULL);
     json_t *pairs CLEANUP_JSON = given ? json_incref(given) : pairs_of(call);
     return check_tasks(pairs, keys, NULL, err) < 0 ? -1 : agent_work_parallel(work, pairs, err);
 }

@@ -6,6 +6,7 @@
  *      descriptor, but no lock.
  *  R3  Signals for tasuki are passed on. Those of the terminal go to the whole foreground group anyway, so they are not. */
 #include "base/log.h"
+#include "base/word.h"
 #include "lock/held.h"
 #include "ops/lock_args.h"
 #include "ops/table.h"
@@ -121,11 +122,13 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
 static int refused(struct op_call *call, struct tsk_error *err)
 {
     const char *name = json_get_string(call->args, "name", "");
-    char program[PATH_MAX + 32] = "tasuki";
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
     if (err->code != TSK_LOCK_HELD)
         return -1;
+    buf_puts(&b, "tasuki");
     if (call->root)
-        snprintf(program, sizeof program, "tasuki --root '%s'", call->root);
+        buf_printf(&b, " --root %s", shell_word(&word, call->root));
+    const char *program = buf_str(&b);
     error_clear_next(err);
     error_add_next(err, "%s lock run %s --wait 30m -- COMMAND", program, name);
     error_add_next(err, "%s lock release name %s --token TOKEN", program, name);

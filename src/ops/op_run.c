@@ -5,6 +5,7 @@
 #include "ops/detached.h"
 #include "ops/flow_args.h"
 #include "ops/run_args.h"
+#include "ops/run_owner.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
@@ -242,22 +243,35 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     int is_done = look_done(call, ret, err);
     if (is_done != 0)
         return is_done < 0 ? -1 : 0;
-    if (op_is_apart(call))
+    struct run_owner owner;
+    if (run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
+        return -1;
+    if (op_is_apart(call)) {
+        run_owner_pass(&owner, call->args);
         return op_run_apart(call, ret, err);
+    }
     struct run_start start = run_start_of(call);
     start.resume = json_get_string(call->args, "run", "");
     start.is_by_hand = true;
     /* From `answer`, which passes no arguments of the table's but its own. */
     start.is_answered = json_get_bool(call->args, "answered", false);
     start.wait_ms = json_get_int(call->args, "lock_wait_ms", 0);
+    if (owner.workflow[0]) {
+        start.beat = run_owner_beat;
+        start.beat_data = &owner;
+        start.beat_ms = RUN_OWNER_BEAT_MS;
+        run_owner_tell(&owner);
+    }
     if (start_again(call->ws, &start, ret, err) < 0)
         return -1;
     call->verdict = run_verdict(*ret);
     return 0;
 }
 
-static const struct op_param resume_params[] = {RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, {0}};
-static const enum tsk_code resume_errors[] = {TSK_RUN_NOT_FOUND,
+static const struct op_param resume_params[] = {
+    RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, OWN_INSTANCE_PARAM, {0}};
+static const enum tsk_code resume_errors[] = {TSK_UL_WORKFLOW_NOT_OWNED,
+                                              TSK_RUN_NOT_FOUND,
                                               TSK_RUN_IN_PROGRESS,
                                               TSK_CONFLICT,
                                               TSK_LOCK_LOST,

@@ -1,6 +1,7 @@
 /* op_run_answer.c - answer: what a task has asked, and the run goes on. */
 #include "ops/detached.h"
 #include "ops/run_args.h"
+#include "ops/run_owner.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
@@ -168,12 +169,14 @@ static bool goes_on_already(const char *run, const struct tsk_error *err)
 }
 
 /* The answer is recorded; whoever executes the run takes its locks again. */
-static int go_on(struct op_call *call, const char *run, json_t *answer, json_t **ret, struct tsk_error *err)
+static int go_on(struct op_call *call, const struct run_owner *owner, const char *run, json_t *answer, json_t **ret,
+                 struct tsk_error *err)
 {
     bool waits = json_get_bool(call->args, "wait", false);
     json_t *args CLEANUP_JSON =
         json_pack("{s:s, s:b, s:i}", "run", run, "answered", true, "lock_wait_ms", LOCK_WAIT_MS);
     json_t *begun = NULL;
+    run_owner_pass(owner, args);
     int result = op_run_apart_as(call, "resume", args, waits, waits ? ret : &begun, err);
     if (result < 0 && goes_on_already(run, err))
         result = waits ? op_follow(call, run, ret, err) : 0;
@@ -199,7 +202,8 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct runner_options options = {.is_answer = true};
     json_t *answer CLEANUP_JSON = NULL;
     char run[RUN_ID_MAX];
-    if (look_first(call, err) < 0)
+    struct run_owner owner;
+    if (look_first(call, err) < 0 || run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
         return -1;
     int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
                                &options, err);
@@ -210,7 +214,7 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (runner.flow)
         flow_clear(&flow);
     buf_clear(&text);
-    return result < 0 ? -1 : go_on(call, run, answer, ret, err);
+    return result < 0 ? -1 : go_on(call, &owner, run, answer, ret, err);
 }
 
 static const struct op_param params[] = {
@@ -232,15 +236,26 @@ static const struct op_param params[] = {
      .max = 10000},
     {.name = "task", .type = OP_ID, .value = "TASK", .help = "Whose question, if several are open."},
     {.name = "wait", .type = OP_BOOL, .help = "Follow the run until it has ended or asks again."},
+    OWN_INSTANCE_PARAM,
     {0},
 };
 static const struct op_field result_fields[] = {{"run_id", "string", ""},
                                                 {"answer", "string?", "as it was recorded"},
                                                 {"status", "string", "RUNNING; with wait the run's own"},
                                                 {0}};
-static const enum tsk_code errors[] = {TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED, TSK_NOT_FOUND,
-                                       TSK_INVALID_INPUT, TSK_NEEDS_INPUT,     TSK_CONFLICT,         TSK_RUN_FAILED,
-                                       TSK_ENVIRONMENT,   TSK_DOCTOR_FAILED,   TSK_LOCK_LOST,        TSK_OK};
+static const enum tsk_code errors[] = {TSK_UL_WORKFLOW_NOT_OWNED,
+                                       TSK_RUN_NOT_FOUND,
+                                       TSK_RUN_IN_PROGRESS,
+                                       TSK_ALREADY_ANSWERED,
+                                       TSK_NOT_FOUND,
+                                       TSK_INVALID_INPUT,
+                                       TSK_NEEDS_INPUT,
+                                       TSK_CONFLICT,
+                                       TSK_RUN_FAILED,
+                                       TSK_ENVIRONMENT,
+                                       TSK_DOCTOR_FAILED,
+                                       TSK_LOCK_LOST,
+                                       TSK_OK};
 
 const struct op op_answer = {
     .name = "answer",

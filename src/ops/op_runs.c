@@ -22,13 +22,22 @@ static void rundir_cleanup(struct rundir *run)
 
 static json_t *summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",     "status",
-                                       "started_at", "ended_at",   "counts", "reason_code"};
+    static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",      "status",
+                                       "started_at", "ended_at",   "counts", "reason_code", "reason"};
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(stage, keys[i]))
             json_object_set(json, keys[i], json_object_get(stage, keys[i]));
     return json;
+}
+
+/* A run whose stage cannot be read is there all the same. */
+static json_t *broken(const struct rundir *run, enum lang lang, const struct tsk_error *err)
+{
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&reason, lang, err);
+    return json_pack("{s:s, s:s, s:s, s:{}}", "run_id", run->id, "status", "BROKEN", "reason", buf_str(&reason),
+                     "counts");
 }
 
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -50,9 +59,10 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
         has_more = json_array_size(runs) == limit;
         if (has_more)
             break;
-        /* One that is being made or removed is not listed. */
-        if (rundir_open(call->ws, json_string_value(id), &run, err) < 0 || rundir_look(&run, &stage, err) < 0)
-            continue;
+        if (rundir_open(call->ws, json_string_value(id), &run, err) < 0)
+            continue; /* it is being removed */
+        if (rundir_look(&run, &stage, err) < 0)
+            stage = broken(&run, call->lang, err);
         bool is_of_request = !request || strcmp(json_get_string(stage, "request_id", ""), request) == 0;
         if (is_of_request && (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0))
             json_array_append_new(runs, summary(stage));
@@ -62,7 +72,8 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static const char *const statuses[] = {"RUNNING", "DONE", "NEEDS_INPUT", "FAILED", "CANCELLED", "INTERRUPTED", NULL};
+static const char *const statuses[] = {"RUNNING",   "DONE",        "NEEDS_INPUT", "FAILED",
+                                       "CANCELLED", "INTERRUPTED", "BROKEN",      NULL};
 static const struct op_param list_params[] = {
     {.name = "limit",
      .type = OP_INT,

@@ -128,7 +128,7 @@ static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_wo
     struct stat st;
     *ret_refusal = NULL;
     enum tsk_code verdict = TSK_OK;
-    if (given ? !realpath(given, root) : workspace_project_root(NULL, root, err) < 0)
+    if (given ? !realpath(given, root) : workspace_project_root(call->root, root, err) < 0)
         verdict = is_absent(given ? errno : err->sys_errno) || err->code == TSK_NOT_FOUND ? TSK_INVALID_INPUT
                                                                                           : TSK_ENVIRONMENT;
     else if (fs->fstatat(AT_FDCWD, root, &st, 0) < 0)

@@ -89,6 +89,17 @@ static void watch_wait(int fd)
         ;
 }
 
+static json_t *trouble(const struct op_call *call, const struct tsk_error *err)
+{
+    char time[TIME_TEXT_MAX];
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    time_format_local(clock_now().wall_ms, time);
+    text_put_error(&message, call->lang, err);
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
+                     call->ws->state_path, "time", time, "error", "code", tsk_code_name(err->code), "message",
+                     buf_str(&message));
+}
+
 static int run_watch(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *before CLEANUP_JSON = NULL;
@@ -98,8 +109,11 @@ static int run_watch(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     for (;;) {
         json_t *status CLEANUP_JSON = NULL;
-        if (overview_make(call, &status, err) < 0)
-            return -1;
+        if (overview_make(call, &status, err) < 0) {
+            if (!before)
+                return -1;
+            status = trouble(call, err); /* it may pass: somebody edits a file */
+        }
         json_t *now = lasting(status);
         bool is_new = !before || !json_equal(before, now);
         json_decref(before);

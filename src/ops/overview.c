@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RUNS_LOOKED_AT = 200, RUNS_OVER_SHOWN = 5, REQUESTS_SHOWN = 30 };
+#define STAGE_HEAD 8192 /* bytes of a stage in which its status stands */
+
+enum { RUNS_LOOKED_AT = 200, RUNS_OVER_SHOWN = 5, REQUESTS_SHOWN = 30, WORKFLOWS_SHOWN = 30 };
 
 /* ---- runs ----------------------------------------------------------------------------------------------- */
 
@@ -45,6 +47,19 @@ static bool is_open(const json_t *stage)
     return strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0 || strcmp(status, "INTERRUPTED") == 0;
 }
 
+/* Whether a run may be open, out of the head of its stage: of thousands that are over none is parsed. */
+static bool may_be_open(struct tsk_workspace *ws, const char *id)
+{
+    char name[RUN_ID_MAX + 24], head[STAGE_HEAD + 1];
+    snprintf(name, sizeof name, "runs/%s/stage.json", id);
+    int fd CLEANUP_FD = fs->openat(ws->state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    ssize_t len = fd < 0 ? -1 : fs->pread(fd, head, STAGE_HEAD, 0);
+    if (len < 0)
+        return true;
+    head[len] = '\0';
+    return strstr(head, "\"RUNNING\"") || strstr(head, "\"NEEDS_INPUT\"");
+}
+
 static int add_runs(struct op_call *call, json_t *answer, struct tsk_error *err)
 {
     static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",      "status",
@@ -55,10 +70,11 @@ static int add_runs(struct op_call *call, json_t *answer, struct tsk_error *err)
         return -1;
     json_t *runs = json_array();
     json_array_foreach (ids, i, id) {
-        if (i == RUNS_LOOKED_AT)
-            break;
+        if (i >= RUNS_LOOKED_AT &&
+            (json_array_size(runs) >= RUNS_LOOKED_AT || !may_be_open(call->ws, json_string_value(id))))
+            continue;
         json_t *stage CLEANUP_JSON = stage_of(call->ws, json_string_value(id));
-        if (stage && (is_open(stage) || over++ < RUNS_OVER_SHOWN))
+        if (stage && (is_open(stage) || (i < RUNS_LOOKED_AT && over++ < RUNS_OVER_SHOWN)))
             json_array_append_new(runs, pick(stage, keys));
     }
     json_object_set_new(answer, "runs", runs);
@@ -96,7 +112,12 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
     bool has_any = fs->fstatat(call->ws->state_dir, "state.db", &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (has_any && (owners_open(&owners, call->ws, err) < 0 || workflow_list(&owners, NULL, true, &list, err) < 0))
         return -1;
+    size_t count = json_array_size(list);
+    while (json_array_size(list) > WORKFLOWS_SHOWN)
+        json_array_remove(list, json_array_size(list) - 1);
     json_object_set_new(answer, "workflows", list ? list : json_array());
+    if (count > WORKFLOWS_SHOWN)
+        json_object_set_new(answer, "more_workflows", json_integer((json_int_t)(count - WORKFLOWS_SHOWN)));
     return 0;
 }
 

@@ -1,4 +1,5 @@
 #include "ops/table.h"
+#include "base/word.h"
 
 #include <string.h>
 
@@ -116,6 +117,28 @@ const struct op *op_by_name(const char *name)
     return NULL;
 }
 
+/* A command that is suggested means the workspace, and the caller, that this one meant. */
+static void complete_next(const struct op_call *call, struct tsk_error *err)
+{
+    json_t *commands CLEANUP_JSON = json_array(), *command;
+    struct buf root CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
+    const char *next, *instance = json_get_string(call->args, "instance", NULL);
+    size_t i;
+    for (unsigned n = 0; (next = tsk_error_next(err, n)); n++)
+        json_array_append_new(commands, json_string(next));
+    if (call->root)
+        buf_printf(&root, " --root %s", shell_word(&word, call->root));
+    error_clear_next(err);
+    json_array_foreach (commands, i, command) {
+        const char *text = json_string_value(command);
+        bool is_ours = strncmp(text, "tasuki ", 7) == 0 && strncmp(text, "tasuki --", 9) != 0;
+        bool is_callers = instance && strncmp(text, "tasuki own ", 11) == 0;
+        error_add_next(err, "%.*s%s%s%s%s", is_ours ? 6 : 0, text, is_ours ? buf_str(&root) : "",
+                       text + (is_ours ? 6 : 0), is_callers ? " --instance " : "",
+                       is_callers ? shell_word(&word, instance) : "");
+    }
+}
+
 int op_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct tsk_workspace *ws CLEANUP(workspace_cleanup) = NULL;
@@ -126,6 +149,8 @@ int op_run(struct op_call *call, json_t **ret, struct tsk_error *err)
         call->ws = ws;
     }
     int result = call->op->run(call, ret, err);
+    if (result < 0 && call->is_cli && !call->decided && (call->root || json_object_get(call->args, "instance")))
+        complete_next(call, err);
     if (ws)
         call->ws = NULL;
     return result;

@@ -14,8 +14,8 @@
  *     struct agent_work work;
  *     agent_work_init(&work, config, run_id, run_path);
  *     agent_work_one(&work, "implementer", text, err);
- *     agent_work_put(&work, instance, workflow, &flow_text);
- *     … the run is begun …
+ *     agent_work_put(&work, name, &flow_text);
+ *     … the run is begun, and before its first record:
  *     agent_work_write(&work, run_dir, err);   // the files of {task_file}
  *     agent_work_clear(&work); */
 #ifndef OWN_AGENT_H
@@ -35,6 +35,11 @@
 int agents_load(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
 /* Whether there is an agent to be had. */
 bool agents_are_configured(struct tsk_workspace *ws);
+
+/* The agent (or team) `name`, borrowed; NULL with NOT_FOUND, the names there are and the one that was probably meant. */
+const json_t *agent_find(const json_t *config, const char *name, bool is_team, struct tsk_error *err);
+/* Its command for a text, which stands in the file `path` where that is used; owned array of strings. */
+json_t *agent_command(const json_t *agent, const char *text, const char *path, bool *ret_uses_path);
 
 struct agent_work {
     const json_t *config;   /* borrowed */
@@ -61,9 +66,8 @@ int agent_work_teams(struct agent_work *work, const json_t *teams, const char *t
 int agent_work_loop(struct agent_work *work, const char *agent, const char *text, int64_t times, const char *until,
                     struct tsk_error *err);
 
-/* The flow's text. Tasks get TASUKI_INSTANCE_ID and TASUKI_UL_TASK_ID (NULL: not). */
-void agent_work_put(const struct agent_work *work, const char *name, const char *instance, const char *workflow,
-                    struct buf *text);
+/* The flow's text. */
+void agent_work_put(const struct agent_work *work, const char *name, struct buf *text);
 /* The files into the directory of the run, before anything is started. */
 int agent_work_write(const struct agent_work *work, int run_dir, struct tsk_error *err);
 

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_SIZE  192     /* two names and what stands between them */
-#define CHECK_NAME "check" /* the task that decides whether a loop goes on */
+#define NAME_SIZE  192                /* two names and what stands between them */
+#define CHECK_NAME "check"            /* the task that decides whether a loop goes on */
+#define LOOP_KEY   "tasuki.iteration" /* of the channel: agents use the other names */
 
 void agent_work_init(struct agent_work *work, const json_t *config, const char *run_path)
 {
@@ -34,8 +35,9 @@ void agent_work_clear(struct agent_work *work)
 
 /* ---- names ---- */
 
-static const json_t *find(const json_t *map, const char *name, const char *text, struct tsk_error *err)
+const json_t *agent_find(const json_t *config, const char *name, bool is_team, struct tsk_error *err)
 {
+    const json_t *map = json_object_get(config, is_team ? "teams" : "agents");
     const json_t *found = json_object_get(map, name);
     const char *names[AGENT_MANY_MAX], *key;
     size_t count = 0;
@@ -49,7 +51,11 @@ static const json_t *find(const json_t *map, const char *name, const char *text,
     for (size_t i = 0; i < count; i++)
         buf_printf(&known, "%s%s", i ? ", " : "", names[i]);
     const char *near = nearest_word(name, names, count);
-    error_set(err, TSK_NOT_FOUND, text, "name", name, "known", count ? buf_str(&known) : "-", NULL);
+    error_set(err, TSK_NOT_FOUND,
+              is_team ? near ? "team_unknown_near" : "team_unknown"
+              : near  ? "agent_unknown_near"
+                      : "agent_unknown",
+              "name", name, "known", count ? buf_str(&known) : "-", NULL);
     if (near)
         error_add(err, "near", near);
     return NULL;
@@ -65,27 +71,31 @@ static void free_name(const struct agent_work *work, const char *wanted, char na
 
 /* ---- one task ---- */
 
-struct filling {
-    const char *text, *path;
-    bool uses_text, uses_path;
-};
-
 /* A word of the template with its places filled; owned. */
-static json_t *fill_word(const char *word, struct filling *f)
+static json_t *fill_word(const char *word, const char *text, const char *path, bool *ret_uses_path)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     while (*word) {
         bool is_text = strncmp(word, "{task}", 6) == 0, is_path = strncmp(word, "{task_file}", 11) == 0;
-        f->uses_text |= is_text;
-        f->uses_path |= is_path;
+        *ret_uses_path |= is_path;
         if (is_text || is_path) {
-            buf_puts(&b, is_text ? f->text : f->path);
+            buf_puts(&b, is_text ? text : path);
             word += is_text ? 6 : 11;
         } else {
             buf_put(&b, word++, 1);
         }
     }
     return json_stringn(buf_str(&b), b.len);
+}
+
+json_t *agent_command(const json_t *agent, const char *text, const char *path, bool *ret_uses_path)
+{
+    json_t *words = json_array(), *word;
+    size_t i;
+    *ret_uses_path = false;
+    json_array_foreach (json_object_get(agent, "run"), i, word)
+        json_array_append_new(words, fill_word(json_string_value(word), text, path, ret_uses_path));
+    return words;
 }
 
 static int check_length(const json_t *words, const char *agent, struct tsk_error *err)
@@ -115,22 +125,18 @@ static json_t *add_task(struct agent_work *work, const char *name, const char *a
                         struct tsk_error *err)
 {
     static const char *const kept[] = {"timeout", "retries", "cwd", "env", NULL};
-    const json_t *template = find(json_object_get(work->config, "agents"), agent, "agent_unknown", err);
+    const json_t *template = agent_find(work->config, agent, false, err);
     char file[64], path[PATH_MAX + 64];
-    size_t i;
-    json_t *word;
+    bool uses_path;
     if (!template)
         return NULL;
     snprintf(file, sizeof file, "task.%zu.txt", json_object_size(work->tasks) + 1);
     snprintf(path, sizeof path, "%s/%s", work->run_path, file);
-    struct filling filling = {.text = text, .path = path};
-    json_t *task = copy_keys(template, kept), *words = json_array();
-    json_array_foreach (json_object_get(template, "run"), i, word)
-        json_array_append_new(words, fill_word(json_string_value(word), &filling));
+    json_t *task = copy_keys(template, kept), *words = agent_command(template, text, path, &uses_path);
     json_object_set_new(task, "run", words);
     json_object_set_new(work->tasks, name, task);
     json_array_append_new(work->members, json_pack("{s:s, s:s}", "task", name, "subagentId", agent));
-    if (filling.uses_path)
+    if (uses_path)
         json_object_set_new(work->files, file, json_string(text));
     return check_length(words, agent, err) < 0 ? NULL : task;
 }
@@ -157,7 +163,31 @@ int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk
     return 0;
 }
 
-/* Refused here, in the caller's words; cycles are found by the flow. */
+/* Takes away again and again what needs nothing that is left; what stays waits for itself. */
+static int check_circle(const json_t *tasks, struct tsk_error *err)
+{
+    json_t *left CLEANUP_JSON = json_object(), *task, *need;
+    struct buf names CLEANUP(buf_clear) = BUF_INIT;
+    const char *id;
+    size_t i, j, before;
+    json_array_foreach (tasks, i, task)
+        json_object_set_new(left, json_get_string(task, "id", ""), json_true());
+    do {
+        before = json_object_size(left);
+        json_array_foreach (tasks, i, task) {
+            bool waits = false;
+            json_array_foreach (json_object_get(task, "needs"), j, need)
+                waits |= json_object_get(left, json_string_value(need)) != NULL;
+            if (!waits)
+                json_object_del(left, json_get_string(task, "id", ""));
+        }
+    } while (json_object_size(left) < before);
+    json_object_foreach (left, id, need)
+        buf_printf(&names, "%s%s", names.len ? ", " : "", id);
+    return before ? error_set(err, TSK_INVALID_INPUT, "agent_circle", "tasks", buf_str(&names), NULL) : 0;
+}
+
+/* Refused here, in the caller's words. */
 static int check_needs(const struct agent_work *work, const json_t *tasks, struct tsk_error *err)
 {
     size_t i, j;
@@ -186,35 +216,56 @@ int agent_work_dag(struct agent_work *work, const json_t *tasks, struct tsk_erro
         if (json_array_size(needs))
             json_object_set(task, "needs", needs);
     }
-    return check_needs(work, tasks, err);
+    return check_needs(work, tasks, err) < 0 ? -1 : check_circle(tasks, err);
 }
 
-/* `critical` names agents; the tasks have a prefix. */
-static json_t *policy_of(const json_t *team, const char *prefix)
+static bool is_in(const json_t *list, const char *text)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach (list, i, item)
+        if (strcmp(json_string_value(item), text) == 0)
+            return true;
+    return false;
+}
+
+/* `critical` names agents: all tasks that were made of one, which are those from the member `first` on. */
+static json_t *policy_of(const struct agent_work *work, const json_t *team, size_t first)
 {
     const json_t *policy = json_object_get(team, "policy"), *critical = json_object_get(policy, "critical");
-    json_t *names = json_array(), *name;
-    size_t i;
-    json_array_foreach (critical, i, name)
-        json_array_append_new(names, json_sprintf("%s%s", prefix, json_string_value(name)));
+    json_t *names = json_array();
+    for (size_t i = first; critical && i < json_array_size(work->members); i++) {
+        const json_t *member = json_array_get(work->members, i);
+        if (is_in(critical, json_get_string(member, "subagentId", "")))
+            json_array_append(names, json_object_get(member, "task"));
+    }
     if (critical)
         return json_pack("{s:{s:o}}", "policy", "critical", names);
     json_decref(names);
     return json_pack("{s:O}", "policy", policy);
 }
 
+/* TEAM-team, unless an agent of it has that name. */
+static void group_name(const char *team, const json_t *agents, const char *prefix, char name[NAME_SIZE])
+{
+    snprintf(name, NAME_SIZE, "%s-team", team);
+    for (unsigned i = 2; !*prefix && is_in(agents, name); i++)
+        snprintf(name, NAME_SIZE, "%s-team-%u", team, i);
+}
+
 /* team(a | b), its tasks named with a prefix where several teams may have one agent. */
 static int add_team(struct agent_work *work, const char *name, bool has_prefix, const char *text, struct tsk_error *err)
 {
-    const json_t *team = find(json_object_get(work->config, "teams"), name, "team_unknown", err);
-    char wanted[NAME_SIZE], task[NAME_SIZE], prefix[NAME_SIZE] = "";
-    size_t i;
+    const json_t *team = agent_find(work->config, name, true, err);
+    char wanted[NAME_SIZE], task[NAME_SIZE], group[NAME_SIZE], prefix[NAME_SIZE] = "";
+    size_t i, first = json_array_size(work->members);
     json_t *agent;
     if (!team)
         return -1;
     if (has_prefix)
         snprintf(prefix, sizeof prefix, "%s.", name);
-    buf_printf(&work->expression, "%s-team(", name);
+    group_name(name, json_object_get(team, "agents"), prefix, group);
+    buf_printf(&work->expression, "%s(", group);
     json_array_foreach (json_object_get(team, "agents"), i, agent) {
         snprintf(wanted, sizeof wanted, "%s%s", prefix, json_string_value(agent));
         free_name(work, wanted, task);
@@ -225,8 +276,7 @@ static int add_team(struct agent_work *work, const char *name, bool has_prefix, 
         buf_printf(&work->expression, "%s%s", i ? " | " : "", task);
     }
     buf_puts(&work->expression, ")");
-    snprintf(wanted, sizeof wanted, "%s-team", name);
-    json_object_set_new(work->groups, wanted, policy_of(team, prefix));
+    json_object_set_new(work->groups, group, policy_of(work, team, first));
     return 0;
 }
 
@@ -237,13 +287,12 @@ int agent_work_team(struct agent_work *work, const char *team, const char *text,
 
 int agent_work_teams(struct agent_work *work, const json_t *teams, const char *text, struct tsk_error *err)
 {
+    json_t *seen CLEANUP_JSON = json_array(), *team;
     size_t i;
-    json_t *team;
     json_array_foreach (teams, i, team) {
-        char group[NAME_SIZE];
-        snprintf(group, sizeof group, "%s-team", json_string_value(team));
-        if (json_object_get(work->groups, group))
+        if (is_in(seen, json_string_value(team)))
             return error_set(err, TSK_INVALID_INPUT, "team_twice", "team", json_string_value(team), NULL);
+        json_array_append(seen, team);
         buf_puts(&work->expression, i ? " | " : "");
         if (add_team(work, json_string_value(team), true, text, err) < 0)
             return -1;
@@ -255,17 +304,18 @@ int agent_work_teams(struct agent_work *work, const json_t *teams, const char *t
 static const char check_script[] = "if [ -n \"$4\" ]; then\n"
                                    "  if /bin/sh -c \"$4\"; then exit 0; fi\n"
                                    "else\n"
-                                   "  done=$(\"$1\" channel get iteration 2>/dev/null) || done=0\n"
+                                   "  done=$(\"$1\" channel get " LOOP_KEY " 2>/dev/null) || done=0\n"
                                    "  if [ \"$((${done:-0} + 1))\" -ge \"$2\" ]; then exit 0; fi\n"
                                    "fi\n"
-                                   "\"$1\" channel add iteration 1 && exec \"$1\" task next \"$3\"\n";
+                                   "\"$1\" channel add " LOOP_KEY " 1 && exec \"$1\" task next \"$3\"\n";
 
 int agent_work_loop(struct agent_work *work, const char *agent, const char *text, int64_t times, const char *until,
                     struct tsk_error *err)
 {
     char self[PATH_MAX], count[24], name[NAME_SIZE];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[len < 0 ? 0 : len] = '\0';
+    if (self_path(self) < 0)
+        return errno == ENOENT ? error_set(err, TSK_ENVIRONMENT, "program_gone", "path", self, NULL)
+                               : error_errno(err, "read", "/proc/self/exe");
     snprintf(count, sizeof count, "%lld", (long long)times);
     snprintf(name, sizeof name, "%s%s", agent, strcmp(agent, CHECK_NAME) == 0 ? "-agent" : "");
     json_t *task = add_task(work, name, agent, text, err);
@@ -305,28 +355,11 @@ static void put_yaml(struct buf *b, const char *json)
     }
 }
 
-static void set_env(json_t *task, const char *name, const char *value)
-{
-    json_t *env = json_object_get(task, "env");
-    json_t *mine = env ? json_copy(env) : json_object();
-    json_object_set_new(mine, name, json_string(value));
-    json_object_set_new(task, "env", mine);
-}
-
-void agent_work_put(const struct agent_work *work, const char *name, const char *instance, const char *workflow,
-                    struct buf *text)
+void agent_work_put(const struct agent_work *work, const char *name, struct buf *text)
 {
     struct buf json CLEANUP(buf_clear) = {.max = 512u << 20};
     json_t *document CLEANUP_JSON =
         json_pack("{s:s, s:{s:I}}", "name", name, "limits", "parallel", (json_int_t)json_object_size(work->tasks));
-    const char *key;
-    json_t *task;
-    json_object_foreach (work->tasks, key, task) {
-        if (instance)
-            set_env(task, "TASUKI_INSTANCE_ID", instance);
-        if (workflow)
-            set_env(task, "TASUKI_UL_TASK_ID", workflow);
-    }
     if (work->expression.len)
         json_object_set_new(document, "flow", json_string(buf_str(&work->expression)));
     json_object_set(document, "tasks", work->tasks);
@@ -341,10 +374,8 @@ int agent_work_write(const struct agent_work *work, int run_dir, struct tsk_erro
 {
     const char *name;
     json_t *text;
-    json_object_foreach (work->files, name, text) {
-        int fd CLEANUP_FD = fs->openat(run_dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd < 0 || fs_write_all(fd, json_string_value(text), json_string_length(text)) < 0)
+    json_object_foreach (work->files, name, text)
+        if (fs_replace_file(run_dir, name, 0600, json_string_value(text), json_string_length(text)) < 0)
             return error_errno(err, "write", name);
-    }
     return 0;
 }

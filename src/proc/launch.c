@@ -42,10 +42,9 @@ static int find_holder(char path[PATH_MAX], char self[PATH_MAX], struct tsk_erro
     if (!*boot_id() || !pid_namespace()) /* without them nobody could tell later who the process was */
         return error_set(err, TSK_ENVIRONMENT, "system_call", "what", "read", "path", "/proc", "reason",
                          "boot id or pid namespace unknown", NULL);
-    ssize_t len = readlink("/proc/self/exe", self, PATH_MAX - 1);
-    if (len < 0)
-        return error_errno(err, "read", "/proc/self/exe");
-    self[len] = '\0';
+    if (self_path(self) < 0)
+        return errno == ENOENT ? error_set(err, TSK_ENVIRONMENT, "program_gone", "path", self, NULL)
+                               : error_errno(err, "read", "/proc/self/exe");
     snprintf(dir, sizeof dir, "%s", self);
     char *slash = strrchr(dir, '/');
     if (slash)

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LOOK_MS      250  /* how often is_cancelled is asked */
+#define LOOK_MS      250 /* how often is_cancelled is asked */
 #define SETTLE_MS    5000
 #define PAUSE_MIN_MS 1 /* between lock and byte; normally a fraction of a millisecond */
 #define PAUSE_MAX_MS 50

@@ -132,8 +132,9 @@ static bool keep(struct tsk_lock *lock, bool is_due)
 }
 
 /* S4. Once a second, beside the stage that is written then. */
-static bool beat(void *data, bool has_progress)
+static bool beat(void *data, bool has_progress, struct tsk_error *why)
 {
+    (void)why; /* the lock: the runner knows */
     struct execution *e = data;
     int64_t now_ms = clock_now().boot_ms;
     bool is_due = has_progress || now_ms >= e->renewed_ms + e->lock->record.ttl_ms / 3;
@@ -233,7 +234,7 @@ static int load_flow(struct execution *e, const struct request *request, struct 
     if (flow_load(&e->flow, source, buf_str(&e->flow_text), e->flow_text.len, e->start->lang, err) < 0)
         return -1;
     e->has_flow = true;
-    return 0;
+    return flow_settle_agents(&e->flow, e->ws, NULL, buf_str(&e->flow_text), e->flow_text.len, err);
 }
 
 /* Tasks read what they are for from the channel. */
@@ -259,6 +260,10 @@ static struct runner_options options_of(struct execution *e)
         options.beat = beat;
         options.beat_data = e;
         options.beat_ms = LOOK_MS;
+    } else {
+        options.beat = e->start->beat;
+        options.beat_data = e->start->beat_data;
+        options.beat_ms = e->start->beat_ms;
     }
     return options;
 }
@@ -293,17 +298,6 @@ static void finish(struct execution *e)
     json_decref(e->lock_json);
 }
 
-/* Whoever made it was killed before its first record: nothing was executed, and nobody can go on with it. */
-static void remove_stillborn(struct tsk_workspace *ws, const struct rundir *run)
-{
-    static const char *const names[] = {"life", "flow.yaml", "journal", DETACH_RUNNER_LOG};
-    char path[RUN_ID_MAX + 8];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        fs->unlinkat(run->dir, names[i], 0);
-    snprintf(path, sizeof path, "runs/%s", run->id);
-    fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR);
-}
-
 /* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
 static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
                           json_t **ret_stage, struct tsk_error *err)
@@ -319,7 +313,7 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
     int looked = book_look_at(&dir, &stage, err);
     bool has_begun = looked == 0 && book_has_begun(stage);
     if (looked == 0 && !has_begun && tidies)
-        remove_stillborn(ws, &dir);
+        rundir_remove_unbegun(ws, &dir); /* whoever made it was killed: nobody can go on with it */
     rundir_clear(&dir);
     *ret_stage = has_begun ? json_incref(stage) : NULL;
     return looked;

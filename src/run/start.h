@@ -46,6 +46,10 @@ struct run_start {
     /* The run has begun, its stage is written; false: it is cancelled at once. May be NULL. */
     bool (*begun)(void *data, const json_t *stage);
     void *begun_data;
+    /* As in runner_options, for a run of no request. */
+    bool (*beat)(void *data, bool has_progress, struct tsk_error *why);
+    void *beat_data;
+    int64_t beat_ms;
     struct tsk_lock *queue; /* renewed with the request's; NULL: none */
 };
 

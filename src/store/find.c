@@ -1,6 +1,7 @@
 /* find.c - which workspace is meant: walking up, and seeing through linked git worktrees. */
 #include "store/find.h"
 #include "base/fs.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -252,8 +253,9 @@ int workspace_find(const char *root, struct workspace_place *ret, struct tsk_err
         return error_errno(err, "look for a workspace from", start);
     }
     error_set(err, TSK_NOT_FOUND, given ? "no_workspace_at" : "no_workspace", "path", start, NULL);
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (given)
-        error_add_next(err, "tasuki --root '%s' init", start);
+        error_add_next(err, "tasuki --root %s init", shell_word(&word, start));
     else
         error_add_next(err, "tasuki init");
     return -1;
@@ -279,7 +281,8 @@ int workspace_project_root(const char *start, char root[PATH_MAX], struct tsk_er
     static const char *const marks[] = {".sprint-running", ".git", ".aiflow"};
     char dir[PATH_MAX], top[PATH_MAX];
     struct look look = {0};
-    if (absolute(start ? start : ".", dir, err) < 0)
+    const char *given = given_root(start);
+    if (absolute(given ? given : ".", dir, err) < 0)
         return -1;
     snprintf(top, sizeof top, "%s", dir);
     do {

@@ -303,10 +303,10 @@ def _(ws):
     client = Agent(ws)
     one = {"id": "a", "subagentId": "coder", "task": "x"}
     for tasks, code in (([{**one, "needs": ["z"]}], "INVALID_INPUT"), ([one, one], "INVALID_INPUT"), ([], "INVALID_INPUT"),
-                        ([{**one, "needs": ["b"]}, {**one, "id": "b", "needs": ["a"]}], "FLOW_INVALID"),
+                        ([{**one, "needs": ["b"]}, {**one, "id": "b", "needs": ["a"]}], "INVALID_INPUT"),
                         ([{**one, "subagentId": "nobody"}], "NOT_FOUND"), ([{"id": "a", "task": "x"}], "INVALID_INPUT"),
                         ([{**one, "more": 1}], "INVALID_INPUT"), ([{**one, "needs": "b"}], "INVALID_INPUT"),
-                        ([{**one, "id": "../a"}], "FLOW_INVALID"), ("plan.yaml", "INVALID_INPUT")):
+                        ([{**one, "id": "../a"}], "INVALID_INPUT"), ("plan.yaml", "INVALID_INPUT")):
         _, error = client.refused("subagent_run_dag", tasks=tasks, ulTaskId="W")
         eq(error["reason_code"], code, repr(tasks))
     eq((len(calls(ws)), ws.tasuki("own", "list", "--json").json["workflows"]), (3, []), "nothing started, nothing claimed")

@@ -17,6 +17,7 @@ from common import (acquire_from_a_script, dead_pid, edit_lock, foreign_lock, fo
                     now, run_as_nobody, sleeper, unshare)  # noqa: E402
 from flows import only_run, run_flow, spawn_flow, with_tool  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
+from harness.workspace import children_of  # noqa: E402
 
 SLEEPING = "tasks: {a: {run: 'true'}, b: {run: 'sleep 1000', needs: [a]}}\n"
 # The protocol's own bookkeeping: any command that looks at a lock or the database writes there.
@@ -529,8 +530,10 @@ def interrupted(ws, text=SLEEPING):
     proc = spawn_flow(ws, text)
     ws.until(lambda: list(state(ws, "runs").glob("RUN-*/stage.json")) and b'"running"' in
              next(state(ws, "runs").glob("RUN-*/stage.json")).read_bytes(), "the second task runs")
+    own = children_of(proc.pid)
     proc.kill()
     proc.wait()
+    ws.until(lambda: not any(ws.alive(pid) for pid in own), "the runner's own children, which die with it, are gone")
     run = only_run(ws)
     flow = state(ws, "runs", run, "flow.yaml")
     flow.write_text(flow.read_text().replace("sleep 1000", "true"))

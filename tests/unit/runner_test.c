@@ -78,3 +78,41 @@ TEST(an_exit_status_is_known_though_the_caller_ignores_SIGCHLD)
     sigaction(SIGCHLD, NULL, &action);
     ASSERT(action.sa_handler == SIG_IGN);
 }
+
+/* ---- a look at a run that ends this moment ---- */
+
+static struct rundir ending;
+
+/* Whoever asks whether there is a runner asks just after it has gone, with its last stage written. */
+static int end_then_look(int fd, int cmd, struct flock *range)
+{
+    struct tsk_error err;
+    if (cmd == F_OFD_GETLK && ending.runner_fd >= 0) {
+        json_t *stage CLEANUP_JSON = json_pack("{s:s, s:s}", "run_id", ending.id, "status", "DONE");
+        ASSERT_OK(rundir_write_stage(&ending, stage, &err));
+        fs_close(&ending.runner_fd);
+        ending.runner_fd = -1;
+    }
+    return fs_system_calls.ofd_lock(fd, cmd, range);
+}
+
+TEST(a_run_that_ends_while_somebody_looks_is_not_interrupted)
+{
+    struct tsk_error err;
+    struct fs_calls calls = fs_system_calls;
+    struct rundir other;
+    json_t *first CLEANUP_JSON = NULL, *stage CLEANUP_JSON = NULL;
+    struct tsk_workspace *ws = scene_open();
+    ASSERT_OK(rundir_create(ws, NULL, &ending, &err));
+    first = json_pack("{s:s, s:s, s:{}}", "run_id", ending.id, "status", "RUNNING", "counts");
+    ASSERT_OK(rundir_write_stage(&ending, first, &err));
+    ASSERT_OK(rundir_open(ws, ending.id, &other, &err));
+    calls.ofd_lock = end_then_look;
+    fs = &calls;
+    ASSERT_OK(rundir_look(&other, &stage, &err));
+    fs = &fs_system_calls;
+    ASSERT_STR(json_get_string(stage, "status", ""), "DONE");
+    rundir_clear(&other);
+    rundir_clear(&ending);
+    tsk_workspace_close(ws);
+}

@@ -1,0 +1,144 @@
+/* flow_agent.c - tasks of agents: `agent` names one of config.yaml, `run` is the text that it gets (own/agent.h).
+ *
+ * A run keeps the agents as it found them (agents.json), so that who resumes it does the same whatever config.yaml says then. */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "graph/flow.h"
+#include "graph/rundir.h"
+#include "own/agent.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEPT_NAME "agents.json"
+#define KEPT_MAX  (64u << 20)
+
+/* 1: the run has kept them; 0: they are those of config.yaml. */
+static int load_agents(struct tsk_workspace *ws, const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = KEPT_MAX};
+    if (!run || fs_read_file(run->dir, KEPT_NAME, KEPT_MAX - 1, &text) < 0)
+        return agents_load(ws, ret, err);
+    *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
+    return *ret ? 1 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", KEPT_NAME, NULL);
+}
+
+static bool has_variable(const struct flow *flow, const struct flow_task *task, const char *name)
+{
+    const char *pair = flow_string(flow, task->env);
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < task->env_count; i++, pair += strlen(pair) + 1)
+        if (strncmp(pair, name, len) == 0 && pair[len] == '=')
+            return true;
+    return false;
+}
+
+/* The agent's variables, then the task's own, which win. */
+static void add_env(struct flow *flow, struct flow_task *task, const json_t *agent)
+{
+    struct buf pairs CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
+    const char *name;
+    json_t *value;
+    uint32_t count = 0;
+    json_object_foreach (json_object_get(agent, "env"), name, value)
+        if (!has_variable(flow, task, name)) {
+            buf_printf(&pairs, "%s=%s", name, json_string_value(value));
+            buf_put(&pairs, "", 1);
+            count++;
+        }
+    if (!count)
+        return;
+    const char *own = flow_string(flow, task->env);
+    for (uint32_t i = 0; i < task->env_count; i++, own += strlen(own) + 1)
+        buf_put(&pairs, own, strlen(own) + 1);
+    task->env = flow_string_add(flow, pairs.data, pairs.len);
+    task->env_count += count;
+}
+
+static void take_limits(struct flow *flow, struct flow_task *task, const json_t *agent)
+{
+    const char *timeout = json_get_string(agent, "timeout", NULL), *cwd = json_get_string(agent, "cwd", NULL);
+    if (timeout && !task->timeout_ms)
+        duration_parse(timeout, &task->timeout_ms);
+    if (cwd && !task->cwd)
+        task->cwd = flow_string_add(flow, cwd, strlen(cwd));
+    if (!json_object_get(agent, "retries") || (task->detail && flow_detail(flow, task)->retries >= 0))
+        return;
+    flow_detail(flow, task)->retries = (int32_t)json_get_int(agent, "retries", 0);
+    struct task_detail *in_graph = graph_detail(&flow->graph, task->node);
+    BUG(!in_graph);
+    *in_graph = *flow_detail(flow, task);
+}
+
+/* One word behind the other, each with its end. */
+static bool take_command(struct flow *flow, struct flow_task *task, const json_t *words)
+{
+    size_t i;
+    json_t *word;
+    task->is_shell = false;
+    task->run_count = 0;
+    json_array_foreach (words, i, word) {
+        uint32_t offset = flow_string_add(flow, json_string_value(word), json_string_length(word));
+        task->run = task->run_count++ ? task->run : offset;
+        if (json_string_length(word) > AGENT_ARG_MAX)
+            return false;
+    }
+    return true;
+}
+
+static int settle(struct flow *flow, const struct flow_agent *one, const json_t *config, const struct rundir *run,
+                  bool is_new, struct tsk_error *err)
+{
+    char file[64], path[PATH_MAX + 64], most[24];
+    struct tsk_error unknown;
+    bool uses_path;
+    const char *name = flow_string(flow, one->name), *text = flow_string(flow, one->text);
+    struct flow_task *task = flow_task(flow, one->task);
+    const json_t *agent = agent_find(config, name, false, &unknown);
+    if (!agent) {
+        struct buf message CLEANUP(buf_clear) = BUF_INIT;
+        text_put_error(&message, flow->lang, &unknown);
+        flow_problem(flow, one->line, one->column, "flow_agent_unknown", "reason", buf_str(&message), NULL);
+        return 0;
+    }
+    snprintf(file, sizeof file, "task.%u.txt", one->task + 1);
+    snprintf(path, sizeof path, "%s/%s", run ? run->path : "", file);
+    snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
+    json_t *words CLEANUP_JSON = agent_command(agent, text, path, &uses_path);
+    if (uses_path && is_new && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
+        return error_errno(err, "write", file);
+    if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
+        flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
+                     flow_string(flow, one->name), "max", most, NULL);
+    take_limits(flow, task, agent);
+    add_env(flow, task, agent);
+    return 0;
+}
+
+static int keep_agents(const struct rundir *run, const json_t *config, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = KEPT_MAX};
+    json_write(&text, config, true);
+    if (text.failed || fs_replace_file(run->dir, KEPT_NAME, 0600, text.data, text.len) < 0)
+        return error_errno(err, "write", KEPT_NAME);
+    return 0;
+}
+
+int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct rundir *run, const char *text,
+                       size_t len, struct tsk_error *err)
+{
+    json_t *config CLEANUP_JSON = NULL;
+    if (!flow->agents.count)
+        return 0;
+    int loaded = load_agents(ws, run, &config, err);
+    if (loaded < 0)
+        return -1;
+    bool is_new = run && loaded == 0;
+    for (uint32_t i = 0; i < flow->agents.count; i++)
+        if (settle(flow, REGION_AT(&flow->agents, struct flow_agent, i), config, run, is_new, err) < 0)
+            return -1;
+    if (flow->problem_count)
+        return flow_refuse(flow, text, len, err);
+    return is_new ? keep_agents(run, config, err) : 0;
+}
