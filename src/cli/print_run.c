@@ -196,8 +196,12 @@ static void put_limit(struct buf *b, const struct cli_options *options, const js
 static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
+    const char *request = json_get_string(stage, "request_id", NULL);
+    const json_t *total = json_at(stage, "counts.total");
     json_t *next CLEANUP_JSON = json_array();
-    if (strcmp(status, "FAILED") == 0 && limit_of(stage))
+    if (strcmp(status, "FAILED") == 0 && request && json_is_integer(total) && json_integer_value(total) == 0)
+        json_array_append_new(next, json_sprintf("tasuki request run %s", request)); /* it never began */
+    else if (strcmp(status, "FAILED") == 0 && limit_of(stage))
         put_limit(b, options, stage, next);
     else if (strcmp(status, "NEEDS_INPUT") == 0)
         json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, answer_form(stage)));

@@ -202,6 +202,8 @@ static void put_command(const struct request *request, struct buf *text)
 static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_error *err)
 {
     char path[2 * PATH_MAX];
+    if (!given[0])
+        return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", "\"\"", NULL);
     snprintf(path, sizeof path, "%s/%.4095s", ws->root, given);
     int fd = fs->openat(AT_FDCWD, given[0] == '/' ? given : path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 && errno == ENOENT && id_is_valid(given)) {

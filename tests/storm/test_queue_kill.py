@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
-from flows import journal, processes_of, run_ids, with_tool  # noqa: E402
+from flows import journal, last_document, processes_of, run_ids, with_tool  # noqa: E402
 from harness.harness import children_of, eq, main, test  # noqa: E402
 from requests_common import call, no_locks, queue, runs_of  # noqa: E402
 
@@ -96,7 +96,7 @@ def settle(ws, ids):
         for command in by_hand(ws):
             assert ws.tasuki(*command, "--quiet", env=with_tool(ws)).code in (0, 4)
         result = ws.tasuki("queue", "run", "--json", env=with_tool(ws))
-        if result.code == 0 and json.loads(result.out[result.out.index("{\n"):])["reason"] == "EMPTY":
+        if result.code == 0 and last_document(result)["reason"] == "EMPTY":
             runs = runs_of(ws)
             if all(r["status"] == "DONE" for r in runs) and len(runs) >= len(ids):
                 return
