@@ -121,10 +121,20 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
     return 0;
 }
 
+/* The file that we have open is the one at its path: nobody has taken it away. Without the guard, which somebody may hold. */
+static bool is_in_place(const struct tsk_lock *lock)
+{
+    struct stat st;
+    return lock->file.fd >= 0 && fs->fstatat(lock->target.dir, lock->target.file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_dev == lock->file.dev && st.st_ino == lock->file.ino;
+}
+
 /* Whether it is still ours; extended if that is due. */
 static bool keep(struct tsk_lock *lock, bool is_due)
 {
     struct tsk_error err;
+    if (!is_due && is_in_place(lock))
+        return true;
     if ((is_due ? tsk_lock_renew(lock, &err) : tsk_lock_verify(lock, &err)) == 0)
         return true;
     log_problem(&err);
