@@ -148,7 +148,8 @@ static void look_at_owners_inside(struct finding *f, const struct place *place, 
     for (int i = 0; i < count; i++) {
         struct place one = {inside, false, true};
         int len = snprintf(inside, sizeof inside, "%s/%s", place->name, names[i]->d_name);
-        if (!is_told && names[i]->d_type == DT_REG && len < (int)sizeof inside &&
+        bool is_lasting = names[i]->d_type == DT_REG && strncmp(names[i]->d_name, ".tsk-", 5) != 0;
+        if (!is_told && is_lasting && len < (int)sizeof inside &&
             fs->fstatat(f->doctor->ws->state_dir, inside, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != top->st_uid) {
             look_at_owner(f, &one, &st, top);
             is_told = true;
