@@ -58,8 +58,8 @@ class ByCommand:
         result = self.ws.tasuki(*words)
         if not result.out.strip():
             return {"stderr": result.err}
-        at = result.out.find("\n{\n") + 1 if result.out.startswith('{"') else 0  # `run`: one line for each event, then the result
-        return json.loads(result.out[at:])
+        is_lines = result.out.startswith('{"')  # `run`: a document per line, the last one is the result
+        return json.loads(result.out.splitlines()[-1] if is_lines else result.out)
 
     def close(self):
         pass
