@@ -289,6 +289,7 @@ static int run_all(struct queue *q, struct tsk_error *err)
         const struct book_entry *next = choose(q, &book);
         q->book = &book;
         q->reason = next ? run_one(q, next) : QUEUE_EMPTY;
+        q->book = NULL;
         if (q->reason != QUEUE_GOES_ON)
             break;
     }
