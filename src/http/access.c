@@ -83,17 +83,20 @@ static bool is_token(const struct http_server *server, const struct http_text *v
     return difference == 0;
 }
 
-/* The page brings its token itself, after it was loaded; and whether somebody is here is no secret. */
-static bool is_open(const struct http_text *path)
+/* The page brings its token itself, after it was loaded; and whether somebody is here is no secret. A body costs memory and time:
+ * nobody brings one without a token. */
+static bool is_open(const struct http_head *head)
 {
-    return http_text_is(path, "/") || http_text_is(path, "/healthz");
+    bool is_look = http_text_is(&head->method, "GET") || http_text_is(&head->method, "HEAD");
+    bool has_body = head->content_length > 0 || head->is_chunked;
+    return is_look && !has_body && (http_text_is(&head->path, "/") || http_text_is(&head->path, "/healthz"));
 }
 
 bool http_may_enter(struct http_conn *conn)
 {
     const struct http_server *server = conn->server;
     const struct http_text *origin = http_header(conn->head, "Origin");
-    bool is_known = conn->is_unix || is_open(&conn->head->path);
+    bool is_known = conn->is_unix || is_open(conn->head);
     if (!is_host_ours(server, &conn->head->host))
         conn_refuse(conn, 403, TSK_FORBIDDEN_ORIGIN, "http_foreign_host");
     else if (origin && !is_origin_ours(server, conn->head, origin))

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "lock/file.h"
 #include "lock/report.h"
+#include "own/instance.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,6 +47,9 @@ static bool is_proven(const struct lock_proof *proof, const struct lock_record *
         return strcmp(proof->token, record->token) == 0;
     if (proof->instance && record->instance[0] && strcmp(proof->instance, record->instance) == 0)
         return true;
+    /* Clients of the server all look like its ancestor: among them only the instance counts. */
+    if (instance_is_http(record->instance) || (proof->instance && instance_is_http(proof->instance)))
+        return false;
     bool is_process = record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS;
     /* Of two instances below one process, each says that it is not that process. */
     pid_t said = proof->instance ? instance_pid(proof->instance) : 0;

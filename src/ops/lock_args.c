@@ -63,7 +63,7 @@ int lock_args_named(struct op_call *call, const char *name, struct lock_target *
 int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "instance", NULL);
-    *ret = given ? given : getenv("TASUKI_INSTANCE_ID");
+    *ret = given ? given : call->is_cli ? getenv("TASUKI_INSTANCE_ID") : NULL; /* a server's own is nobody else's */
     if (*ret && (strlen(*ret) >= LOCK_TEXT_MAX || !utf8_is_valid(*ret, strlen(*ret))))
         return error_set(err, TSK_INVALID_INPUT, "text_not_utf8", "param", given ? "instance" : "TASUKI_INSTANCE_ID",
                          NULL);

@@ -54,6 +54,9 @@ def _(ws):
         answer = server.get("/api/status", headers=headers, token=False).expect(401, "UNAUTHORIZED")
         eq(answer.headers["WWW-Authenticate"], "Bearer", "what is wanted")
     server.get(f"/api/status?token={server.token}", token=False).expect(401)
+    server.get("/healthz", token=False).expect(200)
+    for path in ("/healthz", "/"):
+        server.ask("POST", path, {"a": 1}, token=False).expect(401, "UNAUTHORIZED")
     server.get("/api/status", headers={"Authorization": f"bearer {server.token}"}, token=False).expect(200)
     server.stop()
 

@@ -275,6 +275,9 @@ def _(ws):
     other = two.call("get_status", register=True)["structuredContent"]
     held = two.call("lock_acquire", kind="name", id="a", instance=other["instance"], secret=other["secret"])
     assert held["isError"] and held["content"][0]["text"].startswith("NOT ACQUIRED: "), held
+    for somebody in ({"instance": other["instance"], "secret": other["secret"]}, {}):
+        taken = two.call("lock_release", kind="name", id="a", **somebody)
+        eq(taken["structuredContent"]["error"]["reason_code"], "LOCK_LOST", "another one's release")
     claim = one.call("ul_workflow_claim", ulTaskId="w", **me)["structuredContent"]
     eq(claim.get("ownerInstanceId", who["instance"]), who["instance"], "the claim")
     server.proc.kill()
