@@ -553,6 +553,7 @@ void conn_tick(struct http_conn *conn, int64_t now_ms)
     bool is_late = (conn->phase == CONN_HEAD && conn->in.len) || conn->phase == CONN_BODY;
     struct http_refusal refusal = {408, "http_too_slow"};
     conn->op = NULL;
+    conn->began_us = now_us(); /* it was the client that took so long */
     if (is_late)
         refuse_and_close(conn, &refusal);
     else

@@ -160,8 +160,10 @@ static int parse_length(const struct http_text *value, int64_t *ret, struct http
 /* P2 */
 static int parse_framing(struct http_head *ret, struct http_refusal *refusal)
 {
-    const struct http_text *host, *length, *encoding, *expect;
-    if (parse_single(ret, "Host", "http_bad_host", &host, refusal) < 0 ||
+    const struct http_text *host, *length, *encoding, *expect, *origin, *token;
+    if (parse_single(ret, "Origin", "http_bad_header", &origin, refusal) < 0 ||
+        parse_single(ret, "Authorization", "http_bad_header", &token, refusal) < 0 ||
+        parse_single(ret, "Host", "http_bad_host", &host, refusal) < 0 ||
         parse_single(ret, "Content-Length", "http_bad_length", &length, refusal) < 0 ||
         parse_single(ret, "Transfer-Encoding", "http_bad_encoding", &encoding, refusal) < 0 ||
         parse_single(ret, "Expect", "http_bad_header", &expect, refusal) < 0)

@@ -83,6 +83,7 @@ def _(ws):
     bad = {
         "no Host": request(server, host=False),
         "two Hosts": request(server, "GET /api/status HTTP/1.1", "Host: evil.example"),
+        "two Origins": request(server, "GET /api/status HTTP/1.1", "Origin: http://localhost", "Origin: http://evil.example"),
         "two lengths": request(server, "POST /api/processes HTTP/1.1", length, length, body=b"{}"),
         "two different lengths": request(server, "POST /api/processes HTTP/1.1", length, "Content-Length: 3", body=b"{}"),
         "a list of lengths": request(server, "POST /api/processes HTTP/1.1", "Content-Length: 2, 2", body=b"{}"),
