@@ -188,6 +188,9 @@ static void request_unlist(struct mcp_request *request)
     request->has_worker = false;
     while (request->is_held)
         pthread_cond_wait(&link->changed, &link->mutex);
+    if (request->is_wait) /* here: who finds no request any more may free the link */
+        atomic_fetch_sub(&link->server->waits, 1);
+    request->is_wait = false;
     pthread_cond_broadcast(&link->changed);
     pthread_mutex_unlock(&link->mutex);
 }

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +28,6 @@
 /* ThreadSanitizer keeps a table of handlers in the memory that the child shares: what the child resets must pass it by, or we
  * would lose ours. (SIG_DFL is all zeros, whatever the kernel's structure looks like.) */
 #if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-#include <sys/syscall.h>
 static void reset_signal(int number)
 {
     static const char zeros[64];
@@ -104,10 +104,16 @@ static bool can_place_directly(const struct spawn *s)
     return true;
 }
 
+/* By number: the child has its own descriptors but our memory, and ThreadSanitizer would note them as ours. */
+static int put_descriptor(int from, int to)
+{
+    return (int)syscall(SYS_dup3, from, to, 0);
+}
+
 static int place_directly(const struct spawn *s)
 {
     for (size_t i = 0; i < s->fd_count; i++)
-        if (dup2(s->fds[i].from, s->fds[i].to) < 0)
+        if (put_descriptor(s->fds[i].from, s->fds[i].to) < 0)
             return -1;
     return 0;
 }
@@ -130,7 +136,7 @@ static int move_away(const struct spawn *s, int fd)
             return -1;
         if (!is_final(s, free_fd))
             return free_fd;
-        close(free_fd);
+        syscall(SYS_close, free_fd);
         from = free_fd;
     }
     return moved;
@@ -151,7 +157,7 @@ static int place_descriptors(const struct spawn *s)
             return -1;
     }
     for (size_t i = 0; i < s->fd_count; i++)
-        if (dup2(moved[i], s->fds[i].to) < 0)
+        if (put_descriptor(moved[i], s->fds[i].to) < 0)
             return -1;
     return 0;
 }
