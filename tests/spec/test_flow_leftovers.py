@@ -36,7 +36,7 @@ def is_hidden(ws, pid):
 
 @test("a timeout ends what a task has hidden, and the hidden one of another task lives on")
 def _(ws):
-    stage = run_flow(ws, flow("(a | b)", a={"run": hides("left", f"{UP.format('other')}; sleep 1000"), "timeout": "1s"},
+    stage = run_flow(ws, flow("(a | b)", a={"run": hides("left", f"{UP.format('other')}; sleep 1000"), "timeout": "4s"},
                               b=hides("other", "while ! test -e left || readlink /proc/$(cat left)/exe; do sleep 0.05; done")), "-j", "2", code=7)
     eq([f["reason_code"] for f in stage["failures"]], ["TASK_TIMEOUT"], "failures")
     eq((ws.alive(left(ws)), ws.alive(left(ws, "other"))), (False, True), "who lives")
