@@ -149,13 +149,15 @@ static void put_counters(struct buf *b, const struct http_stats *stats)
 
 /* ---- how the workspace is now ---- */
 
-/* What is counted: the lists of three operations, by one of their keys. */
+/* What is counted: the lists of some operations, by one of their keys. */
 static const struct {
     const char *op, *list, *by, *label, *metric, *help;
 } gauges[] = {
     {"lock.list", "locks", "kind", "kind", "tasuki_locks", "Locks by kind."},
     {"process.list", "processes", "state_name", "state", "tasuki_processes", "Processes by state."},
     {"runs.list", "runs", "status", "status", "tasuki_runs", "The newest 1000 runs by status."},
+    {"request.list", "requests", "status", "status", "tasuki_requests",
+     "The first 1000 requests by what became of them."},
 };
 
 static json_t *ask(struct http_job *job, const char *name)

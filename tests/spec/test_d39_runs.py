@@ -241,7 +241,7 @@ def _(ws):
     no_locks(ws)
 
 
-@test(f"10.1: with --on-conflict attach the {MANY - 1} others follow it and return its outcome", quick=False)
+@test(f"10.1: with --on-conflict attach the {MANY - 1} others follow it and return its outcome")
 def _(ws):
     add(ws, "RQ-1", "echo $$ >> up; while ! test -e go; do sleep 0.01; done; echo $TASUKI_RUN_ID >> trace; exit 3")
     os.chdir(ws.path)

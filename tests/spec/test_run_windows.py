@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from common import foreign_lock, sleeper  # noqa: E402
 from flows import last_document, with_tool  # noqa: E402
-from harness.harness import Skip, eq, main, test  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
 from requests_common import (GATE, add, begin, call, go, kill, no_locks, queue, refused, run, runs_of, shown, spawn, stage_file,  # noqa: E402
                              status, trace)
 
@@ -398,8 +398,6 @@ def _(ws):
 
 @test("a runner that cannot be started apart is a matter of the machine (exit 3), not of a process that could be looked up")
 def _(ws):
-    if b"__tsan_init" in ws.binary.read_bytes():
-        raise Skip("ThreadSanitizer itself writes a file at the start")
     add(ws, "RQ-1", "true")
     result = ws.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", ws.binary, "--json", "request", "run", "RQ-1", "--detach"])
     result.expect(3, "STORAGE_FULL")

@@ -156,7 +156,7 @@ def _(ws):
     assert b"\x1b[?25h" in terminal.shown and terminal.echoes(), "the terminal is not as it was"
 
 
-@test("watch that is stopped gives the terminal back, and takes it again when it goes on", quick=False)
+@test("watch that is stopped gives the terminal back, and takes it again when it goes on")
 def _(ws):
     terminal = Terminal(ws, 24, 80, ["sh", "-mc", f"{ws.binary} watch; stty -a | grep -o ' echo '; echo stopped; fg"])
     terminal.until(lambda: terminal.frames(), "the picture")
