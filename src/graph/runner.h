@@ -15,7 +15,8 @@
  *
  * One thread, though there may be others in the process. Signals: SIGTERM, SIGINT and SIGHUP cancel in good order, the second
  * one at once; SIGUSR1 at once. SIGINT and SIGHUP are left alone if whoever started us ignores them (nohup, `&` in a script).
- * Who is named in a stage as the runner has its signals blocked: none of them kills it. */
+ * Who is named in a stage as the runner has its signals blocked: none of them kills it. After a run that was cancelled they
+ * stay blocked: its process is about to end. */
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, trace, with_tool, write_flow
 from harness.harness import eq, main, test
@@ -486,6 +487,18 @@ def _(ws):
     ws.until(lambda: ws.events("run.cancelling"), "the first signal was seen")
     proc.send_signal(signal.SIGINT)
     cancelled(ws, proc)
+
+
+@test("Ctrl-C without end: the outcome and the exit code stay those of the run")
+def _(ws):
+    for lap in range(10):
+        (ws.path / "up").unlink(missing_ok=True)
+        proc = spawn_flow(ws, flow("a", a="touch up; sleep 1000"))
+        ws.until(lambda: (ws.path / "up").exists(), "the task runs")
+        while proc.poll() is None:
+            proc.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+        cancelled(ws, proc)
 
 
 @test("a task that ignores SIGTERM is ended after the grace time, with everything it started")
