@@ -136,8 +136,6 @@ int proc_id_of(pid_t pid, struct proc_id *ret)
 
 enum liveness proc_id_liveness(const struct proc_id *id)
 {
-    if (!boot_id()[0])
-        return LIVE_UNKNOWN;
     if (!*boot_id())
         return LIVE_UNKNOWN; /* it could not be read */
     if (strcmp(id->boot_id, boot_id()) != 0)

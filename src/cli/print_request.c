@@ -195,24 +195,23 @@ static const char *stop_text(const struct cli_options *options, const char *reas
     return reason;
 }
 
-static void put_ran(struct buf *b, const struct cli_options *options, const json_t *result)
+static void print_ran(const struct cli_options *options, const json_t *result)
 {
     size_t i;
     json_t *line;
+    struct cli_table table = {.columns = 4};
     json_array_foreach (json_object_get(result, "ran"), i, line) {
         const char *status = text_of(line, "status");
-        buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_BOLD, text_of(line, "request_id"));
-        buf_puts(b, "  ");
-        cli_put(b, options, stdout,
-                strcmp(status, "DONE") == 0     ? STYLE_GOOD
-                : strcmp(status, "FAILED") == 0 ? STYLE_BAD
-                                                : STYLE_WARN,
-                status);
-        buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_DIM, text_of(line, "run_id"));
-        buf_puts(b, "\n");
+        cli_table_add(&table, STYLE_PLAIN, "");
+        cli_table_add(&table, STYLE_BOLD, text_of(line, "request_id"));
+        cli_table_add(&table,
+                      strcmp(status, "DONE") == 0     ? STYLE_GOOD
+                      : strcmp(status, "FAILED") == 0 ? STYLE_BAD
+                                                      : STYLE_WARN,
+                      status);
+        cli_table_add(&table, STYLE_DIM, text_of(line, "run_id"));
     }
+    cli_table_print(&table, options, stdout);
 }
 
 static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *result)
@@ -240,8 +239,9 @@ void cli_print_queue_run(const struct op_call *call, const struct cli_options *o
     cli_end_progress();
     cli_put(&b, options, stdout, call->verdict == TSK_OK ? STYLE_GOOD : STYLE_WARN,
             reason ? stop_text(options, reason) : text_get("queue_goes_on", options->lang));
-    buf_puts(&b, "\n");
-    put_ran(&b, options, result);
+    printf("%s\n", buf_str(&b));
+    buf_clear(&b);
+    print_ran(options, result);
     if (json_is_object(error)) {
         buf_puts(&b, "  ");
         cli_put(&b, options, stdout, STYLE_BAD, text_of(error, "message"));

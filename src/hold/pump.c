@@ -25,6 +25,7 @@
 #define FULL_MS      1000
 #define PUMP_WAIT_MS 3000
 #define NULL_FD      1 /* /dev/null, as protocol.h says */
+#define STAMP_LEN    29
 
 /* M4. Another one's moment is short. */
 static bool pump_lock(void)
@@ -72,14 +73,32 @@ static int input_open(struct holder *h, int i)
     return h->child_fd[i] < 0 ? -1 : 0;
 }
 
-/* The stamped file may end inside a line of a holder before us. */
+/* Whether a SIGKILL can have left this: the beginning of a stamp, and nothing of the line that it was made for. */
+static bool is_torn_stamp(const char *text, size_t len)
+{
+    static const char form[] = "0000-00-00T00:00:00.000Z ";
+    bool is_like_it = len > 0 && len <= STAMP_LEN;
+    for (size_t i = 0; is_like_it && i < len && i < sizeof form - 1; i++)
+        is_like_it = form[i] == '0' ? text[i] >= '0' && text[i] <= '9' : text[i] == form[i];
+    return is_like_it;
+}
+
+/* The stamped file may end inside a line of a holder before us. A line that was not begun is in the FIFO as a whole (M2), so
+ * that a piece of its stamp can go. */
 static void line_look(struct holder *h)
 {
-    const struct log_file *f = &h->files[0];
-    char last = '\n';
-    if (f->size > 0 && pread(f->fd, &last, 1, f->size - 1) != 1)
-        last = '\n';
-    h->is_line_open = last != '\n';
+    struct log_file *f = &h->files[0];
+    char tail[STAMP_LEN + 1];
+    size_t want = f->size < (int64_t)sizeof tail ? (size_t)f->size : sizeof tail;
+    ssize_t len = want ? pread(f->fd, tail, want, f->size - (off_t)want) : 0;
+    size_t line = 0;
+    while (len > 0 && line < (size_t)len && tail[(size_t)len - 1 - line] != '\n')
+        line++;
+    h->is_line_open = line > 0;
+    if (len > 0 && is_torn_stamp(tail + len - line, line) && ftruncate(f->fd, f->size - (off_t)line) == 0) {
+        f->size -= (off_t)line;
+        h->is_line_open = false;
+    }
 }
 
 int pump_open(struct holder *h)

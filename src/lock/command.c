@@ -82,8 +82,12 @@ static int remove_lock(const struct lock_target *target, struct visit *visit, co
         report_add_holder(target, &visit->now, &visit->found, err);
         return -1;
     }
-    if (fs->unlinkat(target->dir, target->file, 0) < 0)
-        return error_errno(err, "delete", target->file);
+    if (fs->unlinkat(target->dir, target->file, 0) < 0) {
+        if (errno != ENOENT) /* another tool does not wait for the guard, and may be quicker */
+            return error_errno(err, "delete", target->file);
+        outcome->existed = false;
+        return 0;
+    }
     report_released(target, &visit->now, record);
     return 0;
 }
@@ -122,8 +126,9 @@ int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struc
     struct stat st;
     if (visit.found.verdict == VERDICT_STALE && fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         st.st_dev == visit.found.st.st_dev && st.st_ino == visit.found.st.st_ino) {
-        result = fs->unlinkat(target->dir, target->file, 0) < 0 ? error_errno(err, "delete", target->file) : 0;
-        outcome->recovered = result == 0;
+        outcome->recovered = fs->unlinkat(target->dir, target->file, 0) == 0;
+        if (!outcome->recovered && errno != ENOENT)
+            result = error_errno(err, "delete", target->file);
     }
     if (outcome->recovered)
         report_recovered(target, &visit.now, &visit.found);

@@ -256,7 +256,9 @@ int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
     int result = enter(lock, guard_lock_only, &now, err);
     if (result == 0) {
         result = fs->unlinkat(lock->target.dir, lock->target.file, 0);
-        if (result < 0)
+        if (result < 0 && errno == ENOENT) /* another tool does not wait for the guard */
+            report_lost(&lock->target, &now, &lock->record, &(struct judgement){.verdict = VERDICT_FREE}, err);
+        else if (result < 0)
             error_errno(err, "delete", lock->target.file);
         else
             report_released(&lock->target, &now, &lock->record);

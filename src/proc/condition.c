@@ -73,6 +73,8 @@ enum verdict condition_judge(const struct proc *p, enum proc_condition condition
         return judge_ended(p, condition, why);
     if (strcmp(view->phase, "stopping") == 0 || strcmp(view->phase, "lost") == 0)
         return PENDING;
+    if (view->child.pid && proc_id_liveness(&view->child) == LIVE_DEAD)
+        return PENDING; /* its holder has not noticed yet */
     switch (condition) {
     case PROC_DEP_STARTED:
         return HOLDS;

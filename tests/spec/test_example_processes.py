@@ -42,9 +42,9 @@ def _(ws):
 def _(ws):
     result = ws.run([ROOT / "tools" / "demo", ws.binary]).expect(0)
     eq(result.err, "", "stderr")
-    told = [f"{n}." for n in range(1, 11)]
+    told = [f"{n}." for n in range(1, 15)]
     eq([n for n in told if f"\n{n} " not in result.out], [], "parts that are missing")
-    for fact in ("process.adopted", "process.restarting", "LOCK_STALE_RECOVERED"):
+    for fact in ("process.adopted", "process.restarting", "LOCK_STALE_RECOVERED", "INTERRUPTED", "waits for RQ-hello", "life byte is locked"):
         assert fact in result.out, f"{fact} is not in\n{result.out}"
     left = list(pathlib.Path(ws.base).glob("tasuki-demo.*"))
     eq(len(left), 1, "workspaces")

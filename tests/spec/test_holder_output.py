@@ -314,6 +314,26 @@ def _(ws):
     eq(stamped(h.log("output"))[2:], [("out", b"abc"), ("out", b"abc")])
 
 
+@test("stamped: a stamp that a SIGKILL has torn does not stay as a line; an unfinished line does", init=False)
+def _(ws):
+    h = Holder(ws)
+    log = h.dir / "log" / "output.log"
+    h.start(sh("echo abc"), log="stamped")
+    h.wait()
+    whole = h.log("output").split(b"abc")[0]
+    for n, torn in enumerate((b"2026-1", whole[:-1], whole), start=2):
+        with log.open("ab") as file:
+            file.write(torn)
+        h.start(sh("echo abc"), n=n, log="stamped")
+        h.wait()
+    eq(stamped(h.log("output")), [("out", b"abc")] * 4)
+    with log.open("ab") as file:
+        file.write(whole + b"a")
+    h.start(sh("echo abc"), n=5, log="stamped")
+    h.wait()
+    eq(stamped(h.log("output"))[4:], [("out", b"a"), ("out", b"abc")])
+
+
 @test("stamped: the death of the holder loses no line", init=False)
 def _(ws):
     h = Holder(ws)

@@ -1,4 +1,5 @@
 /* The public API: what a program that links libtasuki relies on. */
+#include "base/fs.h"
 #include "harness/test.h"
 #include "lock/lock.h"
 #include "unit/scene.h"
@@ -550,6 +551,36 @@ TEST(a_live_lock_past_half_of_its_ttl_is_renewed_by_whoever_meets_it)
     ASSERT_CODE(acquire(ws, 0, &second, &err), TSK_LOCK_HELD);
     ASSERT_OK(tsk_lock_verify(lock, &err));
     ASSERT_OK(tsk_lock_release(lock, &err));
+    lock_target_clear(&target);
+    tsk_workspace_close(ws);
+}
+
+static int unlink_too_late(int dir, const char *name, int flags)
+{
+    return fs_system_calls.unlinkat(dir, name, flags) < 0 ? -1 : fs_system_calls.unlinkat(dir, name, flags);
+}
+
+TEST(a_tool_that_deletes_the_file_during_the_release_took_the_lock_away)
+{
+    static struct fs_calls calls;
+    struct tsk_workspace *ws = scene_open();
+    struct tsk_error err;
+    struct lock_target target;
+    struct lock_outcome outcome;
+    struct tsk_lock *lock = take(ws);
+    calls = fs_system_calls;
+    calls.unlinkat = unlink_too_late;
+    fs = &calls;
+    ASSERT_CODE(tsk_lock_release(lock, &err), TSK_LOCK_LOST);
+    fs = &fs_system_calls;
+    lock = take(ws);
+    struct lock_proof proof = {.token = tsk_lock_token(lock)};
+    ASSERT_OK(lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_NAME), "x", NULL, &err));
+    fs = &calls;
+    ASSERT_OK(lock_release_by(&target, &proof, &outcome, &err));
+    ASSERT(!outcome.existed);
+    fs = &fs_system_calls;
+    ASSERT_CODE(tsk_lock_release(lock, &err), TSK_LOCK_LOST);
     lock_target_clear(&target);
     tsk_workspace_close(ws);
 }
