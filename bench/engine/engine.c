@@ -1,5 +1,6 @@
 /* engine.c - the library's function tasks: KIND (independent, chain, diamonds, loop) COUNT [WORKERS]. One JSON line: ns per task
  * for building, running and both, and bytes of memory per task. `loop` is a plain loop over function pointers: the limit. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ static uint32_t task(struct tsk_graph *graph, struct tsk_error *err)
 static void build(struct tsk_graph *graph, const char *kind, long count, struct tsk_error *err)
 {
     uint32_t before = 0;
+    bool is_chain = strcmp(kind, "chain") == 0;
     if (strcmp(kind, "diamonds") == 0) {
         for (long i = 0; i + 3 < count; i += 4) {
             uint32_t a = task(graph, err), b = task(graph, err), c = task(graph, err), d = task(graph, err);
@@ -65,7 +67,7 @@ static void build(struct tsk_graph *graph, const char *kind, long count, struct 
     }
     for (long i = 0; i < count; i++) {
         uint32_t made = task(graph, err);
-        if (i && strcmp(kind, "chain") == 0)
+        if (i && is_chain)
             check(tsk_graph_edge(graph, before, made, err), err);
         before = made;
     }
