@@ -335,6 +335,7 @@ def _(ws):
         send(holder)
         send(stopper.pid)
         stopper.wait()
+        p.until_gone(holder)  # it is not our child: kill returns before it has died
         ws.tasuki(*look).expect(0)
         p.until_gone(pid)
         p.until_state("web", "Stopped")
