@@ -39,18 +39,28 @@ static void use_own(struct reader *reader, uint64_t from)
     struct tsk_error ignored;
     reader->is_live = false;
     reader->has_own = event_reader_init(&reader->own, reader->feed->server->ws->state_dir, from, &ignored) == 0;
+    reader->feed->readers += reader->has_own;
 }
 
 static void drop_own(struct reader *reader)
 {
-    if (reader->has_own)
-        event_reader_clear(&reader->own);
+    if (!reader->has_own)
+        return;
+    event_reader_clear(&reader->own);
     reader->has_own = false;
+    reader->feed->readers--;
 }
 
 static bool is_wanted(const struct reader *reader, const json_t *event)
 {
     return !reader->type || strcmp(json_get_string(event, "type", ""), reader->type) == 0;
+}
+
+/* F5: how much of the trail one of them reads at a time. LOOP_BATCH of them may have their turn in one of the loop's. */
+static size_t share_of(const struct http_feed *feed)
+{
+    size_t share = HTTP_STREAM_MAX / feed->readers, least = HTTP_STREAM_MAX / LOOP_BATCH;
+    return share > least ? share : least;
 }
 
 /* F2, F5: some of the trail. False when there is nothing more for now. */
@@ -59,13 +69,11 @@ static bool read_own(struct http_conn *conn, struct reader *reader)
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     struct tsk_error ignored;
     json_t *event;
-    size_t *budget = &reader->feed->budget;
-    uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id, from = reader->own.next_id, last = from;
+    uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id, from = reader->own.next_id;
+    size_t share = share_of(reader->feed);
     bool has_more = true;
-    while (*budget && b.len < HTTP_STREAM_MAX && last - from < HTTP_STREAM_MAX &&
+    while (b.len < HTTP_STREAM_MAX && reader->own.next_id - from < share &&
            (has_more = reader->own.next_id < end && event_read(&reader->own, &event, &ignored) == 1)) {
-        *budget -= reader->own.next_id - last < *budget ? (size_t)(reader->own.next_id - last) : *budget;
-        last = reader->own.next_id;
         if (is_wanted(reader, event))
             put_event(&b, event);
         json_decref(event);
@@ -253,8 +261,13 @@ static void send_all(struct http_feed *feed)
 {
     for (unsigned i = feed->count; i-- > 0;) {
         struct http_conn *conn = feed->streams[i];
-        if (conn->out.len == conn->out_at && !conn->deadline_ms)
+        const struct reader *reader = conn->work_data;
+        if (conn->out.len > conn->out_at || conn->deadline_ms)
+            continue;
+        if (reader->is_live)
             send_more(conn);
+        else
+            conn_stream_push(conn); /* F5: when it is its turn */
     }
 }
 
@@ -293,7 +306,6 @@ static void changed(struct loop_source *source, uint32_t events)
 
 void feed_turn(struct http_feed *feed)
 {
-    feed->budget = FEED_TURN_MAX;
     if (feed->has_news)
         feed_look(feed);
 }

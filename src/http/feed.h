@@ -6,8 +6,9 @@
  *  F3  An event is sent with its id; `Last-Event-ID: N` goes on behind N. Every stream begins with an id, so that also one who saw
  *      nothing yet can go on where it was.
  *  F4  What is new is sent once per turn of the loop, however many events that are.
- *  F5  In one turn at most FEED_TURN_MAX bytes of the trail are read by the feed, and as many by all that read it themselves,
- *      whatever they find there: the rest comes in later turns, and everybody else's requests between them.
+ *  F5  In one turn of the loop the feed reads at most FEED_TURN_MAX bytes of the trail, and all who read it themselves share
+ *      HTTP_STREAM_MAX, whatever they find there (but each finds one event at least): the rest comes in later turns, and
+ *      everybody else's requests between them.
  *
  * The feed also notices every change in the workspace's state (`changes`), for answers that may be used twice. */
 #ifndef HTTP_FEED_H
@@ -29,7 +30,7 @@ struct http_feed {
     uint64_t begin;    /* the position of window's first byte; positions only grow */
     struct http_conn **streams;
     unsigned count, room;
-    size_t budget;    /* F5: what may still be read in this turn */
+    unsigned readers; /* F2: who read the trail themselves */
     uint64_t changes; /* of files in the workspace's state */
     int64_t looked_ms;
     bool is_looking, has_news; /* somebody looks at the processes; the trail may have grown */
