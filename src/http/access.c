@@ -96,14 +96,16 @@ bool http_may_enter(struct http_conn *conn)
 {
     const struct http_server *server = conn->server;
     const struct http_text *origin = http_header(conn->head, "Origin");
-    bool is_known = conn->is_unix || is_open(conn->head);
+    bool is_known = conn->is_unix || is_token(server, http_header(conn->head, "Authorization"));
     if (!is_host_ours(server, &conn->head->host))
         conn_refuse(conn, 403, TSK_FORBIDDEN_ORIGIN, "http_foreign_host");
     else if (origin && !is_origin_ours(server, conn->head, origin))
         conn_refuse(conn, 403, TSK_FORBIDDEN_ORIGIN, "http_foreign_origin");
-    else if (!is_known && !is_token(server, http_header(conn->head, "Authorization")))
+    else if (!is_known && !is_open(conn->head))
         conn_refuse(conn, 401, TSK_UNAUTHORIZED, "http_no_token");
-    else
+    else {
+        conn->is_known = conn->is_known || is_known;
         return true;
+    }
     return false;
 }

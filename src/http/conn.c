@@ -27,6 +27,8 @@ void conn_open(struct http_server *server, int fd, bool is_unix)
                                .server = server,
                                .prev = server->last,
                                .is_unix = is_unix,
+                               .is_known = is_unix,
+                               .lang = server->lang,
                                .began_ms = now_ms,
                                .deadline_ms = now_ms + HTTP_HEAD_MS,
                                .in = BUF_INIT,
@@ -226,11 +228,11 @@ void conn_answer(struct http_conn *conn, int status, const char *type, const cha
 {
     if (conn->is_closed)
         return;
-    BUG(conn->phase == CONN_STREAM || conn->phase == CONN_LINGER);
+    BUG(conn->phase == CONN_STREAM || conn->phase == CONN_LINGER || (len == CONN_NO_LENGTH && !conn->is_head_only));
     conn->work = NULL;
     conn->work_data = NULL;
     stats_request(conn->server->stats, conn->op, status, conn->began_us);
-    conn->keeps_alive = conn->keeps_alive && !conn->server->is_ending && !conn->is_half_closed;
+    conn->keeps_alive = conn->keeps_alive && !conn->server->is_ending;
     put_head(conn, status, type, headers, (int64_t)len);
     if (!conn->is_head_only && len)
         buf_put(&conn->out, body, len);
@@ -252,10 +254,10 @@ void conn_refuse(struct http_conn *conn, int status, enum tsk_code code, const c
     struct tsk_error err = {0};
     struct buf body CLEANUP(buf_clear) = BUF_INIT;
     error_set(&err, code, text, NULL);
-    json_t *document CLEANUP_JSON = json_of_error(&err, lang_name(conn->server->lang));
+    json_t *document CLEANUP_JSON = json_of_error(&err, lang_name(conn->lang));
     json_write(&body, document, false);
-    conn_answer(conn, status, "application/json", status == 401 ? "WWW-Authenticate: Bearer\r\n" : NULL, body.data,
-                body.len);
+    const char *headers = status == 401 ? "WWW-Authenticate: Bearer\r\n" : status == 503 ? "Retry-After: 1\r\n" : NULL;
+    conn_answer(conn, status, "application/json", headers, body.data, body.len);
 }
 
 /* The rest of the request cannot be understood, or is not wanted (C4). */
@@ -379,6 +381,7 @@ static bool take_head(struct http_conn *conn)
     conn->keeps_alive = conn->is_head_only = false;
     conn->has_more = true;
     conn->op = NULL;
+    conn->lang = conn->server->lang;
     conn->began_us = now_us();
     if (!conn->head)
         conn->head = malloc(sizeof *conn->head);
@@ -387,12 +390,14 @@ static bool take_head(struct http_conn *conn)
         refusal = (struct http_refusal){431, "http_head_too_large"};
     } else if (http_parse_head(conn->in.data, conn->head_len, conn->head, &refusal) == 0) {
         conn->is_head_only = http_text_is(&conn->head->method, "HEAD");
+        conn->lang = http_lang(conn->head, conn->server->lang);
         if (!http_may_enter(conn))
             return false;
         conn->keeps_alive = conn->head->keeps_alive;
         conn->chunks = (struct http_chunks){0};
         conn->phase = CONN_BODY;
-        conn->deadline_ms = clock_now().boot_ms + HTTP_BODY_MS;
+        conn->began_ms = clock_now().boot_ms;
+        conn->deadline_ms = conn->began_ms + HTTP_BODY_MS;
         return true;
     }
     refuse_and_close(conn, &refusal);
@@ -544,18 +549,40 @@ static void conn_ready(struct loop_source *source, uint32_t events)
 
 /* ---- time ---- */
 
+/* A part of a request is there. */
+static bool has_begun(const struct http_conn *conn)
+{
+    return (conn->phase == CONN_HEAD && conn->in.len) || conn->phase == CONN_BODY;
+}
+
+static void give_up(struct http_conn *conn, int status, enum tsk_code code, const char *text)
+{
+    conn->op = NULL;
+    conn->is_head_only = conn->is_head_only && conn->phase == CONN_BODY; /* else it was the request before */
+    conn->keeps_alive = false;
+    conn->has_more = true;
+    conn->began_us = now_us(); /* it was the client that took so long */
+    conn_refuse(conn, status, code, text);
+}
+
 void conn_tick(struct http_conn *conn, int64_t now_ms)
 {
     if (conn->work && conn->work->tick)
         conn->work->tick(conn, now_ms);
     if (conn->is_closed || !conn->deadline_ms || now_ms < conn->deadline_ms)
         return;
-    bool is_late = (conn->phase == CONN_HEAD && conn->in.len) || conn->phase == CONN_BODY;
-    struct http_refusal refusal = {408, "http_too_slow"};
-    conn->op = NULL;
-    conn->began_us = now_us(); /* it was the client that took so long */
-    if (is_late)
-        refuse_and_close(conn, &refusal);
+    if (has_begun(conn))
+        give_up(conn, 408, TSK_INVALID_INPUT, "http_too_slow");
     else
+        conn_close(conn);
+}
+
+void conn_end(struct http_conn *conn)
+{
+    if (conn->phase == CONN_WORKING || conn->phase == CONN_STREAM || conn->phase == CONN_LINGER)
+        return;
+    if (conn->is_known && has_begun(conn))
+        give_up(conn, 503, TSK_ENVIRONMENT, "http_ending");
+    else if (!conn->is_known || conn->phase == CONN_HEAD)
         conn_close(conn);
 }

@@ -45,10 +45,12 @@ struct http_conn {
     struct http_server *server;
     struct http_conn *prev, *next; /* all of them, the oldest first */
     enum conn_phase phase;
+    bool is_known;  /* the kernel or the token has said who it is (R3) */
+    enum lang lang; /* of the request */
     bool is_unix, is_head_only, keeps_alive, is_half_closed, is_closed, is_busy;
     bool has_more;       /* the request was not read to its end (C4) */
     int64_t deadline_ms; /* 0: none (C2) */
-    int64_t began_ms;    /* of the request, and of being idle before it */
+    int64_t began_ms;    /* since when it is in this phase, as far as it could leave (R3) */
     int64_t began_us;    /* of the dispatch, for the statistics */
     struct buf in;
     size_t scanned, head_len;
@@ -68,13 +70,17 @@ void conn_close(struct http_conn *conn);
 void conn_bury(struct http_server *server);
 /* C2, and the work's tick. */
 void conn_tick(struct http_conn *conn, int64_t now_ms);
+/* R6: what is not worked for ends now. */
+void conn_end(struct http_conn *conn);
 
 /* ---- answers ---- */
 
-/* The only answer to the current request. `headers`: more lines, each with its CR LF; or NULL. */
+#define CONN_NO_LENGTH SIZE_MAX
+/* The only answer to the current request. `headers`: more lines, each with its CR LF; or NULL. `len` may be CONN_NO_LENGTH when
+ * the head is all that was asked for. */
 void conn_answer(struct http_conn *conn, int status, const char *type, const char *headers, const void *body,
                  size_t len);
-/* An error document, with `text` as its sentence; the HTTP status may be another one than the code's. */
+/* An error document, with `text` as its sentence, in the request's language; the HTTP status may be another one than the code's. */
 void conn_refuse(struct http_conn *conn, int status, enum tsk_code code, const char *text);
 /* The answer will come later: from `work`. */
 void conn_wait(struct http_conn *conn, const struct http_work *work, void *data);

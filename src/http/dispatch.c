@@ -24,7 +24,7 @@ static const char page[] =
 static void answer_error(struct http_conn *conn, const struct tsk_error *err, int status, const char *headers)
 {
     struct buf body CLEANUP(buf_clear) = BUF_INIT;
-    json_t *document CLEANUP_JSON = json_of_error(err, lang_name(conn->server->lang));
+    json_t *document CLEANUP_JSON = json_of_error(err, lang_name(conn->lang));
     json_write(&body, document, false);
     buf_puts(&body, "\n");
     conn_answer(conn, status ? status : code_info(err->code)->http_status, "application/json", headers, body.data,
@@ -50,16 +50,12 @@ static void no_path(struct http_conn *conn)
 
 /* ---- operations ---- */
 
-/* Accept-Language, where it is one of ours. */
-static enum lang lang_of(const struct http_conn *conn)
+enum lang http_lang(const struct http_head *head, enum lang otherwise)
 {
-    const struct http_text *header = http_header(conn->head, "Accept-Language");
-    enum lang lang = conn->server->lang;
-    char name[16] = "";
-    if (header && header->len >= 2) {
-        snprintf(name, sizeof name, "%.*s", (int)(header->len < 2 ? header->len : 2), header->at);
-        lang_parse(name, &lang);
-    }
+    const struct http_text *header = http_header(head, "Accept-Language");
+    enum lang lang = otherwise;
+    if (header && header->len >= 2)
+        lang_parse((char[]){header->at[0], header->at[1], '\0'}, &lang);
     return lang;
 }
 
@@ -93,7 +89,7 @@ static void begin_stream(struct http_conn *conn, const struct http_route *route,
     if (!http_text_is(&conn->head->path, "/api/events")) {
         if (*id && op_param_find(route->op, "cursor"))
             json_object_set_new(args, "cursor", json_string(id));
-        stream_begin(conn, route->op, json_incref(args), lang_of(conn));
+        stream_begin(conn, route->op, json_incref(args), conn->lang);
         return;
     }
     char *end;
@@ -136,7 +132,7 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     struct http_job *job = job_new(conn->server, conn, job_run_op);
     job->op = route->op;
     job->args = args_take;
-    job->lang = lang_of(conn);
+    job->lang = conn->lang;
     job->says_yes = says_yes;
     job->secret = secret;
     if (http_text_is(&conn->head->method, "GET"))
@@ -152,7 +148,7 @@ static void dispatch_row(struct http_conn *conn)
     char allow[64];
     bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only;
     if (is_get && !conn->body.len && !http_header(conn->head, "Last-Event-ID") &&
-        cache_answer(conn->server->cache, conn, lang_of(conn)))
+        cache_answer(conn->server->cache, conn, conn->lang))
         return;
     if (take_body(conn, &body, &err) < 0) {
         answer_error(conn, &err, 0, NULL);

@@ -39,13 +39,16 @@ static void use_own(struct reader *reader, uint64_t from)
     struct tsk_error ignored;
     reader->is_live = false;
     reader->has_own = event_reader_init(&reader->own, reader->feed->server->ws->state_dir, from, &ignored) == 0;
+    reader->feed->readers += reader->has_own;
 }
 
 static void drop_own(struct reader *reader)
 {
-    if (reader->has_own)
-        event_reader_clear(&reader->own);
+    if (!reader->has_own)
+        return;
+    event_reader_clear(&reader->own);
     reader->has_own = false;
+    reader->feed->readers--;
 }
 
 static bool is_wanted(const struct reader *reader, const json_t *event)
@@ -53,14 +56,24 @@ static bool is_wanted(const struct reader *reader, const json_t *event)
     return !reader->type || strcmp(json_get_string(event, "type", ""), reader->type) == 0;
 }
 
-/* F2: some of the trail; how many bytes that were. */
-static size_t read_own(struct http_conn *conn, struct reader *reader)
+/* F5: how much of the trail one of them reads at a time. LOOP_BATCH of them may have their turn in one of the loop's. */
+static size_t share_of(const struct http_feed *feed)
+{
+    size_t share = HTTP_STREAM_MAX / feed->readers, least = HTTP_STREAM_MAX / LOOP_BATCH;
+    return share > least ? share : least;
+}
+
+/* F2, F5: some of the trail. False when there is nothing more for now. */
+static bool read_own(struct http_conn *conn, struct reader *reader)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     struct tsk_error ignored;
     json_t *event;
-    uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id;
-    while (b.len < HTTP_STREAM_MAX && reader->own.next_id < end && event_read(&reader->own, &event, &ignored) == 1) {
+    uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id, from = reader->own.next_id;
+    size_t share = share_of(reader->feed);
+    bool has_more = true;
+    while (b.len < HTTP_STREAM_MAX && reader->own.next_id - from < share &&
+           (has_more = reader->own.next_id < end && event_read(&reader->own, &event, &ignored) == 1)) {
         if (is_wanted(reader, event))
             put_event(&b, event);
         json_decref(event);
@@ -71,7 +84,7 @@ static size_t read_own(struct http_conn *conn, struct reader *reader)
         reader->is_live = true;
         reader->at = reader->feed->begin + reader->feed->window.len;
     }
-    return b.len;
+    return has_more || b.len;
 }
 
 /* Everything that was put has been taken. */
@@ -84,8 +97,8 @@ static void send_more(struct http_conn *conn)
         return;
     }
     if (!reader->is_live) {
-        if (read_own(conn, reader) > 0)
-            conn_stream_push(conn);
+        if (read_own(conn, reader))
+            conn_stream_push(conn); /* also with nothing: then `room` comes in the next turn */
         return;
     }
     uint64_t end = feed->begin + feed->window.len;
@@ -126,11 +139,34 @@ static void beat(struct http_conn *conn, int64_t now_ms)
 
 static const struct http_work work = {.gone = gone, .room = send_more, .tick = beat};
 
+/* Where a stream begins; the id behind which that is. One beyond the end (of a trail that was made anew since) is the end. */
+static uint64_t begin_at(struct reader *reader, uint64_t after)
+{
+    struct http_feed *feed = reader->feed;
+    uint64_t next = feed->reader.next_id;
+    bool is_new = after == EVENT_FROM_END;
+    if (is_new && !reader->type && !feed->has_news) {
+        reader->is_live = true;
+        reader->at = feed->begin + feed->window.len;
+        return next ? next - 1 : 0;
+    }
+    use_own(reader, is_new ? after : after + 1);
+    if (reader->has_own && reader->own.fd < 0) /* no trail yet: all of it will be new */
+        reader->own.next_id = 0;
+    next = reader->own.next_id;
+    return is_new || next <= after ? (next ? next - 1 : 0) : after;
+}
+
 void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type)
 {
     struct reader *reader = calloc(1, sizeof *reader);
     char hello[96];
     BUG(!reader);
+    if (conn->is_head_only) {
+        free(reader);
+        conn_answer(conn, 200, "text/event-stream", NULL, NULL, CONN_NO_LENGTH);
+        return;
+    }
     feed_look(feed); /* from now on means: after this */
     *reader = (struct reader){.feed = feed, .index = feed->count, .type = type ? strdup(type) : NULL};
     reader->beat_ms = clock_now().boot_ms;
@@ -140,15 +176,8 @@ void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after,
         BUG(!feed->streams);
     }
     feed->streams[feed->count++] = conn;
-    bool is_new = after == EVENT_FROM_END;
-    uint64_t next = feed->reader.next_id;
-    if (is_new && !type) {
-        reader->is_live = true;
-        reader->at = feed->begin + feed->window.len;
-    } else {
-        use_own(reader, is_new ? next : after + 1);
-    }
-    snprintf(hello, sizeof hello, "retry: 1000\nid: %" PRIu64 "\n\n", is_new ? (next ? next - 1 : 0) : after);
+    uint64_t id = begin_at(reader, after);
+    snprintf(hello, sizeof hello, "retry: 1000\nid: %" PRIu64 "\n\n", id);
     conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &work, reader);
     if (conn->is_closed)
         return;
@@ -210,36 +239,42 @@ static void trim(struct http_feed *feed)
     feed->begin += cut;
 }
 
+/* Whether there was something; has_news says whether there is more (F5). */
 static bool read_trail(struct http_feed *feed)
 {
     struct tsk_error ignored;
     json_t *event;
-    bool has_news = false;
-    while (feed->window.len <= 4 * FEED_MAX && event_read(&feed->reader, &event, &ignored) == 1) {
+    uint64_t from = feed->reader.next_id;
+    bool has_some = false;
+    while (feed->reader.next_id - from < FEED_TURN_MAX &&
+           (feed->has_news = event_read(&feed->reader, &event, &ignored) == 1)) {
         stats_event(feed->server->stats, json_get_string(event, "type", "?"));
         if (feed->count)
             put_event(&feed->window, event);
         json_decref(event);
-        has_news = true;
+        has_some = true;
     }
-    return has_news;
+    return has_some;
 }
 
 static void send_all(struct http_feed *feed)
 {
     for (unsigned i = feed->count; i-- > 0;) {
         struct http_conn *conn = feed->streams[i];
-        if (conn->out.len == conn->out_at && !conn->deadline_ms)
+        const struct reader *reader = conn->work_data;
+        if (conn->out.len > conn->out_at || conn->deadline_ms)
+            continue;
+        if (reader->is_live)
             send_more(conn);
+        else
+            conn_stream_push(conn); /* F5: when it is its turn */
     }
 }
 
 void feed_look(struct http_feed *feed)
 {
-    bool has_news = false;
-    feed->has_news = false;
-    while (read_trail(feed)) {
-        has_news = true;
+    bool has_some = read_trail(feed);
+    if (has_some) {
         send_all(feed); /* F4: before what fell behind is cut off */
         trim(feed);
     }
@@ -247,7 +282,7 @@ void feed_look(struct http_feed *feed)
         feed->begin += feed->window.len;
         buf_clear(&feed->window);
     }
-    if (has_news)
+    if (has_some)
         agents_news(feed->server);
 }
 
@@ -266,8 +301,7 @@ static void changed(struct loop_source *source, uint32_t events)
 {
     struct http_feed *feed = (struct http_feed *)source;
     (void)events;
-    feed_notice(feed);
-    feed_turn(feed);
+    feed_notice(feed); /* feed_turn comes at the end of the turn */
 }
 
 void feed_turn(struct http_feed *feed)

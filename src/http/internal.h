@@ -35,11 +35,16 @@ struct http_server {
     char token[HTTP_TOKEN_DIGITS + 1];
     const json_t *hosts; /* more names that may stand in Host and Origin; borrowed */
     int lock_fd;         /* server.lock */
+    int dir_fd;          /* .aiflow/, locked as well */
+    dev_t socket_dev;    /* of server.sock, with socket_ino */
+    ino_t socket_ino;
     char url[256];
 
     struct http_conn *first, *last; /* all connections, in the order in which they came */
     unsigned conn_count, stream_count;
-    struct http_conn *dead; /* closed in this turn; linked by next */
+    unsigned places, unix_places; /* R1, R2 */
+    bool is_resting;              /* R5 */
+    struct http_conn *dead;       /* closed in this turn; linked by next */
     int64_t ticked_ms, cancelled_ms;
     char *scratch; /* for reading */
 
@@ -71,7 +76,19 @@ struct http_server {
 /* Whether this request may be made at all: Host, Origin, token. Otherwise it was refused. */
 bool http_may_enter(struct http_conn *conn);
 
+/* ---- room.c: places ---- */
+
+/* Takes as many descriptors as it may have, and says how many of them connections may use. */
+void room_init(struct http_server *server);
+/* Whether there is a place for a new one; somebody may have left for it. */
+bool room_for(struct http_server *server, bool is_unix);
+/* Closes whoever is the first to leave; false if all stay. */
+bool room_take(struct http_server *server);
+
 /* ---- dispatch.c ---- */
+
+/* Accept-Language, where it is one of ours. */
+enum lang http_lang(const struct http_head *head, enum lang otherwise);
 
 /* A request is complete: head and body. */
 void http_dispatch(struct http_conn *conn);
@@ -88,6 +105,7 @@ struct http_job {
     enum lang lang;
     char *secret;             /* owned: of the instance in args, or NULL */
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
+    bool is_unmet;            /* what it waited for did not happen */
     int status;
     const char *type;
     struct buf body;

@@ -88,6 +88,8 @@ static void finish(struct http_job *job)
     cache_keep(server->cache, job);
     if (job->done)
         job->done(job);
+    else if (job->conn && server->is_ending && job->is_unmet && atomic_load(&job->is_cancelled))
+        conn_refuse(job->conn, 503, TSK_ENVIRONMENT, "http_ending"); /* it was us who did not wait any longer */
     else if (job->conn)
         conn_answer(job->conn, job->status, job->type, NULL, job->body.data, job->body.len);
     job_free(job);
@@ -188,6 +190,7 @@ void job_run_op(struct http_job *job)
     } else if (!answer) {
         answer = json_object();
     }
+    job->is_unmet = code == TSK_CONFLICT && (job->op->flags & OP_WAITS);
     if (job->has_asked && code != TSK_OK)
         json_object_set_new(answer, "needs_confirmation", json_true());
     job->status = code != TSK_OK ? code_info(code)->http_status : call.goes_on ? 202 : 200;

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -31,20 +32,52 @@ static json_t *read_lock(struct http_server *server)
     return record;
 }
 
+/* The path of a socket may have 107 bytes only: it is reached through a descriptor of .aiflow/. */
+static struct sockaddr_un socket_address(const struct http_server *server)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", server->ws->state_dir, SOCKET_FILE);
+    return address;
+}
+
+/* Who listens on server.sock; 0: nobody. */
+static pid_t socket_owner(const struct http_server *server)
+{
+    struct sockaddr_un address = socket_address(server);
+    struct ucred peer = {0};
+    socklen_t len = sizeof peer;
+    int fd CLEANUP_FD = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_found = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+                    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0;
+    return is_found ? peer.pid : 0;
+}
+
 /* Whoever has the lock says where it is a moment later. */
 static int say_where(struct http_server *server, struct tsk_error *err)
 {
     json_t *record CLEANUP_JSON = NULL;
+    struct buf socket CLEANUP(buf_clear) = BUF_INIT;
     for (int waited = 0; waited < TELL_MS && !(record = read_lock(server)); waited += 10)
         poll(NULL, 0, 10);
     char pid[16];
-    snprintf(pid, sizeof pid, "%d", (int)json_get_int(record, "pid", 0));
-    return error_set(err, TSK_CONFLICT, "serve_running", "url", json_get_string(record, "url", "?"), "pid", pid,
-                     "socket", json_get_string(record, "socket", NULL), NULL);
+    buf_printf(&socket, "%s/%s", server->ws->state_path, SOCKET_FILE);
+    snprintf(pid, sizeof pid, "%d", (int)json_get_int(record, "pid", record ? 0 : (int)socket_owner(server)));
+    return error_set(err, TSK_CONFLICT, "serve_running", "url", json_get_string(record, "url", buf_str(&socket)), "pid",
+                     pid, "socket", json_get_string(record, "socket", buf_str(&socket)), NULL);
+}
+
+/* Whoever has it serves, also when server.lock is not there any more. Not every file system can do this (NFS cannot): then the
+ * file alone has to do. */
+static bool is_dir_taken(struct http_server *server)
+{
+    server->dir_fd = fs->openat(server->ws->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    return server->dir_fd >= 0 && flock(server->dir_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
 int listen_lock(struct http_server *server, struct tsk_error *err)
 {
+    if (is_dir_taken(server))
+        return say_where(server, err);
     int fd = fs->openat(server->ws->state_dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return error_errno(err, "open", LOCK_FILE);
@@ -100,19 +133,6 @@ int listen_token(struct http_server *server, struct tsk_error *err)
 
 /* ---- accepting ---- */
 
-/* At the limit, whoever has waited longest without asking anything makes room; else the new one is sent away. */
-static bool make_room(struct http_server *server)
-{
-    if (server->conn_count < HTTP_CONNECTIONS_MAX)
-        return true;
-    for (struct http_conn *conn = server->first; conn; conn = conn->next)
-        if (conn->phase == CONN_HEAD || conn->phase == CONN_LINGER) {
-            conn_close(conn);
-            return true;
-        }
-    return false;
-}
-
 static bool is_same_user(int fd)
 {
     struct ucred peer;
@@ -128,29 +148,64 @@ static void send_away(int fd)
     close(fd);
 }
 
+static void let_in(struct http_listener *listener, int fd)
+{
+    struct http_server *server = listener->server;
+    int one = 1;
+    if (listener->is_unix && !is_same_user(fd)) {
+        close(fd);
+    } else if (!room_for(server, listener->is_unix)) {
+        send_away(fd);
+    } else {
+        if (!listener->is_unix)
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        conn_open(server, fd, listener->is_unix);
+    }
+}
+
+/* R5: who waits in the queue would wake us again and again. */
+static void rest(struct http_server *server)
+{
+    for (unsigned i = 0; i < server->listener_count; i++)
+        loop_want(&server->loop, &server->listeners[i].source, 0);
+    server->is_resting = true;
+}
+
+void listen_again(struct http_server *server)
+{
+    for (unsigned i = 0; server->is_resting && i < server->listener_count; i++)
+        loop_want(&server->loop, &server->listeners[i].source, EPOLLIN);
+    server->is_resting = false;
+}
+
+static bool has_queue(int fd)
+{
+    struct pollfd queue = {.fd = fd, .events = POLLIN};
+    return poll(&queue, 1, 0) == 1;
+}
+
+/* Not more at a time than a part of the places: whoever is let in is also heard before he has to leave again. */
 static void accept_some(struct loop_source *source, uint32_t events)
 {
     struct http_listener *listener = (struct http_listener *)source;
     struct http_server *server = listener->server;
-    int one = 1, fd;
+    unsigned batch = server->places / 4 + 1 < ACCEPT_BATCH ? server->places / 4 + 1 : ACCEPT_BATCH;
     (void)events;
-    for (int i = 0; i < ACCEPT_BATCH; i++) {
-        fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && server->first) {
-            conn_close(server->first); /* else the one in the queue would wake us for ever */
+    for (unsigned i = 0; i < batch; i++) {
+        int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            let_in(listener, fd);
             continue;
         }
-        if (fd < 0)
+        bool is_full = errno == EMFILE || errno == ENFILE;
+        if (errno == EINTR || errno == ECONNABORTED)
+            continue;
+        if (errno == EAGAIN || !has_queue(source->fd)) /* a missing descriptor is said first, also when nobody came */
             return;
-        if (listener->is_unix && !is_same_user(fd)) {
-            close(fd);
-        } else if (!make_room(server)) {
-            send_away(fd);
-        } else {
-            if (!listener->is_unix)
-                setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-            conn_open(server, fd, listener->is_unix);
-        }
+        if (is_full && room_take(server))
+            continue;
+        rest(server);
+        return;
     }
 }
 
@@ -165,13 +220,21 @@ static int add_listener(struct http_server *server, int fd, bool is_unix)
     return 0;
 }
 
+/* It may have been removed, and somebody else have made his. */
+static bool is_socket_ours(const struct http_server *server)
+{
+    struct stat st;
+    return fs->fstatat(server->ws->state_dir, SOCKET_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_dev == server->socket_dev && st.st_ino == server->socket_ino;
+}
+
 void listen_close(struct http_server *server)
 {
     for (unsigned i = 0; i < server->listener_count; i++) {
         struct http_listener *listener = &server->listeners[i];
         loop_remove(&server->loop, &listener->source);
         fs_close(&listener->source.fd);
-        if (listener->is_unix)
+        if (listener->is_unix && is_socket_ours(server))
             fs->unlinkat(server->ws->state_dir, SOCKET_FILE, 0);
     }
     server->listener_count = 0;
@@ -266,11 +329,10 @@ int listen_tcp(struct http_server *server, const char *address, int port, struct
     return 0;
 }
 
-/* Through a descriptor of .aiflow/: a socket's path may have 107 bytes only. */
 int listen_unix(struct http_server *server, struct tsk_error *err)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", server->ws->state_dir, SOCKET_FILE);
+    struct sockaddr_un address = socket_address(server);
+    struct stat st;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return error_errno(err, "make", SOCKET_FILE);
@@ -278,6 +340,10 @@ int listen_unix(struct http_server *server, struct tsk_error *err)
     mode_t mask = umask(0177);
     int result = bind(fd, (struct sockaddr *)&address, sizeof address);
     umask(mask);
+    if (result == 0 && fs->fstatat(server->ws->state_dir, SOCKET_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        server->socket_dev = st.st_dev;
+        server->socket_ino = st.st_ino;
+    }
     if (result < 0 || add_listener(server, fd, true) < 0) {
         error_errno(err, "make", SOCKET_FILE);
         fs_close(&fd);

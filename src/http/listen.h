@@ -6,7 +6,7 @@
 
 #define SERVE_PORT 7411
 
-/* Takes server.lock. CONFLICT "serve_running" says where the server is that has it. */
+/* Takes server.lock, and .aiflow/ itself. CONFLICT "serve_running" says where the server is that has it. */
 int listen_lock(struct http_server *server, struct tsk_error *err);
 /* Reads or makes server.token. */
 int listen_token(struct http_server *server, struct tsk_error *err);
@@ -17,6 +17,8 @@ bool listen_is_loopback(const char *address);
 int listen_unix(struct http_server *server, struct tsk_error *err);
 /* Writes down where we are, for the next one. */
 int listen_tell(struct http_server *server, struct tsk_error *err);
+/* After a descriptor was missing (R5). */
+void listen_again(struct http_server *server);
 void listen_close(struct http_server *server);
 
 #endif

@@ -70,10 +70,14 @@ static int refuse(struct http_refusal *refusal, int status, const char *text)
 
 size_t http_head_end(const char *data, size_t len, size_t *scanned)
 {
-    size_t from = *scanned > 3 ? *scanned - 3 : 0;
-    const char *end = len > from ? memmem(data + from, len - from, "\r\n\r\n", 4) : NULL;
+    const char *end = data + len, *at = data + *scanned;
+    for (; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++) {
+        const char *before = at > data && at[-1] == '\r' ? at - 1 : at;
+        if (before > data && before[-1] == '\n')
+            break;
+    }
     *scanned = len;
-    return end ? (size_t)(end - data) + 4 : 0;
+    return at && at < end ? (size_t)(at - data) + 1 : 0;
 }
 
 /* P1, P4 */
@@ -190,6 +194,8 @@ int http_parse_head(const char *data, size_t len, struct http_head *ret, struct 
     ret->is_chunked = ret->expects_continue = false;
     if (len > HTTP_HEAD_MAX)
         return refuse(refusal, 431, "http_head_too_large");
+    if (len < 4 || memcmp(data + len - 4, "\r\n\r\n", 4) != 0)
+        return refuse(refusal, 400, "http_bad_line");
     for (bool is_first = true; at < end; is_first = false) {
         const char *stop = memchr(at, '\r', (size_t)(end - at));
         if (!stop || stop[1] != '\n' || memchr(at, '\n', (size_t)(stop - at)))

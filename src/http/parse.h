@@ -41,7 +41,8 @@ struct http_refusal {
     const char *text;
 };
 
-/* Where a head ends (behind its empty line), 0 when it is not complete. *scanned remembers what was seen, so that a head which
+/* Where a head ends (behind its empty line, also one without CR, so that it is refused and not waited for), 0 when it is not
+ * complete. *scanned remembers what was seen, so that a head which
  * comes byte by byte is read once. */
 size_t http_head_end(const char *data, size_t len, size_t *scanned);
 /* `len` is what http_head_end said. 0, or -1 with the refusal. */

@@ -4,64 +4,22 @@
 #include "base/log.h"
 #include "http/cache.h"
 #include "http/listen.h"
+#include "mcp/signals.h"
 #include "own/instance.h"
 #include "proc/spawn.h"
 
-#include <errno.h>
 #include <malloc.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
     TICK_MS = 1000,
     END_MS = 10000, /* what is open has this long to finish */
-    FDS_WANTED = 4096,
 };
 
-/* ---- signals ---- */
-
-static int wake_on_signal = -1;
-static volatile sig_atomic_t signals_seen;
-
-/* A signal to one thread ends its operation's wait; one to the program ends the program. */
-static void on_signal(int number, siginfo_t *info, void *context)
-{
-    (void)number;
-    (void)context;
-    uint64_t one = 1;
-    int saved = errno;
-    if (info->si_code != SI_TKILL) {
-        signals_seen++;
-        (void)!write(wake_on_signal, &one, sizeof one);
-    }
-    errno = saved;
-}
-
-static void take_signals(int wake_fd)
-{
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
-    wake_on_signal = wake_fd;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN); /* the terminal may go; who wants the server to end says so */
-}
-
 /* ---- the start ---- */
-
-static void more_descriptors(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= FDS_WANTED)
-        return;
-    spawn_keep_limit(&limit); /* what we start gets what we were given */
-    limit.rlim_cur = limit.rlim_max < FDS_WANTED ? limit.rlim_max : FDS_WANTED;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 static void woken(struct loop_source *source, uint32_t events)
 {
@@ -220,13 +178,15 @@ static bool stops_processes(void)
 
 static int next_timeout(struct http_server *server, int64_t now_ms)
 {
-    int timeout = server->first || server->feed.count ? TICK_MS : -1;
+    int timeout = server->first || server->feed.count || server->is_resting ? TICK_MS : -1;
     int agents = agents_tick(server, now_ms);
     if (agents >= 0 && (timeout < 0 || agents < timeout))
         timeout = agents;
     int cancels = job_cancel_again(server, now_ms);
     if (cancels >= 0 && (timeout < 0 || cancels < timeout))
         timeout = cancels;
+    if (server->feed.has_news) /* F5 */
+        return 0;
     if (pool_nudge(server->pool))
         timeout = POOL_STALL_MS;
     return server->is_ending && (timeout < 0 || timeout > 20) ? 20 : timeout;
@@ -237,6 +197,7 @@ static void tick(struct http_server *server, int64_t now_ms)
     if (now_ms - server->ticked_ms < TICK_MS)
         return;
     server->ticked_ms = now_ms;
+    listen_again(server);
     for (struct http_conn *conn = server->first, *next; conn; conn = next) {
         next = conn->next; /* conn_close keeps it until the end of the turn */
         conn_tick(conn, now_ms);
@@ -258,15 +219,24 @@ static void begin_end(struct http_server *server, int64_t now_ms)
         job_cancel(job);
     for (struct http_conn *conn = server->first, *next; conn; conn = next) {
         next = conn->next;
-        if (conn->phase == CONN_HEAD && conn->in.len == 0)
-            conn_close(conn);
+        conn_end(conn);
     }
+}
+
+/* Who lingers has his answer. */
+static bool has_open(const struct http_server *server)
+{
+    const struct http_conn *conn = server->first;
+    while (conn && conn->phase == CONN_LINGER)
+        conn = conn->next;
+    return conn != NULL;
 }
 
 static bool has_ended(const struct http_server *server, int64_t now_ms)
 {
-    bool is_idle = !server->first && !server->jobs && !server->streams && agents_are_idle((struct http_server *)server);
-    return server->is_ending && (is_idle || now_ms >= server->end_ms || signals_seen > 1);
+    bool is_idle =
+        !has_open(server) && !server->jobs && !server->streams && agents_are_idle((struct http_server *)server);
+    return server->is_ending && (is_idle || now_ms >= server->end_ms || signals_seen() > 1);
 }
 
 static void run_loop(struct http_server *server)
@@ -277,7 +247,7 @@ static void run_loop(struct http_server *server)
         now_ms = clock_now().boot_ms;
         feed_turn(&server->feed);
         tick(server, now_ms);
-        if (signals_seen && !server->is_ending)
+        if (signals_seen() && !server->is_ending)
             begin_end(server, now_ms);
         conn_bury(server);
     }
@@ -309,6 +279,7 @@ static void close_server(struct http_server *server)
     pthread_mutex_destroy(&server->mutex);
     fs_close(&server->wake.fd);
     fs_close(&server->lock_fd);
+    fs_close(&server->dir_fd);
     free(server->scratch);
 }
 
@@ -321,6 +292,7 @@ int http_serve(struct op_call *call, struct tsk_error *err)
                                  .loop.fd = -1,
                                  .hosts = hosts,
                                  .lock_fd = -1,
+                                 .dir_fd = -1,
                                  .feed.source.fd = -1,
                                  .feed.reader.fd = -1,
                                  .wake = {.fd = -1, .ready = woken},
@@ -330,13 +302,16 @@ int http_serve(struct op_call *call, struct tsk_error *err)
                                  .openapi = BUF_INIT};
     BUG(!server.scratch || !server.cache);
     pthread_mutex_init(&server.mutex, NULL);
-    if (open_server(&server, call, err) < 0 || chdir(call->ws->root) < 0) {
+    int result = open_server(&server, call, err);
+    if (result == 0 && chdir(call->ws->root) < 0)
+        result = error_errno(err, "enter", call->ws->root);
+    if (result < 0) {
         close_server(&server);
         return -1;
     }
-    more_descriptors();
-    take_signals(server.wake.fd);
-    mallopt(M_ARENA_MAX, 2); /* not one for each of many short-lived threads */
+    room_init(&server);
+    signals_take(server.wake.fd, false); /* the terminal may go; who wants the server to end says so */
+    mallopt(M_ARENA_MAX, 2);             /* not one for each of many short-lived threads */
     struct http_job *job = job_new(&server, NULL, restore);
     job->done = no_answer;
     job_start(job);

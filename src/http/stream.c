@@ -166,6 +166,12 @@ static void begin_answer(struct http_stream *stream, bool is_begun)
 {
     struct http_conn *conn = stream->conn;
     stream->is_answered = true;
+    if (is_begun && conn->is_head_only) { /* there would be a stream */
+        stream->conn = NULL;
+        cancel(stream);
+        conn_answer(conn, 200, "text/event-stream", NULL, NULL, CONN_NO_LENGTH);
+        return;
+    }
     if (is_begun) {
         conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &streaming, stream);
         if (!conn->is_closed)

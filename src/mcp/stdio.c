@@ -7,6 +7,7 @@
 #include "mcp/identity.h"
 #include "mcp/mcp.h"
 #include "mcp/pool.h"
+#include "mcp/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,35 +46,6 @@ struct stdio {
     int64_t kept_ms;
     atomic_bool is_broken, is_keeping;
 };
-
-/* ---- signals ---- */
-
-static int wake_on_signal = -1;
-static volatile sig_atomic_t is_told_to_end;
-
-/* A signal to one thread ends its wait (mcp.h, M5); one to the program ends the program. */
-static void on_signal(int number, siginfo_t *info, void *context)
-{
-    (void)number;
-    (void)context;
-    uint64_t one = 1;
-    int saved = errno;
-    if (info->si_code != SI_TKILL) {
-        is_told_to_end = 1;
-        (void)!write(wake_on_signal, &one, sizeof one);
-    }
-    errno = saved;
-}
-
-static void take_signals(int wake_fd)
-{
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
-    wake_on_signal = wake_fd;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
 
 /* ---- out ---- */
 
@@ -253,7 +225,7 @@ static bool take_wake(struct stdio *io, bool is_awake)
     uint64_t count;
     if (is_awake && read(io->wake_fd, &count, sizeof count) < 0)
         return true;
-    return !atomic_load(&io->is_broken) && !is_told_to_end;
+    return !atomic_load(&io->is_broken) && signals_seen() == 0;
 }
 
 static void serve(struct stdio *io)
@@ -344,7 +316,7 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
     io.out_fd = open_output();
     if (parent > 1)
         io.parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
-    take_signals(io.wake_fd);
+    signals_take(io.wake_fd, true);
     mallopt(M_ARENA_MAX,
             2); /* not one for each of many short-lived threads: they would keep the memory of all of them */
     io.link = mcp_link_new(io.server, send_line, &io);

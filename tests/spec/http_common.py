@@ -83,6 +83,14 @@ class Server:
         return Stream(self, path, headers, timeout)
 
 
+def limited(ws, fds):
+    """A program that is tasuki with so many descriptors, and no right to more."""
+    wrapper = ws.path / f"limited-{fds}.sh"
+    wrapper.write_text(f'#!/bin/sh\nulimit -n {fds}\nexec {ws.binary} "$@"\n')
+    wrapper.chmod(0o755)
+    return wrapper
+
+
 def read_all(sock):
     data = b""
     try:

@@ -1,11 +1,14 @@
 """Spec 8, access and limits; spec 9, security: each attack is a test, and the server answers others meanwhile."""
 
 import json
+import pathlib
+import resource
 import socket
 import time
 
+from common import sleeper
 from harness.harness import eq, main, test
-from http_common import Server, read_all, status_of
+from http_common import Server, limited, read_all, status_of
 
 
 def request(server, line="GET /api/status HTTP/1.1", *headers, host=True, token=True, body=b""):
@@ -122,6 +125,9 @@ def _(ws):
         got = server.raw(data + smuggled)
         eq((what, status_of(got), got.count(b"HTTP/1.1 ")), (what, 400, 1), "the answer")
         assert b"Connection: close" in got, what
+    for line, last in ((b"\n", b"\n"), (b"\r\n", b"\n"), (b"\n", b"\r\n")):  # nothing follows: it is not waited for
+        head = line.join([b"GET /api/status HTTP/1.1", b"Host: localhost", b""]) + last
+        eq((head, status_of(server.raw(head))), (head, 400), "a head with lone LFs")
     eq(status_of(server.raw(request(server, "POST / HTTP/1.1", "Transfer-Encoding: gzip, chunked"))), 501, "another encoding")
     eq(status_of(server.raw(request(server, "GET / HTTP/2.0"))), 505, "another version")
     eq(status_of(server.raw(request(server, "POST /api/processes HTTP/1.1", length, "Expect: miracles", body=b"{}"))), 417, "Expect")
@@ -222,6 +228,107 @@ def _(ws):
     server.stop()
 
 
+def crowd_of(ws, server, count, *greetings):
+    """Connections that say one of these, in turn, and then nothing more; each is yielded."""
+    for i in range(count):
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        ws.at_close(sock.close)
+        try:
+            sock.sendall(greetings[i % len(greetings)])
+        except OSError:
+            pass  # it has had to leave already
+        yield sock
+
+
+def over_unix(ws, path):
+    sock = socket.socket(socket.AF_UNIX)
+    ws.at_close(sock.close)
+    sock.connect(str(ws.path / ".aiflow" / "server.sock"))
+    sock.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+    return status_of(read_all(sock))
+
+
+@test("2,000 connections with 256 descriptors: a stream, a request that waits and operations go on")
+def _(ws):
+    server = Server(ws, binary=limited(ws, 256))
+    stream = server.stream("/api/events").hello()
+    held = server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200).json
+    waiting = server.connect()
+    waiting.sendall(request(server, "GET /api/wait?kind=lock&id=name/a&timeout=40s HTTP/1.1"))
+    still_there(server)
+    greetings = (b"", b"GET /slow HTTP/1.1\r\nHost: ", request(server, "GET / HTTP/1.1", token=False),
+                 request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000", token=False))
+    for i, _ in enumerate(crowd_of(ws, server, 2000, *greetings)):
+        if i % 500 == 499:
+            made = server.post("/api/processes", {"id": f"p{i}", "command": "sleep", "args": ["1000"]}).expect(200).json
+            running = server.post(f"/api/processes/{made['id']}/start").expect(200).json
+            assert ws.alive(running["pid"]), running
+            eq(over_unix(ws, "/api/processes"), 200, "through the unix socket")
+    server.ask("DELETE", "/api/locks/name/a", {"token": held["token"]}).expect(200)
+    eq(status_of(waiting.recv(65536)), 200, "who waited")
+    seen = [next(stream)[1]["type"] for _ in range(6)]
+    eq((seen[0], "process.created" in seen), ("lock.acquired", True), f"what the stream says: {seen}")
+    server.stop()
+    ws.tasuki("proc", "stop", "--all").expect(0)
+
+
+@test("with a token, too, half bodies keep nobody out; and the last places are the unix socket's")
+def _(ws):
+    server = Server(ws, binary=limited(ws, 256))
+    half = request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000")
+    for _ in crowd_of(ws, server, 300, half):
+        pass
+    still_there(server)
+    streams = [request(server, "GET /api/events HTTP/1.1", "Accept: text/event-stream")]
+    answers = [status_of(sock.recv(4096)) for sock in crowd_of(ws, server, 120, *streams)]
+    eq((answers[0], answers[-1]), (200, 503), "streams stay; when there are only such, a new one is sent away")
+    eq(over_unix(ws, "/api/status"), 200, "through the unix socket")
+    server.stop()
+
+
+@test("whoever has been quiet longest makes room: not who came first, and strangers before others")
+def _(ws):
+    server = Server(ws, binary=limited(ws, 128))
+    busy, known = server.connect(), server.connect()
+
+    def ask(sock, data):
+        sock.sendall(data)
+        return status_of(sock.recv(4096))
+
+    eq(ask(known, request(server, "GET /api/locks HTTP/1.1")), 200, "one who has shown the token, and then is quiet")
+    for i, _ in enumerate(crowd_of(ws, server, 300, b"")):
+        if i % 10 == 0:
+            eq((i, ask(busy, request(server, "GET /healthz HTTP/1.1", token=False))), (i, 200), "one who is not quiet")
+    eq(ask(known, request(server, "GET /api/locks HTTP/1.1")), 200, "the quiet one")
+    server.stop()
+
+
+@test("without a descriptor for a new one nobody who is served leaves, and it waits until there is one")
+def _(ws):
+    server = Server(ws)
+    stream = server.stream("/api/events").hello()
+    pid, folder = server.proc.pid, pathlib.Path(f"/proc/{server.proc.pid}/fd")
+    taken = set.intersection(*({int(fd.name) for fd in folder.iterdir()} for _ in range(10)))
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(1000)) - taken), limits[1]))
+    late = server.connect()
+    late.sendall(request(server))
+    for n in range(3):
+        with open(ws.path / ".aiflow" / "events.ndjson", "a") as f:
+            f.write(json.dumps({"time": "2026-01-01T00:00:00.000Z", "type": "test.event", "data": {"n": n}}) + "\n")
+        eq(next(stream)[1]["data"], {"n": n}, "the stream goes on")
+    late.setblocking(False)
+    try:
+        eq(late.recv(4096), None, "what the late one gets")
+    except BlockingIOError:
+        pass
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    late.settimeout(30)
+    eq(status_of(late.recv(4096)), 200, "the late one")
+    stream.close()
+    server.stop()
+
+
 @test("half-closed sockets are answered, and cost nothing afterwards")
 def _(ws):
     server = Server(ws)
@@ -230,6 +337,10 @@ def _(ws):
         sock.sendall(request(server))
         sock.shutdown(socket.SHUT_WR)
         eq(status_of(read_all(sock)), 200, "the answer")
+    sock = server.connect()
+    sock.sendall(request(server, "GET /api/processes/absent HTTP/1.1") * 200)  # each is an operation
+    sock.shutdown(socket.SHUT_WR)
+    eq(read_all(sock).count(b"HTTP/1.1 404"), 200, "what was sent ahead is answered to the last")
     for _ in range(50):
         sock = server.connect()
         sock.sendall(b"GET /api/st")

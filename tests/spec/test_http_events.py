@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import select
 
 from common import sleeper
 from harness.harness import eq, main, test
@@ -18,10 +19,10 @@ def take(stream, count):
     return [next(stream) for _ in range(count)]
 
 
-def append(ws, count, size=50, first=0):
+def append(ws, count, size=50, first=0, type="test.event"):
     """Events as any tasuki program would leave them: one line each, under the shared lock."""
     filler = "x" * size
-    lines = "".join(json.dumps({"time": "2026-01-01T00:00:00.000Z", "type": "test.event", "data": {"n": first + i, "x": filler}}) + "\n"
+    lines = "".join(json.dumps({"time": "2026-01-01T00:00:00.000Z", "type": type, "data": {"n": first + i, "x": filler}}) + "\n"
                     for i in range(count))
     with open(ws.path / ".aiflow" / "events.ndjson", "a") as f:
         f.write(lines)
@@ -90,6 +91,37 @@ def _(ws):
     listed = server.get("/api/events?limit=2").expect(200).json
     eq([e["type"] for e in listed["events"]], ["lock.acquired", "lock.released"], "the list")
     server.get("/api/events?type=" + "x" * 200, headers={"Accept": "text/event-stream"}).expect(400, "INVALID_INPUT")
+    server.stop()
+
+
+@test("a filter that finds nothing in a long trail holds nobody up")
+def _(ws):
+    server = Server(ws)
+    append(ws, 50000, size=1000)  # 50 MB
+    append(ws, 1, first=50000, type="test.last")
+    stream = server.stream("/api/events?type=test.last&after=0").hello()
+    answers = 0
+    while not select.select([stream.sock], [], [], 0)[0]:
+        server.get("/api/processes/absent").expect(404)
+        answers += 1
+    eq(next(stream)[1]["data"]["n"], 50000, "what it was looking for")
+    assert answers > 2, f"{answers} answers to others before the trail was read to its end"
+    stream.close()
+    server.stop()
+
+
+@test("an id beyond the end of the trail, which may be another one by now, means its end")
+def _(ws):
+    server = Server(ws)
+    append(ws, 3)
+    end = trail(ws)[-1][0]
+    for path in ("/api/events", "/api/events?type=test.event"):
+        for after in (10**6, 10**15, 2**64 - 2, 2**64 - 1, 10**30):
+            stream = server.stream(path, {"Last-Event-ID": after}).hello()
+            assert end < int(stream.last_id) < 10**6, f"{stream.last_id} for {after}, where {end} is the last"
+            append(ws, 1, first=7)
+            eq(next(stream)[1]["data"]["n"], 7, "what happens then")
+            stream.close()
     server.stop()
 
 

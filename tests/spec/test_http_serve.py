@@ -9,11 +9,10 @@ import socket
 import stat
 import subprocess
 import threading
-import time
 
 from common import NOBODY, sleeper
 from harness.harness import Skip, eq, main, test
-from http_common import Server, status_of
+from http_common import Server, read_all, status_of
 
 
 @test("serve says where it is, and its files are the user's alone")
@@ -47,6 +46,19 @@ def _(ws):
     eq((refused["context"]["url"], int(refused["context"]["pid"])), (server.url, server.proc.pid), "where")
     assert server.url in ws.tasuki("serve").expect(4).err
     server.stop()
+
+
+@test("a server.lock that was removed lets no second server in, and nobody's socket is removed but one's own")
+def _(ws):
+    state = ws.path / ".aiflow"
+    server = Server(ws)
+    (state / "server.lock").unlink()
+    refused = ws.tasuki("serve", "--json", timeout=20).expect(4, "CONFLICT").error
+    eq((refused["context"]["socket"], int(refused["context"]["pid"])), (str(state / "server.sock"), server.proc.pid), "where")
+    (state / "server.sock").unlink()
+    (state / "server.sock").write_text("another's")
+    server.stop()
+    eq((state / "server.sock").read_text(), "another's", "what the server did not make")
 
 
 @test("the token stays over a restart, and a new one is made when others could read it")
@@ -208,6 +220,12 @@ def _(ws):
     eq(server.get("/api/status", headers={"Accept-Language": "ja"}).status, 200, "a language")
     missing = server.get("/api/processes/absent", headers={"Accept-Language": "ja-JP,en"}).expect(404).error["message"]
     assert "absent" in missing and not missing.isascii(), missing
+    for method, path, token, status in (("GET", "/api/status", False, 401), ("GET", "/api/nothing", True, 404),
+                                        ("DELETE", "/api/status", True, 405), ("GET", "/api/events?limit=0", True, 400)):
+        refused = server.ask(method, path, token=token, headers={"Accept-Language": "ja"}).expect(status)
+        assert not refused.error["message"].isascii(), refused.body
+    refused = server.get("/", headers={"Accept-Language": "zh", "Origin": "http://evil.example"}).expect(403)
+    assert not refused.error["message"].isascii(), refused.body
     server.stop()
 
 
@@ -223,6 +241,11 @@ def _(ws):
     sock = connection.sock
     connection.request("GET", "/healthz")
     eq((connection.getresponse().read(), connection.sock), (b'{"status":"ok"}\n', sock), "on the same connection")
+    server.post("/api/processes", {"id": "a", "command": "true"}).expect(200)
+    for path, status in (("/api/events", 200), ("/api/processes/a/logs/stream", 200), ("/api/processes/b/logs/stream", 404)):
+        connection.request("HEAD", path, headers={**server.auth(), "Accept": "text/event-stream"})
+        answer = connection.getresponse()
+        eq((path, answer.status, answer.read(), connection.sock), (path, status, b"", sock), "HEAD of a stream")
     connection.close()
     head = f"Host: localhost\r\nAuthorization: Bearer {server.token}\r\n"
     ahead = "".join(f"GET {path} HTTP/1.1\r\n{head}\r\n" for path in ("/api/locks", "/healthz", "/api/nothing"))
@@ -314,6 +337,34 @@ def _(ws):
     assert ws.alive(pid), "a process must outlive the server"
     eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Running", "its state")
     ws.tasuki("proc", "stop", "web").expect(0)
+
+
+@test("a shutdown says so to what only waits, and waits for nobody who has not asked yet")
+def _(ws):
+    server = Server(ws)
+    server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
+    body = json.dumps({"wait": "40s", "pid": os.getpid()})
+    head = f"Host: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+    asked = {
+        "wait": f"GET /api/wait?kind=lock&id=name/a&timeout=40s HTTP/1.1\r\n{head}\r\n",
+        "lock": f"POST /api/locks/name/a HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}",
+        "half a body": f"POST /api/locks/name/a HTTP/1.1\r\n{head}Content-Length: 1000\r\n\r\n{{",
+        "half a head": "GET /api/status HTTP/1.1\r\nHost: ",
+        "nothing": "",
+    }
+    clients = {name: server.connect() for name in asked}
+    for name, sock in clients.items():
+        sock.sendall(asked[name].encode())
+    server.get("/api/status").expect(200)  # it has read all of them before
+    begun = ws.path / ".aiflow" / "server.sock"
+    server.proc.terminate()
+    ws.until(lambda: not begun.exists(), "it has begun to end")
+    eq(server.proc.wait(20), 0, "exit code")
+    answers = {name: read_all(sock) for name, sock in clients.items()}
+    eq({name: status_of(data) for name, data in answers.items()},
+       {"wait": 503, "lock": 503, "half a body": 503, "half a head": None, "nothing": None}, "the answers")
+    for name in ("wait", "lock", "half a body"):
+        assert b"Retry-After: " in answers[name] and b"shutting down" in answers[name], answers[name]
 
 
 @test("TASUKI_STOP_ON_SHUTDOWN and Vantage's name for it: a clean shutdown ends all processes")
@@ -436,18 +487,24 @@ def _(ws):
 @test("serve ends at once on SIGINT, and a second signal cuts the shutdown short")
 def _(ws):
     server = Server(ws)
-    holder = sleeper(ws)
-    server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200)
-    begun = time.monotonic()
-    stuck = server.connect()
-    stuck.sendall(f"POST /api/processes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
-                  "Content-Length: 100\r\n\r\n{".encode())
-    ws.until(lambda: server.get("/healthz").status == 200, "it is there")
-    server.proc.send_signal(signal.SIGINT)
-    ws.until(lambda: not (ws.path / ".aiflow" / "server.sock").exists(), "it has begun to end")
     server.proc.send_signal(signal.SIGINT)
     eq(server.proc.wait(20), 0, "exit code")
-    assert time.monotonic() - begun < 60
+    server = Server(ws)
+    deaf = {"id": "deaf", "command": "sh", "args": ["-c", "trap '' TERM; while :; do sleep 0.05; done"]}
+    server.post("/api/processes", deaf).expect(200)
+    pid = server.post("/api/processes/deaf/start").expect(200).json["pid"]
+    stopping = server.connect()  # an operation that is not cut short
+    body = '{"grace_period_ms": 60000}'
+    stopping.sendall(f"POST /api/processes/deaf/stop HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+                     f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+    ws.until(lambda: server.get("/api/processes/deaf").json["phase"] == "stopping", "the stop has begun")
+    server.proc.send_signal(signal.SIGINT)
+    ws.until(lambda: not (ws.path / ".aiflow" / "server.sock").exists(), "it has begun to end")
+    eq(server.proc.poll(), None, "and waits for the operation")
+    server.proc.send_signal(signal.SIGINT)
+    eq((server.proc.wait(20), read_all(stopping)), (0, b""), "exit code, and no answer")
+    os.kill(pid, signal.SIGKILL)
+    ws.until(lambda: not ws.alive(pid), "its end")
 
 
 main(__name__)
