@@ -510,7 +510,7 @@ static void sort_out(const struct proc *list, size_t count, bool ignores_stop, j
             continue;
         if (view->state == PROC_RUNNING || *view->phase)
             json_array_append_new(running, json_string(list[i].id));
-        else if (view->want_down && !ignores_stop)
+        else if (view->want_down && !view->is_shutdown && !ignores_stop)
             json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", list[i].id, "reason", "stopped_on_purpose"));
         else
             json_array_append_new(start, json_string(list[i].id));

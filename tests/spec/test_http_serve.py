@@ -327,6 +327,20 @@ def _(ws):
         eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Stopped", "the state")
 
 
+@test("what a shutdown ended runs again with the next server if it should; what a person stopped, or has no flag, does not")
+def _(ws):
+    for id, flags in (("auto", ["--auto-start"]), ("stopped", ["--auto-start"]), ("plain", [])):
+        ws.tasuki("proc", "create", id, *flags, "--start", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "stop", "stopped").expect(0)
+    Server(ws, env={"TASUKI_STOP_ON_SHUTDOWN": "true"}).stop()
+    eq({p["id"]: p["state_name"] for p in ws.tasuki("proc", "list", "--json").json["processes"]},
+       {"auto": "Stopped", "stopped": "Stopped", "plain": "Stopped"}, "after the shutdown")
+    restored = ws.tasuki("restore", "--json").expect(0).json  # as the next server does
+    eq((restored["started"], [s["id"] for s in restored["skipped"]]), (["auto"], ["stopped"]), "started and left alone")
+    ws.tasuki("proc", "stop", "auto").expect(0)
+    eq(ws.tasuki("restore", "--json").expect(0).json["started"], [], "after a person's stop")
+
+
 @test("serve starts what should run, adopts what runs, and leaves what was stopped on purpose")
 def _(ws):
     for id in ("auto", "stopped", "running"):
