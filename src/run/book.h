@@ -68,6 +68,8 @@ void book_clear(struct book *book); /* for CLEANUP */
 struct book_entry *book_find(const struct book *book, const char *id);
 /* The first that may run; NULL: none. */
 struct book_entry *book_next(const struct book *book);
+/* Its place in the queue's order as a text that sorts (bytes) as the entries do, and stays as long as its file does. */
+void book_put_place(const struct book_entry *entry, struct buf *b);
 /* draft ready running blocked needs_input failed done archived, or broken. */
 const char *book_status(const struct book_entry *entry);
 /* The request as people and programs see it; owned. */

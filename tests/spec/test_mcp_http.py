@@ -112,7 +112,7 @@ def _(ws):
         server.proc.wait()
         server = Server(ws, port=server.port)
         client.server = server
-        eq(client.call("lock_list")["structuredContent"], {"locks": []}, "a call")
+        eq(client.call("lock_list")["structuredContent"]["locks"], [], "a call")
     stream = server.stream("/mcp", client.headers())
     eq(stream.status, 200, "its stream")
     server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
