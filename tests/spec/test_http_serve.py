@@ -316,6 +316,21 @@ def _(ws):
     ws.tasuki("proc", "stop", "web").expect(0)
 
 
+@test("the token stays over restarts; without its file there is a new one, and the old one is worth nothing")
+def _(ws):
+    first = Server(ws)
+    first.stop()
+    again = Server(ws)
+    eq(again.token, first.token, "the token after a restart")
+    again.stop()
+    (ws.path / ".aiflow" / "server.token").unlink()
+    new = Server(ws)
+    assert new.token != first.token, "a new token"
+    new.get("/api/status").expect(200)
+    new.get("/api/status", headers=first.auth(), token=False).expect(401)
+    new.stop()
+
+
 @test("TASUKI_STOP_ON_SHUTDOWN and Vantage's name for it: a clean shutdown ends all processes")
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
