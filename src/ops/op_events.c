@@ -38,49 +38,54 @@ static int read_first(int state_dir, uint64_t from, const char *type, size_t lim
     return more < 0 ? -1 : 0;
 }
 
-/* Reads what is there from `from` on and keeps the last `limit` wanted ones. */
-static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
-                     struct tsk_error *err)
+/* Reads what is there from `from` on, up to `until`, and puts the last `limit` wanted ones before those in the list. */
+static int read_last(int state_dir, uint64_t from, uint64_t until, const char *type, size_t limit, json_t *list,
+                     uint64_t *ret_next, struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
     if (event_reader_init(&reader, state_dir, from, err) < 0)
         return -1;
-    int more;
+    int more = 1;
     size_t seen = 0;
-    json_t *event, **ring = calloc(limit, sizeof(json_t *));
+    json_t *event, **ring = calloc(limit, sizeof(json_t *)), *found CLEANUP_JSON = json_array();
     BUG(!ring);
-    while ((more = event_read(&reader, &event, err)) == 1) {
-        if (!is_wanted(event, type)) {
+    while (reader.next_id < until && (more = event_read(&reader, &event, err)) == 1) {
+        bool is_due = (uint64_t)json_get_int(event, "id", 0) < until && is_wanted(event, type);
+        if (is_due) {
+            json_decref(ring[seen % limit]);
+            ring[seen++ % limit] = event;
+        } else {
             json_decref(event);
-            continue;
         }
-        json_decref(ring[seen % limit]);
-        ring[seen++ % limit] = event;
     }
     for (size_t i = seen > limit ? seen - limit : 0; i < seen; i++)
-        json_array_append_new(list, ring[i % limit]);
+        json_array_append_new(found, ring[i % limit]);
     free(ring);
+    json_array_extend(found, list);
+    json_array_clear(list);
+    json_array_extend(list, found);
     *ret_next = reader.next_id;
-    return more;
+    return more < 0 ? -1 : 0;
 }
 
-/* The end of a long trail is read from near its end: guess a starting point, go further back if it was too
- * late. */
+/* The end of a long trail is read from near its end: guess a starting point, and as long as that was too late read what is before
+ * it. Nothing is read twice. */
 static int read_tail(int state_dir, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
                      struct tsk_error *err)
 {
     struct event_reader end;
     if (event_reader_init(&end, state_dir, EVENT_FROM_END, err) < 0)
         return -1;
-    uint64_t last = end.next_id;
+    uint64_t last = end.next_id, until = UINT64_MAX, ignored;
     event_reader_clear(&end);
     for (uint64_t span = limit * 512;; span *= 8) {
         uint64_t from = span < last ? last - span : 0;
-        json_array_clear(list);
-        if (read_last(state_dir, from, type, limit, list, ret_next, err) < 0)
+        if (read_last(state_dir, from, until, type, limit - json_array_size(list), list,
+                      until == UINT64_MAX ? ret_next : &ignored, err) < 0)
             return -1;
         if (json_array_size(list) >= limit || from == 0)
             return 0;
+        until = from;
     }
 }
 

@@ -331,24 +331,19 @@ static int64_t time_in_id(const char *id)
     return time_parse(text, &ms) < 0 ? -1 : ms / 1000;
 }
 
-struct place {
-    int priority;
-    int64_t age_s, mtime_ns; /* the latter only where the id does not say when */
-};
-
-static struct place place_of(const struct request *request)
+static struct book_place place_of(const struct request *request)
 {
     int64_t time_s = time_in_id(request->id);
     bool has_time = time_s >= 0;
-    return (struct place){request->priority, has_time ? time_s : request->mtime_ns / 1000000000,
-                          has_time ? 0 : request->mtime_ns};
+    return (struct book_place){request->priority, has_time ? time_s : request->mtime_ns / 1000000000,
+                               has_time ? 0 : request->mtime_ns};
 }
 
 static int compare(const void *left, const void *right)
 {
     const struct request *a = &((const struct book_entry *)left)->request,
                          *b = &((const struct book_entry *)right)->request;
-    struct place x = place_of(a), y = place_of(b);
+    const struct book_place x = ((const struct book_entry *)left)->place, y = ((const struct book_entry *)right)->place;
     if (x.priority != y.priority)
         return x.priority < y.priority ? -1 : 1;
     if (x.age_s != y.age_s)
@@ -360,9 +355,8 @@ static int compare(const void *left, const void *right)
 
 void book_put_place(const struct book_entry *entry, struct buf *b)
 {
-    struct place place = place_of(&entry->request);
-    buf_printf(b, "%d.%011" PRId64 ".%020" PRId64 ".%s", place.priority, place.age_s, place.mtime_ns,
-               entry->request.id);
+    buf_printf(b, "%d.%011" PRId64 ".%020" PRId64 ".%s", entry->place.priority, entry->place.age_s,
+               entry->place.mtime_ns, entry->request.id);
 }
 
 /* ---- dependencies --------------------------------------------------------------------------------------- */
@@ -479,6 +473,8 @@ struct book_entry *book_next(const struct book *book)
 static void settle(struct book *book, bool retries)
 {
     struct depends depends;
+    for (size_t i = 0; i < book->count; i++)
+        book->entries[i].place = place_of(&book->entries[i].request);
     if (book->count)
         qsort(book->entries, book->count, sizeof *book->entries, compare);
     for (size_t i = 0; i < book->count; i++)

@@ -41,8 +41,15 @@ struct book_stamp {
     bool is_settled; /* a change after this look gets another time */
 };
 
+/* Where it stands in the queue, before its id. */
+struct book_place {
+    int priority;
+    int64_t age_s, mtime_ns; /* the latter only where the id does not say when */
+};
+
 struct book_entry {
     struct request request;
+    struct book_place place;
     json_t *run;  /* the latest: run_id status started_at ended_at reason_code questions; NULL: none */
     json_t *lock; /* as `lock check` shows it; NULL: free, or left by somebody who is dead */
     bool is_done; /* B1 */

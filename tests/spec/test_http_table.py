@@ -351,14 +351,18 @@ def _(ws):
 @test("events behind an id come in pages, the oldest first")
 def _(ws):
     server = Server(ws)
-    for number in range(5):
-        ws.tasuki("proc", "create", f"p{number}", "--", "true").expect(0)
+    for number in range(8):
+        server.post("/api/processes", {"id": f"p{number}", "command": "true"}).expect(200)
+        server.post("/api/templates", {"name": f"t{number}", "command": "true"}).expect(200)
     every, seen, after = server.get("/api/events?after=0").json["events"], [], 0
     while page := server.get(f"/api/events?after={after}&limit=2").expect(200).json["events"]:
         assert len(page) <= 2, page
         seen, after = seen + page, page[-1]["id"]
     eq(seen, every, "the events")
-    eq(server.get("/api/events?limit=2").json["events"], every[-2:], "the newest")
+    some = [event for event in every if event["type"] == "process.created"]
+    for count in (1, 2, 5, len(every)):  # the trail is read from its end, in several steps
+        eq(server.get(f"/api/events?limit={count}").json["events"], every[-count:], "the newest")
+        eq(server.get(f"/api/events?limit={count}&type=process.created").json["events"], some[-count:], "the newest of a type")
     server.stop()
 
 
