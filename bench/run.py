@@ -17,7 +17,7 @@ import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Each is bench/NAME/measure.py with measure(context) -> (rows, raw).
-BENCHES = ["locks", "processes", "crash", "flows", "engine", "mcp", "http"]
+BENCHES = ["locks", "processes", "crash", "flows", "engine", "mcp", "http", "growth"]
 
 
 class Context:
@@ -45,6 +45,7 @@ def load(name):
 def run(name, build, quick):
     # Beside the build, not in /tmp: that is often memory, where creating a file costs nothing.
     work = pathlib.Path(tempfile.mkdtemp(prefix="bench-", dir=build))
+    (work / ".git").mkdir()  # or, in a linked worktree, commands without --root would mean the main one's workspace
     try:
         facts = report.machine(work)
         report.print_machine(facts)

@@ -524,11 +524,25 @@ static const struct {
     {"sprint.check", print_sprint},
 };
 
+/* On stderr: what is on stdout may go into a pipe. */
+static void print_more(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    const char *cursor = json_get_string(result, "cursor", NULL);
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
+    if (!cursor || options->quiet || !op_param_find(call->op, "cursor"))
+        return;
+    text_put(&text, options->lang, "list_more", "cursor", shell_word(&word, cursor), NULL);
+    cli_put(&b, options, stderr, STYLE_DIM, buf_str(&text));
+    fflush(stdout);
+    fprintf(stderr, "%s\n", buf_str(&b));
+}
+
 void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     for (size_t i = 0; i < sizeof printers / sizeof printers[0]; i++)
         if (strcmp(printers[i].op, call->op->name) == 0) {
             printers[i].print(call, options, result);
+            print_more(call, options, result);
             return;
         }
     print_generic(call, options, result);

@@ -7,7 +7,8 @@
  *     holder.lock    OFD write lock on byte 0: whoever has it is in charge of this process. Byte HOLD_LOCK_PUMP: whoever has it
  *                    moves bytes from the FIFOs into the log (holders only)
  *     run.<n>.lock   OFD write lock on byte 0: start n lives. Content: one line, struct "identity" below
- *     want           "up\n" or "down <grace_ms>\n"; replaced by tasuki before it signals the holder
+ *     want           "up\n" or "down <grace_ms>\n"; replaced by tasuki before it signals the holder. "down <grace_ms> shutdown\n":
+ *                    not for good; a restore starts it again
  *     status.json    the status record; replaced by whoever is in charge
  *     history        facts, appended, one JSON object per line
  *     phase          what the probe found: {"n":N,"phase":"ready|unhealthy|starting","since_ms":…,"detail":"…"}; replaced.

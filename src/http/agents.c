@@ -16,6 +16,8 @@ enum {
     BACKLOG_MAX = 4 << 20, /* of frames that a client does not take */
 };
 
+#define BAD_VERSION "MCP-Protocol-Version is not one that is spoken here"
+
 /* ---- exchanges ---- */
 
 static struct exchange *exchange_new(struct http_agents *agents, struct http_conn *conn)
@@ -323,7 +325,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
         agents_refuse(conn, 400, id, INVALID_REQUEST,
                       "Send initialize first, or say in _meta which protocol you speak (" AGENTS_VERSION ")");
     else if (!is_first && is_version_bad(conn->head))
-        agents_refuse(conn, 400, id, INVALID_REQUEST, "MCP-Protocol-Version is not one that is spoken here");
+        agents_refuse(conn, 400, id, INVALID_REQUEST, BAD_VERSION);
     else
         post_to_session(agents, conn, session, give_away(&message));
 }
@@ -383,6 +385,8 @@ void agents_request(struct http_conn *conn)
         conn_answer(conn, 405, NULL, "Allow: POST, GET, DELETE\r\n", NULL, 0);
     else if (!session)
         conn_answer(conn, 404, NULL, NULL, NULL, 0);
+    else if (is_version_bad(conn->head))
+        agents_refuse(conn, 400, NULL, INVALID_REQUEST, BAD_VERSION);
     else if (is_get)
         get(agents, conn, session);
     else {
@@ -419,6 +423,7 @@ int agents_tick(struct http_server *server, int64_t now_ms)
     struct http_agents *agents = server->agents;
     drain(agents);
     bury(agents);
+    agent_session_sweep(agents, now_ms);
     if (agents->leaving)
         expect(agents);
     if (agents->due_ms && now_ms >= agents->due_ms) {

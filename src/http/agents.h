@@ -27,7 +27,7 @@ struct agent_session {
     uint64_t number;
     struct mcp_link *link;
     uint64_t stream; /* the exchange of its GET, or 0 */
-    int64_t used_ms;
+    int64_t used_ms, saved_ms;
     struct agent_session *next;
 };
 
@@ -59,7 +59,10 @@ struct http_agents {
     unsigned streaming; /* exchanges that are streams */
     struct agent_session *sessions;
     struct leaving *leaving;
-    int64_t due_ms; /* when the clock is asked again; 0: not at all */
+    int64_t due_ms;   /* when the clock is asked again; 0: not at all */
+    int64_t swept_ms; /* when the sessions' files were last looked through; 0: not yet */
+    bool is_sweeping;
+    atomic_size_t files; /* of sessions, about; of whoever sweeps, too */
     pthread_t loop_thread;
     pthread_mutex_t mutex; /* of what follows */
     struct frame *first, **last;
@@ -82,9 +85,11 @@ struct agent_session *agent_session_new(struct http_agents *agents);
 /* By the request's header, also one of an earlier server. *ret_given: there was one. */
 struct agent_session *agent_session_find(struct http_agents *agents, const struct http_head *head, bool *ret_given);
 /* What was negotiated or subscribed to may have changed. */
-void agent_session_save(struct http_agents *agents, const struct agent_session *session);
+void agent_session_save(struct http_agents *agents, struct agent_session *session);
 /* The client has ended it: also its file goes. */
 void agent_session_end(struct http_agents *agents, struct agent_session *session);
+/* Removes files of sessions that nobody will ask for, in a worker, when it is time to. */
+void agent_session_sweep(struct http_agents *agents, int64_t now_ms);
 void agent_session_drop_all(struct http_agents *agents);
 /* Hands a link over, to be freed when it is idle (A4). */
 void agents_leave(struct http_agents *agents, struct mcp_link *link);

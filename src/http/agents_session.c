@@ -10,8 +10,14 @@
 
 #define FOLDER    "mcp"
 #define PREFIX    "session."
-#define KEEP_S    (7 * 24 * 3600) /* a session that nobody used for so long is forgotten */
 #define ID_DIGITS 32
+
+enum {
+    KEEP_S = 7 * 24 * 3600, /* a session whose file is older is forgotten */
+    SWEEP_MS = 3600 * 1000,
+    FILES_MAX = 4096, /* with more of them the oldest go, */
+    FILES_LEFT = 3072 /* down to so many */
+};
 
 /* ---- the file ---- */
 
@@ -20,8 +26,9 @@ static void path_of(const char *id, char path[64])
     snprintf(path, 64, FOLDER "/" PREFIX "%s", id);
 }
 
-void agent_session_save(struct http_agents *agents, const struct agent_session *session)
+void agent_session_save(struct http_agents *agents, struct agent_session *session)
 {
+    session->saved_ms = clock_now().boot_ms;
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *state CLEANUP_JSON = mcp_link_state(session->link);
     int dir = agents->server->ws->state_dir;
@@ -46,22 +53,66 @@ static json_t *load(struct http_agents *agents, const char *id)
     return state;
 }
 
-static void sweep(struct http_agents *agents)
+/* ---- sweeping ---- */
+
+struct kept {
+    int64_t time_s;
+    char path[300];
+};
+
+static int by_time(const void *a, const void *b)
 {
-    int dir = agents->server->ws->state_dir;
-    struct dirent **names = NULL;
+    int64_t x = ((const struct kept *)a)->time_s, y = ((const struct kept *)b)->time_s;
+    return (x > y) - (x < y);
+}
+
+static int is_session_file(const struct dirent *entry)
+{
+    return strncmp(entry->d_name, PREFIX, sizeof PREFIX - 1) == 0;
+}
+
+/* In a worker, because the folder may be large. Nobody's session ends by it: only what a later server would find. */
+static void sweep(struct http_job *job)
+{
+    int dir = job->server->ws->state_dir;
     int64_t now_s = clock_now().wall_ms / 1000;
-    int count = scandirat(dir, FOLDER, &names, NULL, NULL);
+    struct dirent **names = NULL;
+    int count = scandirat(dir, FOLDER, &names, is_session_file, NULL);
+    size_t there = 0, at = 0;
+    struct kept *files = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *files);
+    BUG(!files);
     for (int i = 0; i < count; i++) {
         struct stat st;
-        char path[300];
-        snprintf(path, sizeof path, FOLDER "/%s", names[i]->d_name);
-        if (strncmp(names[i]->d_name, PREFIX, sizeof PREFIX - 1) == 0 &&
-            fs->fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && now_s - st.st_mtim.tv_sec > KEEP_S)
-            fs->unlinkat(dir, path, 0);
+        snprintf(files[there].path, sizeof files[there].path, FOLDER "/%s", names[i]->d_name);
+        if (fs->fstatat(dir, files[there].path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            files[there++].time_s = st.st_mtim.tv_sec;
         free(names[i]);
     }
     free(names);
+    qsort(files, there, sizeof *files, by_time);
+    /* Fewer than the maximum, so that the next one is not due at once. */
+    size_t most = there > FILES_MAX ? FILES_LEFT : there;
+    while (at < there && (there - at > most || now_s - files[at].time_s > KEEP_S))
+        fs->unlinkat(dir, files[at++].path, 0);
+    free(files);
+    atomic_store(&job->server->agents->files, there - at);
+}
+
+static void swept(struct http_job *job)
+{
+    job->server->agents->is_sweeping = false;
+}
+
+void agent_session_sweep(struct http_agents *agents, int64_t now_ms)
+{
+    bool is_due = !agents->swept_ms || now_ms - agents->swept_ms >= SWEEP_MS || atomic_load(&agents->files) > FILES_MAX;
+    if (!is_due || agents->is_sweeping || agents->server->is_ending)
+        return;
+    agents->swept_ms = now_ms;
+    agents->is_sweeping = true;
+    struct http_job *job = job_new(agents->server, NULL, sweep);
+    job->done = swept;
+    job_start(job);
 }
 
 /* ---- sessions ---- */
@@ -78,13 +129,18 @@ static void drop(struct http_agents *agents, struct agent_session **at)
     free(session);
 }
 
-/* Whoever was not heard of for longest makes room; its file stays. */
+/* Whoever was not heard of for longest makes room; its file stays. One that listens is there, though it says nothing. */
+static bool goes_before(const struct agent_session *a, const struct agent_session *b)
+{
+    return !a->stream == !b->stream ? a->used_ms < b->used_ms : !a->stream;
+}
+
 static void make_room(struct http_agents *agents)
 {
     struct agent_session **oldest = NULL;
     unsigned count = 0;
     for (struct agent_session **at = &agents->sessions; *at; at = &(*at)->next, count++)
-        if (!oldest || (*at)->used_ms < (*oldest)->used_ms)
+        if (!oldest || goes_before(*at, *oldest))
             oldest = at;
     if (count >= AGENTS_SESSIONS_MAX)
         drop(agents, oldest);
@@ -108,7 +164,7 @@ struct agent_session *agent_session_new(struct http_agents *agents)
 {
     struct agent_session *session = add(agents);
     random_hex(session->id, ID_DIGITS);
-    sweep(agents);
+    atomic_fetch_add(&agents->files, 1);
     return session;
 }
 
@@ -125,6 +181,8 @@ struct agent_session *agent_session_find(struct http_agents *agents, const struc
     for (struct agent_session *session = agents->sessions; session; session = session->next)
         if (strcmp(session->id, id) == 0) {
             session->used_ms = clock_now().boot_ms;
+            if (session->used_ms - session->saved_ms > SWEEP_MS) /* the file's time says when it was used */
+                agent_session_save(agents, session);
             return session;
         }
     json_t *state CLEANUP_JSON = load(agents, id);

@@ -173,6 +173,8 @@ void job_run_op(struct http_job *job)
                            .ws = job->op->flags & OP_NO_WORKSPACE ? NULL : job->server->ws,
                            .root = job->server->root,
                            .lang = job->lang,
+                           .is_remote = true,
+                           .home = job->server->ws,
                            .confirm = confirm,
                            .is_cancelled = is_cancelled,
                            .skin = job};

@@ -265,6 +265,40 @@ static json_t *error_schema(void)
     return json_loads(text, 0, NULL);
 }
 
+/* What the server has beside the table. */
+static const struct other {
+    const char *path, *method, *id, *summary;
+    const char *type; /* of the answer; NULL: there is none */
+} others[] = {
+    {"/healthz", "get", "healthz", "Whether the server is there; without the token.", "application/json"},
+    {"/metrics", "get", "metrics", "Numbers in Prometheus's text format.", "text/plain"},
+    {"/api/openapi.json", "get", "openapi", "This document.", "application/json"},
+    {"/mcp", "post", "mcp", "MCP (Streamable HTTP): one JSON-RPC message.", "application/json"},
+    {"/mcp", "get", "mcp.stream", "MCP: a session's stream of news.", "text/event-stream"},
+    {"/mcp", "delete", "mcp.end", "MCP: end a session.", NULL},
+};
+
+static void add_other(json_t *paths, const struct other *other)
+{
+    json_t *json = json_pack("{s:s, s:s, s:{s:{s:s}}}", "operationId", other->id, "summary", other->summary,
+                             "responses", "200", "description", "Done.");
+    if (other->type)
+        json_object_set_new(json_object_get(json_object_get(json, "responses"), "200"), "content",
+                            json_pack("{s:{s:{}}}", other->type, "schema"));
+    if (strcmp(other->path, "/healthz") == 0)
+        json_object_set_new(json, "security", json_array());
+    if (strcmp(other->method, "post") == 0)
+        json_object_set_new(json, "requestBody",
+                            json_pack("{s:o}", "content", json_content(json_pack("{s:s}", "type", "object"))));
+    else if (strcmp(other->path, "/mcp") == 0)
+        json_object_set_new(json, "parameters",
+                            json_pack("[{s:s, s:s, s:b, s:{s:s}}]", "name", "Mcp-Session-Id", "in", "header",
+                                      "required", true, "schema", "type", "string"));
+    if (!json_object_get(paths, other->path))
+        json_object_set_new(paths, other->path, json_object());
+    json_object_set_new(json_object_get(paths, other->path), other->method, json);
+}
+
 void openapi_write(struct buf *b)
 {
     size_t count;
@@ -281,6 +315,8 @@ void openapi_write(struct buf *b)
             add_route(paths, op, also, NULL, id);
         }
     }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        add_other(paths, &others[i]);
     json_t *document CLEANUP_JSON = json_pack(
         "{s:s, s:{s:s, s:s, s:s, s:{s:s, s:s}}, s:[{s:s}], s:o, s:{s:{s:o}, s:{s:{s:s, s:s}}}, s:[{s:[]}]}", "openapi",
         "3.1.0", "info", "title", "tasuki", "version", TASUKI_VERSION, "description",

@@ -6,6 +6,7 @@
 #include "http/listen.h"
 #include "mcp/signals.h"
 #include "own/instance.h"
+#include "proc/process.h"
 #include "proc/spawn.h"
 
 #include <malloc.h>
@@ -319,8 +320,9 @@ int http_serve(struct op_call *call, struct tsk_error *err)
     if (json_get_bool(call->args, "open", false))
         open_page(&server);
     run_loop(&server);
-    if (stops_processes())
-        run_quietly(&server, "process.stop", json_pack("{s:b}", "all", true));
+    struct tsk_error problem = {0};
+    if (stops_processes() && proc_shutdown(server.ws, &problem) < 0)
+        log_problem(&problem);
     close_server(&server);
     return 0;
 }

@@ -169,10 +169,12 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .ws = mcp_server_workspace(server),
                            .root = server->options.root,
                            .lang = server->options.lang,
+                           .is_remote = server->options.is_shared,
                            .is_brief = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = is_cancelled,
                            .skin = request};
+    call.home = call.is_remote ? call.ws : NULL;
     if (op->flags & OP_NO_WORKSPACE)
         call.ws = NULL;
     int result = perform(&call, &answer, err);

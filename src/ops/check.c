@@ -4,6 +4,8 @@
 #include "base/utf8.h"
 #include "ops/ops.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +217,42 @@ int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *e
         const struct op_param *param = op_param_find(op, key);
         if (param && (param->flags & OP_CLI_ONLY))
             return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+    }
+    return 0;
+}
+
+/* ---- paths ---- */
+
+/* Where it leads, links followed, must be below the root; of what is not there, the nearest directory that is. Somebody who may
+ * change links there meanwhile needs no server. */
+static bool is_below(const char *root, const char *path)
+{
+    char whole[PATH_MAX], real[PATH_MAX], top[PATH_MAX];
+    bool is_absolute = path[0] == '/';
+    if (snprintf(whole, sizeof whole, "%s/%s", is_absolute ? "" : root, path) >= (int)sizeof whole ||
+        !realpath(root, top))
+        return false;
+    while (!realpath(whole, real)) {
+        char *last = strrchr(whole, '/');
+        if ((errno != ENOENT && errno != ENOTDIR) || !last || strcmp(last, "/..") == 0)
+            return false;
+        *last = '\0';
+        if (!*whole)
+            return false;
+    }
+    size_t len = strlen(top);
+    return strncmp(real, top, len) == 0 && (real[len] == '/' || !real[len]);
+}
+
+int op_check_paths(const struct op_call *call, struct tsk_error *err)
+{
+    for (const struct op_param *param = call->op->params; param->name; param++) {
+        const char *path = json_get_string(call->args, param->name, NULL);
+        if (param->type != OP_PATH || (param->flags & OP_ANYWHERE) || !path || !*path)
+            continue;
+        if (!call->home || !is_below(call->home->root, path))
+            return error_set(err, TSK_INVALID_INPUT, "param_outside", "param", param->name, "value", path, "root",
+                             call->home ? call->home->root : "?", NULL);
     }
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -19,43 +20,72 @@ static bool is_wanted(const json_t *event, const char *type)
     return !type || strcmp(json_get_string(event, "type", ""), type) == 0;
 }
 
-/* Reads what is there from `from` on and keeps the last `limit` (0: all) wanted ones. */
-static int read_last(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
-                     struct tsk_error *err)
+/* Reads what is there from `from` on, `limit` wanted ones at most (0: all). */
+static int read_first(int state_dir, uint64_t from, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
+                      struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
     if (event_reader_init(&reader, state_dir, from, err) < 0)
         return -1;
-    int more;
+    int more = 1;
     json_t *event;
-    while ((more = event_read(&reader, &event, err)) == 1) {
+    while ((!limit || json_array_size(list) < limit) && (more = event_read(&reader, &event, err)) == 1) {
         if (is_wanted(event, type))
             json_array_append(list, event);
         json_decref(event);
-        if (limit && json_array_size(list) > limit)
-            json_array_remove(list, 0);
     }
     *ret_next = reader.next_id;
-    return more;
+    return more < 0 ? -1 : 0;
 }
 
-/* The end of a long trail is read from near its end: guess a starting point, go further back if it was too
- * late. */
+/* Reads what is there from `from` on, up to `until`, and puts the last `limit` wanted ones before those in the list. */
+static int read_last(int state_dir, uint64_t from, uint64_t until, const char *type, size_t limit, json_t *list,
+                     uint64_t *ret_next, struct tsk_error *err)
+{
+    struct event_reader reader CLEANUP(event_reader_clear);
+    if (event_reader_init(&reader, state_dir, from, err) < 0)
+        return -1;
+    int more = 1;
+    size_t seen = 0;
+    json_t *event, **ring = calloc(limit, sizeof(json_t *)), *found CLEANUP_JSON = json_array();
+    BUG(!ring);
+    while (reader.next_id < until && (more = event_read(&reader, &event, err)) == 1) {
+        bool is_due = (uint64_t)json_get_int(event, "id", 0) < until && is_wanted(event, type);
+        if (is_due) {
+            json_decref(ring[seen % limit]);
+            ring[seen++ % limit] = event;
+        } else {
+            json_decref(event);
+        }
+    }
+    for (size_t i = seen > limit ? seen - limit : 0; i < seen; i++)
+        json_array_append_new(found, ring[i % limit]);
+    free(ring);
+    json_array_extend(found, list);
+    json_array_clear(list);
+    json_array_extend(list, found);
+    *ret_next = reader.next_id;
+    return more < 0 ? -1 : 0;
+}
+
+/* The end of a long trail is read from near its end: guess a starting point, and as long as that was too late read what is before
+ * it. Nothing is read twice. */
 static int read_tail(int state_dir, const char *type, size_t limit, json_t *list, uint64_t *ret_next,
                      struct tsk_error *err)
 {
     struct event_reader end;
     if (event_reader_init(&end, state_dir, EVENT_FROM_END, err) < 0)
         return -1;
-    uint64_t last = end.next_id;
+    uint64_t last = end.next_id, until = UINT64_MAX, ignored;
     event_reader_clear(&end);
     for (uint64_t span = limit * 512;; span *= 8) {
         uint64_t from = span < last ? last - span : 0;
-        json_array_clear(list);
-        if (read_last(state_dir, from, type, limit, list, ret_next, err) < 0)
+        if (read_last(state_dir, from, until, type, limit - json_array_size(list), list,
+                      until == UINT64_MAX ? ret_next : &ignored, err) < 0)
             return -1;
         if (json_array_size(list) >= limit || from == 0)
             return 0;
+        until = from;
     }
 }
 
@@ -100,13 +130,13 @@ static int follow(struct op_call *call, uint64_t from, const char *type, struct 
 static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     const char *type = json_get_string(call->args, "type", NULL);
-    int64_t limit = json_get_int(call->args, "limit", LIMIT_DEFAULT);
     bool has_after = json_object_get(call->args, "after") != NULL;
+    int64_t limit = json_get_int(call->args, "limit", has_after && !call->is_brief ? 0 : LIMIT_DEFAULT);
     uint64_t next = 0;
     json_t *list CLEANUP_JSON = json_array();
     look_at_processes(call->ws);
-    int result = has_after ? read_last(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1, type, 0,
-                                       list, &next, err)
+    int result = has_after ? read_first(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1, type,
+                                        (size_t)limit, list, &next, err)
                            : read_tail(call->ws->state_dir, type, (size_t)limit, list, &next, err);
     if (result < 0)
         return -1;
@@ -132,7 +162,8 @@ static const struct op_param params[] = {
      .type = OP_INT,
      .letter = 'n',
      .value = "N",
-     .help = "How many of the newest events to show.",
+     .help = "How many of the newest events to show; with --after, of the first ones behind it.",
+     .agent_help = "How many.",
      .min = 1,
      .max = 100000,
      .fallback = "50"},
@@ -145,7 +176,7 @@ static const struct op_param params[] = {
     {0},
 };
 static const struct op_field result_fields[] = {{"events", "array", "id time type session_id? run_id? task_id? data"},
-                                                {"next", "integer", "where the trail ends now"},
+                                                {"next", "integer", "where what was read ends"},
                                                 {0}};
 static const enum tsk_code errors[] = {TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
 

@@ -2,10 +2,12 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "ops/flow_args.h"
+#include "ops/page.h"
 #include "ops/table.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +24,18 @@ static bool is_flow(const char *file, char name[256])
     return id_is_valid(name);
 }
 
+static void list_key(const json_t *flow, char text[PAGE_KEY_MAX])
+{
+    snprintf(text, PAGE_KEY_MAX, "%s", json_get_string(flow, "name", ""));
+}
+
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct dirent **files = NULL;
-    int count = scandirat(call->ws->state_dir, "flows", &files, NULL, alphasort);
+    int count = scandirat(call->ws->state_dir, "flows", &files, NULL, NULL);
     if (count < 0 && errno != ENOENT)
         return error_errno(err, "read", ".aiflow/flows");
-    json_t *flows = json_array();
+    json_t *flows CLEANUP_JSON = json_array();
     for (int i = 0; i < count; i++) {
         char name[256], path[300], time[TIME_TEXT_MAX];
         struct stat st;
@@ -42,13 +49,13 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
         free(files[i]);
     }
     free(files);
-    *ret = json_pack("{s:o}", "flows", flows);
+    *ret = page_sorted(call, "flows", flows, list_key);
     return 0;
 }
 
-static const struct op_param no_params[] = {{0}};
-static const struct op_field list_result[] = {{"flows", "array", "name path updated_at"}, {0}};
-static const enum tsk_code list_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
+static const struct op_param list_params[] = {PAGE_PARAMS, {0}};
+static const struct op_field list_result[] = {{"flows", "array", "by name: name path updated_at"}, PAGE_FIELDS, {0}};
+static const enum tsk_code list_errors[] = {TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_flow_list = {
     .name = "flow.list",
@@ -57,7 +64,7 @@ const struct op op_flow_list = {
     .summary = "List the flows in .aiflow/flows/.",
     .examples = "tasuki flow list",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = no_params,
+    .params = list_params,
     .result = list_result,
     .errors = list_errors,
     .http = {.method = "GET", .path = "/api/flows"},

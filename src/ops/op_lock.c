@@ -1,6 +1,7 @@
 /* op_lock.c - lock acquire, release, renew, check, list. */
 #include "lock/report.h"
 #include "ops/lock_args.h"
+#include "ops/page.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
@@ -336,12 +337,17 @@ const struct op op_lock_check = {
 
 /* ---- list ---- */
 
+static void list_key(const json_t *lock, char text[PAGE_KEY_MAX])
+{
+    snprintf(text, PAGE_KEY_MAX, "%s/%s", json_get_string(lock, "kind", ""), json_get_string(lock, "id", ""));
+}
+
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL;
     if (locks_list(call->ws, json_get_string(call->args, "kind", NULL), call->root, &locks, err) < 0)
         return -1;
-    *ret = json_pack("{s:O}", "locks", locks);
+    *ret = page_sorted(call, "locks", locks, list_key);
     return 0;
 }
 
@@ -351,9 +357,11 @@ static const struct op_param list_params[] = {
      .value = "KIND",
      .help = "Only locks of this kind.",
      .choices = lock_kind_choices},
+    PAGE_PARAMS,
     {0},
 };
-static const struct op_field list_result[] = {{"locks", "array", "each as lock.check gives it"}, {0}};
+static const struct op_field list_result[] = {
+    {"locks", "array", "by kind and id, each as lock.check gives it"}, PAGE_FIELDS, {0}};
 
 const struct op op_lock_list = {
     .name = "lock.list",

@@ -1,5 +1,6 @@
 /* op_own.c - own check, claim, release, force-claim, show, list: which instance drives a workflow. */
 #include "ops/own_args.h"
+#include "ops/page.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
@@ -289,6 +290,11 @@ const struct op op_own_show = {
 
 /* ---- list ---- */
 
+static void list_key(const json_t *workflow, char text[PAGE_KEY_MAX])
+{
+    snprintf(text, PAGE_KEY_MAX, "%s", json_get_string(workflow, "ulTaskId", ""));
+}
+
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
@@ -297,16 +303,18 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
         workflow_list(&owners, json_get_string(call->args, "owner", NULL), !json_get_bool(call->args, "all", false),
                       &list, err) < 0)
         return -1;
-    *ret = json_pack("{s:O}", "workflows", list);
+    *ret = page_sorted(call, "workflows", list, list_key);
     return 0;
 }
 
 static const struct op_param list_params[] = {
     {.name = "owner", .type = OP_STRING, .value = "I", .help = "Only what this instance owns.", .max = 256},
     {.name = "all", .type = OP_BOOL, .help = "Also those that nobody owns any more."},
+    PAGE_PARAMS,
     {0},
 };
-static const struct op_field list_result[] = {{"workflows", "array", "each as own.show gives it"}, {0}};
+static const struct op_field list_result[] = {
+    {"workflows", "array", "by id, each as own.show gives it"}, PAGE_FIELDS, {0}};
 
 const struct op op_own_list = {
     .name = "own.list",

@@ -1,5 +1,5 @@
 /* op_proc.c - registering, starting and stopping processes. */
-#include "ops/overview.h"
+#include "ops/page.h"
 #include "ops/proc_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
@@ -303,24 +303,15 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     REGISTRY(reg);
     struct proc *list;
     size_t count;
-    const char *state = json_get_string(call->args, "state", NULL), *after = json_get_string(call->args, "cursor", "");
-    int64_t limit = json_get_int(call->args, "limit", call->is_brief ? OVERVIEW_BRIEF : INT64_MAX), total = 0;
+    const char *state = json_get_string(call->args, "state", NULL);
     if (proc_registry_open(&reg, call->ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
         return -1;
-    json_t *records = json_array(), *cursor = json_null();
-    for (size_t i = 0; i < count; i++) {
-        if (state && strcmp(state, proc_state_names[list[i].view.state]) != 0)
-            continue;
-        total++;
-        if (strcmp(list[i].id, after) <= 0)
-            continue;
-        if ((int64_t)json_array_size(records) < limit)
-            json_array_append_new(records, proc_to_json(&reg, &list[i]));
-        else if (json_is_null(cursor))
-            cursor = json_copy(json_object_get(json_array_get(records, json_array_size(records) - 1), "id"));
-    }
+    struct page page = page_begin(call, PAGE_ALL);
+    for (size_t i = 0; i < count; i++)
+        if ((!state || strcmp(state, proc_state_names[list[i].view.state]) == 0) && page_takes(&page, list[i].id))
+            page_put(&page, proc_to_json(&reg, &list[i]));
     proc_list_free(list, count);
-    *ret = json_pack("{s:o, s:I, s:o}", "processes", records, "total", (json_int_t)total, "cursor", cursor);
+    *ret = page_end(&page, "processes");
     return 0;
 }
 
@@ -330,21 +321,10 @@ static const struct op_param list_params[] = {
      .value = "S",
      .choices = proc_state_names,
      .help = "Only those in this state: NotStarted, Running, Stopped or Failed."},
-    {.name = "limit",
-     .type = OP_INT,
-     .value = "N",
-     .min = 1,
-     .max = 100000,
-     .help = "At most so many.",
-     .agent_help = "At most so many, 50 unless given; cursor goes on.",
-     .fallback = "all"},
-    {.name = "cursor", .type = OP_STRING, .value = "ID", .help = "Go on after this one.", .max = 128},
+    PAGE_PARAMS,
     {0},
 };
-static const struct op_field list_result[] = {{"processes", "array", "records, by id"},
-                                              {"total", "integer", "how many there are"},
-                                              {"cursor", "string?", "where the next page begins"},
-                                              {0}};
+static const struct op_field list_result[] = {{"processes", "array", "records, by id"}, PAGE_FIELDS, {0}};
 static const enum tsk_code list_errors[] = {TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_process_list = {
@@ -510,7 +490,7 @@ static void sort_out(const struct proc *list, size_t count, bool ignores_stop, j
             continue;
         if (view->state == PROC_RUNNING || *view->phase)
             json_array_append_new(running, json_string(list[i].id));
-        else if (view->want_down && !ignores_stop)
+        else if (view->want_down && !view->is_shutdown && !ignores_stop)
             json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", list[i].id, "reason", "stopped_on_purpose"));
         else
             json_array_append_new(start, json_string(list[i].id));

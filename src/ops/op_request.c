@@ -1,4 +1,5 @@
 /* op_request.c - request add, list, show, edit, rm: the files in .aiflow/requests/. */
+#include "ops/page.h"
 #include "ops/request_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
@@ -181,30 +182,37 @@ static bool is_wanted(const struct op_call *call, const struct book_entry *entry
     return json_get_bool(call->args, "all", false) || strcmp(is, "archived") != 0;
 }
 
+/* A cursor may also be the id of a request that is there. */
+static int place(const struct book *book, struct page *page, struct buf *key, struct tsk_error *err)
+{
+    const struct book_entry *entry = page->after ? book_find(book, page->after) : NULL;
+    if (!page->after || (page->after[0] <= '9' && page->after[1] == '.')) /* a place itself */
+        return 0;
+    if (!entry)
+        return error_set(err, TSK_REQUEST_NOT_FOUND, "request_unknown", "request", page->after, NULL);
+    book_put_place(entry, key);
+    page->after = buf_str(key);
+    return 0;
+}
+
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct book book CLEANUP(book_clear) = {.entries = NULL};
-    const char *after = json_get_string(call->args, "cursor", NULL);
-    int64_t limit = json_get_int(call->args, "limit", INT64_MAX), total = 0;
-    if (book_open(call->ws, false, call->lang, &book, err) < 0)
+    struct buf key CLEANUP(buf_clear) = BUF_INIT, after CLEANUP(buf_clear) = BUF_INIT;
+    struct page page CLEANUP(page_clear) = page_begin(call, PAGE_ALL);
+    if (book_open(call->ws, false, call->lang, &book, err) < 0 || place(&book, &page, &after, err) < 0)
         return -1;
-    bool is_due = !after || !book_find(&book, after);
-    const char *cursor = NULL, *last = NULL;
-    json_t *list = json_array();
     for (size_t i = 0; i < book.count; i++) {
         const struct book_entry *entry = &book.entries[i];
-        total += is_wanted(call, entry);
-        if (is_due && is_wanted(call, entry) && (int64_t)json_array_size(list) < limit) {
-            json_t *json = book_json(entry);
-            json_object_del(json, "body");
-            json_array_append_new(list, json);
-            last = entry->request.id;
-        } else if (is_due && is_wanted(call, entry)) {
-            cursor = last;
-        }
-        is_due = is_due || strcmp(entry->request.id, after) == 0;
+        buf_reset(&key);
+        book_put_place(entry, &key);
+        if (!is_wanted(call, entry) || !page_takes(&page, buf_str(&key)))
+            continue;
+        json_t *json = book_json(entry);
+        json_object_del(json, "body");
+        page_put(&page, json);
     }
-    *ret = json_pack("{s:o, s:I, s:s?}", "requests", list, "total", (json_int_t)total, "cursor", cursor);
+    *ret = page_end(&page, "requests");
     return 0;
 }
 
@@ -213,22 +221,11 @@ static const char *const statuses[] = {"draft",  "ready", "running",  "blocked",
 static const struct op_param list_params[] = {
     {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only those.", .choices = statuses},
     {.name = "all", .type = OP_BOOL, .help = "Archived ones, too."},
-    {.name = "limit",
-     .type = OP_INT,
-     .letter = 'n',
-     .value = "N",
-     .help = "At most so many.",
-     .min = 1,
-     .max = 100000,
-     .fallback = "all"},
-    {.name = "cursor", .type = OP_ID, .value = "RQ", .help = "Go on after this one."},
+    PAGE_PARAMS,
     {0},
 };
 static const struct op_field list_fields[] = {
-    {"requests", "array", "in the queue's order; as request.show, without body"},
-    {"total", "integer", "how many there are"},
-    {"cursor", "string?", "where the next page begins"},
-    {0}};
+    {"requests", "array", "in the queue's order; as request.show, without body"}, PAGE_FIELDS, {0}};
 
 const struct op op_request_list = {
     .name = "request.list",

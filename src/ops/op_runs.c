@@ -1,5 +1,6 @@
 /* op_runs.c - runs list, show, logs, cancel. */
 #include "base/fs.h"
+#include "ops/page.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
@@ -43,55 +44,45 @@ static json_t *broken(const struct rundir *run, enum lang lang, const struct tsk
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i, limit = (size_t)json_get_int(call->args, "limit", LIST_DEFAULT);
-    const char *wanted = json_get_string(call->args, "status", NULL),
-               *after = json_get_string(call->args, "cursor", NULL);
+    size_t i;
+    const char *wanted = json_get_string(call->args, "status", NULL);
     const char *request = json_get_string(call->args, "request", NULL);
-    bool has_more = false;
     if (rundir_list(call->ws, &ids, err) < 0)
         return -1;
-    json_t *runs = json_array();
+    struct page page = page_begin(call, LIST_DEFAULT);
+    page.is_descending = page.is_partial = true; /* they sort by their time, and there may be very many */
     json_array_foreach (ids, i, id) {
         struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
         json_t *stage CLEANUP_JSON = NULL;
-        if (after && strcmp(json_string_value(id), after) >= 0) /* they sort by their time */
+        if (!page_is_due(&page, json_string_value(id)))
             continue;
-        has_more = json_array_size(runs) == limit;
-        if (has_more)
+        page.has_more = page_is_full(&page);
+        if (page.has_more)
             break;
         if (rundir_open(call->ws, json_string_value(id), &run, err) < 0)
             continue; /* it is being removed */
         if (rundir_look(&run, &stage, err) < 0)
             stage = broken(&run, call->lang, err);
         bool is_of_request = !request || strcmp(json_get_string(stage, "request_id", ""), request) == 0;
-        if (is_of_request && (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0))
-            json_array_append_new(runs, summary(stage));
+        if (is_of_request && (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0) &&
+            page_takes(&page, json_string_value(id)))
+            page_put(&page, summary(stage));
     }
-    const json_t *last = json_array_size(runs) ? json_array_get(runs, json_array_size(runs) - 1) : NULL;
-    *ret = json_pack("{s:o, s:s?}", "runs", runs, "cursor", has_more ? json_get_string(last, "run_id", NULL) : NULL);
+    *ret = page_end(&page, "runs");
     return 0;
 }
 
 static const char *const statuses[] = {"RUNNING",   "DONE",        "NEEDS_INPUT", "FAILED",
                                        "CANCELLED", "INTERRUPTED", "BROKEN",      NULL};
 static const struct op_param list_params[] = {
-    {.name = "limit",
-     .type = OP_INT,
-     .letter = 'n',
-     .value = "N",
-     .help = "How many of the newest.",
-     .min = 1,
-     .max = 100000,
-     .fallback = "20"},
+    PAGE_LIMIT("How many of the newest.", NULL, "20"),
     {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only runs with this status.", .choices = statuses},
     {.name = "request", .type = OP_ID, .value = "RQ", .help = "Only runs of this request.", .completes = "request-id"},
-    {.name = "cursor", .type = OP_ID, .value = "RUN", .help = "Go on after this one."},
+    PAGE_CURSOR,
     {0},
 };
 static const struct op_field list_result[] = {
-    {"runs", "array", "run_id request_id flow source status started_at ended_at counts"},
-    {"cursor", "string?", "where the next page begins"},
-    {0}};
+    {"runs", "array", "run_id request_id flow source status started_at ended_at counts"}, PAGE_CURSOR_FIELD, {0}};
 static const enum tsk_code look_errors[] = {TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
                                             TSK_OK};
 

@@ -1,4 +1,5 @@
 /* op_template.c - templates: keeping them, and making processes of them. */
+#include "ops/page.h"
 #include "ops/proc_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
@@ -6,6 +7,7 @@
 #include "proc/registry.h"
 #include "proc/template.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -119,19 +121,23 @@ const struct op op_template_create = {
 
 /* ---- list and show ---- */
 
+static void list_key(const json_t *record, char text[PAGE_KEY_MAX])
+{
+    snprintf(text, PAGE_KEY_MAX, "%s", json_get_string(record, "name", ""));
+}
+
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    json_t *list = NULL;
+    json_t *list CLEANUP_JSON = NULL;
     if (proc_registry_open(&reg, call->ws, err) < 0 || template_list(&reg, &list, err) < 0)
         return -1;
-    *ret = json_pack("{s:o, s:I}", "templates", list, "total", (json_int_t)json_array_size(list));
+    *ret = page_sorted(call, "templates", list, list_key);
     return 0;
 }
 
-static const struct op_param no_params[] = {{0}};
-static const struct op_field list_fields[] = {
-    {"templates", "array", "records, by name"}, {"total", "integer", "how many there are"}, {0}};
+static const struct op_param list_params[] = {PAGE_PARAMS, {0}};
+static const struct op_field list_fields[] = {{"templates", "array", "records, by name"}, PAGE_FIELDS, {0}};
 
 const struct op op_template_list = {
     .name = "template.list",
@@ -140,7 +146,7 @@ const struct op op_template_list = {
     .summary = "List the templates with their variables.",
     .examples = "tasuki proc template list  # all",
     .flags = OP_READ_ONLY,
-    .params = no_params,
+    .params = list_params,
     .result = list_fields,
     .errors = template_errors,
     .http = {.method = "GET", .path = "/api/templates"},

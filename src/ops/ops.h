@@ -41,6 +41,7 @@ enum op_param_flags {
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
     OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
     OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
+    OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, whoever calls */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
 
@@ -124,7 +125,10 @@ struct op_call {
     struct tsk_workspace *ws; /* open, unless the row says otherwise */
     const char *root;         /* --root as given, or NULL */
     enum lang lang;
-    bool is_cli; /* the caller is a command that returns: the holder default of spec 3 applies */
+    bool is_cli;    /* the caller is a command that returns: the holder default of spec 3 applies */
+    bool is_remote; /* it reached a server that many share: no process above us is the caller (caller.c) */
+    struct tsk_workspace
+        *home; /* is_remote: the server's workspace, which knows registered callers; also where ws is NULL */
     bool is_quiet;
     bool is_brief; /* the caller pays for every byte: what may be long is short unless more is asked for */
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
@@ -162,6 +166,8 @@ int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms)
 const struct op_param *op_param_find(const struct op *op, const char *name);
 /* INVALID_INPUT when there are arguments that only the command line has. */
 int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err);
+/* For calls that came to a server of many: INVALID_INPUT when a path leads out of its workspace. */
+int op_check_paths(const struct op_call *call, struct tsk_error *err);
 /* Whether it may ask a person. */
 bool op_asks(const struct op *op);
 

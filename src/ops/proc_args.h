@@ -32,7 +32,12 @@
      .value = "K=V",                                                                                                   \
      .help = "An environment variable; may be repeated. Values of names that look secret are never shown.",            \
      .agent_help = "Environment variables; values of names that look secret are never shown."},                        \
-        {.name = "cwd", .type = OP_PATH, .value = "D", .help = "Its working directory.", .fallback = "the workspace"}, \
+        {.name = "cwd",                                                                                                \
+         .type = OP_PATH,                                                                                              \
+         .flags = OP_ANYWHERE,                                                                                         \
+         .value = "D",                                                                                                 \
+         .help = "Its working directory.",                                                                             \
+         .fallback = "the workspace"},                                                                                 \
         {.name = "auto_start_on_restore",                                                                              \
          .type = OP_BOOL,                                                                                              \
          .option = "auto-start",                                                                                       \

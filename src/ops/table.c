@@ -142,6 +142,8 @@ static void complete_next(const struct op_call *call, struct tsk_error *err)
 int op_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct tsk_workspace *ws CLEANUP(workspace_cleanup) = NULL;
+    if (call->is_remote && op_check_paths(call, err) < 0)
+        return -1;
     if (!call->ws && !(call->op->flags & OP_NO_WORKSPACE)) {
         if (tsk_workspace_open(call->root, &ws, err) < 0 &&
             !((call->op->flags & OP_WANTS_WORKSPACE) && err->code == TSK_NOT_FOUND))

@@ -129,8 +129,11 @@ int proc_want_read(int dir, struct proc_want *ret)
     if (fs_read_file(dir, HOLD_WANT_NAME, 64, &text) < 0)
         return -1;
     *ret = (struct proc_want){.is_down = strncmp(buf_str(&text), "down", 4) == 0};
-    if (ret->is_down)
-        ret->grace_ms = strtoll(buf_str(&text) + 4, NULL, 10);
+    if (!ret->is_down)
+        return 0;
+    char *end;
+    ret->grace_ms = strtoll(buf_str(&text) + 4, &end, 10);
+    ret->is_shutdown = strncmp(end, " shutdown", 9) == 0;
     return 0;
 }
 
@@ -147,7 +150,7 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
 {
     char text[64];
     if (want->is_down)
-        snprintf(text, sizeof text, "down %" PRId64 "\n", want->grace_ms);
+        snprintf(text, sizeof text, "down %" PRId64 "%s\n", want->grace_ms, want->is_shutdown ? " shutdown" : "");
     else
         snprintf(text, sizeof text, "up\n");
     if (fs_replace_file(dir, HOLD_WANT_NAME, 0600, text, strlen(text)) == 0)

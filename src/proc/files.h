@@ -33,6 +33,7 @@ bool proc_holder_is_there(int dir);
 
 struct proc_want {
     bool is_down;
+    bool is_shutdown; /* down together with the server, not on purpose: a restore starts it again */
     int64_t grace_ms;
 };
 int proc_want_read(int dir, struct proc_want *ret); /* -1 with ENOENT: never wanted */

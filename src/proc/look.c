@@ -215,7 +215,8 @@ void look_to_view(const struct look *look, int dir, bool has_ready, bool has_hea
                               .raw_status = -1,
                               .is_stuck = look->is_stuck,
                               .is_foreign = look->is_foreign,
-                              .want_down = look->has_want && look->want.is_down};
+                              .want_down = look->has_want && look->want.is_down,
+                              .is_shutdown = look->has_want && look->want.is_shutdown};
     memcpy(ret->start_id, status->start_id, sizeof ret->start_id);
     memcpy(ret->log, status->log, sizeof ret->log);
     memcpy(ret->by, status->by, sizeof ret->by);

@@ -38,7 +38,8 @@ struct proc_view {
     int64_t stdout_offset, stderr_offset; /* where the newest start's output begins */
     bool is_foreign;                      /* started in another pid namespace: cannot be signalled from here */
     bool is_stuck;                        /* a stop gave up: it is alive after SIGKILL */
-    bool want_down;                       /* stopped on purpose since its last start */
+    bool want_down;                       /* stopped since its last start */
+    bool is_shutdown;                     /* … but only because the server ended, not on purpose */
     char detail[200];                     /* the probe's words */
 };
 
@@ -94,6 +95,8 @@ int proc_start(struct proc_registry *reg, const char *id, struct tsk_error *err)
 int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                    struct tsk_error *results, struct tsk_error *err);
 int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err);
+/* Stops all that runs, as a shutdown does: a restore starts again what should run. What cannot be stopped is logged. */
+int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err);
 
 /* The record as every skin shows it (spec 5 + state_name phase pid restarts log …), secrets masked. Owned. */
 json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p);

@@ -1,6 +1,7 @@
 /* stop.c - stopping and removing. What is wanted is on disk before the holder hears of it, so that a stop survives the holder:
  * whoever adopts the process goes on with it. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "hold/protocol.h"
 #include "proc/holder.h"
 #include "proc/leftover.h"
@@ -17,8 +18,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define HOLDER_WORK_MS 15000 /* beyond the grace: SIGKILL, looking for descendants, writing the record */
-#define ROUNDS_MAX     200   /* holders that are killed while they stop it */
+#define GRACE_DEFAULT_MS 3000
+#define HOLDER_WORK_MS   15000 /* beyond the grace: SIGKILL, looking for descendants, writing the record */
+#define ROUNDS_MAX       200   /* holders that are killed while they stop it */
 
 struct stop {
     const char *id;
@@ -26,6 +28,7 @@ struct stop {
     struct proc_id holder;
     int holder_fd; /* -1: nobody to wait for */
     bool is_under_way;
+    bool is_shutdown;
 };
 
 static int not_running(const struct proc *p, struct tsk_error *err)
@@ -73,7 +76,9 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
                          "it runs in another pid namespace (a container); stop it from there", NULL);
     if (!p.view.has_holder && p.view.state == PROC_RUNNING && proc_take_up(reg, &p, err) < 0)
         return -1;
-    if (proc_want_write(p.dir, &(struct proc_want){.is_down = true, .grace_ms = grace_ms}, err) < 0)
+    struct proc_want want = {.is_down = true, .grace_ms = grace_ms};
+    want.is_shutdown = stop->is_shutdown && (!p.view.want_down || p.view.is_shutdown); /* a person's stop stays one */
+    if (proc_want_write(p.dir, &want, err) < 0)
         return -1;
     stop->holder = p.view.holder;
     stop->holder_fd = proc_id_open(&stop->holder);
@@ -158,8 +163,8 @@ static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms
                      "its holder process was killed again and again", NULL);
 }
 
-int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
-                   struct tsk_error *results, struct tsk_error *err)
+static int stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
+                     bool is_shutdown, struct tsk_error *results, struct tsk_error *err)
 {
     struct stop *stops = calloc(count, sizeof *stops);
     if (!stops && count) {
@@ -167,7 +172,7 @@ int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t cou
         return error_errno(err, "stop", "processes");
     }
     for (size_t i = 0; i < count; i++) {
-        stops[i] = (struct stop){.id = ids[i], .result = &results[i], .holder_fd = -1};
+        stops[i] = (struct stop){.id = ids[i], .result = &results[i], .holder_fd = -1, .is_shutdown = is_shutdown};
         results[i] = (struct tsk_error){.code = TSK_OK};
         int told = tell(reg, &stops[i], grace_ms, &results[i]);
         stops[i].is_under_way = told == 1;
@@ -179,6 +184,35 @@ int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t cou
             fs_close(&stops[i].holder_fd);
     free(stops);
     return 0;
+}
+
+int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
+                   struct tsk_error *results, struct tsk_error *err)
+{
+    return stop_many(reg, ids, count, grace_ms, false, results, err);
+}
+
+int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err)
+{
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
+    struct proc *list;
+    size_t count, running = 0;
+    if (proc_registry_open(&reg, ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+        return -1;
+    const char **ids = calloc(count + 1, sizeof *ids);
+    struct tsk_error *results = calloc(count + 1, sizeof *results);
+    BUG(!ids || !results);
+    for (size_t i = 0; i < count; i++)
+        if (has_to_end(&list[i]))
+            ids[running++] = list[i].id;
+    int result = stop_many(&reg, ids, running, GRACE_DEFAULT_MS, true, results, err);
+    for (size_t i = 0; result == 0 && i < running; i++)
+        if (results[i].code != TSK_OK && results[i].code != TSK_PROCESS_NOT_RUNNING)
+            log_problem(&results[i]);
+    free(results);
+    free(ids);
+    proc_list_free(list, count);
+    return result;
 }
 
 int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err)
@@ -291,7 +325,7 @@ int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struc
         int running = remove_stopped(reg, id, is_forced, err);
         if (running <= 0)
             return running;
-        if (proc_stop(reg, id, 3000, err) < 0 && err->code != TSK_PROCESS_NOT_RUNNING)
+        if (proc_stop(reg, id, GRACE_DEFAULT_MS, err) < 0 && err->code != TSK_PROCESS_NOT_RUNNING)
             return -1;
         *err = (struct tsk_error){.code = TSK_OK};
     }

@@ -5,6 +5,7 @@
 #include "run/depends.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -330,21 +331,32 @@ static int64_t time_in_id(const char *id)
     return time_parse(text, &ms) < 0 ? -1 : ms / 1000;
 }
 
+static struct book_place place_of(const struct request *request)
+{
+    int64_t time_s = time_in_id(request->id);
+    bool has_time = time_s >= 0;
+    return (struct book_place){request->priority, has_time ? time_s : request->mtime_ns / 1000000000,
+                               has_time ? 0 : request->mtime_ns};
+}
+
 static int compare(const void *left, const void *right)
 {
     const struct request *a = &((const struct book_entry *)left)->request,
                          *b = &((const struct book_entry *)right)->request;
-    int64_t time_a = time_in_id(a->id), time_b = time_in_id(b->id);
-    int64_t age_a = time_a < 0 ? a->mtime_ns / 1000000000 : time_a,
-            age_b = time_b < 0 ? b->mtime_ns / 1000000000 : time_b;
-    bool has_ids = time_a >= 0 && time_b >= 0; /* then they sort by themselves */
-    if (a->priority != b->priority)
-        return a->priority < b->priority ? -1 : 1;
-    if (age_a != age_b)
-        return age_a < age_b ? -1 : 1;
-    if (!has_ids && a->mtime_ns != b->mtime_ns)
-        return a->mtime_ns < b->mtime_ns ? -1 : 1;
+    const struct book_place x = ((const struct book_entry *)left)->place, y = ((const struct book_entry *)right)->place;
+    if (x.priority != y.priority)
+        return x.priority < y.priority ? -1 : 1;
+    if (x.age_s != y.age_s)
+        return x.age_s < y.age_s ? -1 : 1;
+    if (x.mtime_ns != y.mtime_ns)
+        return x.mtime_ns < y.mtime_ns ? -1 : 1;
     return strcmp(a->id, b->id);
+}
+
+void book_put_place(const struct book_entry *entry, struct buf *b)
+{
+    buf_printf(b, "%d.%011" PRId64 ".%020" PRId64 ".%s", entry->place.priority, entry->place.age_s,
+               entry->place.mtime_ns, entry->request.id);
 }
 
 /* ---- dependencies --------------------------------------------------------------------------------------- */
@@ -461,6 +473,8 @@ struct book_entry *book_next(const struct book *book)
 static void settle(struct book *book, bool retries)
 {
     struct depends depends;
+    for (size_t i = 0; i < book->count; i++)
+        book->entries[i].place = place_of(&book->entries[i].request);
     if (book->count)
         qsort(book->entries, book->count, sizeof *book->entries, compare);
     for (size_t i = 0; i < book->count; i++)

@@ -41,8 +41,15 @@ struct book_stamp {
     bool is_settled; /* a change after this look gets another time */
 };
 
+/* Where it stands in the queue, before its id. */
+struct book_place {
+    int priority;
+    int64_t age_s, mtime_ns; /* the latter only where the id does not say when */
+};
+
 struct book_entry {
     struct request request;
+    struct book_place place;
     json_t *run;  /* the latest: run_id status started_at ended_at reason_code questions; NULL: none */
     json_t *lock; /* as `lock check` shows it; NULL: free, or left by somebody who is dead */
     bool is_done; /* B1 */
@@ -68,6 +75,8 @@ void book_clear(struct book *book); /* for CLEANUP */
 struct book_entry *book_find(const struct book *book, const char *id);
 /* The first that may run; NULL: none. */
 struct book_entry *book_next(const struct book *book);
+/* Its place in the queue's order as a text that sorts (bytes) as the entries do, and stays as long as its file does. */
+void book_put_place(const struct book_entry *entry, struct buf *b);
 /* draft ready running blocked needs_input failed done archived, or broken. */
 const char *book_status(const struct book_entry *entry);
 /* The request as people and programs see it; owned. */

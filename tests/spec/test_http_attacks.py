@@ -1,6 +1,7 @@
 """Spec 8, access and limits; spec 9, security: each attack is a test, and the server answers others meanwhile."""
 
 import json
+import os
 import pathlib
 import resource
 import socket
@@ -61,6 +62,39 @@ def _(ws):
     for path in ("/healthz", "/"):
         server.ask("POST", path, {"a": 1}, token=False).expect(401, "UNAUTHORIZED")
     server.get("/api/status", headers={"Authorization": f"bearer {server.token}"}, token=False).expect(200)
+    server.stop()
+
+
+@test("a client of the server names files of the workspace only; the command line names any")
+def _(ws):
+    server = Server(ws)
+    outside = ws.base / "outside"
+    outside.mkdir()
+    (outside / "flow.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
+    (ws.path / "sub").mkdir()
+    (ws.path / "sub" / "flow.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
+    (ws.path / "link").symlink_to(outside)
+    for path in ("/etc/passwd", outside / "flow.yaml", "../outside/flow.yaml", "link/flow.yaml", "link/absent.yaml", "sub/../../outside/flow.yaml",
+                 "absent/../../outside/flow.yaml", "/proc/self/environ", f"{ws.path}x/flow.yaml"):
+        for answer in (server.get(f"/api/flows/graph?flow={path}"), server.post("/api/flows/validate", {"flow": str(path)}),
+                       server.post("/api/flows/run", {"flow": str(path)}),
+                       server.post("/api/requests", {"title": "t", "flow": str(path)})):
+            assert str(ws.path) in answer.expect(400, "INVALID_INPUT").error["message"], answer.body
+            assert b"root:" not in answer.body, answer.body
+    for path in ("sub/flow.yaml", "./sub/../sub/flow.yaml", ws.path / "sub" / "flow.yaml"):
+        server.post("/api/flows/validate", {"flow": str(path)}).expect(200)
+    server.post("/api/flows/validate", {"flow": "absent"}).expect(404)
+    sprint = {"mode": "acquire", "session": "s", "epic": "e", "pid": os.getpid()}
+    server.post("/api/sprint", {**sprint, "project_root": str(outside)}).expect(400, "INVALID_INPUT")
+    eq(sorted(p.name for p in outside.iterdir()), ["flow.yaml"], "nothing is written there")
+    ws.tasuki("flow", "validate", outside / "flow.yaml").expect(0)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    accept = {"Accept": "application/json, text/event-stream"}
+    first = server.post("/mcp", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}, headers=accept).expect(200)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "flow_run", "arguments": {"flow": "/etc/passwd"}}}
+    session = {"Mcp-Session-Id": first.headers["Mcp-Session-Id"]}
+    result = server.post("/mcp", call, headers={**accept, **session}).expect(200).json["result"]
+    eq((result["isError"], result["structuredContent"]["error"]["reason_code"]), (True, "INVALID_INPUT"), "a tool")
     server.stop()
 
 

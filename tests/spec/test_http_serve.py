@@ -61,7 +61,7 @@ def _(ws):
     eq((state / "server.sock").read_text(), "another's", "what the server did not make")
 
 
-@test("the token stays over a restart, and a new one is made when others could read it")
+@test("the token stays over a restart; a new one is made when others could read it, or its file was removed")
 def _(ws):
     server = Server(ws)
     server.stop()
@@ -73,6 +73,11 @@ def _(ws):
     assert third.token != server.token
     eq(stat.S_IMODE((ws.path / ".aiflow" / "server.token").stat().st_mode), 0o600, "its mode")
     third.stop()
+    (ws.path / ".aiflow" / "server.token").unlink()
+    fourth = Server(ws)
+    fourth.get("/api/status").expect(200)
+    fourth.get("/api/status", headers=third.auth(), token=False).expect(401)
+    fourth.stop()
 
 
 @test("a server that comes back takes the port it had")
@@ -376,6 +381,20 @@ def _(ws):
         server.stop()
         assert not ws.alive(pid), name
         eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Stopped", "the state")
+
+
+@test("what a shutdown ended runs again with the next server if it should; what a person stopped, or has no flag, does not")
+def _(ws):
+    for id, flags in (("auto", ["--auto-start"]), ("stopped", ["--auto-start"]), ("plain", [])):
+        ws.tasuki("proc", "create", id, *flags, "--start", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "stop", "stopped").expect(0)
+    Server(ws, env={"TASUKI_STOP_ON_SHUTDOWN": "true"}).stop()
+    eq({p["id"]: p["state_name"] for p in ws.tasuki("proc", "list", "--json").json["processes"]},
+       {"auto": "Stopped", "stopped": "Stopped", "plain": "Stopped"}, "after the shutdown")
+    restored = ws.tasuki("restore", "--json").expect(0).json  # as the next server does
+    eq((restored["started"], [s["id"] for s in restored["skipped"]]), (["auto"], ["stopped"]), "started and left alone")
+    ws.tasuki("proc", "stop", "auto").expect(0)
+    eq(ws.tasuki("restore", "--json").expect(0).json["started"], [], "after a person's stop")
 
 
 @test("serve starts what should run, adopts what runs, and leaves what was stopped on purpose")

@@ -6,6 +6,7 @@ import pathlib
 import random
 import re
 import shlex
+import shutil
 import sys
 import urllib.parse
 
@@ -261,12 +262,108 @@ def _(ws):
     server.stop()
 
 
-@test("docs/protocol/http.md lists every route", init=False)
+def route_lines(rows):
+    """The table of docs/protocol/http.md."""
+    lines = ["| route | operation | arguments |", "|---|---|---|"]
+    for name, row in rows.items():
+        for number, route in enumerate([row["http"], *row["http"].get("also", [])] if "path" in row["http"] else []):
+            given = route.get("when") or route.get("preset")
+            in_path = re.findall(r":(\w+)", route["path"])
+            arguments = " ".join(f"`{p['name']}`" for p in row["params"] if p["name"] not in in_path and not p.get("cli_only"))
+            lines.append(f"| `{route['method']} {route['path']}`{f' with `{given}`' if given else ''} | `{name}` | "
+                         f"{'as above' if number else arguments} |")
+    return lines
+
+
+@test("docs/protocol/http.md lists every route with its arguments (TASUKI_WRITE=1 writes it)", init=False)
 def _(ws):
-    text = (HERE.parent / "docs" / "protocol" / "http.md").read_text()
-    for name, row in table(ws).items():
-        for route in [row["http"], *row["http"].get("also", [])] if "path" in row["http"] else []:
-            assert f"`{route['method']} {route['path']}`" in text, (name, route)
+    path = HERE.parent / "docs" / "protocol" / "http.md"
+    before, heading, section = path.read_text().partition("## Routes\n\n")
+    lines = route_lines(table(ws))
+    if os.environ.get("TASUKI_WRITE"):
+        path.write_text(before + heading + "\n".join(lines) + "\n")
+        return
+    there = section.splitlines()
+    eq([line for line in there if line not in lines], [], "lines that should not be there")
+    eq([line for line in lines if line not in there], [], "lines that are missing")
+    eq(there, lines, "the order")
+
+
+# -- lists ----------------------------------------------------------------------------------------------------
+
+def pages(server, path, name, between):
+    """All of a list in pages of two; `between` is called after each with what has been seen."""
+    seen, cursor = [], None
+    while True:
+        query = urllib.parse.urlencode({"limit": 2, **({"cursor": cursor} if cursor else {})})
+        page = server.get(f"{path}?{query}").expect(200).json
+        assert len(page[name]) <= 2 and ("total" in page or name == "runs"), page
+        seen += page[name]
+        cursor = page["cursor"]
+        if not cursor:
+            return seen
+        between(seen)
+
+
+@test("every list comes in pages, and what comes or goes between two of them moves nothing else")
+def _(ws):
+    pid, flows, runs = sleeper(ws).pid, ws.path / ".aiflow" / "flows", ws.path / ".aiflow" / "runs"
+    flows.mkdir(exist_ok=True)
+    (ws.path / "one.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
+    me = ("--instance", "me")
+
+    def do(*words):
+        return ws.tasuki(*words).expect(0)
+
+    def request_add(id):
+        do("request", "add", id, "--id", f"RQ-{id}", "--priority", "P0" if id == "0" else "P1", "--", "true")
+
+    lists = {  # the name in the answer: the item's id, how one is made (0 comes before all others), how it goes
+        "locks": ("id", lambda id: do("lock", "acquire", "name", id, "--pid", pid, *me), lambda id: do("lock", "release", "name", id, *me)),
+        "workflows": ("ulTaskId", lambda id: do("own", "claim", id, *me), lambda id: do("own", "release", id, *me)),
+        "processes": ("id", lambda id: do("proc", "create", id, "--", "true"), lambda id: do("proc", "remove", id)),
+        "templates": ("name", lambda id: do("proc", "template", "create", id, "--", "true"), lambda id: do("proc", "template", "delete", id)),
+        "flows": ("name", lambda id: (flows / f"{id}.yaml").write_text(FLOW), lambda id: (flows / f"{id}.yaml").unlink()),
+        "requests": ("id", request_add, lambda id: do("request", "rm", id)),
+        "runs": ("run_id", lambda id: do("run", "one.yaml"), lambda id: shutil.rmtree(runs / id)),
+    }
+    rows = [row for row in table(ws).values() if row["usage"].split("[")[0].split()[-1] == "list"]
+    eq(sorted(row["http"]["path"].rpartition("/")[2] for row in rows), sorted(lists), "the lists of the table")
+    server = Server(ws)
+    for row in rows:
+        name = row["http"]["path"].rpartition("/")[2]
+        key, make, drop = lists[name]
+        for id in ("b", "a-b", "a", "a.b", "c"):
+            make(id)
+        before = [item[key] for item in server.get(row["http"]["path"]).expect(200).json[name]]
+
+        def between(seen):
+            if len(seen) == 2:
+                drop(before[1])  # the one that the cursor names
+                make("0")
+
+        eq([item[key] for item in pages(server, row["http"]["path"], name, between)], before, f"{name} in pages")
+        shown = do(*row["usage"].split("[")[0].split()[1:], "--limit", "1")
+        assert "--cursor " in shown.err, shown
+    server.stop()
+
+
+@test("events behind an id come in pages, the oldest first")
+def _(ws):
+    server = Server(ws)
+    for number in range(8):
+        server.post("/api/processes", {"id": f"p{number}", "command": "true"}).expect(200)
+        server.post("/api/templates", {"name": f"t{number}", "command": "true"}).expect(200)
+    every, seen, after = server.get("/api/events?after=0").json["events"], [], 0
+    while page := server.get(f"/api/events?after={after}&limit=2").expect(200).json["events"]:
+        assert len(page) <= 2, page
+        seen, after = seen + page, page[-1]["id"]
+    eq(seen, every, "the events")
+    some = [event for event in every if event["type"] == "process.created"]
+    for count in (1, 2, 5, len(every)):  # the trail is read from its end, in several steps
+        eq(server.get(f"/api/events?limit={count}").json["events"], every[-count:], "the newest")
+        eq(server.get(f"/api/events?limit={count}&type=process.created").json["events"], some[-count:], "the newest of a type")
+    server.stop()
 
 
 # -- OpenAPI --------------------------------------------------------------------------------------------------
@@ -281,6 +378,8 @@ def _(ws):
         for route in [row["http"], *row["http"].get("also", [])] if "path" in row["http"] else []:
             path = re.sub(r":(\w+)", r"{\1}", route["path"])
             assert route["method"].lower() in paths[path], (name, path)
+    for path in ("/healthz", "/metrics", "/mcp", "/api/openapi.json"):
+        assert path in paths, path
     server.stop()
     if not (CACHE / "node_modules" / "@seriousme").exists():
         raise Skip("the OpenAPI validator is not installed; ./dev test does it where npm can be reached")
@@ -350,7 +449,8 @@ def _(ws):
     rng = random.Random(seed)
     server = Server(ws)
     paths = server.get("/api/openapi.json").json["paths"]
-    choices = [(path, method) for path, item in paths.items() for method in item if not path.endswith("/stream")]
+    choices = [(path, method) for path, item in paths.items() for method in item
+               if path.startswith("/api/") and not path.endswith("/stream")]
     choices.remove(("/api/events", "get"))
     count = int(os.environ.get("TASUKI_RANDOM_REQUESTS", 600))
     for number in range(count):

@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import os
 import socket
 import threading
+import time
 
 from common import sleeper
 from harness.harness import eq, main, test
@@ -88,6 +90,8 @@ def _(ws):
     client = Client(server).initialize()
     client.post(ping).expect(200)
     client.post(ping, {"MCP-Protocol-Version": "1999-01-01"}).expect(400)
+    for method in ("GET", "DELETE"):
+        server.ask(method, "/mcp", headers=client.headers({"MCP-Protocol-Version": "1999-01-01"})).expect(400)
     eq(server.get("/mcp", headers=client.headers({"Accept": "application/json"})).status, 405, "GET without a stream")
     eq(server.get("/mcp").status, 405, "GET without a session")
     eq(server.ask("PUT", "/mcp", b"{}").status, 405, "PUT")
@@ -108,7 +112,7 @@ def _(ws):
         server.proc.wait()
         server = Server(ws, port=server.port)
         client.server = server
-        eq(client.call("lock_list")["structuredContent"], {"locks": []}, "a call")
+        eq(client.call("lock_list")["structuredContent"]["locks"], [], "a call")
     stream = server.stream("/mcp", client.headers())
     eq(stream.status, 200, "its stream")
     server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
@@ -116,6 +120,53 @@ def _(ws):
         if message["method"] == "notifications/resources/updated":
             eq(message["params"], {"uri": "tasuki://locks"}, "the news")
             break
+    stream.close()
+    server.stop()
+
+
+@test("files of sessions: forgotten after a week, 4,096 at most, and looked through by nobody who waits")
+def _(ws):
+    folder = ws.path / ".aiflow" / "mcp"
+    folder.mkdir(mode=0o700)
+    now = time.time()
+
+    def put(count, age_s, name):
+        for number in range(count):
+            path = folder / f"session.{name}{number:028x}"
+            path.write_text("{}")
+            os.utime(path, (now - age_s - number, now - age_s - number))
+
+    put(5, 8 * 86400, "dead")
+    put(4090, 3600, "beef")
+    server = Server(ws)
+    ws.until(lambda: not list(folder.glob("session.dead*")), "the old ones are gone")
+    eq(len(list(folder.iterdir())), 4090, "files")
+    put(1, 8 * 86400, "dead")
+    session = Client(server).initialize().session
+    assert list(folder.glob("session.dead*")), "an initialize must not look through the folder"
+    for _ in range(6):
+        Client(server).initialize()
+    ws.until(lambda: len(list(folder.iterdir())) < 3100, "there were too many")
+    assert not list(folder.glob("session.dead*")) and (folder / f"session.{session}").exists(), "the oldest go"
+    assert not (folder / f"session.beef{4089:028x}").exists() and (folder / f"session.beef{0:028x}").exists(), "the oldest go"
+    server.stop()
+
+
+@test("an agent that only listens keeps its session, however many others come")
+def _(ws):
+    server = Server(ws)
+    client, silent = Client(server).initialize(), Client(server).initialize()
+    stream = server.stream("/mcp", client.headers())
+    client.request("resources/subscribe", {"uri": "tasuki://processes"})
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    hello = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
+    for _ in range(1000):
+        connection.request("POST", "/mcp", hello, {**server.auth(), **Client(server).headers()})
+        connection.getresponse().read()
+    connection.close()
+    server.post("/api/processes", {"id": "a", "command": "true"}).expect(200)
+    eq(next(stream)[1]["params"]["uri"], "tasuki://processes", "the news")
+    eq(silent.request("ping")["result"], {}, "who made room is known by its file")
     stream.close()
     server.stop()
 

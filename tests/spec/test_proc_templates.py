@@ -21,7 +21,7 @@ def _(ws):
                         "env": {"MODE": "dev", "PORT": "{{PORT}}"}, "cwd": "{{DIR}}/app", "restart": "always"}, "the spec")
     eq(record["variables"], ["BIN", "DIR", "PORT", "SCRIPT"], "the variables")
     eq(template(ws, "show", "node").json, record, "the shown template")
-    eq(template(ws, "list").json, {"templates": [record], "total": 1}, "the list")
+    eq(template(ws, "list").json, {"templates": [record], "total": 1, "cursor": None}, "the list")
     changed = template(ws, "update", "node", "--log", "pipe").json
     eq(changed["spec"], {**record["spec"], "log": "pipe"}, "the updated spec")
     eq(template(ws, "delete", "node").json, {"name": "node", "removed": True}, "the answer to delete")

@@ -1,0 +1,112 @@
+"""What lists and readers cost when there is ten times as much: the exponent between two sizes, 1 is linear.
+
+Locks, processes that run, and tasks are in the benches of their names; here is what else can become long.
+"""
+import json
+import math
+import resource
+import shutil
+import subprocess
+
+from report import Row
+
+TURNS = 5
+
+
+def call(context, root, *words):
+    done = subprocess.run([str(context.tasuki), "--root", str(root), *map(str, words)], capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        raise RuntimeError(f"tasuki {' '.join(map(str, words))} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def spent():
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def seconds(context, root, words, count):
+    """Processor time, the best of some turns: on a busy machine what takes long is interrupted more often, and would seem to grow
+    faster than it does. `count` says from the answer whether all was there."""
+    best, wanted = math.inf, count[1]
+    for _ in range(TURNS):
+        begun = spent()
+        text = call(context, root, *words, "--json")
+        best = min(best, spent() - begun)
+    found = len(json.loads(text)[count[0]])
+    if found < wanted:  # a driver may warm up first, so there may be more
+        raise RuntimeError(f"tasuki {' '.join(map(str, words))} gave {found} and not {wanted}")
+    return best
+
+
+# -- making much ----------------------------------------------------------------------------------------------
+
+def make_runs(context, root, size):
+    """One run, and copies of it under other ids."""
+    (root / "flow.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
+    call(context, root, "run", root / "flow.yaml")
+    folder = root / ".aiflow" / "runs"
+    first = next(folder.glob("RUN-*"))
+    for number in range(size - 1):
+        other = folder / f"RUN-20200101T000000-{number:06x}"
+        shutil.copytree(first, other)
+        stage = other / "stage.json"
+        stage.write_text(stage.read_text().replace(first.name, other.name))
+
+
+def make_requests(_context, root, size):
+    for number in range(size):
+        (root / ".aiflow" / "requests" / f"RQ-20200101T000000-{number:05x}.yaml").write_text("title: t\nstatus: ready\nrun: ['true']\n")
+
+
+def make_processes(context, root, size):
+    (root / "many.json").write_text(json.dumps({"processes": [{"id": f"p{n:06}", "command": "true"} for n in range(size)]}))
+    call(context, root, "proc", "import", root / "many.json")
+
+
+def make_events(context, root, size):
+    """An acquisition and a release are one event each."""
+    subprocess.run([context.driver("bench-locks"), "uncontended", "tasuki", str(root), str(size // 2)], check=True, capture_output=True, timeout=600)
+
+
+def make_log(context, root, size):
+    call(context, root, "proc", "create", "log", "--", "seq", size)
+    call(context, root, "proc", "start", "log")
+    call(context, root, "proc", "wait", "log", "--for", "exit", "--timeout", "60s")
+
+
+# What there is much of, how much, how it is made; then the commands, the key of the answer, and how much it has (0: all).
+MUCH = [
+    ("runs", 300, make_runs, [("runs list", ["runs", "list", "-n", 100000], "runs", 0), ("runs list, one page", ["runs", "list", "-n", 20], "runs", 20)]),
+    ("requests", 300, make_requests, [("request list", ["request", "list"], "requests", 0),
+                                      ("request list, one page", ["request", "list", "-n", 20], "requests", 20)]),
+    ("processes", 300, make_processes, [("proc list, none running", ["proc", "list"], "processes", 0),
+                                        ("proc list, one page", ["proc", "list", "-n", 20], "processes", 20)]),
+    ("events", 10000, make_events, [("events, all", ["events", "--after", 0], "events", 0), ("events, the last 50", ["events", "-n", 50], "events", 50),
+                                    ("events, the last of a type that is rare", ["events", "-n", 50, "--type", "workspace.none"], "events", None)]),
+    ("lines of output", 20000, make_log, [("proc logs, all", ["proc", "logs", "log", "-n", 1000000], "lines", 0),
+                                          ("proc logs, the last 100", ["proc", "logs", "log", "-n", 100], "lines", 100),
+                                          ("proc logs --grep", ["proc", "logs", "log", "-n", 1000000, "--grep", "^77$"], "lines", 1)]),
+]
+
+
+def measure(context):
+    rows, raw = [], {}
+    for what, least, make, commands in MUCH:
+        sizes = [size // (10 if context.quick else 1) for size in (least, least * 10)]
+        found = {name: {} for name, *_ in commands}
+        for size in sizes:
+            context.say(f"{size:,} {what}")
+            root = context.work / f"{what.split()[0]}-{size}"
+            root.mkdir()
+            call(context, root, "init")
+            make(context, root, size)
+            for name, words, key, count in commands:
+                wanted = size if count == 0 else count or 0
+                found[name][size] = seconds(context, root, words, (key, wanted))
+        for name, values in found.items():
+            raw[name] = values
+            exponent = math.log10(values[sizes[1]] / values[sizes[0]])
+            times = " · ".join(f"{values[size] * 1000:.1f}" for size in sizes)
+            rows.append(Row(f"{name}: {' · '.join(f'{size:,}' for size in sizes)} {what}: exponent", f"{times} ms", "", exponent, "at most", 1.1))
+    return rows, raw

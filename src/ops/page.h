@@ -1,0 +1,64 @@
+/* page.h - limit and cursor, the same for every list.
+ *
+ * A list is in the order of its items' keys (bytes), and a cursor is the key of the last item that was given. So what comes or goes
+ * between two pages moves nothing else: no item is given twice and none is left out, also when the one that the cursor names is
+ * gone. A key is the item's id where that is the order, and says the order where it is another one.
+ *
+ *     struct page page = page_begin(call, PAGE_ALL);
+ *     for (… in order …)
+ *         if (page_takes(&page, key))
+ *             page_put(&page, json);
+ *     *ret = page_end(&page, "locks");    {"locks": […], "total": 7, "cursor": "name/deploy" or null} */
+#ifndef OPS_PAGE_H
+#define OPS_PAGE_H
+
+#include "ops/ops.h"
+
+#define PAGE_ALL     INT64_MAX
+#define PAGE_BRIEF   50 /* for a caller that pays for every byte, where all would be given otherwise */
+#define PAGE_KEY_MAX 1024
+
+#define PAGE_LIMIT(text, most, otherwise)                                                                              \
+    {                                                                                                                  \
+        .name = "limit", .type = OP_INT, .letter = 'n', .value = "N", .help = text, .agent_help = most, .min = 1,      \
+        .max = 100000, .fallback = otherwise                                                                           \
+    }
+#define PAGE_CURSOR                                                                                                    \
+    {                                                                                                                  \
+        .name = "cursor", .type = OP_STRING, .value = "C", .help = "Go on where the page with this cursor ended.",     \
+        .agent_help = "Go on after it.", .max = PAGE_KEY_MAX - 1                                                       \
+    }
+#define PAGE_PARAMS PAGE_LIMIT("At most so many.", "At most so many (50).", "all"), PAGE_CURSOR
+#define PAGE_CURSOR_FIELD                                                                                              \
+    {                                                                                                                  \
+        "cursor", "string?", "the next page begins behind it; null: that was all"                                      \
+    }
+#define PAGE_FIELDS {"total", "integer", "how many there are"}, PAGE_CURSOR_FIELD
+
+struct page {
+    const char *after; /* the cursor that was given; NULL: from the beginning */
+    int64_t limit, total;
+    bool is_descending; /* the newest first */
+    bool is_partial;    /* not all were looked at: there is no total */
+    bool has_more;
+    json_t *items;
+    char last[PAGE_KEY_MAX];
+};
+
+/* `limit` unless the arguments say so. */
+struct page page_begin(const struct op_call *call, int64_t limit);
+/* Whether an item with this key is behind the cursor. */
+bool page_is_due(const struct page *page, const char *key);
+bool page_is_full(const struct page *page);
+/* Counts an item of the list; whether it belongs to this page, and is to be put. */
+bool page_takes(struct page *page, const char *key);
+void page_put(struct page *page, json_t *item_take);
+/* The answer, owned; the page is over. */
+json_t *page_end(struct page *page, const char *name);
+void page_clear(struct page *page); /* for CLEANUP: what was not ended */
+
+/* Sorts an array of objects by what `key` writes for each of them, and gives the page of it. */
+json_t *page_sorted(const struct op_call *call, const char *name, const json_t *items,
+                    void (*key)(const json_t *item, char text[PAGE_KEY_MAX]));
+
+#endif
