@@ -103,7 +103,7 @@ static void yaml_round_trip(const struct lock_record *record)
 TEST(hostile_texts_survive_both_formats)
 {
     for (size_t i = 0; i < HOSTILE_COUNT; i++)
-        for (enum hold hold = HOLD_LIFE; hold <= HOLD_GUESS; hold++) {
+        for (enum hold hold = HOLD_LIFE; hold <= HOLD_LAST; hold++) {
             struct lock_record record = sample(hold);
             put(record.session_id, sizeof record.session_id, hostile[i]);
             put(record.instance, sizeof record.instance, hostile[(i + 1) % HOSTILE_COUNT]);
@@ -288,7 +288,7 @@ TEST(numbers_may_be_written_as_texts)
 TEST(a_half_copy_of_our_file_is_another_tools)
 {
     static const char *const keys[] = {"fence", "token", "boot_id", "hold", "pid", "pid_ns"};
-    for (enum hold hold = HOLD_LIFE; hold <= HOLD_GUESS; hold++)
+    for (enum hold hold = HOLD_LIFE; hold <= HOLD_LAST; hold++)
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
             if (hold == HOLD_LIFE && i >= 4) /* its life byte alone decides */
                 continue;
