@@ -32,8 +32,11 @@ struct http_caller caller_take(const struct http_conn *conn, const struct op *op
         caller.instance = take_argument(args, "instance");
         caller.secret = take_argument(args, OP_SECRET);
     }
-    if (caller.instance || caller.secret || json_object_get(args, "instance"))
-        return caller; /* said in full: the headers are another's */
+    const struct http_text *header = http_header(conn->head, CALLER_HEADER);
+    const char *said = json_get_string(args, "instance", caller.instance);
+    if (caller.secret || (said && !http_text_is(header, said)))
+        return caller; /* said in full, or the headers are another's */
+    free(caller.instance);
     caller.instance = header_of(conn, CALLER_HEADER);
     caller.secret = header_of(conn, "Tasuki-Secret");
     json_t *name = caller.instance && has_param ? json_string(caller.instance) : NULL;
