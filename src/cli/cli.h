@@ -120,6 +120,7 @@ void cli_print_agents(const struct op_call *call, const struct cli_options *opti
 void cli_print_own_check(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_own_claimed(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_own_released(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_own_left(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_own_list(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
 /* ---- print_flow.c ---- */

@@ -41,7 +41,10 @@ static void put_who(struct buf *b, const struct cli_options *options, const json
     const json_t *number = json_object_get(holder, "pid");
     if (json_is_integer(number))
         snprintf(pid, sizeof pid, "%lld", (long long)json_integer_value(number));
-    text_put(b, options->lang, "who_pid", "pid", pid, NULL);
+    if (strcmp(json_get_string(holder, "hold", ""), "lease") == 0)
+        text_put(b, options->lang, "who_client", "instance", json_get_string(holder, "instance", "?"), NULL);
+    else
+        text_put(b, options->lang, "who_pid", "pid", pid, NULL);
     const char *session = json_get_string(holder, "session_id", NULL), *run = json_get_string(holder, "run_id", NULL);
     if (session) {
         buf_puts(b, ", ");
@@ -499,6 +502,7 @@ static const struct {
     {"own.claim", cli_print_own_claimed},
     {"own.force-claim", cli_print_own_claimed},
     {"own.release", cli_print_own_released},
+    {"own.leave", cli_print_own_left},
     {"own.list", cli_print_own_list},
     {"process.create", cli_print_process},
     {"process.start", cli_print_process},

@@ -59,6 +59,20 @@ void cli_print_own_released(const struct op_call *call, const struct cli_options
     print_line(options, STYLE_GOOD, key, result);
 }
 
+void cli_print_own_left(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    char locks[24], claims[24];
+    (void)call;
+    if (options->quiet)
+        return;
+    snprintf(locks, sizeof locks, "%lld", (long long)json_get_int(result, "locks", 0));
+    snprintf(claims, sizeof claims, "%lld", (long long)json_get_int(result, "workflows", 0));
+    text_put(&line, options->lang, "own_left", "instance", json_get_string(result, "instance", ""), "locks", locks,
+             "claims", claims, NULL);
+    printf("%s\n", buf_str(&line));
+}
+
 void cli_print_own_list(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     const json_t *list = json_object_get(result, "workflows");

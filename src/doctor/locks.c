@@ -23,15 +23,27 @@ static const char *how_text(const struct finding *f, const char *how)
 
 /* What the sentences about a lock are made of. */
 struct lock_words {
-    char lock[LOCK_FILE_NAME_MAX], pid[24], age[TIME_TEXT_MAX], left[TIME_TEXT_MAX];
+    char lock[LOCK_FILE_NAME_MAX], who[LOCK_TEXT_MAX + 64], age[TIME_TEXT_MAX], left[TIME_TEXT_MAX];
     const char *how;
 };
+
+static void put_who(char *who, size_t size, enum lang lang, const struct lock_record *record)
+{
+    struct buf b;
+    char pid[24];
+    buf_init_fixed(&b, who, size);
+    snprintf(pid, sizeof pid, record->pid ? "%d" : "?", (int)record->pid);
+    if (record->hold == HOLD_LEASE)
+        text_put(&b, lang, "who_client", "instance", record->instance, NULL);
+    else
+        text_put(&b, lang, "who_pid", "pid", pid, NULL);
+}
 
 static void words_init(struct lock_words *w, const struct finding *f, const struct lock_target *target,
                        const struct judgement *found)
 {
     lock_target_words(target, w->lock, sizeof w->lock);
-    snprintf(w->pid, sizeof w->pid, found->record.pid ? "%d" : "?", (int)found->record.pid);
+    put_who(w->who, sizeof w->who, f->doctor->options.lang, &found->record);
     snprintf(w->age, sizeof w->age, "?");
     snprintf(w->left, sizeof w->left, "?");
     if (found->age_ms >= 0)
@@ -44,7 +56,7 @@ static void words_init(struct lock_words *w, const struct finding *f, const stru
 static void add(struct finding *f, enum doctor_status status, const char *key, const struct lock_words *w)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    text_put(&line, f->doctor->options.lang, key, "lock", w->lock, "pid", w->pid, "how", w->how, "age", w->age, "left",
+    text_put(&line, f->doctor->options.lang, key, "lock", w->lock, "who", w->who, "how", w->how, "age", w->age, "left",
              w->left, NULL);
     finding_add(f, status, "doctor_line", "line", buf_str(&line), NULL);
 }
@@ -70,7 +82,7 @@ static void recover(struct finding *f, struct lock_target *target, const struct 
     if (lock_recover(target, &outcome, &err) == 0) {
         if (outcome.recovered) {
             json_array_append(f->doctor->recovered, lock);
-            finding_recovered(f, "doctor_lock_recovered", "lock", w->lock, "pid", w->pid, "how", w->how, NULL);
+            finding_recovered(f, "doctor_lock_recovered", "lock", w->lock, "who", w->who, "how", w->how, NULL);
         } /* else somebody was faster */
     } else {
         add(f, DOCTOR_WARN, "doctor_lock_stale", w);
@@ -270,7 +282,7 @@ static void tell_sprint(struct finding *f, const struct lock_target *target, con
     snprintf(w.lock, sizeof w.lock, "%s", target->file);
     if (found->verdict == VERDICT_HELD) {
         add(f, DOCTOR_PASS, "doctor_lock_held", &w);
-        finding_summary(f, "doctor_sprint_active", "lock", w.lock, "pid", w.pid, NULL);
+        finding_summary(f, "doctor_sprint_active", "lock", w.lock, "who", w.who, NULL);
         return;
     }
     lock_target_command(target, "release", &command);

@@ -80,6 +80,10 @@ static void beat(struct http_conn *conn, int64_t now_ms)
     if (!exchange->is_streaming || conn->out.len > conn->out_at || now_ms - exchange->beat_ms < FEED_BEAT_MS)
         return;
     exchange->beat_ms = now_ms;
+    if (exchange->session) {
+        json_t *instances CLEANUP_JSON = mcp_link_instances(exchange->session->link);
+        caller_renew_all(exchange->agents->server, instances);
+    }
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }
@@ -137,6 +141,8 @@ static int status_of(const struct exchange *exchange, int error)
 static void give(struct exchange *exchange, const struct mcp_frame *frame)
 {
     struct http_conn *conn = exchange->conn;
+    if (frame->is_answer && exchange->saves)
+        agent_session_save(exchange->agents, exchange->session);
     if (frame->is_answer && !exchange->is_streaming) {
         char headers[80];
         agent_session_header(exchange->session, headers);
@@ -281,6 +287,13 @@ static bool changes_session(const char *method)
     return false;
 }
 
+/* Whoever registers is the session's from then on: it lives and ends with it. */
+static bool registers(const json_t *message)
+{
+    const json_t *arguments = json_object_get(json_object_get(message, "params"), "arguments");
+    return json_is_true(json_object_get(arguments, "register"));
+}
+
 static void post_to_session(struct http_agents *agents, struct http_conn *conn, struct agent_session *session,
                             json_t *message_take)
 {
@@ -293,6 +306,7 @@ static void post_to_session(struct http_agents *agents, struct http_conn *conn, 
     }
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
+    exchange->saves = registers(message_take);
     conn_wait(conn, &work, exchange);
     expect(agents);
     mcp_link_take_json(session->link, exchange->number, message_take);
@@ -390,8 +404,9 @@ void agents_request(struct http_conn *conn)
     else if (is_get)
         get(agents, conn, session);
     else {
+        json_t *instances = mcp_link_instances(session->link);
         agent_session_end(agents, session);
-        conn_answer(conn, 200, NULL, NULL, NULL, 0);
+        caller_end_all(conn, instances);
     }
 }
 

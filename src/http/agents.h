@@ -38,6 +38,7 @@ struct exchange {
     struct mcp_link *link;         /* modern: its own; NULL: of a session */
     struct agent_session *session; /* legacy */
     bool is_modern, is_streaming;
+    bool saves; /* its answer changes what the session must remember */
     int64_t beat_ms;
 };
 

@@ -33,7 +33,7 @@ void cache_mark(struct http_job *job, const struct http_conn *conn)
 {
     const unsigned wanted = OP_READ_ONLY | OP_IDEMPOTENT, unwanted = OP_INTERRUPTIBLE | OP_STREAMS | OP_NO_WORKSPACE;
     struct http_text target = target_of(conn->head);
-    if ((job->op->flags & wanted) != wanted || (job->op->flags & unwanted) || conn->body.len || job->secret)
+    if ((job->op->flags & wanted) != wanted || (job->op->flags & unwanted) || conn->body.len || job->caller.secret)
         return;
     feed_notice(&conn->server->feed);
     job->seen = conn->server->feed.changes;

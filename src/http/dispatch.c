@@ -78,8 +78,28 @@ static bool wants_stream(const struct http_conn *conn, const struct http_route *
            (is_asked || (route->preset && strcmp(route->preset, "follow=true") == 0));
 }
 
+static void begin_feed(struct http_conn *conn, const json_t *args, const char *instance)
+{
+    bool has_after = json_object_get(args, "after");
+    uint64_t after = (uint64_t)json_get_int(args, "after", 0);
+    feed_stream(&conn->server->feed, conn, has_after ? after : EVENT_FROM_END, json_get_string(args, "type", NULL),
+                instance);
+}
+
+static void listener_verified(struct http_job *job)
+{
+    struct http_conn *conn = job->conn;
+    if (conn && job->status == 200 && job->server->is_ending)
+        conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_ending");
+    else if (conn && job->status == 200)
+        begin_feed(conn, job->args, job->caller.instance);
+    else if (conn)
+        conn_answer(conn, job->status, job->type, NULL, job->body.data, job->body.len);
+}
+
 /* The trail is one for all (feed.c); other streams have a thread each. */
-static void begin_stream(struct http_conn *conn, const struct http_route *route, json_t *args_take)
+static void begin_stream(struct http_conn *conn, const struct http_route *route, json_t *args_take,
+                         struct http_caller caller_take_it)
 {
     json_t *args CLEANUP_JSON = args_take;
     const struct http_text *last = http_header(conn->head, "Last-Event-ID");
@@ -89,17 +109,24 @@ static void begin_stream(struct http_conn *conn, const struct http_route *route,
     if (!http_text_is(&conn->head->path, "/api/events")) {
         if (*id && op_param_find(route->op, "cursor"))
             json_object_set_new(args, "cursor", json_string(id));
-        stream_begin(conn, route->op, json_incref(args), conn->lang);
+        stream_begin(conn, route->op, json_incref(args), conn->lang, caller_take_it);
         return;
     }
     char *end;
     uint64_t after = strtoull(id, &end, 10);
-    bool has_id = *id >= '0' && *id <= '9' && !*end;
-    if (!has_id && json_object_get(args, "after")) {
-        after = (uint64_t)json_get_int(args, "after", 0);
-        has_id = true;
+    if (*id >= '0' && *id <= '9' && !*end)
+        json_object_set_new(args, "after", json_integer((json_int_t)after));
+    if (!caller_take_it.instance) {
+        begin_feed(conn, args, NULL);
+        caller_clear(&caller_take_it);
+        return;
     }
-    feed_stream(&conn->server->feed, conn, has_id ? after : EVENT_FROM_END, json_get_string(args, "type", NULL));
+    struct http_job *job = job_new(conn->server, conn, caller_verify);
+    job->args = json_incref(args);
+    job->lang = conn->lang;
+    job->caller = caller_take_it;
+    job->done = listener_verified;
+    job_start(job);
 }
 
 /* Takes `confirm` out of the arguments: it is the caller's yes, not a parameter. */
@@ -114,19 +141,18 @@ static bool take_yes(const struct op *op, json_t *args)
 static void begin_op(struct http_conn *conn, const struct http_route *route, json_t *args_take, struct tsk_error *err)
 {
     bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route);
-    char *secret = op_take_secret(route->op, args_take);
+    struct http_caller caller = caller_take(conn, route->op, args_take, streams);
     if (streams)
         json_object_del(args_take, "follow");
     conn->op = route->op;
     if (op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
         json_decref(args_take);
-        free(secret);
+        caller_clear(&caller);
         answer_error(conn, err, 0, NULL);
         return;
     }
     if (streams) {
-        free(secret);
-        begin_stream(conn, route, args_take);
+        begin_stream(conn, route, args_take, caller);
         return;
     }
     struct http_job *job = job_new(conn->server, conn, job_run_op);
@@ -134,7 +160,7 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     job->args = args_take;
     job->lang = conn->lang;
     job->says_yes = says_yes;
-    job->secret = secret;
+    job->caller = caller;
     if (http_text_is(&conn->head->method, "GET"))
         cache_mark(job, conn);
     job_start(job);
@@ -148,6 +174,7 @@ static void dispatch_row(struct http_conn *conn)
     char allow[64];
     bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only;
     if (is_get && !conn->body.len && !http_header(conn->head, "Last-Event-ID") &&
+        !http_header(conn->head, CALLER_HEADER) && /* being heard of is worth more than the answer */
         cache_answer(conn->server->cache, conn, conn->lang))
         return;
     if (take_body(conn, &body, &err) < 0) {

@@ -17,7 +17,8 @@ struct reader {
     uint64_t at;
     struct event_reader own;
     bool has_own;
-    char *type; /* owned; a stream with a filter reads the trail itself */
+    char *type;     /* owned; a stream with a filter reads the trail itself */
+    char *instance; /* owned: who listens, or NULL */
     int64_t beat_ms;
 };
 
@@ -120,6 +121,7 @@ static void gone(struct http_conn *conn)
         ((struct reader *)last->work_data)->index = reader->index;
     drop_own(reader);
     free(reader->type);
+    free(reader->instance);
     free(reader);
 }
 
@@ -130,6 +132,7 @@ static void beat(struct http_conn *conn, int64_t now_ms)
     if (is_waiting || now_ms - reader->beat_ms < FEED_BEAT_MS)
         return;
     reader->beat_ms = now_ms;
+    caller_renew(reader->feed->server, reader->instance);
     /* Only between two events: a half sent one is still in the window. */
     if (!reader->is_live || reader->at == reader->feed->begin + reader->feed->window.len) {
         conn_stream_put(conn, ": alive\n\n", 9);
@@ -157,7 +160,7 @@ static uint64_t begin_at(struct reader *reader, uint64_t after)
     return is_new || next <= after ? (next ? next - 1 : 0) : after;
 }
 
-void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type)
+void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type, const char *instance)
 {
     struct reader *reader = calloc(1, sizeof *reader);
     char hello[96];
@@ -170,6 +173,7 @@ void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after,
     feed_look(feed); /* from now on means: after this */
     *reader = (struct reader){.feed = feed, .index = feed->count, .type = type ? strdup(type) : NULL};
     reader->beat_ms = clock_now().boot_ms;
+    reader->instance = instance ? strdup(instance) : NULL;
     if (feed->count == feed->room) {
         feed->room = feed->room ? feed->room * 2 : 16;
         feed->streams = realloc(feed->streams, feed->room * sizeof(struct http_conn *));

@@ -47,7 +47,9 @@ void feed_turn(struct http_feed *feed);
 /* Once a second, as long as somebody listens: asks the processes. */
 void feed_tick(struct http_feed *feed, int64_t now_ms);
 /* Answers with a stream: from behind `after`, or from now on (EVENT_FROM_END). `type`: only those, or NULL. */
-void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type);
+/* `instance` (NULL: nobody) has been verified; its lease is renewed as long as the stream is open. */
+void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type,
+                 const char *instance);
 void feed_end(struct http_feed *feed); /* ends all streams */
 
 #endif

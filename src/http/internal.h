@@ -95,6 +95,12 @@ void http_dispatch(struct http_conn *conn);
 
 /* ---- job.c: operations in worker threads ---- */
 
+/* Who calls, as the request says it; both owned, NULL: it does not. */
+struct http_caller {
+    char *instance; /* where it is no argument of the operation, or a header has said it */
+    char *secret;
+};
+
 struct http_job {
     struct http_server *server;
     struct http_conn *conn;             /* the loop's; NULL: the client is gone */
@@ -103,7 +109,7 @@ struct http_job {
     const struct op *op;
     json_t *args; /* owned */
     enum lang lang;
-    char *secret;             /* owned: of the instance in args, or NULL */
+    struct http_caller caller;
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
     bool is_unmet;            /* what it waited for did not happen */
     int status;
@@ -131,6 +137,20 @@ void job_cancel(struct http_job *job);
 int job_cancel_again(struct http_server *server, int64_t now_ms);
 void http_wake(struct http_server *server); /* from any thread */
 
+/* ---- caller.c ---- */
+
+#define CALLER_HEADER "Tasuki-Instance"
+/* Takes it out of the request: what the operation has no parameters for leaves the arguments. */
+struct http_caller caller_take(const struct http_conn *conn, const struct op *op, json_t *args, bool streams);
+void caller_clear(struct http_caller *caller);
+/* A job's work: only that. */
+void caller_verify(struct http_job *job);
+/* Somebody who has proved it is still there. NULL, "": nobody. */
+void caller_renew(struct http_server *server, const char *instance);
+void caller_renew_all(struct http_server *server, const json_t *instances);
+/* They have ended (op_end_instance); then the connection gets its answer. */
+void caller_end_all(struct http_conn *conn, json_t *instances_take);
+
 /* ---- route.c ---- */
 
 struct http_route {
@@ -156,7 +176,8 @@ void stats_job(struct http_job *job);
 
 /* ---- stream.c: OP_STREAMS, one thread each ---- */
 
-void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take, enum lang lang);
+void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take, enum lang lang,
+                  struct http_caller caller_take_it);
 /* What their threads have said since. */
 void stream_take_all(struct http_server *server);
 /* Ends all of them; they are gone when server->streams is NULL. */

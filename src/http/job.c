@@ -37,7 +37,7 @@ static void job_free(struct http_job *job)
     json_decref(job->args);
     buf_clear(&job->body);
     free(job->target);
-    free(job->secret);
+    caller_clear(&job->caller);
     free(job);
 }
 
@@ -178,7 +178,8 @@ void job_run_op(struct http_job *job)
                            .confirm = confirm,
                            .is_cancelled = is_cancelled,
                            .skin = job};
-    int result = op_verify_caller(job->server->ws, job->args, job->secret, &err);
+    int result = op_verify_caller(job->server->ws, json_get_string(job->args, "instance", job->caller.instance),
+                                  job->caller.secret, &err);
     if (result == 0) {
         may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
         result = op_run(&call, &answer, &err);

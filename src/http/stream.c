@@ -15,6 +15,7 @@ struct http_stream {
     const struct op *op;
     json_t *args;
     enum lang lang;
+    struct http_caller caller;
     struct http_stream *next;
     int64_t beat_ms;
     pthread_t thread;
@@ -70,6 +71,8 @@ static int run(struct http_stream *stream, bool follows, struct tsk_error *err)
                            .ws = stream->op->flags & OP_NO_WORKSPACE ? NULL : stream->server->ws,
                            .root = stream->server->root,
                            .lang = stream->lang,
+                           .is_remote = true,
+                           .home = stream->server->ws,
                            .is_cancelled = is_cancelled,
                            .emit = follows ? emit : NULL,
                            .skin = stream};
@@ -84,7 +87,9 @@ static void *work(void *arg)
     struct http_stream *stream = arg;
     struct http_server *server = stream->server;
     struct tsk_error err = {0};
-    int result = run(stream, false, &err);
+    int result = op_verify_caller(server->ws, stream->caller.instance, stream->caller.secret, &err);
+    if (result == 0)
+        result = run(stream, false, &err);
     pthread_mutex_lock(&server->mutex);
     stream->is_begun = result == 0;
     pthread_mutex_unlock(&server->mutex);
@@ -156,6 +161,7 @@ static void beat(struct http_conn *conn, int64_t now_ms)
     if (!stream->is_answered || conn->out.len > conn->out_at || now_ms - stream->beat_ms < FEED_BEAT_MS)
         return;
     stream->beat_ms = now_ms;
+    caller_renew(stream->server, stream->caller.instance);
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }
@@ -188,6 +194,7 @@ static void stream_free(struct http_stream *stream)
     pthread_cond_destroy(&stream->room);
     buf_clear(&stream->pending);
     json_decref(stream->args);
+    caller_clear(&stream->caller);
     free(stream);
 }
 
@@ -210,7 +217,8 @@ void stream_take_all(struct http_server *server)
     }
 }
 
-void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take, enum lang lang)
+void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take, enum lang lang,
+                  struct http_caller caller_take_it)
 {
     struct http_server *server = conn->server;
     struct http_stream *stream = calloc(1, sizeof *stream);
@@ -224,6 +232,7 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
                                    .op = op,
                                    .args = args_take,
                                    .lang = lang,
+                                   .caller = caller_take_it,
                                    .next = server->streams,
                                    .pending = BUF_INIT,
                                    .beat_ms = clock_now().boot_ms};
@@ -233,6 +242,7 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
     if (count >= STREAMS_MAX || pthread_create(&stream->thread, &attr, work, stream) != 0) {
         pthread_cond_destroy(&stream->room);
         json_decref(args_take);
+        caller_clear(&stream->caller);
         free(stream);
         conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_too_many_streams");
     } else {

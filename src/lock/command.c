@@ -47,13 +47,21 @@ static bool is_proven(const struct lock_proof *proof, const struct lock_record *
         return strcmp(proof->token, record->token) == 0;
     if (proof->instance && record->instance[0] && strcmp(proof->instance, record->instance) == 0)
         return true;
-    /* Clients of the server all look like its ancestor: among them only the instance counts. */
-    if (instance_is_http(record->instance) || (proof->instance && instance_is_http(proof->instance)))
+    /* The processes above a server are not its clients: among these only the instance counts. */
+    if (proof->is_remote || instance_is_http(record->instance) ||
+        (proof->instance && instance_is_http(proof->instance)))
         return false;
     bool is_process = record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS;
     /* Of two instances below one process, each says that it is not that process. */
     pid_t said = proof->instance ? instance_pid(proof->instance) : 0;
     return is_process && (!said || said == record->holder.pid) && proc_is_ancestor(&record->holder);
+}
+
+/* Whose lease is over can be overtaken at any moment: renewing its TTL would only seem to help. (A call of its own has renewed
+ * the lease before it comes here; so this is after a reboot, or somebody else's call with the token.) */
+static bool is_lease_over(const struct judgement *found)
+{
+    return found->record.hold == HOLD_LEASE && found->alive == LIVE_DEAD;
 }
 
 static bool may_release(const struct lock_target *target, const struct lock_proof *proof, const struct judgement *found)
@@ -165,8 +173,9 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
     if (visit.found.verdict == VERDICT_FREE) {
         result = error_set(err, TSK_LOCK_NOT_FOUND, NULL, NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
-    } else if (!is_proven(proof, &visit.found.record) &&
-               !(target->kind->is_sprint && !(proof->token && proof->token[0]))) {
+    } else if ((!is_proven(proof, &visit.found.record) &&
+                !(target->kind->is_sprint && !(proof->token && proof->token[0]))) ||
+               is_lease_over(&visit.found)) {
         result =
             error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
         report_add_holder(target, &visit.now, &visit.found, err);

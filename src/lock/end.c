@@ -84,6 +84,8 @@ int end_holder(const struct guard *guard, const struct judgement *found, struct 
 {
     if (found->record.hold == HOLD_LIFE)
         return end_by_life(guard, found, err);
+    if (found->record.hold == HOLD_LEASE)
+        return error_set(err, TSK_INVALID_INPUT, "kill_no_process", "instance", found->record.instance, NULL);
     if (found->alive != LIVE_ALIVE || !found->record.pid) {
         errno = ESRCH;
         return kill_failed(found->record.pid, err);

@@ -1,6 +1,7 @@
 #include "lock/judge.h"
 #include "base/fs.h"
 #include "base/word.h"
+#include "own/instance.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,6 +35,32 @@ static void judge_process(struct judgement *j)
         struct proc_id now_there;
         j->how = proc_id_of(holder->pid, &now_there) < 0 ? "process is gone" : "pid was reused";
     }
+}
+
+/* J2b. A sprint lock may be looked at from a workspace that has never heard of the instance: then in the table that it names. */
+static int look_up_lease(const struct lock_target *target, const struct lock_record *record, const struct now *now,
+                         struct instance_state *ret)
+{
+    struct tsk_error ignored;
+    bool is_elsewhere = target->kind->is_sprint && strcmp(record->registry, target->ws->state_path) != 0;
+    if (!is_elsewhere)
+        return instance_judge_at(target->ws->state_dir, record->instance, now, ret, &ignored);
+    int dir CLEANUP_FD = fs->openat(AT_FDCWD, record->registry, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    return dir < 0 ? -1 : instance_judge_at(dir, record->instance, now, ret, &ignored);
+}
+
+static void judge_lease(const struct lock_target *target, const struct now *now, struct judgement *j)
+{
+    struct instance_state state = {.alive = LIVE_DEAD};
+    bool is_rebooted = strcmp(j->record.holder.boot_id, boot_id()) != 0;
+    if (!is_rebooted && look_up_lease(target, &j->record, now, &state) < 0)
+        state = (struct instance_state){.alive = LIVE_UNKNOWN};
+    j->alive = state.alive;
+    j->how = is_rebooted                   ? "machine was rebooted"
+             : state.alive == LIVE_UNKNOWN ? "lease cannot be read"
+             : state.alive == LIVE_ALIVE   ? "lease runs"
+                                           : "lease is over";
+    j->recheck_ms = state.alive == LIVE_ALIVE ? state.lease_ms : -1;
 }
 
 /* J3. The order matters: what needs no wall clock comes first. */
@@ -89,19 +116,28 @@ static void judge_expiry(const struct lock_kind *kind, const struct now *now, st
     j->is_expired = j->expires_in_ms < 0;
 }
 
+static bool is_dead(const struct judgement *j)
+{
+    return j->alive == LIVE_DEAD || (!j->record.pid && j->record.hold != HOLD_LEASE); /* J6 */
+}
+
 static void decide_sprint(struct judgement *j)
 {
-    bool is_dead = j->alive == LIVE_DEAD || !j->record.pid;
-    j->verdict = is_dead || j->is_expired ? VERDICT_ZOMBIE : VERDICT_HELD;
-    j->recheck_ms = j->verdict == VERDICT_HELD ? j->expires_in_ms : -1;
+    j->verdict = is_dead(j) || j->is_expired ? VERDICT_ZOMBIE : VERDICT_HELD;
+    if (j->verdict != VERDICT_HELD)
+        j->recheck_ms = -1;
+    else if (j->recheck_ms < 0 || j->recheck_ms > j->expires_in_ms)
+        j->recheck_ms = j->expires_in_ms;
 }
 
 static void decide_d39(struct judgement *j)
 {
     bool needs_expiry = j->record.hold == HOLD_FOREIGN || j->record.hold == HOLD_GUESS;
-    bool is_dead = j->alive == LIVE_DEAD || !j->record.pid; /* J6 */
-    j->verdict = is_dead && (!needs_expiry || j->is_expired) ? VERDICT_STALE : VERDICT_HELD;
-    j->recheck_ms = j->verdict == VERDICT_HELD && needs_expiry && !j->is_expired ? j->expires_in_ms : -1;
+    j->verdict = is_dead(j) && (!needs_expiry || j->is_expired) ? VERDICT_STALE : VERDICT_HELD;
+    if (j->verdict != VERDICT_HELD)
+        j->recheck_ms = -1;
+    else if (needs_expiry && !j->is_expired)
+        j->recheck_ms = j->expires_in_ms;
 }
 
 /* J7 */
@@ -206,6 +242,8 @@ int lock_judge(const struct lock_target *target, const struct guard *guard, cons
             judge_life(guard, ret);
         else if (ret->record.hold == HOLD_FOREIGN)
             judge_foreign(guard, now, ret);
+        else if (ret->record.hold == HOLD_LEASE)
+            judge_lease(target, now, ret);
         else
             judge_process(ret);
         judge_expiry(target->kind, now, ret);

@@ -4,13 +4,17 @@
  *  J1  Ours, hold life: alive iff the life byte of its fence is locked. Nothing else counts.
  *  J2  Ours, hold process or guess: alive iff exactly that process (boot id, pid, start ticks) exists; in another pid
  *      namespace that is unknown.
+ *  J2b Ours, hold lease: alive iff the lease of its instance runs (own/instance.h); it is over, or the instance is gone, or the
+ *      machine was rebooted (lock files do not outlive that): dead, and J5 lets it be taken at once. Its TTL is for other tools
+ *      alone. That the table cannot be read is no death: unknown, and J4 holds however long the TTL is past, because a busy
+ *      database must not let two in.
  *  J3  Another tool's: dead only if kill(pid, 0) says ESRCH, or the pid's process started more than 2 s after the recorded
  *      time, or the recorded time is more than 60 s before this boot. The last two are not used when the wall clock was
  *      stepped since boot. EPERM is alive, any other doubt is unknown.
  *  J4  Unknown counts as alive. Expiry alone never ends a live holder.
- *  J5  A dead holder's lock may be taken at once if it was ours with life or process; if it was guessed, or another
+ *  J5  A dead holder's lock may be taken at once if it was ours with life, process or lease; if it was guessed, or another
  *      tool's, only when it has expired as well.
- *  J6  No usable pid: stale once expired (D39), a zombie (sprint).
+ *  J6  No usable pid, and no lease: stale once expired (D39), a zombie (sprint).
  *  J7  Unparsable: somebody may be writing it, so held until 10 s old, then stale (D39); a zombie at once (sprint).
  *  J8  Sprint: a zombie when dead or older than 24 h. A zombie is never taken without being told to.
  *  J9  Our own TTLs and ages are compared on CLOCK_BOOTTIME: a step of the wall clock expires nothing. */

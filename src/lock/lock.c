@@ -63,6 +63,12 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
     record->holder = request->holder;
     if (request->hold == HOLD_LIFE && held_self(&record->holder, err) < 0)
         return -1;
+    if (request->hold == HOLD_LEASE) {
+        record->holder = (struct proc_id){.pid = 0};
+        copy_text(record->holder.boot_id, sizeof record->holder.boot_id, boot_id());
+        if (kind->is_sprint && request->registry && strlen(request->registry) < sizeof record->registry)
+            copy_text(record->registry, sizeof record->registry, request->registry);
+    }
     record->pid = record->holder.pid;
     record->ttl_ms = kind->is_sprint ? SPRINT_ZOMBIE_MS : request->ttl_ms > 0 ? request->ttl_ms : LOCK_TTL_DEFAULT_MS;
     if (record->ttl_ms > LOCK_TTL_MAX_MS)
@@ -349,6 +355,7 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
                         .watch = {.fd = -1},
                         .file = LOCK_FILE_INIT};
     BUG(request->hold == HOLD_LIFE && !ret_lock);
+    BUG(request->hold == HOLD_LEASE && !request->instance);
     held_take_warm(target, &a.guard, &a.file);
     if (a.guard.fd < 0 && guard_open(&a.guard, target->guard_dir, target->guard_name, err) < 0)
         return -1;

@@ -27,6 +27,7 @@
 struct lock_request {
     enum hold hold;          /* HOLD_LIFE: held by the returned object; else by `holder` */
     struct proc_id holder;   /* for HOLD_PROCESS and HOLD_GUESS */
+    const char *registry;    /* HOLD_LEASE: the state directory whose table knows `instance` */
     int64_t ttl_ms, wait_ms; /* wait: 0 no, < 0 for ever */
     const char *session_id, *run_id, *request_id, *epic_spec, *instance;
     bool force;                        /* a living holder may be replaced */
@@ -55,6 +56,7 @@ struct lock_proof {
     const char *instance;
     const char *session_id; /* sprint: compared, a difference is only a warning ... */
     bool strict;            /* ... unless strict */
+    bool is_remote;         /* the caller is no process above this one: it proves itself by token or instance alone */
 };
 /* No lock is success (outcome->existed is false). LOCK_LOST without a proof, except for sprint (U2) and for what a dead
  * holder left behind. */

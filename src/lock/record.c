@@ -10,7 +10,9 @@
 #include <string.h>
 
 static const char *const hold_names[] = {
-    [HOLD_FOREIGN] = "foreign", [HOLD_LIFE] = "life", [HOLD_PROCESS] = "process", [HOLD_GUESS] = "guess"};
+    [HOLD_FOREIGN] = "foreign", [HOLD_LIFE] = "life",   [HOLD_PROCESS] = "process",
+    [HOLD_GUESS] = "guess",     [HOLD_LEASE] = "lease",
+};
 
 const char *hold_name(enum hold hold)
 {
@@ -50,6 +52,7 @@ static const struct field fields[] = {
     TEXT_FIELD("session_id", session_id),
     TEXT_FIELD("epic_spec", epic_spec),
     TEXT_FIELD("instance", instance),
+    TEXT_FIELD("registry", registry),
     TEXT_FIELD("host", host),
     TEXT_FIELD("hostname", hostname),
     TEXT_FIELD("boot_id", holder.boot_id),
@@ -71,7 +74,7 @@ static void store_integer(void *at, size_t size, const char *text)
 static void store(struct lock_record *record, const char *key, const char *text)
 {
     if (strcmp(key, "hold") == 0) {
-        for (size_t i = HOLD_LIFE; i <= HOLD_GUESS; i++)
+        for (size_t i = HOLD_LIFE; i <= HOLD_LAST; i++)
             if (strcmp(text, hold_names[i]) == 0)
                 record->hold = (enum hold)i;
         return;
@@ -105,6 +108,8 @@ static void record_finish(struct lock_record *record)
         record->fence && record->fence < LOCK_FENCE_MAX / 2 && record->token[0] && record->holder.boot_id[0];
     if (record->hold == HOLD_PROCESS || record->hold == HOLD_GUESS)
         complete = complete && record->pid && record->holder.pid_ns;
+    if (record->hold == HOLD_LEASE)
+        complete = complete && record->instance[0];
     if (!complete) {
         record->hold = HOLD_FOREIGN;
         record->fence = 0; /* only a guard of ours gives one */
@@ -179,7 +184,10 @@ void record_write_json(const struct lock_record *record, const char *lock_type, 
     buf_json_pair(b, "lock_type", lock_type);
     buf_json_pair(b, "request_id", or_null(record->request_id));
     buf_json_pair(b, "run_id", or_null(record->run_id));
-    buf_json_pair_int(b, "pid", record->pid);
+    if (record->hold == HOLD_LEASE)
+        buf_json_pair(b, "pid", NULL);
+    else
+        buf_json_pair_int(b, "pid", record->pid);
     buf_json_pair(b, "host", record->host);
     buf_json_pair(b, "created_at", created);
     buf_json_pair(b, "expires_at", expires);
@@ -221,4 +229,6 @@ void record_write_yaml(const struct lock_record *record, struct buf *b)
         yaml_pair(b, "run_id", record->run_id);
     if (record->instance[0])
         yaml_pair(b, "instance", record->instance);
+    if (record->registry[0])
+        yaml_pair(b, "registry", record->registry);
 }

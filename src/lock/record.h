@@ -3,19 +3,23 @@
  * JSON (D39): version lock_type request_id run_id pid host created_at expires_at
  * YAML (U2):  pid session_id started_at epic_spec lock_version
  * Our additions: hold fence token hostname boot_id pid_ns pid_start expires_boot_ms, `name` for the kind name, and
- * session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown keys are accepted. */
+ * session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown keys are accepted.
+ *
+ * A lease has no pid, and other tools must be able to read that. D39 has a rule for it (seed 000, 5.2: pid unknown, so the TTL
+ * alone counts): null. U2 has none; what is no number is a zombie there, and `kill -0 0` says alive: 0. */
 #ifndef LOCK_RECORD_H
 #define LOCK_RECORD_H
 
 #include "base/buf.h"
 #include "base/ident.h"
 
-#define LOCK_TEXT_MAX   257 /* session ids, epics: 256 bytes */
-#define LOCK_ID_MAX     129
-#define TOKEN_SIZE      33
-#define LOCK_FENCE_MAX  ((uint64_t)1 << 61) /* no guard gives one beyond: its life byte would be among the tickets */
-#define LOCK_TTL_MAX_MS ((int64_t)10 * 366 * 24 * 3600 * 1000) /* ten years */
-#define LOCK_FILE_MAX   (64u << 10)                            /* a lock file longer than this is not one */
+#define LOCK_TEXT_MAX     257 /* session ids, epics: 256 bytes */
+#define LOCK_ID_MAX       129
+#define TOKEN_SIZE        33
+#define LOCK_REGISTRY_MAX 512                 /* a longer path is not recorded */
+#define LOCK_FENCE_MAX    ((uint64_t)1 << 61) /* no guard gives one beyond: its life byte would be among the tickets */
+#define LOCK_TTL_MAX_MS   ((int64_t)10 * 366 * 24 * 3600 * 1000) /* ten years */
+#define LOCK_FILE_MAX     (64u << 10)                            /* a lock file longer than this is not one */
 
 /* Who keeps the lock alive. */
 enum hold {
@@ -23,15 +27,18 @@ enum hold {
     HOLD_LIFE,    /* the life byte of its fence is locked while it is held */
     HOLD_PROCESS, /* a named process (--pid, or a registered instance) */
     HOLD_GUESS,   /* the ancestor that we took for the holder */
+    HOLD_LEASE,   /* a client of the server, which has no process here: the lease of its instance */
 };
+#define HOLD_LAST HOLD_LEASE
 
 struct lock_record {
     enum hold hold;
-    pid_t pid; /* 0: none, or unusable */
+    pid_t pid; /* 0: none, or unusable; a lease has none */
     uint64_t fence;
-    struct proc_id holder;   /* complete for HOLD_PROCESS and HOLD_GUESS; pid, boot_id, pid_ns for HOLD_LIFE */
-    int64_t created_ms;      /* wall clock; -1 unknown. U2: started_at */
-    int64_t expires_ms;      /* wall clock; -1 unknown */
+    struct proc_id holder; /* complete for HOLD_PROCESS and HOLD_GUESS; pid, boot_id, pid_ns for HOLD_LIFE; boot_id for
+                                HOLD_LEASE */
+    int64_t created_ms;    /* wall clock; -1 unknown. U2: started_at */
+    int64_t expires_ms;    /* wall clock; -1 unknown */
     int64_t expires_boot_ms; /* our own locks, on CLOCK_BOOTTIME of holder.boot_id */
     int64_t ttl_ms;
     char token[TOKEN_SIZE];
@@ -41,7 +48,9 @@ struct lock_record {
     char session_id[LOCK_TEXT_MAX];
     char epic_spec[LOCK_TEXT_MAX];
     char instance[LOCK_TEXT_MAX];
-    char host[64]; /* an address, as in the seed */
+    char
+        registry[LOCK_REGISTRY_MAX]; /* sprint, HOLD_LEASE: the state directory that knows the instance; "" elsewhere */
+    char host[64];                   /* an address, as in the seed */
     char hostname[HOSTNAME_SIZE];
 };
 

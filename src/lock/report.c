@@ -70,7 +70,10 @@ static void put_record(struct buf *b, const struct lock_target *target, const st
     buf_json_pair(b, "kind", target->kind->name);
     buf_json_pair(b, "id", or_null(target->id));
     buf_json_pair_int(b, "fence", (int64_t)record->fence);
-    buf_json_pair_int(b, "pid", record->pid);
+    if (record->hold == HOLD_LEASE)
+        buf_json_pair(b, "instance", record->instance);
+    else
+        buf_json_pair_int(b, "pid", record->pid);
     buf_json_pair(b, "hold", hold_name(record->hold));
 }
 
@@ -90,7 +93,10 @@ static void put_old_holder(struct buf *b, const struct judgement *before)
     const struct lock_record *old = &before->record;
     buf_json_key(b, "old_holder");
     buf_puts(b, "{");
-    buf_json_pair_int(b, "pid", old->pid);
+    if (old->hold == HOLD_LEASE)
+        buf_json_pair(b, "instance", old->instance);
+    else
+        buf_json_pair_int(b, "pid", old->pid);
     buf_json_pair_int(b, "fence", (int64_t)old->fence);
     buf_json_pair(b, "session_id", or_null(old->session_id));
     buf_json_pair(b, "run_id", or_null(old->run_id));
@@ -227,7 +233,9 @@ int report_refusal(const struct lock_target *target, const struct now *now, cons
                    struct tsk_error *err)
 {
     bool is_zombie = found->verdict == VERDICT_ZOMBIE;
-    error_set(err, is_zombie ? TSK_ZOMBIE_DETECTED : target->kind->held_code, NULL, NULL);
+    bool is_client = found->is_parsed && found->record.hold == HOLD_LEASE && target->kind->held_code == TSK_LOCK_HELD;
+    error_set(err, is_zombie ? TSK_ZOMBIE_DETECTED : target->kind->held_code, is_client ? "lock_held_by_client" : NULL,
+              NULL);
     report_add_holder(target, now, found, err);
     return -1;
 }

@@ -179,6 +179,8 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
         call.ws = NULL;
     int result = perform(&call, &answer, err);
     json_decref(call.aside);
+    if (result == 0 && call.is_remote)
+        mcp_link_remember(request->link, op, answer);
     if (result == 0 && !answer) /* something in it is not UTF-8 */
         result = error_set(err, TSK_INTERNAL, "mcp_no_answer", "tool", op->mcp.tool, NULL);
     bool is_refusal = result < 0 || call.verdict != TSK_OK;
@@ -210,7 +212,9 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     if (op_check_remote(op, args, &err) < 0 || refuse_caller(server, op, args, &err) < 0)
         return error_result(server, op, &err, NULL);
     add_caller(server, op, args);
-    if (op_check_args(op, args, &err) < 0 || op_verify_caller(mcp_server_workspace(server), args, secret, &err) < 0)
+    if (op_check_args(op, args, &err) < 0 ||
+        (server->options.is_shared &&
+         op_verify_caller(mcp_server_workspace(server), json_get_string(args, "instance", NULL), secret, &err) < 0))
         return error_result(server, op, &err, NULL);
     int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
     if (ttl_ms < atomic_load(&server->ttl_ms))

@@ -14,7 +14,6 @@
 
 #define FOLDER       "mcp"
 #define SERVE        FOLDER "/serve."
-#define SAME_MS      2000 /* spec 4: how far two times of one start may be apart */
 #define GRACE_MAX_MS 3600000
 #define OLD_S        7200 /* a file that nobody has locked and that is older is of no use: longer than any grace period */
 
@@ -221,8 +220,10 @@ void identity_find(struct mcp_identity *ret, const char *given, const char *root
         struct proc_id agent = ret->process;
         snprintf(ret->instance, sizeof ret->instance, "%s", named);
         ret->process = process_of(ws, named);
-        ret->is_borrowed = ret->process.pid && !(has_agent && agent.pid == ret->process.pid &&
-                                                 agent.start_ticks == ret->process.start_ticks);
+        /* A client of the server has no process, and is never our agent: it gave work to it. */
+        ret->is_borrowed =
+            instance_is_http(named) || (ret->process.pid && !(has_agent && agent.pid == ret->process.pid &&
+                                                              agent.start_ticks == ret->process.start_ticks));
     } else if (!has_agent) {
         be_own(ret, ws);
         return;
@@ -248,26 +249,13 @@ static const char *instance_of(const json_t *lock)
     return json_get_string(json_object_get(lock, "holder"), "instance", "");
 }
 
-/* The same text, or the same start of the same process: a shell command of the agent has computed it anew. */
-static bool is_held_by(const json_t *lock, const char *instance)
-{
-    const char *other = instance_of(lock), *a = strrchr(instance, '-'), *b = strrchr(other, '-');
-    if (strcmp(other, instance) == 0)
-        return true;
-    if (!instance_pid(instance) || !instance_pid(other) || a - instance != b - other ||
-        strncmp(instance, other, (size_t)(a - instance)) != 0)
-        return false;
-    int64_t apart = strtoll(a + 1, NULL, 10) - strtoll(b + 1, NULL, 10);
-    return apart <= SAME_MS && apart >= -SAME_MS;
-}
-
 static json_t *locks_of(struct mcp_server *server, const char *instance)
 {
     struct tsk_error ignored = {0};
     json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &ignored), *lock, *mine = json_array();
     size_t i;
     json_array_foreach (json_object_get(answer, "locks"), i, lock)
-        if (is_held_by(lock, instance))
+        if (instance_is_same_id(instance_of(lock), instance))
             json_array_append(mine, lock);
     return mine;
 }
@@ -367,7 +355,7 @@ void identity_end(struct mcp_identity *identity, struct mcp_server *server, int6
         write_ending(identity->serve_fd);
     identity_clear(identity);
     /* What belongs to who delegated the work to our agent ends with that one, not with us. */
-    if (!identity->instance[0] || !ws || (identity->is_borrowed && is_alive))
+    if (!identity->instance[0] || !ws || (identity->is_borrowed && (is_alive || instance_is_http(identity->instance))))
         return;
     int served CLEANUP_FD = serve_open(ws->state_dir, &identity->process, identity->instance, true);
     if (served < 0)

@@ -13,6 +13,7 @@
 #define MCP_MODERN        "2026-07-28"
 #define MCP_META          "io.modelcontextprotocol/"
 #define MCP_TASKS         "io.modelcontextprotocol/tasks"
+#define MCP_INSTANCES_MAX 64 /* that one link remembers; more of them end by their lease */
 
 enum {
     MCP_PARSE_ERROR = -32700,
@@ -101,6 +102,7 @@ struct mcp_link {
     const char *version; /* negotiated by initialize; NULL: not yet */
     json_t *capabilities;
     int log_level;
+    json_t *instances; /* ids that were registered through it; NULL: none */
     struct mcp_request *running;
     struct mcp_question *questions;
     int64_t last_question;
@@ -113,6 +115,9 @@ struct mcp_link {
     bool is_ended;
     struct mcp_link *next;
 };
+
+/* The answer of an operation: if it registered somebody, the link remembers whom. */
+void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t *answer);
 
 /* What a call wants to know from a person (confirm.c). */
 struct mcp_asking {

@@ -392,6 +392,8 @@ json_t *mcp_link_state(struct mcp_link *link)
         state = json_pack("{s:s, s:o, s:i, s:o}", "version", link->version, "capabilities",
                           link->capabilities ? json_deep_copy(link->capabilities) : json_object(), "log_level",
                           link->log_level, "subscriptions", mcp_listen_uris(link));
+    if (state && link->instances)
+        json_object_set_new(state, "instances", json_deep_copy(link->instances));
     pthread_mutex_unlock(&link->mutex);
     return state;
 }
@@ -403,6 +405,28 @@ void mcp_link_restore(struct mcp_link *link, const json_t *state)
     link->capabilities = json_deep_copy(json_object_get(state, "capabilities"));
     link->log_level = (int)json_get_int(state, "log_level", 0);
     mcp_listen_restore(link, json_object_get(state, "subscriptions"));
+    link->instances = json_deep_copy(json_object_get(state, "instances"));
+    pthread_mutex_unlock(&link->mutex);
+}
+
+json_t *mcp_link_instances(struct mcp_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    json_t *instances = link->instances ? json_deep_copy(link->instances) : json_array();
+    pthread_mutex_unlock(&link->mutex);
+    return instances;
+}
+
+void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t *answer)
+{
+    const json_t *instance = json_object_get(answer, "instance");
+    if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET) || !json_is_string(instance))
+        return;
+    pthread_mutex_lock(&link->mutex);
+    if (!link->instances)
+        link->instances = json_array();
+    if (json_array_size(link->instances) < MCP_INSTANCES_MAX)
+        json_array_append_new(link->instances, json_deep_copy(instance));
     pthread_mutex_unlock(&link->mutex);
 }
 
@@ -415,6 +439,7 @@ void mcp_link_free(struct mcp_link *link)
     *at = link->next;
     pthread_mutex_unlock(&link->server->mutex);
     json_decref(link->capabilities);
+    json_decref(link->instances);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->mutex);
     pthread_mutex_destroy(&link->send_mutex);

@@ -82,6 +82,9 @@ bool mcp_link_is_idle(struct mcp_link *link);
  * handshake yet. */
 json_t *mcp_link_state(struct mcp_link *link);
 void mcp_link_restore(struct mcp_link *link, const json_t *state);
+/* The instances that were registered through this link, an owned array of ids: they live as long as their client is there, and
+ * end when it ends cleanly. Part of the state above. */
+json_t *mcp_link_instances(struct mcp_link *link);
 /* The number (mcp_frame.about) of frames that are about no request. */
 void mcp_link_number(struct mcp_link *link, uint64_t number);
 /* The definitions of the tools, as tools/list has them. Borrowed. */

@@ -1,18 +1,14 @@
-/* caller.c - clients of the server have no process that we could look at: what proves who they are is a secret (spec 8). */
-#include "ops/ops.h"
-#include "own/instance.h"
+/* caller.c - clients of the server have no process that we could look at: what proves who they are is a secret, and what keeps
+ * them alive is a lease (spec 4 and 8).
+ *
+ *  C1  Through the server only a registered instance acts: an id of a process, or any other text, proves nothing there.
+ *  C2  Whoever is heard of lives, and so do its locks for other tools, which see their TTL alone.
+ *  C3  Who ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by. */
+#include "lock/lock.h"
+#include "ops/lock_args.h"
+#include "own/workflow.h"
 
 #include <string.h>
-
-int op_verify_caller(struct tsk_workspace *ws, const json_t *args, const char *secret, struct tsk_error *err)
-{
-    const char *instance = json_get_string(args, "instance", NULL);
-    if (!ws || !instance || !instance_is_http(instance))
-        return 0;
-    if (instance_verify_http(ws, instance, secret ? secret : "", err) < 0)
-        return -1;
-    return instance_renew(ws, instance, err); /* whoever is heard of lives */
-}
 
 char *op_take_secret(const struct op *op, json_t *args)
 {
@@ -21,4 +17,111 @@ char *op_take_secret(const struct op *op, json_t *args)
     if (copy)
         json_object_del(args, OP_SECRET);
     return copy;
+}
+
+void op_hint_register(struct tsk_error *err)
+{
+    error_add_next(err, "curl --unix-socket .aiflow/server.sock 'http://localhost/api/status?register=true'");
+}
+
+/* ---- its locks ---- */
+
+/* The target of a lock in a list, if it is one that the instance holds and that stays when a command returns: `lock run` holds
+ * its lock itself, and is let finish. */
+static bool find_target(struct tsk_workspace *ws, const char *root, const json_t *lock, const char *instance,
+                        struct lock_target *ret)
+{
+    struct tsk_error ignored;
+    char project[PATH_MAX];
+    const json_t *holder = json_object_get(lock, "holder");
+    const char *hold = json_get_string(holder, "hold", "");
+    const struct lock_kind *kind = lock_kind_by_name(json_get_string(lock, "kind", ""));
+    if (!kind || !instance_is_same_id(json_get_string(holder, "instance", ""), instance) ||
+        strcmp(hold, hold_name(HOLD_LIFE)) == 0 || strcmp(hold, hold_name(HOLD_FOREIGN)) == 0)
+        return false;
+    if (kind->is_sprint && workspace_project_root(root, project, &ignored) < 0)
+        return false;
+    return lock_target_init(ret, ws, kind, kind->has_id || kind->is_sprint ? json_get_string(lock, "id", NULL) : NULL,
+                            kind->is_sprint ? project : NULL, &ignored) == 0;
+}
+
+/* Does something with each of them, by the token that it has now: what somebody else takes meanwhile stays. Returns how many. */
+static int each_lock(struct tsk_workspace *ws, const char *root, const char *instance,
+                     int (*act)(struct lock_target *target, const struct lock_proof *proof))
+{
+    struct tsk_error ignored;
+    json_t *locks CLEANUP_JSON = NULL, *lock;
+    size_t i;
+    int count = 0;
+    if (locks_list(ws, NULL, root, &locks, &ignored) < 0)
+        return 0;
+    json_array_foreach (locks, i, lock) {
+        struct lock_target target;
+        struct judgement found;
+        if (!find_target(ws, root, lock, instance, &target))
+            continue;
+        if (lock_inspect(&target, &found, &ignored) == 0 && found.verdict != VERDICT_FREE &&
+            instance_is_same_id(found.record.instance, instance))
+            count += act(&target, &(struct lock_proof){.token = found.record.token, .is_remote = true}) == 0;
+        lock_target_clear(&target);
+    }
+    return count;
+}
+
+static int release_one(struct lock_target *target, const struct lock_proof *proof)
+{
+    struct lock_outcome outcome;
+    struct tsk_error ignored;
+    return lock_release_by(target, proof, &outcome, &ignored);
+}
+
+static int renew_one(struct lock_target *target, const struct lock_proof *proof)
+{
+    struct lock_outcome outcome;
+    struct tsk_error ignored;
+    return lock_renew_by(target, proof, 0, &outcome, &ignored);
+}
+
+/* ---- its life ---- */
+
+int op_renew_caller(struct tsk_workspace *ws, const char *instance, struct tsk_error *err)
+{
+    int renewed = instance_renew(ws, instance, err);
+    if (renewed == 1) /* C2; at most once a minute */
+        each_lock(ws, NULL, instance, renew_one);
+    return renewed < 0 ? -1 : 0;
+}
+
+int op_verify_caller(struct tsk_workspace *ws, const char *instance, const char *secret, struct tsk_error *err)
+{
+    if (!instance || !*instance)
+        return 0;
+    if (!instance_is_http(instance)) {
+        error_set(err, TSK_UNAUTHORIZED, "instance_not_registered", "instance", instance, NULL);
+        op_hint_register(err);
+        return -1;
+    }
+    if (!ws)
+        return error_set(err, TSK_NOT_FOUND, "instance_gone", "instance", instance, NULL);
+    if (instance_verify_http(ws, instance, secret ? secret : "", err) < 0) {
+        op_hint_register(err);
+        return -1;
+    }
+    return op_renew_caller(ws, instance, err);
+}
+
+int op_end_instance(struct tsk_workspace *ws, const char *root, const char *instance, int *ret_locks, int *ret_claims,
+                    struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    json_t *claims CLEANUP_JSON = NULL;
+    int locks = each_lock(ws, root, instance, release_one); /* C3 */
+    if (owners_open(&owners, ws, err) < 0 || workflow_list(&owners, instance, true, &claims, err) < 0 ||
+        workflow_release_all(&owners, instance, err) < 0)
+        return -1;
+    if (ret_locks)
+        *ret_locks = locks;
+    if (ret_claims)
+        *ret_claims = (int)json_array_size(claims);
+    return 0;
 }

@@ -87,6 +87,21 @@ static int holder_of_instance(struct tsk_workspace *ws, const char *instance, st
     return ret->pid ? 0 : -1;
 }
 
+/* A client of the server has no process here that we could look at, and those above the server are not its. */
+static int hold_by_lease(struct op_call *call, struct lock_request *request, struct tsk_error *err)
+{
+    if (!request->instance) {
+        error_set(err, TSK_INVALID_INPUT, "instance_needed", NULL);
+        op_hint_register(err);
+        return -1;
+    }
+    if (!call->home) /* it was verified, and then its workspace was removed */
+        return error_set(err, TSK_NOT_FOUND, "instance_gone", "instance", request->instance, NULL);
+    request->hold = HOLD_LEASE;
+    request->registry = call->home->state_path;
+    return 0;
+}
+
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err)
 {
     int64_t pid = json_get_int(call->args, "pid", 0);
@@ -102,6 +117,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
         snprintf(digits, sizeof digits, "%lld", (long long)pid);
         return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
     }
+    if (call->is_remote)
+        return hold_by_lease(call, request, err);
     if (request->instance && holder_of_instance(call->ws, request->instance, &request->holder) == 0) {
         request->hold = HOLD_PROCESS;
         return 0;
@@ -133,17 +150,20 @@ static void put_age(char *text, size_t size, int64_t age_ms)
 void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
                        struct buf *b)
 {
-    char pid[16], age[32], started[TIME_TEXT_MAX] = "?", words[LOCK_ID_MAX + 16];
+    char pid[LOCK_TEXT_MAX], age[32], started[TIME_TEXT_MAX] = "?", words[LOCK_ID_MAX + 16];
     const struct lock_record *record = &found->record;
     bool is_zombie = found->verdict == VERDICT_ZOMBIE;
-    snprintf(pid, sizeof pid, "%d", (int)record->pid);
+    bool is_client = record->hold == HOLD_LEASE;
+    snprintf(pid, sizeof pid, record->pid ? "%d" : "?", (int)record->pid);
+    if (is_client)
+        snprintf(pid, sizeof pid, "%s", record->instance);
     put_age(age, sizeof age, found->age_ms);
     if (record->created_ms >= 0)
         time_format_utc(record->created_ms, started);
     lock_target_words(target, words, sizeof words);
     const char *key = !target->kind->is_sprint ? "confirm_force" : is_zombie ? "u2_confirm_zombie" : "u2_confirm_live";
-    text_put(b, call->lang, key, "lock", words, "pid", record->pid ? pid : "?", "state",
-             found->alive == LIVE_DEAD || !record->pid ? "dead" : "alive", "session_id",
+    text_put(b, call->lang, key, "lock", words, "pid", pid, "state",
+             found->alive == LIVE_DEAD || (!record->pid && !is_client) ? "dead" : "alive", "session_id",
              record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age, "epic_spec",
              record->epic_spec[0] ? record->epic_spec : "?", NULL);
 }

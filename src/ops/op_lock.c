@@ -47,11 +47,14 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
     const struct lock_record *record = &outcome->record;
     lock_target_path(target, path);
     time_format_local(record->expires_ms, expires);
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind", target->kind->name, "id",
-        target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path", path,
-        "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
-        report_holder(record, LIVE_ALIVE, record->hold == HOLD_LIFE ? "life byte is locked" : "process exists"));
+    json_t *json =
+        json_pack("{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind", target->kind->name, "id",
+                  target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path",
+                  path, "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
+                  report_holder(record, LIVE_ALIVE,
+                                record->hold == HOLD_LIFE    ? "life byte is locked"
+                                : record->hold == HOLD_LEASE ? "lease runs"
+                                                             : "process exists"));
     if (outcome->recovered)
         json_object_set_new(json, "recovered",
                             report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
@@ -178,7 +181,8 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     struct lock_outcome outcome;
     struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL),
                                .session_id = json_get_string(call->args, "session", NULL),
-                               .strict = json_get_bool(call->args, "strict", false)};
+                               .strict = json_get_bool(call->args, "strict", false),
+                               .is_remote = call->is_remote};
     if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_release_by(&target, &proof, &outcome, err);
@@ -240,7 +244,7 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct lock_target target;
     struct lock_outcome outcome;
     char expires[TIME_TEXT_MAX];
-    struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL)};
+    struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL), .is_remote = call->is_remote};
     if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_renew_by(&target, &proof, json_get_int(call->args, "ttl", 0), &outcome, err);

@@ -1,4 +1,4 @@
-/* op_own.c - own check, claim, release, force-claim, show, list: which instance drives a workflow. */
+/* op_own.c - own check, claim, release, force-claim, leave, show, list: which instance drives a workflow. */
 #include "ops/own_args.h"
 #include "ops/page.h"
 #include "ops/table.h"
@@ -33,7 +33,11 @@ int own_args_open(struct op_call *call, struct owners *owners, struct instance *
 {
     if (owners_open(owners, call->ws, err) < 0)
         return -1;
-    return instance_find(&owners->db, json_get_string(call->args, "instance", NULL), call->is_cli, ret_caller, err);
+    if (instance_find(&owners->db, json_get_string(call->args, "instance", NULL), call->is_cli, ret_caller, err) == 0)
+        return 0;
+    if (call->is_remote)
+        op_hint_register(err);
+    return -1;
 }
 
 static const char *workflow_of(const struct op_call *call)
@@ -236,6 +240,45 @@ const struct op op_own_force_claim = {
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/force-claim"},
     .mcp = {.tool = "ul_workflow_force_claim", .group = "ownership", TOOL_UL_WORKFLOW_FORCE_CLAIM},
     .run = run_force,
+};
+
+/* ---- leave ---- */
+
+static int run_leave(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    struct instance caller;
+    int locks, claims;
+    if (own_args_open(call, &owners, &caller, err) < 0 ||
+        op_end_instance(call->ws, call->root, caller.id, &locks, &claims, err) < 0)
+        return -1;
+    *ret =
+        json_pack("{s:s, s:s, s:i, s:i}", "status", "left", "instance", caller.id, "locks", locks, "workflows", claims);
+    return 0;
+}
+
+static const struct op_param leave_params[] = {OWN_INSTANCE_PARAM, {0}};
+static const struct op_field leave_result[] = {{"status", "string", "left"},
+                                               {"instance", "string", "who has left"},
+                                               {"locks", "integer", "how many were released"},
+                                               {"workflows", "integer", "the same"},
+                                               {0}};
+
+const struct op op_own_leave = {
+    .name = "own.leave",
+    .noun = "own",
+    .verb = "leave",
+    .summary = "Release everything that you locked and claimed, because you are done here.",
+    .detail = "A client of the server is not registered any more then, and its secret is of no use. What you started "
+              "goes on, and so does a lock run, which ends by itself.",
+    .examples = "tasuki own leave  # for the process that calls",
+    .flags = OP_IDEMPOTENT,
+    .params = leave_params,
+    .result = leave_result,
+    .errors = look_errors,
+    .http = {.method = "DELETE", .path = "/api/instances/:instance"},
+    .mcp = {.tool = "release_all", .group = "ownership", TOOL_RELEASE_ALL},
+    .run = run_leave,
 };
 
 /* ---- show ---- */

@@ -177,8 +177,16 @@ bool op_asks(const struct op *op);
 #define OP_SECRET "secret"
 /* Takes it out of the arguments of an operation that has an `instance`; owned, NULL: there was none. */
 char *op_take_secret(const struct op *op, json_t *args);
-/* Whether the `instance` in the arguments may be used with this secret (NULL: none); renews its lease. UNAUTHORIZED. */
-int op_verify_caller(struct tsk_workspace *ws, const json_t *args, const char *secret, struct tsk_error *err);
+/* For calls that came to a server of many (is_remote): whether `instance` (NULL, "": 0, nobody) is a registered one and this is
+ * its secret (NULL: none); renews its lease and its locks. UNAUTHORIZED. `ws`: the server's. */
+int op_verify_caller(struct tsk_workspace *ws, const char *instance, const char *secret, struct tsk_error *err);
+/* Adds the command that registers a client. */
+void op_hint_register(struct tsk_error *err);
+/* The same for somebody who has proved it before and is still there: an open stream. */
+int op_renew_caller(struct tsk_workspace *ws, const char *instance, struct tsk_error *err);
+/* The instance has ended cleanly: its locks and claims are released, its registration goes. How many of each, if wanted. */
+int op_end_instance(struct tsk_workspace *ws, const char *root, const char *instance, int *ret_locks, int *ret_claims,
+                    struct tsk_error *err);
 
 /* Opens the workspace as the row asks, runs the handler. */
 int op_run(struct op_call *call, json_t **ret, struct tsk_error *err);

@@ -58,6 +58,7 @@ static const struct op *const rows[] = {
     &op_own_claim,
     &op_own_release,
     &op_own_force_claim,
+    &op_own_leave,
     &op_own_show,
     &op_own_list,
     &op_agent_run,

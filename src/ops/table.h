@@ -40,7 +40,8 @@ extern const struct op op_lock_acquire, op_lock_release, op_lock_renew, op_lock_
 /* op_lock_run.c */
 extern const struct op op_lock_run;
 /* op_own.c */
-extern const struct op op_own_check, op_own_claim, op_own_release, op_own_force_claim, op_own_show, op_own_list;
+extern const struct op op_own_check, op_own_claim, op_own_release, op_own_force_claim, op_own_leave, op_own_show,
+    op_own_list;
 /* op_agent.c */
 extern const struct op op_agent_run, op_agent_parallel, op_agent_dag, op_agent_team, op_agent_teams, op_agent_loop;
 /* op_sprint.c */

@@ -82,6 +82,9 @@
     .refusal = "NOT CLAIMED", .text = "Take a workflow from an owner that does not work on it any more. A living "     \
                                       "owner's needs a person's yes; what it "                                         \
                                       "writes afterwards is refused. Yours until ul_workflow_release."
+#define TOOL_RELEASE_ALL                                                                                               \
+    .text = "Release everything that you locked and claimed, when your work here is done. Over HTTP your instance "    \
+            "ends with it: register again to come back. What you started goes on."
 #define TOOL_UL_WORKFLOW_LIST                                                                                          \
     .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
 #define TOOL_SUBAGENT_RUN                                                                                              \

@@ -127,9 +127,13 @@ static int64_t lease_left(const struct row *row, const struct now *now)
 
 static struct instance_state judge_row(const struct row *row, const struct now *now)
 {
-    if (row->has_lease)
-        return lease_left(row, now) > 0 ? state_of(LIVE_ALIVE, 0, "lease runs")
-                                        : state_of(LIVE_DEAD, 0, "lease is over");
+    if (row->has_lease) {
+        int64_t left = lease_left(row, now);
+        struct instance_state leased =
+            left > 0 ? state_of(LIVE_ALIVE, 0, "lease runs") : state_of(LIVE_DEAD, 0, "lease is over");
+        leased.lease_ms = left > 0 ? left : 0;
+        return leased;
+    }
     enum liveness alive = proc_id_liveness(&row->process);
     struct instance_state state = state_of(alive, row->process.pid,
                                            alive == LIVE_ALIVE  ? "process exists"
@@ -156,6 +160,15 @@ int instance_judge(struct db *db, const char *id, const struct now *now, struct 
     return 0;
 }
 
+int instance_judge_at(int state_dir, const char *id, const struct now *now, struct instance_state *ret,
+                      struct tsk_error *err)
+{
+    struct db db CLEANUP(db_close) = {0};
+    if (!db_exists(state_dir)) /* opening would make one */
+        return error_set(err, TSK_NOT_FOUND, NULL, NULL);
+    return db_open(&db, state_dir, err) < 0 ? -1 : instance_judge(&db, id, now, ret, err);
+}
+
 static bool is_same_process(const struct proc_id *a, const struct proc_id *b)
 {
     return a->pid && a->pid == b->pid && a->start_ticks == b->start_ticks && a->pid_ns == b->pid_ns &&
@@ -165,6 +178,18 @@ static bool is_same_process(const struct proc_id *a, const struct proc_id *b)
 bool instance_is(const struct instance *caller, const char *id, const struct instance_state *state)
 {
     return strcmp(caller->id, id) == 0 || is_same_process(&caller->process, &state->process);
+}
+
+bool instance_is_same_id(const char *a, const char *b)
+{
+    size_t host_a, host_b;
+    int64_t time_a, time_b;
+    if (strcmp(a, b) == 0)
+        return true;
+    pid_t pid = split(a, &host_a, &time_a);
+    if (!pid || split(b, &host_b, &time_b) != pid || host_a != host_b || strncmp(a, b, host_a) != 0)
+        return false;
+    return time_a - time_b <= INSTANCE_SLACK_MS && time_b - time_a <= INSTANCE_SLACK_MS;
 }
 
 /* ---- the caller ---- */

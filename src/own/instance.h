@@ -40,6 +40,7 @@ struct instance_state {
     pid_t pid;              /* as the id or the row says; 0: none */
     struct proc_id process; /* of a living one; pid 0: not known */
     const char *how;        /* "process exists", "lease is over"; English */
+    int64_t lease_ms;       /* "lease runs": for how long yet, if nothing renews it */
 };
 
 /* ---- the caller ---- */
@@ -61,11 +62,17 @@ int instance_register(struct tsk_workspace *ws, const struct proc_id *process, s
 /* Alive, dead or unknown: by the row if there is one, by the id's form if there is none. */
 int instance_judge(struct db *db, const char *id, const struct now *now, struct instance_state *ret,
                    struct tsk_error *err);
+/* The same in the table of another place, if there is one below the directory `state_dir`; otherwise -1 like any other reason why
+ * it cannot be read. */
+int instance_judge_at(int state_dir, const char *id, const struct now *now, struct instance_state *ret,
+                      struct tsk_error *err);
 /* By the form alone (seed 003): another hostname is unknown; the pid does not exist: dead; its process started more than
  * INSTANCE_SLACK_MS after the id's time: dead; else alive. */
 void instance_judge_form(const char *id, const struct now *now, struct instance_state *ret);
 /* I2; `state` is what instance_judge said of `id`. */
 bool instance_is(const struct instance *caller, const char *id, const struct instance_state *state);
+/* The same text, or the same start of the same process: whoever computed it anew may have come out a little off (I1). */
+bool instance_is_same_id(const char *a, const char *b);
 /* Whether it has the form of a registered client's. */
 bool instance_is_http(const char *id);
 
@@ -77,7 +84,7 @@ int instance_register_http(struct tsk_workspace *ws, const char *label, char ret
 /* Whether the secret is that instance's. UNAUTHORIZED: "instance_secret_wrong", also when there is no such instance. */
 int instance_verify_http(struct tsk_workspace *ws, const char *id, const char *secret, struct tsk_error *err);
 /* From now on at least INSTANCE_LEASE_MS more; also a lease that was over, as long as the instance is registered. Cheap when it
- * was renewed a moment ago. NOT_FOUND: "instance_gone". */
+ * was renewed a moment ago: 0 then, 1 when it was written. NOT_FOUND: "instance_gone". */
 int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *err);
 /* All leases get their whole time again: once when the server starts, because nobody could renew while it was down. */
 int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err);

@@ -91,7 +91,7 @@ int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *e
         db_exec(&db, err, "UPDATE instance SET boot_id = ?2, lease_boot_ms = ?3, lease_wall_ms = ?4 WHERE id = ?1", 4,
                 id, boot_id(), boot, wall) < 0)
         return -1;
-    return db_commit(&db, err);
+    return db_commit(&db, err) < 0 ? -1 : 1;
 }
 
 int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err)

@@ -1,4 +1,5 @@
 #include "store/db.h"
+#include "base/fs.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -243,6 +244,12 @@ int db_open(struct db *db, int state_dir, struct tsk_error *err)
     if (rc < 0)
         db_close(db);
     return rc;
+}
+
+bool db_exists(int state_dir)
+{
+    struct stat st;
+    return fs->fstatat(state_dir, DB_NAME, &st, 0) == 0;
 }
 
 void db_close(struct db *db)

@@ -27,6 +27,8 @@ struct db {
  * tasuki is refused: ENVIRONMENT, text "db_newer". A damaged one: ENVIRONMENT, text "db_damaged". */
 int db_open(struct db *db, int state_dir, struct tsk_error *err); /* state_dir: borrowed until db_close */
 void db_close(struct db *db);
+/* Whether there is a database below `state_dir`; false also when that cannot be told. */
+bool db_exists(int state_dir);
 
 int db_begin(struct db *db, struct tsk_error *err);
 int db_commit(struct db *db, struct tsk_error *err);

@@ -1,8 +1,13 @@
 """What the suites about the server share: starting it, asking it, and speaking to it byte by byte."""
 
+import contextlib
+import hashlib
 import http.client
 import json
+import pathlib
 import socket
+import sqlite3
+import time
 
 from harness.harness import eq
 
@@ -89,6 +94,93 @@ def limited(ws, fds):
     wrapper.write_text(f'#!/bin/sh\nulimit -n {fds}\nexec {ws.binary} "$@"\n')
     wrapper.chmod(0o755)
     return wrapper
+
+
+# -- clients of the server, as the table `instance` has them --
+
+LEASE_MS = 30 * 60 * 1000
+
+
+def register(server):
+    """A new instance: what goes with its calls."""
+    answer = server.get("/api/status?register=true").expect(200).json
+    return {"instance": answer["instance"], "secret": answer["secret"]}
+
+
+def as_headers(me):
+    return {"Tasuki-Instance": me["instance"], "Tasuki-Secret": me["secret"]}
+
+
+@contextlib.contextmanager
+def table_of(ws):
+    db = sqlite3.connect(ws.path / ".aiflow" / "state.db", timeout=10)
+    try:
+        with db:
+            yield db
+    finally:
+        db.close()
+
+
+def boot_ms():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000000
+
+
+def set_lease(ws, me, left_ms):
+    """As if the client had been silent: its lease ends in so many ms, or has ended."""
+    with table_of(ws) as db:
+        changed = db.execute("UPDATE instance SET lease_boot_ms = ?, lease_wall_ms = ? WHERE id = ?",
+                             (boot_ms() + left_ms, time.time_ns() // 1000000 + left_ms, me["instance"])).rowcount
+    eq(changed, 1, "rows of the instance")
+
+
+def lease_left(ws, me):
+    """In ms; None: it is not registered."""
+    with table_of(ws) as db:
+        row = db.execute("SELECT lease_boot_ms FROM instance WHERE id = ?", (me["instance"],)).fetchone()
+    return row and row[0] - boot_ms()
+
+
+class McpClient:
+    """A client of /mcp with a session."""
+
+    def __init__(self, server):
+        self.server, self.session = server, None
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        self.session = self.post("initialize", hello).headers["Mcp-Session-Id"]
+
+    def headers(self):
+        named = {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": "2025-11-25"} if self.session else {}
+        return {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **named}
+
+    def post(self, method, params):
+        return self.server.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, headers=self.headers()).expect(200)
+
+    def call(self, tool, **arguments):
+        return self.post("tools/call", {"name": tool, "arguments": arguments}).json["result"]
+
+
+def open_streams(ws, server):
+    """One of each sort, each of a client of its own: [(client, stream)]."""
+    ws.tasuki("proc", "create", "quiet", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "start", "quiet").expect(0)
+    agent = McpClient(server)
+    clients = [register(server), register(server), agent.call("get_status", register=True)["structuredContent"]]
+    asked = [("/api/events", as_headers(clients[0])), ("/api/processes/quiet/logs/stream", as_headers(clients[1])),
+             ("/mcp", {"Mcp-Session-Id": agent.session})]
+    return [(me, server.stream(*how)) for me, how in zip(clients, asked)]
+
+
+def enroll(ws, name):
+    """An instance that is the same in every workspace, without asking a server."""
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    me = {"instance": f"http-{digest[:16]}", "secret": digest[:32]}
+    boot_id = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with table_of(ws) as db:
+        db.execute("INSERT INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at, secret_hash, lease_boot_ms,"
+                   " lease_wall_ms) VALUES (?, 'h', 0, ?, 0, 0, '', ?, ?, ?)",
+                   (me["instance"], boot_id, hashlib.sha256(me["secret"].encode()).hexdigest(), boot_ms() + 10 * LEASE_MS,
+                    time.time_ns() // 1000000 + 10 * LEASE_MS))
+    return me
 
 
 def read_all(sock):

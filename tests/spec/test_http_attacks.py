@@ -9,7 +9,7 @@ import time
 
 from common import sleeper
 from harness.harness import eq, main, test
-from http_common import Server, limited, read_all, status_of
+from http_common import LEASE_MS, Server, lease_left, limited, open_streams, read_all, set_lease, status_of
 
 
 def request(server, line="GET /api/status HTTP/1.1", *headers, host=True, token=True, body=b""):
@@ -211,7 +211,10 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     begun = time.monotonic()
+    listening = open_streams(ws, server)
     stream = server.stream("/api/events").hello()
+    for me, _ in listening:
+        set_lease(ws, me, 60000)
     slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
     slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
     ended = {}
@@ -236,7 +239,9 @@ def _(ws):
     eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
     assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
     eq(stream.file.readline(), b": alive\n", "meanwhile a stream on which nothing happens has had its heartbeat")
+    ws.until(lambda: all(lease_left(ws, me) > LEASE_MS for me, _ in listening), "with it the leases of those who listen are renewed")
     stream.close()
+    ws.tasuki("proc", "stop", "quiet").expect(0)
     server.stop()
 
 

@@ -17,7 +17,7 @@ from agent import Agent  # noqa: E402
 from common import instance_of, sleeper  # noqa: E402
 from harness.harness import Skip, eq, main, test  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
-from http_common import Server  # noqa: E402
+from http_common import Server, enroll  # noqa: E402
 
 FLOW = "tasks:\n  a: {run: 'echo hello'}\n  b: {run: 'true'}\nflow: a >> b\n"
 
@@ -66,12 +66,16 @@ class ByCommand:
         pass
 
 
+def op_params(op):
+    return {param["name"] for param in op["params"]}
+
+
 class ByHttp:
     def __init__(self, ws, _):
         self.server = Server(ws)
 
     def call(self, op, args):
-        route, args = op["http"], dict(args)
+        route, given, args = op["http"], args, dict(args)
         if "absent" in route:
             return None
         path = re.sub(r":(\w+)", lambda m: urllib.parse.quote(str(args.pop(m[1], "_")), safe=""), route["path"])
@@ -81,6 +85,8 @@ class ByHttp:
         if route["method"] == "GET":
             flat = [(k, str(v).lower() if isinstance(v, bool) else v) for k, v in args.items()]
             return self.server.get(path + ("?" + urllib.parse.urlencode(flat, doseq=True) if flat else "")).json
+        if "instance" in op_params(op) and "instance" in given:
+            args["secret"] = SECRETS[given["instance"]]
         answer = self.server.ask(route["method"], path, args)
         assert answer.status < 500, (op["name"], args, answer.body)
         return answer.json
@@ -138,6 +144,7 @@ def masked(value, root, key=None):
 
 def script(pid):
     """Every operation that more than one skin has, in an order that makes sense, with refusals."""
+    one, two = SECRETS
     sleep = {"command": "sleep", "args": ["1000"]}
     return [
         ("lock.acquire", {"kind": "name", "id": "a", "pid": pid}), ("lock.acquire", {"kind": "name", "id": "a", "pid": os.getppid()}),
@@ -165,10 +172,14 @@ def script(pid):
         ("request.list", {}), ("request.show", {"request": "RQ-1"}), ("request.show", {"request": "RQ-absent"}),
         ("queue.next", {}), ("request.run", {"request": "RQ-absent"}), ("request.run", {"request": "RQ-1"}), ("queue.stop", {}),
         ("queue.run", {"once": True}),
-        ("own.claim", {"ulTaskId": "w1", "instance": "somebody"}), ("own.claim", {"ulTaskId": "w1", "instance": "else"}),
-        ("own.check", {"ulTaskId": "w1", "instance": "else"}), ("own.list", {}), ("own.release", {"ulTaskId": "w1", "instance": "else"}),
-        ("own.release", {"ulTaskId": "w1", "instance": "somebody"}), ("own.force-claim", {"ulTaskId": "w1", "instance": "else"}),
+        ("own.claim", {"ulTaskId": "w1", "instance": one}), ("own.claim", {"ulTaskId": "w1", "instance": two}),
+        ("own.check", {"ulTaskId": "w1", "instance": two}), ("own.list", {}), ("own.release", {"ulTaskId": "w1", "instance": two}),
+        ("own.release", {"ulTaskId": "w1", "instance": one}), ("own.force-claim", {"ulTaskId": "w1", "instance": two}),
+        ("own.leave", {"instance": two}), ("own.claim", {"ulTaskId": "w1", "instance": one}),
     ]
+
+
+SECRETS = {}  # of the instances that are registered in every workspace
 
 
 def prepared(ws, name):
@@ -178,6 +189,7 @@ def prepared(ws, name):
     one = Workspace(base)
     ws.at_close(one.close)
     one.tasuki("init").expect(0)
+    SECRETS.update((me["instance"], me["secret"]) for me in (enroll(one, "somebody"), enroll(one, "else")))
     (one.path / "good.yaml").write_text(FLOW)
     (one.path / "bad.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a >> nobody\n")
     return one
@@ -463,7 +475,7 @@ def _(ws):
         is_meant = path == "/api/doctor" or (path == "/api/sprint" and document.get("status") == "failure")
         assert answer.status < 500 or is_meant, what
         assert isinstance(document, dict), what
-        assert answer.status in (200, 202, 400, 404, 405, 409, 413, 422, 503), what
+        assert answer.status in (200, 202, 400, 401, 404, 405, 409, 413, 422, 503), what
     eq(server.proc.poll(), None, "the server")
     server.stop()
     ws.tasuki("proc", "stop", "--all")

@@ -215,8 +215,9 @@ TEST(a_client_is_alive_by_its_lease_alone)
     shift_clock(0, 100LL * INSTANCE_LEASE_MS); /* the wall clock was set: nothing expires */
     ASSERT_INT(judge_row(ws, id), LIVE_ALIVE);
     shift_clock(INSTANCE_LEASE_MS + 120000, 0);
-    ASSERT_OK(instance_renew(ws, id, &err));
+    ASSERT_INT(instance_renew(ws, id, &err), 1);
     ASSERT_INT(judge_row(ws, id), LIVE_ALIVE);
+    ASSERT_INT(instance_renew(ws, id, &err), 0); /* a moment later: nothing is written */
     ASSERT_INT(judge_row(ws, "http-0123456789abcdef"), LIVE_DEAD);
     ASSERT_CODE(instance_renew(ws, "http-0123456789abcdef", &err), TSK_NOT_FOUND);
     tsk_workspace_close(ws);

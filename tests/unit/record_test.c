@@ -51,6 +51,10 @@ static struct lock_record sample(enum hold hold)
     put(r.token, sizeof r.token, "00112233445566778899aabbccddeeff");
     put(r.hostname, sizeof r.hostname, "host");
     put(r.host, sizeof r.host, "127.0.0.1");
+    if (hold == HOLD_LEASE) {
+        r.pid = r.holder.pid = 0;
+        put(r.instance, sizeof r.instance, "http-0123456789abcdef");
+    }
     return r;
 }
 
@@ -98,19 +102,23 @@ static void yaml_round_trip(const struct lock_record *record)
         test_fail(__FILE__, __LINE__, "cannot be read back: %s", b.data);
     assert_same(&back, record);
     ASSERT_STR(back.epic_spec, record->epic_spec);
+    ASSERT_STR(back.registry, record->registry);
 }
 
 TEST(hostile_texts_survive_both_formats)
 {
     for (size_t i = 0; i < HOSTILE_COUNT; i++)
-        for (enum hold hold = HOLD_LIFE; hold <= HOLD_GUESS; hold++) {
+        for (enum hold hold = HOLD_LIFE; hold <= HOLD_LAST; hold++) {
             struct lock_record record = sample(hold);
             put(record.session_id, sizeof record.session_id, hostile[i]);
-            put(record.instance, sizeof record.instance, hostile[(i + 1) % HOSTILE_COUNT]);
+            const char *instance = hostile[(i + 1) % HOSTILE_COUNT];
+            if (hold != HOLD_LEASE || instance[0]) /* a lease is somebody's */
+                put(record.instance, sizeof record.instance, instance);
             put(record.run_id, sizeof record.run_id, hostile[(i + 2) % HOSTILE_COUNT]);
             put(record.hostname, sizeof record.hostname, hostile[(i + 3) % HOSTILE_COUNT]);
             json_round_trip(&record);
             put(record.epic_spec, sizeof record.epic_spec, hostile[(i + 4) % HOSTILE_COUNT]);
+            put(record.registry, sizeof record.registry, hostile[(i + 5) % HOSTILE_COUNT]);
             yaml_round_trip(&record);
         }
 }
@@ -287,10 +295,12 @@ TEST(numbers_may_be_written_as_texts)
 
 TEST(a_half_copy_of_our_file_is_another_tools)
 {
-    static const char *const keys[] = {"fence", "token", "boot_id", "hold", "pid", "pid_ns"};
-    for (enum hold hold = HOLD_LIFE; hold <= HOLD_GUESS; hold++)
+    static const char *const keys[] = {"fence", "token", "boot_id", "hold", "pid", "pid_ns", "instance"};
+    for (enum hold hold = HOLD_LIFE; hold <= HOLD_LAST; hold++)
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-            if (hold == HOLD_LIFE && i >= 4) /* its life byte alone decides */
+            bool has_process = hold == HOLD_PROCESS || hold == HOLD_GUESS;
+            if (i >= 4 &&
+                (i < 6 ? !has_process : hold != HOLD_LEASE)) /* its life byte alone decides; its lease alone */
                 continue;
             struct lock_record record = sample(hold), back;
             struct buf b CLEANUP(buf_clear) = BUF_INIT;

@@ -1,0 +1,118 @@
+/* caller.c - who speaks through a connection: named in the request, proved in a worker, kept alive while a stream is open.
+ *
+ * A request says it in its arguments (`instance`, `secret`), as the operations have it, or in the headers Tasuki-Instance and
+ * Tasuki-Secret, where also those can that have no such argument, and where a secret does not become part of a URL. */
+#include "http/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER_MAX 256
+
+static char *header_of(const struct http_conn *conn, const char *name)
+{
+    const struct http_text *text = http_header(conn->head, name);
+    return text && text->len > 0 && text->len <= HEADER_MAX ? strndup(text->at, text->len) : NULL;
+}
+
+static char *take_argument(json_t *args, const char *name)
+{
+    const char *value = json_get_string(args, name, NULL);
+    char *copy = value ? strdup(value) : NULL;
+    if (value)
+        json_object_del(args, name);
+    return copy;
+}
+
+struct http_caller caller_take(const struct http_conn *conn, const struct op *op, json_t *args, bool streams)
+{
+    struct http_caller caller = {.secret = op_take_secret(op, args)};
+    bool has_param = op_param_find(op, "instance");
+    if (streams && !has_param) {
+        caller.instance = take_argument(args, "instance");
+        caller.secret = take_argument(args, OP_SECRET);
+    }
+    const struct http_text *header = http_header(conn->head, CALLER_HEADER);
+    const char *said = json_get_string(args, "instance", caller.instance);
+    if (caller.secret || (said && !http_text_is(header, said)))
+        return caller; /* said in full, or the headers are another's */
+    free(caller.instance);
+    caller.instance = header_of(conn, CALLER_HEADER);
+    caller.secret = header_of(conn, "Tasuki-Secret");
+    json_t *name = caller.instance && has_param ? json_string(caller.instance) : NULL;
+    if (name)
+        json_object_set_new(args, "instance", name);
+    return caller;
+}
+
+void caller_clear(struct http_caller *caller)
+{
+    free(caller->instance);
+    free(caller->secret);
+    *caller = (struct http_caller){0};
+}
+
+static void fail(struct http_job *job, const struct tsk_error *err)
+{
+    json_t *document CLEANUP_JSON = json_of_error(err, lang_name(job->lang));
+    job->status = code_info(err->code)->http_status;
+    json_write(&job->body, document, false);
+    buf_puts(&job->body, "\n");
+}
+
+void caller_verify(struct http_job *job)
+{
+    struct tsk_error err = {0};
+    job->status = 200;
+    if (op_verify_caller(job->server->ws, job->caller.instance, job->caller.secret, &err) < 0)
+        fail(job, &err);
+}
+
+/* ---- an open stream ---- */
+
+static void renew(struct http_job *job)
+{
+    struct tsk_error ignored; /* it may have ended meanwhile */
+    op_renew_caller(job->server->ws, job->caller.instance, &ignored);
+}
+
+void caller_renew(struct http_server *server, const char *instance)
+{
+    if (!instance || !*instance)
+        return;
+    struct http_job *job = job_new(server, NULL, renew);
+    job->caller.instance = strdup(instance);
+    job_start(job);
+}
+
+void caller_renew_all(struct http_server *server, const json_t *instances)
+{
+    size_t i;
+    json_t *instance;
+    json_array_foreach ((json_t *)instances, i, instance)
+        caller_renew(server, json_string_value(instance));
+}
+
+/* ---- the end ---- */
+
+static void end_all(struct http_job *job)
+{
+    size_t i;
+    json_t *instance;
+    job->status = 200;
+    json_array_foreach (job->args, i, instance) {
+        struct tsk_error err = {0};
+        if (op_end_instance(job->server->ws, job->server->root, json_string_value(instance), NULL, NULL, &err) < 0 &&
+            job->status == 200)
+            fail(job, &err);
+    }
+    if (job->status == 200)
+        job->type = NULL;
+}
+
+void caller_end_all(struct http_conn *conn, json_t *instances_take)
+{
+    struct http_job *job = job_new(conn->server, conn, end_all);
+    job->args = instances_take;
+    job_start(job);
+}
