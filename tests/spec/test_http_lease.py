@@ -224,8 +224,8 @@ def _(ws):
     eq(ws.run(["sh", HERE / "clients" / "u2.sh", "acquire", ws.path, "t", "e"]).out.split()[0], "blocked", "the tool")
     set_lease(ws, one, -1)
     eq(server.get("/api/sprint").expect(409).json["status"], "zombie-detected", "when the lease is over")
-    (ws.base / "other").mkdir()
-    other = Workspace(ws.base / "other")
+    (ws.path / "other").mkdir()  # below the server's workspace: a client names nothing else
+    other = Workspace(ws.path / "other")
     ws.at_close(other.close)
     other.tasuki("init").expect(0)
     server.post("/api/sprint", {**sprint, **two, "project_root": str(other.path)}).expect(200)
