@@ -26,8 +26,8 @@ struct agent_session {
     char id[33];
     uint64_t number;
     struct mcp_link *link;
-    uint64_t stream; /* the exchange of its GET, or 0 */
-    int64_t used_ms;
+    uint64_t stream;          /* the exchange of its GET, or 0 */
+    int64_t used_ms, kept_ms; /* kept_ms: when the leases of its instances were last renewed */
     struct agent_session *next;
 };
 
