@@ -13,6 +13,7 @@ enum {
     MISSING_CAPABILITY = -32021,
     UNSUPPORTED_VERSION = -32022,
     TICK_MS = 1000,
+    KEEP_MS = 10000,       /* how often the leases of a session's instances are looked at */
     BACKLOG_MAX = 4 << 20, /* of frames that a client does not take */
 };
 
@@ -74,16 +75,25 @@ static void room(struct http_conn *conn)
     (void)conn;
 }
 
+/* Whoever uses the session, or listens on it, is heard of: also with calls that do not say who calls. */
+static void keep_alive(struct http_agents *agents, struct agent_session *session)
+{
+    int64_t now_ms = clock_now().boot_ms;
+    json_t *instances CLEANUP_JSON = mcp_link_instances(session->link);
+    if (json_array_size(instances) == 0 || now_ms - session->kept_ms < KEEP_MS)
+        return;
+    session->kept_ms = now_ms;
+    caller_renew_all(agents->server, instances);
+}
+
 static void beat(struct http_conn *conn, int64_t now_ms)
 {
     struct exchange *exchange = conn->work_data;
     if (!exchange->is_streaming || conn->out.len > conn->out_at || now_ms - exchange->beat_ms < FEED_BEAT_MS)
         return;
     exchange->beat_ms = now_ms;
-    if (exchange->session) {
-        json_t *instances CLEANUP_JSON = mcp_link_instances(exchange->session->link);
-        caller_renew_all(exchange->agents->server, instances);
-    }
+    if (exchange->session)
+        keep_alive(exchange->agents, exchange->session);
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }
@@ -307,6 +317,7 @@ static void post_to_session(struct http_agents *agents, struct http_conn *conn, 
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
     exchange->saves = registers(message_take);
+    keep_alive(agents, session);
     conn_wait(conn, &work, exchange);
     expect(agents);
     mcp_link_take_json(session->link, exchange->number, message_take);

@@ -28,6 +28,7 @@ struct agent_session {
     struct mcp_link *link;
     uint64_t stream; /* the exchange of its GET, or 0 */
     int64_t used_ms, saved_ms;
+    int64_t kept_ms; /* when the leases of its instances were last renewed */
     struct agent_session *next;
 };
 

@@ -44,9 +44,8 @@ static int check_inside(struct delegation *d, struct owners *owners, struct tsk_
 {
     const char *inside = getenv("TASUKI_UL_TASK_ID");
     const struct run_owner *owner = &d->owner;
-    bool is_remote = !d->call->is_cli && (!owner->has_caller || instance_is_http(owner->caller.id));
     struct workflow wf;
-    if (!inside || is_remote || (d->workflow && strcmp(d->workflow, inside) == 0))
+    if (!inside || d->call->is_remote || (d->workflow && strcmp(d->workflow, inside) == 0))
         return 0;
     if (!id_is_valid(inside))
         return error_set(err, TSK_INVALID_INPUT, "ul_task_id_invalid", "value", inside, NULL);

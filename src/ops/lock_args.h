@@ -17,7 +17,7 @@ extern const char *const lock_kind_choices[];
     {                                                                                                                  \
         .name = "pid", .type = OP_INT, .flags = OP_CALLER, .value = "N",                                               \
         .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1,               \
-        .max = INT32_MAX                                                                                               \
+        .max = INT32_MAX, .agent_help = "A process that holds it instead of you."                                      \
     }
 #define LOCK_INSTANCE_PARAM                                                                                            \
     {                                                                                                                  \

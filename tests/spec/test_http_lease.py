@@ -368,6 +368,11 @@ def _(ws):
     set_lease(ws, one, -1)
     server.get("/api/locks", headers=as_headers(one)).expect(200)
     assert lease_left(ws, one) > 0, "a call that has no `instance` of its own"
+    agent = McpClient(server)
+    two = agent.call("get_status", register=True)["structuredContent"]
+    set_lease(ws, two, -1)
+    agent.call("list_processes")
+    ws.until(lambda: lease_left(ws, two) > 0, "a call through the session that registered it")
     trail = json.dumps(ws.events())
     assert one["secret"] not in trail and "hello" not in trail, "in the trail"
     server.stop()
