@@ -11,6 +11,8 @@
 
 #define SPINS_BEFORE_SLEEP 64
 #define HEAD_SLICE_MAX     1024u
+/* Kept out of the way of a task that does next to nothing: what it needs on the stack would cost each of them. */
+#define RARE __attribute__((cold, noinline))
 
 /* ---- waking and sleeping (W3) --------------------------------------------------------------------------- */
 
@@ -141,30 +143,48 @@ static void task_failed(struct tsk_call *call, const struct tsk_error *cause)
     plan_end(&context->plan, call->node, OUTCOME_FAILED, &call->worker->out);
 }
 
+/* What it wrote and asked for. -1: it failed by that. */
+static RARE int task_apply(struct tsk_call *call, bool *ret_is_goto)
+{
+    struct tsk_error err;
+    int result = channel_apply(&call->session->channel, &call->effects, &err);
+    if (result == 0)
+        *ret_is_goto = requests_apply(call, &result, &err);
+    if (result < 0)
+        task_failed(call, &err);
+    return result;
+}
+
+static RARE void task_tell(struct tsk_call *call)
+{
+    struct tsk_context *context = call->worker->context;
+    char buf[GRAPH_NAME_MAX];
+    context->options.on_task(context->options.data, call->session->id, plan_name(&context->plan, call->node, buf),
+                             NULL);
+}
+
 static void task_succeeded(struct tsk_call *call)
 {
     struct tsk_context *context = call->worker->context;
-    int result = 0;
     bool is_goto = false;
-    if (__builtin_expect(call->effects.list || call->requests, 0)) {
-        struct tsk_error err;
-        result = channel_apply(&call->session->channel, &call->effects, &err);
-        if (result == 0)
-            is_goto = requests_apply(call, &result, &err);
-        if (result < 0) {
-            task_failed(call, &err);
-            return;
-        }
-    }
-    if (context->options.on_task) {
-        char buf[GRAPH_NAME_MAX];
-        context->options.on_task(context->options.data, call->session->id, plan_name(&context->plan, call->node, buf),
-                                 NULL);
-    }
+    if (__builtin_expect(call->effects.list || call->requests, 0) && task_apply(call, &is_goto) < 0)
+        return;
+    if (__builtin_expect(context->options.on_task != NULL, 0))
+        task_tell(call);
     if (is_goto)
         plan_end_goto(&context->plan, call->node, &call->worker->out);
     else
         plan_end_ok(&context->plan, call->node, &call->worker->out);
+}
+
+static RARE void steps_are_used_up(struct tsk_context *context)
+{
+    struct tsk_error err;
+    char number[24];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)context->options.max_steps);
+    error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
+    pool_failure_keep(context, &err, true);
+    stop_run(context);
 }
 
 /* Counts the step; false: it was one too many. */
@@ -175,21 +195,13 @@ static bool step_is_allowed(struct worker *worker)
     if (!context->options.max_steps || atomic_fetch_add(&context->steps, 1) < context->options.max_steps)
         return true;
     worker->steps--;
-    struct tsk_error err;
-    char number[24];
-    snprintf(number, sizeof number, "%llu", (unsigned long long)context->options.max_steps);
-    error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
-    pool_failure_keep(context, &err, true);
-    stop_run(context);
+    steps_are_used_up(context);
     return false;
 }
 
-static bool cycle_is_allowed(struct tsk_call *call)
+static RARE bool cycle_is_allowed(struct tsk_call *call)
 {
     struct tsk_context *context = call->worker->context;
-    if (__builtin_expect(
-            !atomic_load_explicit(&context->plan.again, memory_order_relaxed) && !(call->node & PLAN_DYNAMIC), 1))
-        return true; /* nothing has run twice yet */
     if (!plan_is_over_cycles(&context->plan, call->node))
         return true;
     struct tsk_error err;
@@ -211,21 +223,24 @@ static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
     call.effects.list = NULL;
     call.requests = NULL;
     call.message = NULL;
-    call.session = context->plan.scopes[plan_scope_of(&context->plan, node)].session;
-    if (attempt == 1 && !cycle_is_allowed(&call))
+    tsk_task_function *run;
+    void *arg;
+    uint32_t scope;
+    if (__builtin_expect(node & PLAN_DYNAMIC, 0)) {
+        const struct dynamic_node *task = plan_dynamic(&context->plan, node);
+        run = task->run, arg = task->arg, scope = task->scope;
+    } else {
+        const struct graph_node *task = graph_node(context->graph, node);
+        run = task->run, arg = task->arg, scope = task->scope;
+    }
+    call.session = context->plan.scopes[scope].session;
+    bool may_be_again = atomic_load_explicit(&context->plan.again, memory_order_relaxed) ||
+                        (node & PLAN_DYNAMIC); /* else: nothing has run twice */
+    if (__builtin_expect(may_be_again && attempt == 1, 0) && !cycle_is_allowed(&call))
         return;
     if (!step_is_allowed(worker)) {
         plan_end(&context->plan, node, OUTCOME_STOPPED, &worker->out);
         return;
-    }
-    tsk_task_function *run;
-    void *arg;
-    if (__builtin_expect(node & PLAN_DYNAMIC, 0)) {
-        run = plan_dynamic(&context->plan, node)->run;
-        arg = plan_dynamic(&context->plan, node)->arg;
-    } else {
-        run = graph_node(context->graph, node)->run;
-        arg = graph_node(context->graph, node)->arg;
     }
     if (__builtin_expect(run(&call, arg) == 0, 1))
         task_succeeded(&call);
