@@ -301,7 +301,8 @@ static int finish_output(const struct cli_options *options, int code)
     bool had_error = ferror(stdout) != 0;
     if (fflush(stdout) == 0 && !had_error)
         return code;
-    error_set(&err, TSK_ENVIRONMENT, "output_failed", "reason", strerrordesc_np(errno), NULL);
+    error_set(&err, TSK_ENVIRONMENT, code ? "output_failed_too" : "output_failed", "reason", strerrordesc_np(errno),
+              NULL);
     cli_print_error(options, &err);
     return code ? code : code_info(err.code)->exit_code;
 }

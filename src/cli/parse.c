@@ -281,10 +281,30 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
     return 0;
 }
 
+/* As op_check_args does, in the words of the usage line. */
+static int check_missing(const struct op *op, const json_t *args, struct tsk_error *err)
+{
+    char name[64], word[80];
+    for (const struct op_param *param = op->params; param->name; param++) {
+        if (!(param->flags & OP_REQUIRED) || json_object_get(args, param->name))
+            continue;
+        cli_option_name(param, name);
+        if (param->type == OP_ARGV || (param->flags & OP_PROGRAM))
+            snprintf(word, sizeof word, "-- %s", param->value);
+        else if (param->flags & OP_POSITIONAL)
+            snprintf(word, sizeof word, "%s", param->value);
+        else
+            snprintf(word, sizeof word, "--%s", name);
+        return op_param_missing(op, word, err);
+    }
+    return 0;
+}
+
 int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err)
 {
     json_t *args = json_object();
-    if (parse_words(op, words, count, args, err) == 0 && op_check_args(op, args, err) == 0) {
+    if (parse_words(op, words, count, args, err) == 0 && check_missing(op, args, err) == 0 &&
+        op_check_args(op, args, err) == 0) {
         *ret = args;
         return 0;
     }

@@ -410,7 +410,7 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
     json_t *value;
     json_object_foreach ((json_t *)body, key, value) {
         buf_reset(&data);
-        if (json_is_null(value) || strcmp(key, "outbox_id") == 0)
+        if (json_is_null(value) || strcmp(key, "outbox_id") == 0 || json_equal(value, json_object_get(event, key)))
             continue;
         if (json_is_string(value))
             buf_puts(&data, json_string_value(value));

@@ -50,7 +50,8 @@ void cli_print_flows(const struct op_call *call, const struct cli_options *optio
     size_t i;
     json_t *flow;
     (void)call;
-    (void)options;
+    if (json_array_size(json_object_get(result, "flows")) == 0 && !options->quiet)
+        fprintf(stderr, "%s\n", text_get("no_flows", options->lang));
     json_array_foreach (json_object_get(result, "flows"), i, flow)
         printf("%s\n", json_get_string(flow, "name", "")); /* a name each line, for a pipe as well */
 }

@@ -185,6 +185,13 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     BUG(true);
 }
 
+int op_param_missing(const struct op *op, const char *word, struct tsk_error *err)
+{
+    error_set(err, TSK_INVALID_INPUT, "param_missing", "param", word, "operation", op->name, NULL);
+    error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    return -1;
+}
+
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
     const char *key;
@@ -195,11 +202,8 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
     for (const struct op_param *param = op->params; param->name; param++) {
         value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
-            if (param->flags & OP_REQUIRED) {
-                error_set(err, TSK_INVALID_INPUT, "param_missing", "param", param->name, "operation", op->name, NULL);
-                error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
-                return -1;
-            }
+            if (param->flags & OP_REQUIRED)
+                return op_param_missing(op, param->name, err);
             json_object_del(args, param->name);
             continue;
         }

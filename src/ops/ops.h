@@ -161,6 +161,8 @@ const struct op *op_by_name(const char *name);
 
 /* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
+/* The refusal; `word` is what the caller would write. */
+int op_param_missing(const struct op *op, const char *word, struct tsk_error *err);
 /* What a duration's text means for this parameter: ms, -1 for ever. */
 int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms);
 const struct op_param *op_param_find(const struct op *op, const char *name);

@@ -296,4 +296,13 @@ def _(ws):
     assert "complete" in ws.tasuki("completion", "bash", "--json").expect(0).json["script"]
 
 
+@test("what is missing is named as the usage line names it")
+def _(ws):
+    for words, missing in ((["agent", "loop"], "AGENT"), (["agent", "loop", "a", "b"], "--max-iterations"), (["lock", "acquire"], "KIND"),
+                           (["lock", "run", "x"], "-- CMD…"), (["request", "add"], "TITLE")):
+        result = ws.tasuki(*words).expect(2)
+        assert result.err.startswith(f"tasuki: {missing} is missing\n"), result.err
+        assert missing in ws.tasuki(*words[:2], "--help").expect(0).out, f"{missing} is not in the usage line of {words}"
+
+
 main(__name__)
