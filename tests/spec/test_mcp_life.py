@@ -471,7 +471,8 @@ def kill_clients(ws, count):
         agent.kill()
     ws.until(lambda: not [pid for pid in servers if ws.alive(pid)], "the servers end")
     for number in range(3):
-        ws.tasuki("lock", "acquire", "name", f"l{number}").expect(0)
+        # A server that came up after its client's death belongs to whoever adopted it, and that is us: 60 s (spec 4).
+        ws.tasuki("lock", "acquire", "name", f"l{number}", "--wait", "90s", timeout=120).expect(0)
     eq(ws.tasuki("proc", "status", "p", "--json").json["state_name"], "Running", "the process")
     ws.tasuki("proc", "stop", "p").expect(0)
     ws.until(lambda: all(p["state_name"] != "Running" for p in ws.tasuki("proc", "list", "--json").json["processes"]),
