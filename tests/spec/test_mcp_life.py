@@ -456,6 +456,11 @@ def _(ws):
     other.ok("stop_process", id="p")
 
 
+def is_server(pid):
+    words = command_line(pid).split(b"\0")
+    return b"mcp" in words and b"--let-go" not in words
+
+
 def kill_clients(ws, count):
     """Agents that are killed at any moment leave no server and no lock that stays, and no process is lost."""
     ws.tasuki("proc", "create", "p", "--start", "--", "sleep", "1000").expect(0)
@@ -469,7 +474,10 @@ def kill_clients(ws, count):
             ws.until(lambda: agent.has_answer(2) or agent.is_over, "an answer")
         servers += children_of(agent.proc.pid)
         agent.kill()
-    ws.until(lambda: not [pid for pid in servers if ws.alive(pid)], "the servers end")
+        if random.random() < 0.5:
+            ws.until(lambda: not [pid for pid in servers if ws.alive(pid)], "it ends with its parent")
+        agent.proc.stdin.close()  # a server that came up after that death sees this instead
+    ws.until(lambda: not [pid for pid in servers + children_of(os.getpid()) if ws.alive(pid) and is_server(pid)], "the servers end")
     for number in range(3):
         # A server that came up after its client's death belongs to whoever adopted it, and that is us: 60 s (spec 4).
         ws.tasuki("lock", "acquire", "name", f"l{number}", "--wait", "90s", timeout=120).expect(0)
