@@ -35,6 +35,7 @@ struct http_server {
     char token[HTTP_TOKEN_DIGITS + 1];
     const json_t *hosts; /* more names that may stand in Host and Origin; borrowed */
     int lock_fd;         /* server.lock */
+    int64_t seen_ms;     /* wall clock: when the server before us was last there; 0: not known */
     int dir_fd;          /* .aiflow/, locked as well */
     dev_t socket_dev;    /* of server.sock, with socket_ino */
     ino_t socket_ino;
@@ -45,7 +46,7 @@ struct http_server {
     unsigned places, unix_places; /* R1, R2 */
     bool is_resting;              /* R5 */
     struct http_conn *dead;       /* closed in this turn; linked by next */
-    int64_t ticked_ms, cancelled_ms;
+    int64_t ticked_ms, cancelled_ms, beat_ms;
     char *scratch; /* for reading */
 
     struct mcp_server *mcp;

@@ -86,7 +86,8 @@ int instance_verify_http(struct tsk_workspace *ws, const char *id, const char *s
 /* From now on at least INSTANCE_LEASE_MS more; also a lease that was over, as long as the instance is registered. Cheap when it
  * was renewed a moment ago: 0 then, 1 when it was written. NOT_FOUND: "instance_gone". */
 int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *err);
-/* All leases get their whole time again: once when the server starts, because nobody could renew while it was down. */
-int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err);
+/* Leases get their whole time again, once when the server starts, because nobody could renew while it was down. Those that were
+ * over when it was last there (`seen_ms`, wall clock; 0: not known) stay over. */
+int instance_extend_all(struct tsk_workspace *ws, int64_t seen_ms, struct tsk_error *err);
 
 #endif

@@ -9,7 +9,7 @@ import time
 
 from common import sleeper
 from harness.harness import eq, main, test
-from http_common import LEASE_MS, Server, lease_left, limited, open_streams, read_all, set_lease, status_of
+from http_common import LEASE_MS, Server, lease_left, limited, open_streams, over_unix, read_all, set_lease, status_of
 
 
 def request(server, line="GET /api/status HTTP/1.1", *headers, host=True, token=True, body=b""):
@@ -277,14 +277,6 @@ def crowd_of(ws, server, count, *greetings):
         except OSError:
             pass  # it has had to leave already
         yield sock
-
-
-def over_unix(ws, path):
-    sock = socket.socket(socket.AF_UNIX)
-    ws.at_close(sock.close)
-    sock.connect(str(ws.path / ".aiflow" / "server.sock"))
-    sock.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-    return status_of(read_all(sock))
 
 
 @test("2,000 connections with 256 descriptors: a stream, a request that waits and operations go on")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE / "mcp"))
@@ -122,17 +123,26 @@ def _(ws):
     server.stop()
 
 
-@test("a restart of the server extends all leases once: what was locked before is locked after")
+@test("a restart of the server extends leases once: what was locked before is locked after, what was left behind stays so")
 def _(ws):
     server = Server(ws)
-    one, two = register(server), register(server)
+    one, two, gone = register(server), register(server), register(server)
     server.post("/api/locks/name/a", one).expect(200)
+    server.post("/api/locks/name/left", gone).expect(200)
     server.proc.kill()
     server.proc.wait()
     set_lease(ws, one, -5000)  # nobody could renew it meanwhile
+    set_lease(ws, gone, -15000)  # it was over when the server was still there
+    seen = time.time() - 10
+    os.utime(ws.path / ".aiflow" / "server.lock", (seen, seen))
     server = Server(ws, port=server.port)
-    ws.until(lambda: lease_left(ws, one) > LEASE_MS - 5000, "the lease is extended")
+    assert lease_left(ws, one) > LEASE_MS - 5000, "the lease is extended before the server is to be found"
     server.post("/api/locks/name/a", two).expect(409, "LOCK_HELD")
+    eq(check(ws, "name", "left")[0], 6, "the lock of who was gone")
+    set_lease(ws, two, -1)
+    server.stop()
+    server = Server(ws, port=server.port)
+    assert lease_left(ws, two) < 0, "a server that ends says when"
     eq(server.ask("DELETE", "/api/locks/name/a", one).expect(200).json["existed"], True, "its own")
     server.stop()
 

@@ -12,7 +12,7 @@ import threading
 
 from common import NOBODY, sleeper
 from harness.harness import Skip, eq, main, test
-from http_common import Server, read_all, status_of
+from http_common import Server, over_unix, read_all, status_of
 
 
 @test("serve says where it is, and its files are the user's alone")
@@ -25,6 +25,18 @@ def _(ws):
     eq(len(server.token), 64, "the token")
     server.stop()
     assert not (ws.path / ".aiflow" / "server.sock").exists()
+
+
+@test("a relative --root, or TASUKI_ROOT, is the same place when serve has gone to its workspace")
+def _(ws):
+    for words, env in ((["--root", ws.path.name], None), ([], {"TASUKI_ROOT": ws.path.name})):
+        proc = ws.spawn_command([ws.binary, *words, "serve", "--json", "--port", 0], cwd=ws.path.parent, env=env)
+        assert (line := proc.stdout.readline()), proc.stderr.read()
+        eq(json.loads(line)["root"], str(ws.path), "the root that it says")
+        for path in ("/api/status?register=true", "/api/locks", "/api/sprint", "/api/flows"):
+            eq(over_unix(ws, path), 200, f"{words}: {path}")
+        proc.terminate()
+        eq(proc.wait(20), 0, "its end")
 
 
 @test("without --json a person gets the page's address with the token")
