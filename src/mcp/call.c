@@ -170,6 +170,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .root = server->options.root,
                            .lang = server->options.lang,
                            .is_remote = server->options.is_shared,
+                           .is_borrowed = atomic_load(&server->is_borrowed),
                            .is_brief = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = is_cancelled,

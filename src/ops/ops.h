@@ -127,6 +127,7 @@ struct op_call {
     enum lang lang;
     bool is_cli;    /* the caller is a command that returns: the holder default of spec 3 applies */
     bool is_remote; /* it reached a server that many share: no process above us is the caller (caller.c) */
+    bool is_borrowed; /* its instance is that of another one who gave work to it */
     struct tsk_workspace
         *home; /* is_remote: the server's workspace, which knows registered callers; also where ws is NULL */
     bool is_quiet;

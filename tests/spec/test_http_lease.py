@@ -13,7 +13,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE / "mcp"))
 from agent import Agent  # noqa: E402
-from common import sleeper  # noqa: E402
+from common import instance_of, sleeper  # noqa: E402
 from harness.harness import PR_SET_CHILD_SUBREAPER, eq, main, test  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
 from http_common import LEASE_MS, McpClient, Server, as_headers, lease_left, register, set_lease  # noqa: E402
@@ -341,6 +341,10 @@ def _(ws):
     eq(ws.tasuki("lock", "list", "--json").json["locks"], [], "what is left")
     inside = ws.tasuki("lock", "run", "r", "--", ws.binary, "own", "leave", "--json").expect(0).json
     eq(inside["locks"], 0, "what the command of a lock run releases")
+    giver = sleeper(ws)
+    name = ws.tasuki("own", "claim", "w", "--json", "--instance", instance_of(giver.pid)).expect(0).json["ownerInstanceId"]
+    ws.tasuki("own", "leave", "--json", env={"TASUKI_INSTANCE_ID": name}).expect(4, "CONFLICT")
+    eq(ws.tasuki("own", "leave", "--json", "--instance", name).expect(0).json["workflows"], 1, "said in full")
 
 
 @test("an agent that works for a client of the server takes nothing from it when its connection ends")
@@ -349,9 +353,13 @@ def _(ws):
     one = register(server)
     server.post("/api/locks/name/a", one).expect(200)
     server.post("/api/workflows/w/claim", one).expect(200)
-    agent = Agent(ws, "--grace", "0s", env={"TASUKI_INSTANCE_ID": one["instance"]})
+    agent = Agent(ws, "--grace", "0s", "--tools", "all", env={"TASUKI_INSTANCE_ID": one["instance"]})
     eq(agent.ok("ul_workflow_check", ulTaskId="w")["owned"], True, "it acts for the client")
+    text, _ = agent.refused("release_all")
+    assert text.startswith("NOT RELEASED: You work in the name of"), text
     agent.close()
+    named = {"TASUKI_INSTANCE_ID": one["instance"]}
+    ws.tasuki("own", "leave", "--json", env=named).expect(4, "CONFLICT")
     eq(server.get("/api/workflows/w").json["ownerInstanceId"], one["instance"], "the claim")
     eq(server.ask("DELETE", "/api/locks/name/a", one).expect(200).json["existed"], True, "the lock")
     server.stop()
