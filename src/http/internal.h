@@ -44,6 +44,8 @@ struct http_server {
     struct http_conn *first, *last; /* all connections, in the order in which they came */
     unsigned conn_count, stream_count;
     unsigned places, unix_places; /* R1, R2 */
+    unsigned fd_places;           /* R1: descriptors of connections and of what streams of output have open */
+    unsigned output_count;        /* such streams, until their threads have ended */
     bool is_resting;              /* R5 */
     struct http_conn *dead;       /* closed in this turn; linked by next */
     int64_t ticked_ms, cancelled_ms, beat_ms;
@@ -83,6 +85,8 @@ bool http_may_enter(struct http_conn *conn);
 void room_init(struct http_server *server);
 /* Whether there is a place for a new one; somebody may have left for it. */
 bool room_for(struct http_server *server, bool is_unix);
+/* Whether what a stream of output on this connection needs can be had; others may have left for it. */
+bool room_for_output(struct http_conn *conn);
 /* Closes whoever is the first to leave; false if all stay. */
 bool room_take(struct http_server *server);
 
@@ -113,6 +117,7 @@ struct http_job {
     struct http_caller caller;
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
     bool is_unmet;            /* what it waited for did not happen */
+    bool is_short;            /* for want of a descriptor */
     int status;
     const char *type;
     struct buf body;

@@ -9,7 +9,8 @@ import time
 
 from common import sleeper
 from harness.harness import eq, main, test
-from http_common import LEASE_MS, Server, lease_left, limited, open_streams, over_unix, read_all, set_lease, status_of
+from http_common import (LEASE_MS, Server, as_headers, lease_left, limited, open_streams, over_unix, read_all, register, set_lease,
+                         status_of)
 
 
 def request(server, line="GET /api/status HTTP/1.1", *headers, host=True, token=True, body=b""):
@@ -212,6 +213,10 @@ def _(ws):
     server = Server(ws)
     begun = time.monotonic()
     listening = open_streams(ws, server)
+    ws.tasuki("proc", "create", "loud", "--", "sh", "-c", "yes what nobody reads | head -c 8000000; exec sleep 1000").expect(0)
+    ws.tasuki("proc", "start", "loud").expect(0)
+    slow = register(server)
+    listening.append((slow, server.stream("/api/processes/loud/logs/stream?cursor=0:0", as_headers(slow))))
     stream = server.stream("/api/events").hello()
     for me, _ in listening:
         set_lease(ws, me, 60000)
@@ -241,7 +246,7 @@ def _(ws):
     eq(stream.file.readline(), b": alive\n", "meanwhile a stream on which nothing happens has had its heartbeat")
     ws.until(lambda: all(lease_left(ws, me) > LEASE_MS for me, _ in listening), "with it the leases of those who listen are renewed")
     stream.close()
-    ws.tasuki("proc", "stop", "quiet").expect(0)
+    ws.tasuki("proc", "stop", "quiet", "loud").expect(0)
     server.stop()
 
 
@@ -315,6 +320,24 @@ def _(ws):
     eq((answers[0], answers[-1]), (200, 503), "streams stay; when there are only such, a new one is sent away")
     eq(over_unix(ws, "/api/status"), 200, "through the unix socket")
     server.stop()
+
+
+@test("streams of output and idle connections leave operations what they need")
+def _(ws):
+    server = Server(ws, binary=limited(ws, 256))
+    server.post("/api/processes", {"id": "quiet", "command": "sleep", "args": ["1000"], "start": True}).expect(200)
+    for sock in crowd_of(ws, server, 100, request(server, "GET /api/locks HTTP/1.1")):
+        eq(status_of(sock.recv(4096)), 200, "who is idle then")
+    streams = [server.stream("/api/processes/quiet/logs/stream") for _ in range(40)]
+    answers = [stream.status for stream in streams]
+    eq((answers[:9], answers[-1]), ([200] * 9, 503), f"as many as there is room for: {answers}")
+    used = len(os.listdir(f"/proc/{server.proc.pid}/fd"))
+    assert used <= 160, f"{used} of 256 descriptors in use"
+    server.post("/api/processes", {"id": "more", "command": "sleep", "args": ["1000"], "start": True}).expect(200)
+    streams[0].close()
+    ws.until(lambda: server.stream("/api/processes/quiet/logs/stream").status == 200, "a place for another one")
+    server.stop()
+    ws.tasuki("proc", "stop", "--all").expect(0)
 
 
 @test("whoever has been quiet longest makes room: not who came first, and strangers before others")

@@ -95,6 +95,19 @@ def _(ws):
     server.stop()
 
 
+@test("who has ended while its call waited for a lock does not get it")
+def _(ws):
+    server = Server(ws)
+    one, two = register(server), register(server)
+    server.post("/api/locks/name/a", one).expect(200)
+    answer = waiting(ws, server, "/api/locks/name/a", two)
+    server.ask("DELETE", f"/api/instances/{two['instance']}", {"secret": two["secret"]}).expect(200)
+    server.ask("DELETE", "/api/locks/name/a", one).expect(200)
+    answer().expect(404, "NOT_FOUND")
+    eq(check(ws, "name", "a")[0], 0, "the lock")
+    server.stop()
+
+
 @test("doctor recovers a lock whose client is gone, and leaves one whose client lives")
 def _(ws):
     server = Server(ws)
