@@ -127,7 +127,8 @@ struct runner {
     struct pollfd
         *polls; /* a signalfd, then a pidfd per place, -1 where there is nothing to wait for (runner_wait.c) */
     bool has_threads, is_waiting;
-    bool stays_deaf; /* set before runner_close: signals stay blocked until runner_hear, because there is a lock to release */
+    bool
+        stays_deaf; /* set before runner_close: signals stay blocked until runner_hear, because there is a lock to release */
     bool is_deaf;
     sigset_t caught;
     struct sigaction saved_action; /* of SIGCHLD */

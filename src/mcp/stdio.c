@@ -279,7 +279,7 @@ static bool identify(void *data, char *ret_instance, size_t size)
     identity_find(&io->identity, io->given, io->root);
     snprintf(ret_instance, size, "%s", io->identity.instance);
     atomic_store(&io->is_identified, true);
-    return io->identity.is_borrowed;
+    return io->identity.is_borrowed && !io->given; /* who says it in full means it */
 }
 
 static int make_server(struct op_call *call, struct stdio *io, struct tsk_error *err)

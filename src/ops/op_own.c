@@ -86,10 +86,10 @@ const struct op op_own_check = {
         "A claim whose owner is dead moves to you, unless --no-auto-claim; a workflow that nobody owns stays free.",
     .examples = "tasuki own check 2026-02-25T18-44-58--edb94a81  # may I go on with it?\n"
                 "tasuki own check nightly --no-auto-claim --json",
-    .flags = OP_IDEMPOTENT | OP_QUESTION,
+    .flags = OP_IDEMPOTENT | OP_QUESTION | OP_VERDICTS,
     .params = check_params,
     .result = check_result,
-    .errors = look_errors,
+    .errors = claim_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/check"},
     .mcp = {.tool = "ul_workflow_check", .group = "ownership", .is_core = true, TOOL_UL_WORKFLOW_CHECK},
     .run = run_check,
@@ -304,7 +304,7 @@ const struct op op_own_leave = {
     .summary = "Release everything that you locked and claimed, because you are done here.",
     .detail = "A client of the server is not registered any more then, and its secret is of no use. What you started "
               "goes on, and so does a lock run, which ends by itself. An agent that works in the name of another one "
-              "(TASUKI_INSTANCE_ID) is refused while that one lives.",
+              "is refused while that one lives.",
     .examples = "tasuki own leave  # for the process that calls",
     .flags = OP_IDEMPOTENT,
     .params = leave_params,
