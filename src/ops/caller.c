@@ -3,7 +3,8 @@
  *
  *  C1  Through the server only a registered instance acts: an id of a process, or any other text, proves nothing there.
  *  C2  Whoever is heard of lives, and so do its locks for other tools, which see their TTL alone.
- *  C3  Who ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by. */
+ *  C3  Who ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by, then what a call
+ *      that was on its way has locked meanwhile. One that comes later finds that it has ended (read_back in lock/lock.c). */
 #include "lock/lock.h"
 #include "ops/lock_args.h"
 #include "own/workflow.h"
@@ -119,6 +120,8 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
     if (owners_open(&owners, ws, err) < 0 || workflow_list(&owners, instance, true, &claims, err) < 0 ||
         workflow_release_all(&owners, instance, err) < 0)
         return -1;
+    if (instance_is_http(instance))
+        locks += each_lock(ws, root, instance, release_one);
     if (ret_locks)
         *ret_locks = locks;
     if (ret_claims)

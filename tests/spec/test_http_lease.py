@@ -105,6 +105,15 @@ def _(ws):
     server.ask("DELETE", "/api/locks/name/a", one).expect(200)
     answer().expect(404, "NOT_FOUND")
     eq(check(ws, "name", "a")[0], 0, "the lock")
+    for lap in range(20):  # nor who locks while it ends: whatever its calls were told, nothing is left
+        me = register(server)
+        calls = [threading.Thread(target=server.post, args=(f"/api/locks/name/lap{lap}-{n}", me)) for n in range(4)]
+        for call in calls:
+            call.start()
+        server.ask("DELETE", f"/api/instances/{me['instance']}", {"secret": me["secret"]}).expect(200)
+        for call in calls:
+            call.join()
+    eq(server.get("/api/locks").json["locks"], [], "what is left of those who ended")
     server.stop()
 
 
