@@ -62,6 +62,9 @@ struct http_server {
     bool has_db;
     struct buf openapi; /* made when it is asked for */
 
+    json_t *to_renew; /* instances of open streams that are to be renewed (caller.c); NULL: none */
+    bool is_renewing;
+
     struct loop_source wake; /* an eventfd: a signal, or something in `done` */
     pthread_mutex_t mutex;   /* of what follows */
     struct http_job *jobs;   /* all that run or wait */

@@ -296,6 +296,7 @@ static void close_server(struct http_server *server)
     free(server->cache);
     if (server->has_db)
         db_close(&server->db);
+    json_decref(server->to_renew);
     buf_clear(&server->openapi);
     pthread_mutex_destroy(&server->mutex);
     fs_close(&server->wake.fd);

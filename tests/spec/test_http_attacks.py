@@ -218,11 +218,12 @@ def _(ws):
     slow = register(server)
     listening.append((slow, server.stream("/api/processes/loud/logs/stream?cursor=0:0", as_headers(slow))))
     stream = server.stream("/api/events").hello()
+    listening += [(slow, server.stream("/api/events", as_headers(slow))) for _ in range(100)]
     for me, _ in listening:
         set_lease(ws, me, 60000)
     slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
     slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
-    ended = {}
+    ended, threads = {}, 0
     while time.monotonic() - begun < 40 and len(ended) < 3:
         for name, sock in (("head", slow_head), ("body", slow_body), ("silent", silent)):
             if name in ended:
@@ -240,6 +241,8 @@ def _(ws):
             except OSError:
                 ended[name] = (None, time.monotonic() - begun)
         still_there(server)
+        threads = max(threads, len(os.listdir(f"/proc/{server.proc.pid}/task")))
+    assert threads < 50, f"{threads} threads for streams that only wait"
     eq(set(ended), {"head", "body", "silent"}, "what was ended")
     eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
     assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
