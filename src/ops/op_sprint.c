@@ -5,6 +5,7 @@
 #include "ops/lock_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
+#include "own/instance.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -218,6 +219,16 @@ static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *
     return failure_of(call, "acquire", err);
 }
 
+/* So that it is found when the client ends. */
+static int note_sprint(const struct op_call *call, const struct sprint *sprint, const struct lock_request *request,
+                       struct tsk_error *err)
+{
+    bool is_listed = !sprint->target.given_project_root && strcmp(sprint->target.file, SPRINT_FILE_DEFAULT) == 0;
+    if (request->hold != HOLD_LEASE || is_listed || !call->home)
+        return 0;
+    return instance_note_sprint(call->home, request->instance, sprint->root, sprint->target.file, err);
+}
+
 static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct lock_request request = {.wait_ms = lock_args_wait(call),
@@ -238,7 +249,8 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     }
     if (sprint_begin(call, "acquire", &sprint, ret) < 0)
         return 0;
-    if (lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {
+    if (note_sprint(call, &sprint, &request, err) == 0 &&
+        lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {
         char message[512];
         struct judgement mine = {
             .verdict = VERDICT_HELD, .is_parsed = true, .alive = LIVE_ALIVE, .record = outcome.record};

@@ -319,14 +319,19 @@ def _(ws):
     for me, id in ((one, "a"), (one, "b"), (two, "c")):
         server.post(f"/api/locks/name/{id}", me).expect(200)
         server.post(f"/api/workflows/w{id}/claim", me).expect(200)
-    server.post("/api/sprint", {"mode": "acquire", "session": "s", "epic": "e", **one}).expect(200)
+    (ws.path / "sub").mkdir()
+    sprints = [{}, {"lock_file": ".other"}, {"project_root": "sub"}]
+    for where in sprints:
+        server.post("/api/sprint", {"mode": "acquire", "session": "s", "epic": "e", **where, **one}).expect(200)
     server.ask("DELETE", f"/api/instances/{one['instance']}", {"secret": two["secret"]}).expect(401, "UNAUTHORIZED")
     left = server.ask("DELETE", f"/api/instances/{one['instance']}", headers=as_headers(one)).expect(200).json
-    eq(left, {"status": "left", "instance": one["instance"], "locks": 3, "workflows": 2}, "the answer")
+    eq(left, {"status": "left", "instance": one["instance"], "locks": 5, "workflows": 2}, "the answer")
     eq(lease_left(ws, one), None, "the row")
     eq([lock["id"] for lock in server.get("/api/locks").json["locks"]], ["c"], "locks")
     eq([wf["ulTaskId"] for wf in server.get("/api/workflows").json["workflows"]], ["wc"], "workflows")
-    eq(len(ws.events("lock.released")), 3, "events")
+    eq(len(ws.events("lock.released")), 5, "events")
+    for where in sprints:
+        server.post("/api/sprint", {"mode": "acquire", "session": "s", "epic": "e", **where, **two}).expect(200)
     for again in (("POST", "/api/locks/name/a", one), ("DELETE", f"/api/instances/{one['instance']}", {"secret": one["secret"]})):
         server.ask(*again).expect(401, "UNAUTHORIZED")
     server.stop()
