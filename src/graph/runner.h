@@ -127,6 +127,9 @@ struct runner {
     struct pollfd
         *polls; /* a signalfd, then a pidfd per place, -1 where there is nothing to wait for (runner_wait.c) */
     bool has_threads, is_waiting;
+    bool
+        stays_deaf; /* set before runner_close: signals stay blocked until runner_hear, because there is a lock to release */
+    bool is_deaf;
     sigset_t caught;
     struct sigaction saved_action; /* of SIGCHLD */
     sigset_t saved_mask, changed_signals;
@@ -212,6 +215,7 @@ void runner_cancel(struct runner *runner);
 int runner_wait_begin(struct runner *runner, struct tsk_error *err);
 void runner_wait(struct runner *runner, int timeout_ms);
 void runner_wait_end(struct runner *runner);
+void runner_hear(struct runner *runner); /* also after runner_close */
 /* runner_view.c */
 struct task_view *view_of(struct runner *runner, uint32_t node);
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view);

@@ -48,12 +48,20 @@ void runner_wait_end(struct runner *runner)
         return;
     if (runner->saved_action.sa_handler == SIG_IGN)
         sigaction(SIGCHLD, &runner->saved_action, NULL);
-    /* Who was told to end has only good-byes left to say, and one more Ctrl-C may already be on its way: it would leave the
-     * lock behind and take the outcome's exit code away. */
-    if (!runner->cancels)
-        sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
     fs_close(&runner->polls[0].fd);
     runner->is_waiting = false;
+    runner->is_deaf = true;
+    if (!runner->stays_deaf)
+        runner_hear(runner);
+}
+
+void runner_hear(struct runner *runner)
+{
+    /* Who was told to end has only good-byes left to say, and one more Ctrl-C may already be on its way: it would leave the
+     * lock behind and take the outcome's exit code away. */
+    if (runner->is_deaf && !runner->cancels)
+        sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
+    runner->is_deaf = false;
 }
 
 /* One SIGCHLD may stand for several ends. */

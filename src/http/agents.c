@@ -89,11 +89,13 @@ static void keep_alive(struct http_agents *agents, struct agent_session *session
 static void beat(struct http_conn *conn, int64_t now_ms)
 {
     struct exchange *exchange = conn->work_data;
-    if (!exchange->is_streaming || conn->out.len > conn->out_at || now_ms - exchange->beat_ms < FEED_BEAT_MS)
+    if (!exchange->is_streaming || now_ms - exchange->beat_ms < FEED_BEAT_MS)
         return;
     exchange->beat_ms = now_ms;
     if (exchange->session)
         keep_alive(exchange->agents, exchange->session);
+    if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
+        return;
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }

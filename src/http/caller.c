@@ -72,17 +72,43 @@ void caller_verify(struct http_job *job)
 
 static void renew(struct http_job *job)
 {
-    struct tsk_error ignored; /* it may have ended meanwhile */
-    op_renew_caller(job->server->ws, job->caller.instance, &ignored);
+    const char *instance;
+    json_t *ignored;
+    json_object_foreach (job->args, instance, ignored) {
+        struct tsk_error gone; /* it may have ended meanwhile */
+        op_renew_caller(job->server->ws, instance, &gone);
+    }
+}
+
+static void begin_renewal(struct http_server *server);
+
+static void renewed(struct http_job *job)
+{
+    job->server->is_renewing = false;
+    begin_renewal(job->server);
+}
+
+/* One job at a time for all who are due, each once however many streams it has. */
+static void begin_renewal(struct http_server *server)
+{
+    if (server->is_renewing || !server->to_renew)
+        return;
+    struct http_job *job = job_new(server, NULL, renew);
+    job->args = server->to_renew;
+    job->done = renewed;
+    server->to_renew = NULL;
+    server->is_renewing = true;
+    job_start(job);
 }
 
 void caller_renew(struct http_server *server, const char *instance)
 {
     if (!instance || !*instance)
         return;
-    struct http_job *job = job_new(server, NULL, renew);
-    job->caller.instance = strdup(instance);
-    job_start(job);
+    if (!server->to_renew)
+        server->to_renew = json_object();
+    json_object_set_new(server->to_renew, instance, json_true());
+    begin_renewal(server);
 }
 
 void caller_renew_all(struct http_server *server, const json_t *instances)

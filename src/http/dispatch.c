@@ -73,7 +73,8 @@ static int take_body(const struct http_conn *conn, json_t **ret, struct tsk_erro
 
 static bool wants_stream(const struct http_conn *conn, const struct http_route *route)
 {
-    bool is_asked = http_text_has(http_header(conn->head, "Accept"), "text/event-stream");
+    bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only; /* what does something does it once */
+    bool is_asked = is_get && http_text_has(http_header(conn->head, "Accept"), "text/event-stream");
     return (route->op->flags & OP_STREAMS) &&
            (is_asked || (route->preset && strcmp(route->preset, "follow=true") == 0));
 }
@@ -144,6 +145,8 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     struct http_caller caller = caller_take(conn, route->op, args_take, streams);
     if (streams)
         json_object_del(args_take, "follow");
+    if (conn->is_head_only) /* nobody would hear of it */
+        json_object_del(args_take, "register");
     conn->op = route->op;
     if (op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
         json_decref(args_take);

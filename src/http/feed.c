@@ -129,10 +129,12 @@ static void beat(struct http_conn *conn, int64_t now_ms)
 {
     struct reader *reader = conn->work_data;
     bool is_waiting = conn->out.len > conn->out_at || conn->deadline_ms;
-    if (is_waiting || now_ms - reader->beat_ms < FEED_BEAT_MS)
+    if (now_ms - reader->beat_ms < FEED_BEAT_MS)
         return;
     reader->beat_ms = now_ms;
-    caller_renew(reader->feed->server, reader->instance);
+    caller_renew(reader->feed->server, reader->instance); /* who reads slowly is there all the same */
+    if (is_waiting)
+        return;
     /* Only between two events: a half sent one is still in the window. */
     if (!reader->is_live || reader->at == reader->feed->begin + reader->feed->window.len) {
         conn_stream_put(conn, ": alive\n\n", 9);

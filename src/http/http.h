@@ -12,14 +12,15 @@
  *
  * Places: what a crowd costs those who are let in. (room.c; what it costs in memory and time: C2, C3 in conn.h)
  *  R1  A connection has a place. There are HTTP_CONNECTIONS_MAX, and never so many that fewer than 128 descriptors (with a limit
- *      below 256: half of it) are left for operations, streams and what else the program has open.
+ *      below 256: half of it) are left for operations and what else the program has open. A stream of output counts as what it
+ *      has open, and all of them have half of what there is.
  *  R2  The last 16 places (of few: a quarter) are for the unix socket alone: whatever happens on TCP, its user gets in.
  *  R3  When there is no place for a new one, somebody leaves: first of those who have not shown the token, whatever they do; then
  *      of those who have and ask nothing at the moment; then of those whose body is still on its way. Among equals, whoever
  *      has been quiet for longest: since he came, since his last answer, or since his head was complete.
  *  R4  Who has shown the token (or came through the unix socket) and is worked for, listens to a stream or is being answered
  *      stays. If there are only such, the new one is sent away with 503.
- *  R5  When a descriptor is missing all the same, the same one leaves; if nobody can, nobody is let in until the next tick: the
+ *  R5  When a descriptor is missing all the same, for a new one or in an operation, the same one leaves; if nobody can, nobody is let in until the next tick: the
  *      kernel keeps them waiting. Nobody is asked in a circle.
  *  R6  At the end of the server only those who are worked for or answered are waited for: half a request is refused with 503, who
  *      has not shown the token is cut off.

@@ -35,6 +35,7 @@ struct http_server {
     char token[HTTP_TOKEN_DIGITS + 1];
     const json_t *hosts; /* more names that may stand in Host and Origin; borrowed */
     int lock_fd;         /* server.lock */
+    int64_t seen_ms;     /* wall clock: when the server before us was last there; 0: not known */
     int dir_fd;          /* .aiflow/, locked as well */
     dev_t socket_dev;    /* of server.sock, with socket_ino */
     ino_t socket_ino;
@@ -43,9 +44,11 @@ struct http_server {
     struct http_conn *first, *last; /* all connections, in the order in which they came */
     unsigned conn_count, stream_count;
     unsigned places, unix_places; /* R1, R2 */
+    unsigned fd_places;           /* R1: descriptors of connections and of what streams of output have open */
+    unsigned output_count;        /* such streams, until their threads have ended */
     bool is_resting;              /* R5 */
     struct http_conn *dead;       /* closed in this turn; linked by next */
-    int64_t ticked_ms, cancelled_ms;
+    int64_t ticked_ms, cancelled_ms, beat_ms;
     char *scratch; /* for reading */
 
     struct mcp_server *mcp;
@@ -58,6 +61,9 @@ struct http_server {
     struct db db; /* open and unused: with it, SQLite keeps its log, and does not write when others close theirs */
     bool has_db;
     struct buf openapi; /* made when it is asked for */
+
+    json_t *to_renew; /* instances of open streams that are to be renewed (caller.c); NULL: none */
+    bool is_renewing;
 
     struct loop_source wake; /* an eventfd: a signal, or something in `done` */
     pthread_mutex_t mutex;   /* of what follows */
@@ -82,6 +88,8 @@ bool http_may_enter(struct http_conn *conn);
 void room_init(struct http_server *server);
 /* Whether there is a place for a new one; somebody may have left for it. */
 bool room_for(struct http_server *server, bool is_unix);
+/* Whether what a stream of output on this connection needs can be had; others may have left for it. */
+bool room_for_output(struct http_conn *conn);
 /* Closes whoever is the first to leave; false if all stay. */
 bool room_take(struct http_server *server);
 
@@ -112,6 +120,7 @@ struct http_job {
     struct http_caller caller;
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
     bool is_unmet;            /* what it waited for did not happen */
+    bool is_short;            /* for want of a descriptor */
     int status;
     const char *type;
     struct buf body;

@@ -3,12 +3,13 @@
 #include "base/clock.h"
 #include "http/cache.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { CANCEL_AGAIN_MS = 50 };
+enum { CANCEL_AGAIN_MS = 50, EVICTED = 8 };
 
 void http_wake(struct http_server *server)
 {
@@ -86,6 +87,8 @@ static void finish(struct http_job *job)
     if (job->next)
         job->next->prev = job->prev;
     cache_keep(server->cache, job);
+    for (int i = 0; i < EVICTED && job->is_short && room_take(server); i++) /* R5 */
+        ;
     if (job->done)
         job->done(job);
     else if (job->conn && server->is_ending && job->is_unmet && atomic_load(&job->is_cancelled))
@@ -193,6 +196,7 @@ void job_run_op(struct http_job *job)
     } else if (!answer) {
         answer = json_object();
     }
+    job->is_short = result < 0 && (err.sys_errno == EMFILE || err.sys_errno == ENFILE);
     job->is_unmet = code == TSK_CONFLICT && (job->op->flags & OP_WAITS);
     if (job->has_asked && code != TSK_OK)
         json_object_set_new(answer, "needs_confirmation", json_true());

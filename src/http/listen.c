@@ -82,9 +82,19 @@ int listen_lock(struct http_server *server, struct tsk_error *err)
     if (fd < 0)
         return error_errno(err, "open", LOCK_FILE);
     server->lock_fd = fd;
-    if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0)
+    if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0) {
+        struct stat st;
+        if (fs->fstat(fd, &st) == 0 && st.st_size > 0)
+            server->seen_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
         return 0;
+    }
     return errno == EAGAIN || errno == EACCES ? say_where(server, err) : error_errno(err, "lock", LOCK_FILE);
+}
+
+void listen_beat(struct http_server *server)
+{
+    if (server->lock_fd >= 0)
+        futimens(server->lock_fd, NULL); /* the lock's time is also right when it cannot be written, only older */
 }
 
 int listen_tell(struct http_server *server, struct tsk_error *err)

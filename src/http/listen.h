@@ -17,6 +17,8 @@ bool listen_is_loopback(const char *address);
 int listen_unix(struct http_server *server, struct tsk_error *err);
 /* Writes down where we are, for the next one. */
 int listen_tell(struct http_server *server, struct tsk_error *err);
+/* Says that we are still here: the time of server.lock. */
+void listen_beat(struct http_server *server);
 /* After a descriptor was missing (R5). */
 void listen_again(struct http_server *server);
 void listen_close(struct http_server *server);

@@ -62,9 +62,17 @@ static json_t *schema_of(const struct op_param *param)
     BUG(true);
 }
 
+/* What the command line takes as default does not hold here: nobody is above a client of the server. */
+static const char *help_of(const struct op_param *param)
+{
+    if (param->flags & OP_CALLER)
+        return "Who calls: the id that GET /api/status?register=true gave. The header Tasuki-Instance says it as well.";
+    return param->agent_help ? param->agent_help : param->help;
+}
+
 static json_t *described(json_t *schema_take, const struct op_param *param)
 {
-    json_object_set_new(schema_take, "description", json_string(param->help));
+    json_object_set_new(schema_take, "description", json_string(help_of(param)));
     return schema_take;
 }
 
@@ -80,14 +88,50 @@ static bool is_in_path(const char *path, const char *name)
 
 static json_t *parameter(const struct op_param *param, const char *where, bool is_required)
 {
-    json_t *json = json_pack("{s:s, s:s, s:s, s:o}", "name", param->name, "in", where, "description", param->help,
+    json_t *json = json_pack("{s:s, s:s, s:s, s:o}", "name", param->name, "in", where, "description", help_of(param),
                              "schema", schema_of(param));
     if (is_required)
         json_object_set_new(json, "required", json_true());
     return json;
 }
 
+static json_t *secret_schema(void)
+{
+    return json_pack("{s:s, s:s}", "type", "string", "description",
+                     "What was told with the id. The header Tasuki-Secret says it as well, and stays out of URLs.");
+}
+
+/* Every call may say in headers who makes it (caller.c); by its arguments where the row has `instance`, and in a stream. */
+static void add_caller(json_t *parameters, json_t *body, const struct op *op, bool has_body, bool streams)
+{
+    json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Instance"));
+    json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Secret"));
+    bool has_param = op_param_find(op, "instance");
+    if (has_body && has_param)
+        json_object_set_new(json_object_get(body, "properties"), OP_SECRET, secret_schema());
+    else if (has_param || streams)
+        json_array_append_new(
+            parameters, json_pack("{s:s, s:s, s:o}", "name", OP_SECRET, "in", "query", "schema", secret_schema()));
+    if (streams && !has_param)
+        json_array_append_new(parameters,
+                              json_pack("{s:s, s:s, s:s, s:{s:s}}", "name", "instance", "in", "query", "description",
+                                        "Who listens, and lives as long as it does.", "schema", "type", "string"));
+}
+
+static json_t *caller_parameters(void)
+{
+    return json_pack(
+        "{s:{s:s, s:s, s:s, s:{s:s}}, s:{s:s, s:s, s:o}}", "Instance", "name", CALLER_HEADER, "in", "header",
+        "description", "Who calls: the id that GET /api/status?register=true gave. Needed to lock and to claim.",
+        "schema", "type", "string", "Secret", "name", "Tasuki-Secret", "in", "header", "schema", secret_schema());
+}
+
 /* ---- results ---- */
+
+static json_t *result_ref(const struct op *op)
+{
+    return json_pack("{s:o}", "$ref", json_sprintf("#/components/schemas/%s", op->name));
+}
 
 static json_t *result_schema(const struct op *op)
 {
@@ -112,7 +156,13 @@ static json_t *json_content(json_t *schema_take)
     return json_pack("{s:{s:o}}", "application/json", "schema", schema_take);
 }
 
-static void add_error(json_t *responses, int status, const char *name)
+static json_t *error_ref(void)
+{
+    return json_pack("{s:s}", "$ref", "#/components/schemas/Error");
+}
+
+/* `op` NULL: it is never a result that is no success. */
+static void add_error(json_t *responses, const struct op *op, int status, const char *name)
 {
     char key[8];
     snprintf(key, sizeof key, "%d", status);
@@ -121,26 +171,40 @@ static void add_error(json_t *responses, int status, const char *name)
     if (status < 400 || (said && strstr(said, name)))
         return;
     json_t *text = said ? json_sprintf("%s, %s", said, name) : json_string(name);
-    json_t *error = json_pack("{s:o, s:{s:{s:{s:s}}}}", "description", text, "content", "application/json", "schema",
-                              "$ref", "#/components/schemas/Error");
-    json_object_set_new(responses, key, error);
+    bool is_either = op && (op->flags & (OP_VERDICTS | OP_GOES_ON));
+    json_t *schema = is_either ? json_pack("{s:[o, o]}", "anyOf", result_ref(op), error_ref()) : error_ref();
+    if (there && !op) /* as it was */
+        json_object_set_new(there, "description", text), json_decref(schema);
+    else
+        json_object_set_new(responses, key,
+                            json_pack("{s:o, s:o}", "description", text, "content", json_content(schema)));
 }
 
-static json_t *responses_of(const struct op *op, bool streams)
+/* What a GET of a row with OP_STREAMS gives, if the client accepts it; or always (`streams`). */
+static json_t *content_of(const struct op *op, bool is_get, bool streams)
 {
-    json_t *content = streams ? json_pack("{s:{s:{s:s}}}", "text/event-stream", "schema", "type", "string")
-                              : json_content(result_schema(op));
-    json_t *responses = json_pack("{s:{s:s, s:o}}", "200", "description", "Done.", "content", content);
-    json_object_set_new(
-        responses, "default",
-        json_pack("{s:s}", "description",
-                  "An error, or a result that is no success (a lock that is held: 409); 202: it goes on."));
+    json_t *content = streams ? json_object() : json_content(result_ref(op));
+    if (streams || (is_get && (op->flags & OP_STREAMS)))
+        json_object_set_new(content, "text/event-stream", json_pack("{s:{s:s}}", "schema", "type", "string"));
+    return content;
+}
+
+static json_t *responses_of(const struct op *op, bool is_get, bool streams)
+{
+    json_t *responses =
+        json_pack("{s:{s:s, s:o}}", "200", "description", "Done.", "content", content_of(op, is_get, streams));
+    if (op->flags & OP_GOES_ON)
+        json_object_set_new(responses, "202",
+                            json_pack("{s:s, s:o}", "description", "It has begun and goes on by itself.", "content",
+                                      json_content(result_ref(op))));
+    json_object_set_new(responses, "default",
+                        json_pack("{s:s, s:o}", "description", "An error.", "content", json_content(error_ref())));
     for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
-        add_error(responses, code_info(*code)->http_status, code_info(*code)->name);
+        add_error(responses, op, code_info(*code)->http_status, code_info(*code)->name);
     static const enum tsk_code always[] = {TSK_INVALID_INPUT, TSK_UNAUTHORIZED, TSK_FORBIDDEN_ORIGIN,
                                            TSK_PAYLOAD_TOO_LARGE, TSK_ENVIRONMENT};
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
-        add_error(responses, code_info(always[i])->http_status, code_info(always[i])->name);
+        add_error(responses, NULL, code_info(always[i])->http_status, code_info(always[i])->name);
     return responses;
 }
 
@@ -149,7 +213,7 @@ static json_t *responses_of(const struct op *op, bool streams)
 static void add_property(json_t *schema, const struct op_param *param)
 {
     json_object_set_new(json_object_get(schema, "properties"), param->name, described(schema_of(param), param));
-    if (param->flags & OP_REQUIRED)
+    if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
         json_array_append_new(json_object_get(schema, "required"), json_string(param->name));
 }
 
@@ -189,8 +253,9 @@ static json_t *operation(const struct op *op, const struct op_route *route, cons
         else
             json_array_append_new(parameters, parameter(param, "query", param->flags & OP_REQUIRED));
     }
+    add_caller(parameters, schema, op, has_body, streams);
     json_t *json = json_pack("{s:s, s:s, s:o, s:o}", "operationId", id, "summary", op->summary, "parameters",
-                             parameters, "responses", responses_of(op, streams));
+                             parameters, "responses", responses_of(op, !has_body, streams));
     if (op->detail)
         json_object_set_new(json, "description", json_string(op->detail));
     if (op->noun)
@@ -261,7 +326,7 @@ static json_t *error_schema(void)
         "[\"category\",\"reason_code\",\"message\"],\"properties\":{\"category\":{\"type\":\"string\"},\"reason_code\":"
         "{\"type\":\"string\"},\"message\":{\"type\":\"string\"},\"context\":{\"type\":\"object\"},\"next\":{\"type\":"
         "\"array\",\"items\":{\"type\":\"string\"}}}},\"latest_run\":{\"type\":\"string\"},\"needs_confirmation\":"
-        "{\"type\":\"boolean\"}}}";
+        "{\"type\":\"boolean\"},\"details\":{\"type\":\"object\"}}}";
     return json_loads(text, 0, NULL);
 }
 
@@ -303,9 +368,11 @@ void openapi_write(struct buf *b)
 {
     size_t count;
     const struct op *const *rows = op_table(&count);
-    json_t *paths = json_object();
+    json_t *paths = json_object(), *schemas = json_pack("{s:o}", "Error", error_schema());
     for (size_t i = 0; i < count; i++) {
         const struct op *op = rows[i];
+        if (op->http.path)
+            json_object_set_new(schemas, op->name, result_schema(op));
         if (op->http.path)
             add_route(paths, op, &(struct op_route){op->http.method, op->http.path, NULL}, op->http.when, op->name);
         unsigned number = 2;
@@ -317,12 +384,13 @@ void openapi_write(struct buf *b)
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         add_other(paths, &others[i]);
-    json_t *document CLEANUP_JSON = json_pack(
-        "{s:s, s:{s:s, s:s, s:s, s:{s:s, s:s}}, s:[{s:s}], s:o, s:{s:{s:o}, s:{s:{s:s, s:s}}}, s:[{s:[]}]}", "openapi",
-        "3.1.0", "info", "title", "tasuki", "version", TASUKI_VERSION, "description",
-        "Run controller for machines that agents and people share. Made from the operation table.", "license", "name",
-        "MIT", "identifier", "MIT", "servers", "url", "/", "paths", paths, "components", "schemas", "Error",
-        error_schema(), "securitySchemes", "token", "type", "http", "scheme", "bearer", "security", "token");
+    json_t *document CLEANUP_JSON =
+        json_pack("{s:s, s:{s:s, s:s, s:s, s:{s:s, s:s}}, s:[{s:s}], s:o, s:{s:o, s:o, s:{s:{s:s, s:s}}}, s:[{s:[]}]}",
+                  "openapi", "3.1.0", "info", "title", "tasuki", "version", TASUKI_VERSION, "description",
+                  "Run controller for machines that agents and people share. Made from the operation table.", "license",
+                  "name", "MIT", "identifier", "MIT", "servers", "url", "/", "paths", paths, "components", "schemas",
+                  schemas, "parameters", caller_parameters(), "securitySchemes", "token", "type", "http", "scheme",
+                  "bearer", "security", "token");
     BUG(!document);
     json_write(b, document, false);
 }

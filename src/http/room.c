@@ -6,7 +6,9 @@
 
 enum {
     FDS_WANTED = 4096,
-    FDS_KEPT = 128,   /* for operations, their workers, streams, and what the program itself has open (R1) */
+    FDS_KEPT = 128, /* for operations, their workers, and what the program itself has open (R1) */
+    STREAM_FDS =
+        6, /* of a stream of output beside its connection: the process, its end, its log, and now and then its row */
     UNIX_PLACES = 16, /* R2 */
 };
 
@@ -27,14 +29,14 @@ static void more_descriptors(struct rlimit *limit)
 void room_init(struct http_server *server)
 {
     struct rlimit limit;
-    rlim_t places = HTTP_CONNECTIONS_MAX;
+    rlim_t places = HTTP_CONNECTIONS_MAX, fds = FDS_WANTED;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         more_descriptors(&limit);
         rlim_t kept = limit.rlim_cur / 2 < FDS_KEPT ? limit.rlim_cur / 2 : FDS_KEPT;
-        if (limit.rlim_cur - kept < places)
-            places = limit.rlim_cur - kept;
+        fds = limit.rlim_cur - kept < FDS_WANTED ? limit.rlim_cur - kept : FDS_WANTED;
     }
-    server->places = (unsigned)places;
+    server->fd_places = (unsigned)fds;
+    server->places = (unsigned)(fds < places ? fds : places);
     server->unix_places = server->places / 4 < UNIX_PLACES ? server->places / 4 : UNIX_PLACES;
 }
 
@@ -52,12 +54,12 @@ static enum rank rank_of(const struct http_conn *conn)
     return conn->phase == CONN_BODY ? SENDING : STAYS;
 }
 
-bool room_take(struct http_server *server)
+static bool take_from(struct http_server *server, const struct http_conn *but)
 {
     struct http_conn *found = NULL;
     enum rank best = STAYS;
     for (struct http_conn *conn = server->first; conn; conn = conn->next) {
-        enum rank rank = rank_of(conn);
+        enum rank rank = conn == but ? STAYS : rank_of(conn);
         if (rank < best || (found && rank == best && conn->began_ms < found->began_ms)) {
             found = conn;
             best = rank;
@@ -68,8 +70,31 @@ bool room_take(struct http_server *server)
     return found != NULL;
 }
 
+bool room_take(struct http_server *server)
+{
+    return take_from(server, NULL);
+}
+
+/* R1 */
+static unsigned fds_used(const struct http_server *server)
+{
+    return server->conn_count + server->output_count * STREAM_FDS;
+}
+
 bool room_for(struct http_server *server, bool is_unix)
 {
-    unsigned places = is_unix ? server->places : server->places - server->unix_places;
-    return server->conn_count < places || room_take(server);
+    unsigned kept = is_unix ? 0 : server->unix_places;
+    bool has_some = server->conn_count + kept < server->places && fds_used(server) + kept < server->fd_places;
+    return has_some || room_take(server);
+}
+
+bool room_for_output(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    if ((server->output_count + 1) * (STREAM_FDS + 1) > server->fd_places / 2)
+        return false; /* the rest is for those who ask */
+    while (fds_used(server) + STREAM_FDS + server->unix_places > server->fd_places)
+        if (!take_from(server, conn))
+            return false;
+    return true;
 }

@@ -9,6 +9,7 @@
 #include "proc/process.h"
 #include "proc/spawn.h"
 
+#include <limits.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 enum {
     TICK_MS = 1000,
+    BEAT_MS = 60000,
     END_MS = 10000, /* what is open has this long to finish */
 };
 
@@ -34,7 +36,7 @@ static void woken(struct loop_source *source, uint32_t events)
 
 static int open_agents(struct http_server *server, const struct op_call *call, struct tsk_error *err)
 {
-    struct mcp_options options = {.root = call->root,
+    struct mcp_options options = {.root = server->root,
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
                                   .is_told = true,
@@ -47,6 +49,14 @@ static int open_agents(struct http_server *server, const struct op_call *call, s
     return 0;
 }
 
+/* Nobody's lease has run out because we were not there; before anybody can ask. */
+static void extend_leases(struct http_server *server)
+{
+    struct tsk_error err = {0};
+    if (instance_extend_all(server->ws, server->seen_ms, &err) < 0)
+        log_problem(&err);
+}
+
 static int open_server(struct http_server *server, struct op_call *call, struct tsk_error *err)
 {
     const char *address = json_get_string(call->args, "listen", NULL);
@@ -55,8 +65,10 @@ static int open_server(struct http_server *server, struct op_call *call, struct 
     if (server->wake.fd < 0)
         return error_errno(err, "make", "eventfd");
     if (listen_lock(server, err) < 0 || listen_token(server, err) < 0 || loop_init(&server->loop, err) < 0 ||
-        open_agents(server, call, err) < 0 || feed_init(&server->feed, server, err) < 0 ||
-        listen_tcp(server, address, port, err) < 0 || listen_unix(server, err) < 0 || listen_tell(server, err) < 0)
+        open_agents(server, call, err) < 0 || feed_init(&server->feed, server, err) < 0)
+        return -1;
+    extend_leases(server);
+    if (listen_tcp(server, address, port, err) < 0 || listen_unix(server, err) < 0 || listen_tell(server, err) < 0)
         return -1;
     if (loop_add(&server->loop, &server->wake, EPOLLIN) < 0)
         return error_errno(err, "watch", "eventfd");
@@ -152,13 +164,9 @@ static void run_quietly(struct http_server *server, const char *name, json_t *ar
     json_decref(call.aside);
 }
 
-/* What should run does (spec 5), and nobody's lease has run out because we were not there; in a worker, because starting may
- * wait for what depends on what. */
+/* What should run does (spec 5); in a worker, because starting may wait for what depends on what. */
 static void restore(struct http_job *job)
 {
-    struct tsk_error err = {0};
-    if (instance_extend_all(job->server->ws, &err) < 0)
-        log_problem(&err);
     run_quietly(job->server, "process.restore", json_object());
 }
 
@@ -179,18 +187,27 @@ static bool stops_processes(void)
 
 static int next_timeout(struct http_server *server, int64_t now_ms)
 {
-    int timeout = server->first || server->feed.count || server->is_resting ? TICK_MS : -1;
+    int timeout = server->first || server->feed.count || server->is_resting ? TICK_MS : BEAT_MS;
     int agents = agents_tick(server, now_ms);
-    if (agents >= 0 && (timeout < 0 || agents < timeout))
+    if (agents >= 0 && agents < timeout)
         timeout = agents;
     int cancels = job_cancel_again(server, now_ms);
-    if (cancels >= 0 && (timeout < 0 || cancels < timeout))
+    if (cancels >= 0 && cancels < timeout)
         timeout = cancels;
     if (server->feed.has_news) /* F5 */
         return 0;
     if (pool_nudge(server->pool))
         timeout = POOL_STALL_MS;
-    return server->is_ending && (timeout < 0 || timeout > 20) ? 20 : timeout;
+    return server->is_ending && timeout > 20 ? 20 : timeout;
+}
+
+/* Once a minute the lock says that we are there: whose lease was over before we went away is not extended by the next server. */
+static void beat(struct http_server *server, int64_t now_ms)
+{
+    if (now_ms - server->beat_ms < BEAT_MS)
+        return;
+    server->beat_ms = now_ms;
+    listen_beat(server);
 }
 
 static void tick(struct http_server *server, int64_t now_ms)
@@ -198,6 +215,7 @@ static void tick(struct http_server *server, int64_t now_ms)
     if (now_ms - server->ticked_ms < TICK_MS)
         return;
     server->ticked_ms = now_ms;
+    beat(server, now_ms);
     listen_again(server);
     for (struct http_conn *conn = server->first, *next; conn; conn = next) {
         next = conn->next; /* conn_close keeps it until the end of the turn */
@@ -258,6 +276,8 @@ static void run_loop(struct http_server *server)
 
 static void close_server(struct http_server *server)
 {
+    if (server->ticked_ms) /* it was there */
+        listen_beat(server);
     while (server->first)
         conn_close(server->first);
     conn_bury(server);
@@ -276,6 +296,7 @@ static void close_server(struct http_server *server)
     free(server->cache);
     if (server->has_db)
         db_close(&server->db);
+    json_decref(server->to_renew);
     buf_clear(&server->openapi);
     pthread_mutex_destroy(&server->mutex);
     fs_close(&server->wake.fd);
@@ -284,11 +305,24 @@ static void close_server(struct http_server *server)
     free(server->scratch);
 }
 
+/* Where we were told to work, and what we start: we leave the directory from which a relative path would lead there. NULL: it was
+ * found from where we are, which is in it. */
+static const char *absolute_root(const struct op_call *call, char root[PATH_MAX])
+{
+    const char *given = call->root ? call->root : getenv("TASUKI_ROOT");
+    if (!given || !*given || !realpath(given, root))
+        return call->root;
+    if (!call->root)
+        setenv("TASUKI_ROOT", root, 1);
+    return root;
+}
+
 int http_serve(struct op_call *call, struct tsk_error *err)
 {
     json_t *hosts CLEANUP_JSON = allowed_hosts(call);
+    char root[PATH_MAX];
     struct http_server server = {.ws = call->ws,
-                                 .root = call->root,
+                                 .root = absolute_root(call, root),
                                  .lang = call->lang,
                                  .loop.fd = -1,
                                  .hosts = hosts,

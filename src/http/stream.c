@@ -158,10 +158,12 @@ static void take(struct http_conn *conn)
 static void beat(struct http_conn *conn, int64_t now_ms)
 {
     struct http_stream *stream = conn->work_data;
-    if (!stream->is_answered || conn->out.len > conn->out_at || now_ms - stream->beat_ms < FEED_BEAT_MS)
+    if (!stream->is_answered || now_ms - stream->beat_ms < FEED_BEAT_MS)
         return;
     stream->beat_ms = now_ms;
     caller_renew(stream->server, stream->caller.instance);
+    if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
+        return;
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }
@@ -191,6 +193,7 @@ static void begin_answer(struct http_stream *stream, bool is_begun)
 static void stream_free(struct http_stream *stream)
 {
     pthread_join(stream->thread, NULL);
+    stream->server->output_count--;
     pthread_cond_destroy(&stream->room);
     buf_clear(&stream->pending);
     json_decref(stream->args);
@@ -222,11 +225,8 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
 {
     struct http_server *server = conn->server;
     struct http_stream *stream = calloc(1, sizeof *stream);
-    unsigned count = 0;
     pthread_attr_t attr;
     BUG(!stream);
-    for (const struct http_stream *other = server->streams; other; other = other->next)
-        count++;
     *stream = (struct http_stream){.server = server,
                                    .conn = conn,
                                    .op = op,
@@ -239,7 +239,8 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
     pthread_cond_init(&stream->room, NULL);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_SIZE);
-    if (count >= STREAMS_MAX || pthread_create(&stream->thread, &attr, work, stream) != 0) {
+    if (server->output_count >= STREAMS_MAX || !room_for_output(conn) ||
+        pthread_create(&stream->thread, &attr, work, stream) != 0) {
         pthread_cond_destroy(&stream->room);
         json_decref(args_take);
         caller_clear(&stream->caller);
@@ -247,6 +248,7 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
         conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_too_many_streams");
     } else {
         server->streams = stream;
+        server->output_count++;
         conn_wait(conn, &streaming, stream);
     }
     pthread_attr_destroy(&attr);

@@ -176,8 +176,12 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
     } else if ((!is_proven(proof, &visit.found.record) &&
                 !(target->kind->is_sprint && !(proof->token && proof->token[0]))) ||
                is_lease_over(&visit.found)) {
-        result =
-            error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
+        bool has_token = proof->token && proof->token[0];
+        result = error_set(err, TSK_LOCK_LOST,
+                           is_proven(proof, &visit.found.record) ? "lease_is_over"
+                           : has_token                           ? "token_differs"
+                                                                 : "not_the_holder",
+                           NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
     } else if (!target->kind->is_sprint) {
         result = renew_found(target, &visit, ttl_ms, err);

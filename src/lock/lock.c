@@ -165,14 +165,18 @@ static void take_back(struct attempt *a)
     lock_file_close(&a->file);
 }
 
-/* U2, step 4: read back what was written before success is reported. */
+/* U2, step 4: read back what was written before success is reported. And a client of the server may have ended while its call
+ * waited for the lock. */
 static int read_back(struct attempt *a, struct tsk_error *err)
 {
-    if (!a->target->kind->is_sprint)
+    bool is_leased = a->record.hold == HOLD_LEASE;
+    if (!a->target->kind->is_sprint && !is_leased)
         return 0;
     struct judgement seen;
     if (lock_judge(a->target, &a->guard, &a->now, &seen, NULL, err) < 0)
         return -1;
+    if (is_leased && seen.alive == LIVE_DEAD)
+        return error_set(err, TSK_NOT_FOUND, "instance_gone", "instance", a->record.instance, NULL);
     if (seen.is_parsed && seen.record.fence == a->record.fence && strcmp(seen.record.token, a->record.token) == 0)
         return 0;
     return error_set(err, TSK_LOCK_LOST, "read_back_differs", NULL);

@@ -159,6 +159,12 @@ static int perform(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
+/* Not its time was up: we end before it. */
+static bool was_cut_short(struct mcp_request *request, const struct op *op, enum tsk_code code)
+{
+    return code == TSK_CONFLICT && (op->flags & OP_WAITS) && mcp_request_is_over(request);
+}
+
 static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t *args, json_t *given,
                         struct tsk_error *err)
 {
@@ -170,6 +176,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .root = server->options.root,
                            .lang = server->options.lang,
                            .is_remote = server->options.is_shared,
+                           .is_borrowed = atomic_load(&server->is_borrowed),
                            .is_brief = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = is_cancelled,
@@ -179,6 +186,10 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
         call.ws = NULL;
     int result = perform(&call, &answer, err);
     json_decref(call.aside);
+    if (was_cut_short(request, op, result < 0 ? err->code : call.verdict)) {
+        *err = (struct tsk_error){0};
+        result = error_set(err, TSK_ENVIRONMENT, "mcp_ending", NULL);
+    }
     if (result == 0 && call.is_remote)
         mcp_link_remember(request->link, op, answer);
     if (result == 0 && !answer) /* something in it is not UTF-8 */
@@ -189,7 +200,10 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
         json_t *round_trip = mcp_asking_end(request, op, given, err);
         return round_trip ? round_trip : error_result(server, op, err, request->asking.is_refused ? "REFUSED" : NULL);
     }
-    return result < 0 ? error_result(server, op, err, NULL) : answer_result(server, &call, answer);
+    if (result == 0)
+        return answer_result(server, &call, answer);
+    json_decref(answer);
+    return error_result(server, op, err, NULL);
 }
 
 static void free_text(char **text)

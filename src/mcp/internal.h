@@ -58,6 +58,7 @@ struct mcp_server {
     pthread_mutex_t place_mutex; /* of `places`; the last one that is taken */
     struct mcp_place *places;    /* the newest first; NULL: there was none yet */
     atomic_bool is_identified;   /* false again in a new place */
+    atomic_bool is_borrowed;     /* its name is that of who gave work to our agent */
     atomic_int waits;            /* calls that may wait and are not answered yet */
     _Atomic int64_t ttl_ms;      /* the shortest TTL that was asked for lately */
     struct mcp_tool *tools;

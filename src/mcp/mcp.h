@@ -32,8 +32,9 @@ struct mcp_options {
     enum lang lang;
     const char *tools; /* "core", "all", or groups with commas; NULL: core */
     /* Says whose tools these are, once, when the client stays: one that only asks what there is (the official client tries a
-     * server out like that) should not be in the way of the one that follows. NULL: each operation finds its caller itself. */
-    void (*identify)(void *data, char *ret_instance, size_t size);
+     * server out like that) should not be in the way of the one that follows. Returns whether it is the name of who gave work to
+     * our agent. NULL: each operation finds its caller itself. */
+    bool (*identify)(void *data, char *ret_instance, size_t size);
     void *identify_data;
     bool is_shared; /* many callers on one server: each says who it is (`instance`, `secret`) where it matters */
     bool is_told;   /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */

@@ -29,7 +29,8 @@ const char *mcp_server_instance(struct mcp_server *server)
         struct mcp_name *name = calloc(1, sizeof *name);
         BUG(!name);
         if (server->options.identify)
-            server->options.identify(server->options.identify_data, name->text, sizeof name->text);
+            server->is_borrowed =
+                server->options.identify(server->options.identify_data, name->text, sizeof name->text);
         name->next = server->names; /* somebody may still read the old one */
         server->names = name;
     }

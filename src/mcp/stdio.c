@@ -272,13 +272,14 @@ static void finish(struct stdio *io, int64_t grace_ms)
     fs_close(&io->wake_fd);
 }
 
-static void identify(void *data, char *ret_instance, size_t size)
+static bool identify(void *data, char *ret_instance, size_t size)
 {
     struct stdio *io = data;
     identity_clear(&io->identity); /* of a workspace that was replaced */
     identity_find(&io->identity, io->given, io->root);
     snprintf(ret_instance, size, "%s", io->identity.instance);
     atomic_store(&io->is_identified, true);
+    return io->identity.is_borrowed && !io->given; /* who says it in full means it */
 }
 
 static int make_server(struct op_call *call, struct stdio *io, struct tsk_error *err)

@@ -3,7 +3,8 @@
  *
  *  C1  Through the server only a registered instance acts: an id of a process, or any other text, proves nothing there.
  *  C2  Whoever is heard of lives, and so do its locks for other tools, which see their TTL alone.
- *  C3  Who ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by. */
+ *  C3  Who ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by, then what a call
+ *      that was on its way has locked meanwhile. One that comes later finds that it has ended (read_back in lock/lock.c). */
 #include "lock/lock.h"
 #include "ops/lock_args.h"
 #include "own/workflow.h"
@@ -45,9 +46,21 @@ static bool find_target(struct tsk_workspace *ws, const char *root, const json_t
                             kind->is_sprint ? project : NULL, &ignored) == 0;
 }
 
-/* Does something with each of them, by the token that it has now: what somebody else takes meanwhile stays. Returns how many. */
-static int each_lock(struct tsk_workspace *ws, const char *root, const char *instance,
-                     int (*act)(struct lock_target *target, const struct lock_proof *proof))
+typedef int act_fn(struct lock_target *target, const struct lock_proof *proof);
+
+/* Does something with it, by the token that it has now: what somebody else takes meanwhile stays. Returns how many: 1 or 0. */
+static int act_on(struct lock_target *target, const char *instance, act_fn *act)
+{
+    struct tsk_error ignored;
+    struct judgement found;
+    if (lock_inspect(target, &found, &ignored) < 0 || found.verdict == VERDICT_FREE ||
+        !instance_is_same_id(found.record.instance, instance))
+        return 0;
+    return act(target, &(struct lock_proof){.token = found.record.token, .is_remote = true}) == 0;
+}
+
+/* The same with each lock in the list. */
+static int each_lock(struct tsk_workspace *ws, const char *root, const char *instance, act_fn *act)
 {
     struct tsk_error ignored;
     json_t *locks CLEANUP_JSON = NULL, *lock;
@@ -57,12 +70,9 @@ static int each_lock(struct tsk_workspace *ws, const char *root, const char *ins
         return 0;
     json_array_foreach (locks, i, lock) {
         struct lock_target target;
-        struct judgement found;
         if (!find_target(ws, root, lock, instance, &target))
             continue;
-        if (lock_inspect(&target, &found, &ignored) == 0 && found.verdict != VERDICT_FREE &&
-            instance_is_same_id(found.record.instance, instance))
-            count += act(&target, &(struct lock_proof){.token = found.record.token, .is_remote = true}) == 0;
+        count += act_on(&target, instance, act);
         lock_target_clear(&target);
     }
     return count;
@@ -73,6 +83,25 @@ static int release_one(struct lock_target *target, const struct lock_proof *proo
     struct lock_outcome outcome;
     struct tsk_error ignored;
     return lock_release_by(target, proof, &outcome, &ignored);
+}
+
+/* Sprint locks with a file or a root of their own, which no list has. Returns how many it has released. */
+static int release_sprints(struct tsk_workspace *ws, const char *instance, const json_t *places)
+{
+    struct tsk_error ignored;
+    json_t *place;
+    size_t i;
+    int count = 0;
+    json_array_foreach ((json_t *)places, i, place) {
+        struct lock_target target;
+        const char *root = json_string_value(json_array_get(place, 0));
+        if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_SPRINT), json_string_value(json_array_get(place, 1)),
+                             root, &ignored) < 0)
+            continue;
+        count += act_on(&target, instance, release_one);
+        lock_target_clear(&target);
+    }
+    return count;
 }
 
 static int renew_one(struct lock_target *target, const struct lock_proof *proof)
@@ -114,11 +143,16 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
                     struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
-    json_t *claims CLEANUP_JSON = NULL;
+    json_t *claims CLEANUP_JSON = NULL, *sprints CLEANUP_JSON = NULL;
     int locks = each_lock(ws, root, instance, release_one); /* C3 */
+    if (instance_list_sprints(ws, instance, &sprints, err) < 0)
+        return -1;
+    locks += release_sprints(ws, instance, sprints);
     if (owners_open(&owners, ws, err) < 0 || workflow_list(&owners, instance, true, &claims, err) < 0 ||
         workflow_release_all(&owners, instance, err) < 0)
         return -1;
+    if (instance_is_http(instance))
+        locks += each_lock(ws, root, instance, release_one);
     if (ret_locks)
         *ret_locks = locks;
     if (ret_claims)

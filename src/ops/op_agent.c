@@ -85,7 +85,7 @@ const struct op op_agent_run = {
         "({task_file}), never through a shell.",
     .examples = "tasuki agent run implementer 'Add a --dry-run option'\n"
                 "tasuki agent run implementer \"$(cat task.md)\" --workflow nightly  # only if the workflow is yours",
-    .flags = OP_WAITS,
+    .flags = OP_WAITS | OP_VERDICTS,
     .params = run_params,
     .result = result_fields,
     .errors = errors,
@@ -207,7 +207,7 @@ const struct op op_agent_parallel = {
         "They run as a parallel group: all must succeed, and each runs to its end. An agent that is named twice runs "
         "twice.",
     .examples = "tasuki agent parallel implementer reviewer --task 'Find the cause of issue 12'",
-    .flags = OP_WAITS,
+    .flags = OP_WAITS | OP_VERDICTS,
     .params = parallel_params,
     .result = result_fields,
     .errors = errors,
@@ -256,7 +256,7 @@ const struct op op_agent_dag = {
         "Tasks that do not depend on each other run at the same time. What depends on a failed one is not started.",
     .examples = "tasuki agent dag plan.yaml  # - {id: api, subagentId: implementer, task: …}\n"
                 "tasuki agent dag plan.json --workflow nightly",
-    .flags = OP_WAITS,
+    .flags = OP_WAITS | OP_VERDICTS,
     .params = dag_params,
     .result = result_fields,
     .errors = errors,
@@ -299,7 +299,7 @@ const struct op op_agent_team = {
     .verb = "team",
     .summary = "Give a task to all agents of a team and wait; the team's policy says what counts as success.",
     .examples = "tasuki agent team pair 'Review the change on this branch'",
-    .flags = OP_WAITS,
+    .flags = OP_WAITS | OP_VERDICTS,
     .params = team_params,
     .result = result_fields,
     .errors = errors,
@@ -344,7 +344,7 @@ const struct op op_agent_teams = {
     .summary = "Give a task to several teams at once and wait for all of them.",
     .detail = "A group of groups: each team succeeds by its own policy, and all teams must.",
     .examples = "tasuki agent teams pair auditors --task 'Is this release ready?'",
-    .flags = OP_WAITS,
+    .flags = OP_WAITS | OP_VERDICTS,
     .params = teams_params,
     .result = result_fields,
     .errors = errors,
@@ -400,7 +400,7 @@ const struct op op_agent_loop = {
         "When the command has not succeeded after the last time, the run has failed (CYCLE_LIMIT_EXCEEDED). The agent "
         "itself can end the loop with tasuki task finish. A failing agent ends it as a failure.",
     .examples = "tasuki agent loop implementer 'Make the tests pass' --max-iterations 5 --until 'make test'",
-    .flags = OP_WAITS,
+    .flags = OP_WAITS | OP_VERDICTS,
     .params = loop_params,
     .result = result_fields,
     .errors = errors,

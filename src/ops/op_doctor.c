@@ -70,7 +70,7 @@ const struct op op_doctor = {
     .examples = "tasuki doctor  # look at everything\n"
                 "tasuki doctor --fix  # and mend what is safe to mend\n"
                 "tasuki doctor --quick --strict  # in a script, before work begins",
-    .flags = OP_IDEMPOTENT,
+    .flags = OP_IDEMPOTENT | OP_VERDICTS,
     .params = doctor_params,
     .result = doctor_result,
     .errors = doctor_errors,

@@ -36,6 +36,9 @@ static const enum tsk_code acquire_errors[] = {TSK_LOCK_HELD,
                                                TSK_OK};
 static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND,
                                             TSK_OK};
+static const enum tsk_code check_errors[] = {
+    TSK_LOCK_HELD,     TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED,
+    TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,  TSK_ENVIRONMENT,       TSK_NOT_FOUND,      TSK_OK};
 static const enum tsk_code release_errors[] = {TSK_LOCK_LOST,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
                                                TSK_ENVIRONMENT, TSK_NOT_FOUND,     TSK_OK};
 
@@ -330,10 +333,10 @@ const struct op op_lock_check = {
     .verb = "check",
     .summary = "Say whether a lock is free (exit 0), held (4), or left behind by a dead holder (6).",
     .examples = "tasuki lock check name deploy && echo free  # in a script",
-    .flags = OP_READ_ONLY | OP_IDEMPOTENT,
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_VERDICTS,
     .params = check_params,
     .result = lock_fields,
-    .errors = look_errors,
+    .errors = check_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
     .mcp = {.tool = "lock_check", .group = "locks", TOOL_LOCK_CHECK},
     .run = run_check,

@@ -5,6 +5,7 @@
 #include "ops/tool_texts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WORKFLOW_PARAM                                                                                                 \
@@ -19,6 +20,8 @@
 
 static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL,
                                             TSK_OK};
+static const enum tsk_code leave_errors[] = {TSK_CONFLICT,    TSK_INVALID_INPUT, TSK_NOT_FOUND,
+                                             TSK_ENVIRONMENT, TSK_STORAGE_FULL,  TSK_OK};
 static const enum tsk_code claim_errors[] = {
     TSK_WORKFLOW_OWNED_BY_OTHER, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND, TSK_OK};
 static const enum tsk_code force_errors[] = {TSK_WORKFLOW_OWNED_BY_OTHER,
@@ -83,10 +86,10 @@ const struct op op_own_check = {
         "A claim whose owner is dead moves to you, unless --no-auto-claim; a workflow that nobody owns stays free.",
     .examples = "tasuki own check 2026-02-25T18-44-58--edb94a81  # may I go on with it?\n"
                 "tasuki own check nightly --no-auto-claim --json",
-    .flags = OP_IDEMPOTENT | OP_QUESTION,
+    .flags = OP_IDEMPOTENT | OP_QUESTION | OP_VERDICTS,
     .params = check_params,
     .result = check_result,
-    .errors = look_errors,
+    .errors = claim_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/check"},
     .mcp = {.tool = "ul_workflow_check", .group = "ownership", .is_core = true, TOOL_UL_WORKFLOW_CHECK},
     .run = run_check,
@@ -244,12 +247,42 @@ const struct op op_own_force_claim = {
 
 /* ---- leave ---- */
 
+/* Whether a command has the name of who gave it work in its environment, and not that of the program above it. */
+static bool is_named_after_another(const struct instance *caller)
+{
+    struct proc_id above;
+    if (instance_is_http(caller->id))
+        return true;
+    return caller->process.pid && (proc_guess_holder(&above) < 0 || above.pid != caller->process.pid ||
+                                   above.start_ticks != caller->process.start_ticks);
+}
+
+/* An agent that works for another one has that one's name, but not its end: what the other one holds stays while it lives. */
+static int refuse_borrowed(struct op_call *call, struct owners *owners, const struct instance *caller,
+                           struct tsk_error *err)
+{
+    struct now now = clock_now();
+    struct instance_state state;
+    const char *given = json_get_string(call->args, "instance", NULL), *inherited = getenv("TASUKI_INSTANCE_ID");
+    bool is_inherited = call->is_cli && !given && inherited && *inherited && is_named_after_another(caller);
+    if (!call->is_borrowed && !is_inherited)
+        return 0;
+    if (instance_judge(&owners->db, caller->id, &now, &state, err) < 0)
+        return -1;
+    if (state.alive == LIVE_DEAD)
+        return 0;
+    error_set(err, TSK_CONFLICT, "instance_borrowed", "instance", caller->id, NULL);
+    error_add_next(err, "tasuki lock release KIND ID");
+    error_add_next(err, "tasuki own leave --instance %s", caller->id);
+    return -1;
+}
+
 static int run_leave(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct instance caller;
     int locks, claims;
-    if (own_args_open(call, &owners, &caller, err) < 0 ||
+    if (own_args_open(call, &owners, &caller, err) < 0 || refuse_borrowed(call, &owners, &caller, err) < 0 ||
         op_end_instance(call->ws, call->root, caller.id, &locks, &claims, err) < 0)
         return -1;
     *ret =
@@ -270,12 +303,13 @@ const struct op op_own_leave = {
     .verb = "leave",
     .summary = "Release everything that you locked and claimed, because you are done here.",
     .detail = "A client of the server is not registered any more then, and its secret is of no use. What you started "
-              "goes on, and so does a lock run, which ends by itself.",
+              "goes on, and so does a lock run, which ends by itself. An agent that works in the name of another one "
+              "is refused while that one lives.",
     .examples = "tasuki own leave  # for the process that calls",
     .flags = OP_IDEMPOTENT,
     .params = leave_params,
     .result = leave_result,
-    .errors = look_errors,
+    .errors = leave_errors,
     .http = {.method = "DELETE", .path = "/api/instances/:instance"},
     .mcp = {.tool = "release_all", .group = "ownership", TOOL_RELEASE_ALL},
     .run = run_leave,

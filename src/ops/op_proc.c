@@ -142,6 +142,7 @@ const struct op op_process_start = {
         "when the terminal is closed.",
     .examples = "tasuki proc start web  # start one\n"
                 "tasuki proc start --all  # all that are registered, in the order of their dependencies",
+    .flags = OP_VERDICTS,
     .params = start_params,
     .result = proc_fields,
     .errors = start_errors,
@@ -187,7 +188,7 @@ const struct op op_process_stop = {
     .examples = "tasuki proc stop web  # SIGTERM, after 3 s SIGKILL\n"
                 "tasuki proc stop web --grace 10000  # give it ten seconds\n"
                 "tasuki proc stop --all  # everything that runs",
-    .flags = OP_DESTRUCTIVE,
+    .flags = OP_DESTRUCTIVE | OP_VERDICTS,
     .params = stop_params,
     .result = proc_fields,
     .errors = stop_errors,
@@ -259,7 +260,7 @@ const struct op op_process_restart = {
     .verb = "restart",
     .summary = "Stop processes and start them again with their present settings.",
     .examples = "tasuki proc restart web  # after an update, say",
-    .flags = OP_DESTRUCTIVE,
+    .flags = OP_DESTRUCTIVE | OP_VERDICTS,
     .params = stop_params,
     .result = proc_fields,
     .errors = restart_errors,
@@ -402,7 +403,7 @@ const struct op op_process_remove = {
     .summary = "Remove processes with their logs; a running one only with --force, which stops it first.",
     .examples = "tasuki proc remove web  # its record and its output\n"
                 "tasuki proc remove web --force  # although it runs",
-    .flags = OP_DESTRUCTIVE,
+    .flags = OP_DESTRUCTIVE | OP_VERDICTS,
     .params = remove_params,
     .result = remove_result,
     .errors = remove_errors,
@@ -551,7 +552,7 @@ const struct op op_restore = {
         "stopped on purpose since their last start. What runs is adopted, never doubled.",
     .examples = "tasuki restore  # from a login script or @reboot\n"
                 "tasuki restore --all-auto  # also what was stopped by hand",
-    .flags = OP_IDEMPOTENT,
+    .flags = OP_IDEMPOTENT | OP_VERDICTS,
     .params = restore_params,
     .result = restore_result,
     .errors = restore_errors,

@@ -198,7 +198,7 @@ static bool take_line(void *data, const struct log_line *line)
 /* ---- following ---- */
 
 struct following {
-    struct proc_registry *reg;
+    struct tsk_workspace *ws;
     struct proc *p;
     struct log_watch watch;
     int64_t run; /* only this start; 0: all */
@@ -214,15 +214,16 @@ static bool is_live(const struct following *f)
     return view->state == PROC_RUNNING || strcmp(view->phase, "backoff") == 0 || strcmp(view->phase, "starting") == 0;
 }
 
-/* Looks again; false when nothing can come any more. */
+/* Looks again; false when nothing can come any more. The registry is open for that moment only: who follows may be one of many. */
 static bool follow_look(struct following *f)
 {
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     char id[sizeof f->p->id];
     memcpy(id, f->p->id, sizeof id);
     proc_clear(f->p);
     *f->p = (struct proc){.dir = -1, .view.phase = ""};
     memcpy(f->p->id, id, sizeof id);
-    bool is_there = proc_load(f->reg, id, f->p, f->err) == 0;
+    bool is_there = proc_registry_open(&reg, f->ws, f->err) == 0 && proc_load(&reg, id, f->p, f->err) == 0;
     f->has_failed = !is_there && f->err->code != TSK_PROCESS_NOT_FOUND;
     if (!is_there)
         f->p->view.phase = "";
@@ -273,13 +274,13 @@ static int follow(struct following *f, struct log_query *query, struct output *o
     return f->has_failed ? -1 : 0; /* removed: what it wrote went with it */
 }
 
-static int follow_process(struct proc_registry *reg, struct proc *p, struct log_query *query, struct output *out,
+static int follow_process(struct tsk_workspace *ws, struct proc *p, struct log_query *query, struct output *out,
                           struct tsk_error *err)
 {
     if (query->run < 0)
         query->run = p->view.n;
     query->max_bytes = 0; /* what does not go into one document goes into the next */
-    struct following f = {.reg = reg, .p = p, .run = query->run, .err = err};
+    struct following f = {.ws = ws, .p = p, .run = query->run, .err = err};
     log_watch_open(&f.watch, p);
     int result = follow(&f, query, out);
     log_watch_clear(&f.watch);
@@ -322,8 +323,10 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
     query.seen = seen;
     if (query.cursor[0] >= 0)
         out.left = query.lines;
-    int result = json_get_bool(call->args, "follow", false) && call->emit ? follow_process(&reg, &p, &query, &out, err)
-                                                                          : read_once(&p, &query, &out, ret, err);
+    proc_registry_close(&reg);
+    int result = json_get_bool(call->args, "follow", false) && call->emit
+                     ? follow_process(call->ws, &p, &query, &out, err)
+                     : read_once(&p, &query, &out, ret, err);
     buf_clear(&out.text);
     json_decref(out.held);
     return result;

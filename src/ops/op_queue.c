@@ -90,7 +90,7 @@ const struct op op_queue_run = {
     .examples = "tasuki queue run\n"
                 "tasuki queue run --for 60m --max 10\n"
                 "tasuki queue run --detach",
-    .flags = OP_STREAMS,
+    .flags = OP_STREAMS | OP_GOES_ON,
     .params = run_params,
     .result = run_fields,
     .errors = run_errors,
@@ -105,7 +105,7 @@ const struct op op_queue_run_next = {
     .verb = "run-next",
     .summary = "Run the next request, and only that: queue run --once.",
     .examples = "tasuki queue run-next",
-    .flags = OP_STREAMS,
+    .flags = OP_STREAMS | OP_GOES_ON,
     .params = run_next_params,
     .result = run_fields,
     .errors = run_errors,

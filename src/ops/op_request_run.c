@@ -183,7 +183,7 @@ const struct op op_request_run = {
     .examples = "tasuki request run RQ-20260207T223000-1a2b3\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --on-conflict attach  # start it, or follow it\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --detach",
-    .flags = OP_STREAMS,
+    .flags = OP_STREAMS | OP_GOES_ON,
     .params = params,
     .result = fields,
     .errors = errors,

@@ -198,7 +198,7 @@ const struct op op_run_flow = {
     .examples = "tasuki run build.yaml -j 4  # at most four tasks at a time\n"
                 "tasuki run deploy --set env=staging  # .aiflow/flows/deploy.yaml\n"
                 "tasuki run build.yaml --json  # one JSON document per line, as it happens",
-    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE,
+    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE | OP_GOES_ON,
     .params = run_params,
     .result = stage_fields,
     .errors = run_errors,
@@ -297,7 +297,7 @@ const struct op op_resume = {
               "left behind "
               "are ended first.",
     .examples = "tasuki resume RUN-20260207T223000-1a2b3c",
-    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE,
+    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE | OP_GOES_ON,
     .params = resume_params,
     .result = stage_fields,
     .errors = resume_errors,

@@ -264,7 +264,7 @@ const struct op op_answer = {
     .detail = "The answer is recorded first; a second one is refused. Then the run goes on by itself; --wait follows "
               "it.",
     .examples = "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
-    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE,
+    .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE | OP_GOES_ON,
     .params = params,
     .result = result_fields,
     .errors = errors,

@@ -5,6 +5,7 @@
 #include "ops/lock_args.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
+#include "own/instance.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -218,6 +219,16 @@ static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *
     return failure_of(call, "acquire", err);
 }
 
+/* So that it is found when the client ends. */
+static int note_sprint(const struct op_call *call, const struct sprint *sprint, const struct lock_request *request,
+                       struct tsk_error *err)
+{
+    bool is_listed = !sprint->target.given_project_root && strcmp(sprint->target.file, SPRINT_FILE_DEFAULT) == 0;
+    if (request->hold != HOLD_LEASE || is_listed || !call->home)
+        return 0;
+    return instance_note_sprint(call->home, request->instance, sprint->root, sprint->target.file, err);
+}
+
 static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct lock_request request = {.wait_ms = lock_args_wait(call),
@@ -238,7 +249,8 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     }
     if (sprint_begin(call, "acquire", &sprint, ret) < 0)
         return 0;
-    if (lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {
+    if (note_sprint(call, &sprint, &request, err) == 0 &&
+        lock_acquire_confirmed(call, &sprint.target, &request, &outcome, err) == 0) {
         char message[512];
         struct judgement mine = {
             .verdict = VERDICT_HELD, .is_parsed = true, .alive = LIVE_ALIVE, .record = outcome.record};
@@ -314,7 +326,7 @@ const struct op op_sprint_acquire = {
               "with --force and a second yes. Without a terminal and without --yes the answer is no. The "
               "question waits 30 s.",
     .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
-    .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE,
+    .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE | OP_VERDICTS,
     .params = acquire_params,
     .result = result_fields,
     .errors = acquire_errors,
@@ -378,7 +390,7 @@ const struct op op_sprint_release = {
     .verb = "release",
     .summary = "Give the sprint lock back. No lock is success.",
     .examples = "tasuki sprint release --session sprint-2026-02-07-001",
-    .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE,
+    .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE | OP_VERDICTS,
     .params = release_params,
     .result = result_fields,
     .errors = errors,
@@ -423,7 +435,7 @@ const struct op op_sprint_check = {
     .verb = "check",
     .summary = "Say whether a sprint runs: clean (exit 0), blocked (4), zombie-detected (6).",
     .examples = "tasuki sprint check --json",
-    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE,
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE | OP_VERDICTS,
     .params = check_params,
     .result = result_fields,
     .errors = errors,

@@ -123,7 +123,7 @@ const struct op op_wait = {
     .examples = "tasuki wait process web --for ready --timeout 30s  # until it answers\n"
                 "tasuki wait run RUN-20260207T223000-1a2b3c\n"
                 "tasuki wait lock deploy --timeout 10m",
-    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WAITS,
+    .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WAITS | OP_VERDICTS,
     .params = params,
     .result = fields,
     .errors = errors,

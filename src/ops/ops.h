@@ -78,6 +78,8 @@ enum op_flags {
     OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
     OP_QUESTION = 256,       /* asks how things are: a verdict that is no success refuses nothing */
     OP_WAITS = 512,          /* may take as long as REMOTE_WAIT_MAX_MS; if it has a parameter `wait`, only with it */
+    OP_VERDICTS = 1024,      /* its result may be no success, and comes with that status (call->verdict) */
+    OP_GOES_ON = 2048,       /* the same, and it may be the result of what goes on by itself (call->goes_on) */
     OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
 };
 
@@ -125,8 +127,9 @@ struct op_call {
     struct tsk_workspace *ws; /* open, unless the row says otherwise */
     const char *root;         /* --root as given, or NULL */
     enum lang lang;
-    bool is_cli;    /* the caller is a command that returns: the holder default of spec 3 applies */
-    bool is_remote; /* it reached a server that many share: no process above us is the caller (caller.c) */
+    bool is_cli;      /* the caller is a command that returns: the holder default of spec 3 applies */
+    bool is_remote;   /* it reached a server that many share: no process above us is the caller (caller.c) */
+    bool is_borrowed; /* its instance is that of another one who gave work to it */
     struct tsk_workspace
         *home; /* is_remote: the server's workspace, which knows registered callers; also where ws is NULL */
     bool is_quiet;

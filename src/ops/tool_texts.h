@@ -83,8 +83,10 @@
                                       "owner's needs a person's yes; what it "                                         \
                                       "writes afterwards is refused. Yours until ul_workflow_release."
 #define TOOL_RELEASE_ALL                                                                                               \
+    .refusal = "NOT RELEASED",                                                                                         \
     .text = "Release everything that you locked and claimed, when your work here is done. Over HTTP your instance "    \
-            "ends with it: register again to come back. What you started goes on."
+            "ends with it: register again to come back; refused while you work in the name of a living agent. What "   \
+            "you started goes on."
 #define TOOL_UL_WORKFLOW_LIST                                                                                          \
     .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
 #define TOOL_SUBAGENT_RUN                                                                                              \

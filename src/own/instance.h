@@ -83,10 +83,16 @@ int instance_register_http(struct tsk_workspace *ws, const char *label, char ret
                            char ret_secret[INSTANCE_SECRET_SIZE], struct tsk_error *err);
 /* Whether the secret is that instance's. UNAUTHORIZED: "instance_secret_wrong", also when there is no such instance. */
 int instance_verify_http(struct tsk_workspace *ws, const char *id, const char *secret, struct tsk_error *err);
+/* Keeps in mind that it takes a sprint lock there: sprint locks are where nobody looks for them. */
+int instance_note_sprint(struct tsk_workspace *ws, const char *id, const char *root, const char *file,
+                         struct tsk_error *err);
+/* Where that was, as an owned array of [root, file]. */
+int instance_list_sprints(struct tsk_workspace *ws, const char *id, json_t **ret, struct tsk_error *err);
 /* From now on at least INSTANCE_LEASE_MS more; also a lease that was over, as long as the instance is registered. Cheap when it
  * was renewed a moment ago: 0 then, 1 when it was written. NOT_FOUND: "instance_gone". */
 int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *err);
-/* All leases get their whole time again: once when the server starts, because nobody could renew while it was down. */
-int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err);
+/* Leases get their whole time again, once when the server starts, because nobody could renew while it was down. Those that were
+ * over when it was last there (`seen_ms`, wall clock; 0: not known) stay over. */
+int instance_extend_all(struct tsk_workspace *ws, int64_t seen_ms, struct tsk_error *err);
 
 #endif

@@ -94,17 +94,50 @@ int instance_renew(struct tsk_workspace *ws, const char *id, struct tsk_error *e
     return db_commit(&db, err) < 0 ? -1 : 1;
 }
 
-int instance_extend_all(struct tsk_workspace *ws, struct tsk_error *err)
+int instance_note_sprint(struct tsk_workspace *ws, const char *id, const char *root, const char *file,
+                         struct tsk_error *err)
+{
+    struct db db CLEANUP(db_close) = {0};
+    if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 ||
+        db_exec(&db, err,
+                "INSERT OR IGNORE INTO instance_sprint (instance, root, file) SELECT id, ?2, ?3 FROM instance"
+                " WHERE id = ?1",
+                3, id, root, file) < 0)
+        return -1;
+    return db_commit(&db, err);
+}
+
+int instance_list_sprints(struct tsk_workspace *ws, const char *id, json_t **ret, struct tsk_error *err)
+{
+    struct db db CLEANUP(db_close) = {0};
+    struct db_rows rows CLEANUP(db_rows_free) = {0};
+    json_t *list CLEANUP_JSON = json_array();
+    int more;
+    if (db_open(&db, ws->state_dir, err) < 0 ||
+        db_query(&db, &rows, err, "SELECT root, file FROM instance_sprint WHERE instance = ?1", 1, id) < 0)
+        return -1;
+    while ((more = db_next(&rows, err)) == 1)
+        json_array_append_new(list, json_pack("[s, s]", db_column_text(&rows, 0), db_column_text(&rows, 1)));
+    if (more == 0)
+        *ret = json_incref(list);
+    return more;
+}
+
+int instance_extend_all(struct tsk_workspace *ws, int64_t seen_ms, struct tsk_error *err)
 {
     struct now now = clock_now();
     struct db db CLEANUP(db_close) = {0};
-    char boot[NUMBER_SIZE], wall[NUMBER_SIZE];
+    char boot[NUMBER_SIZE], wall[NUMBER_SIZE], seen[NUMBER_SIZE], boot_now[NUMBER_SIZE];
     lease_text(&now, boot, wall);
+    snprintf(seen, sizeof seen, "%lld", (long long)seen_ms);
+    snprintf(boot_now, sizeof boot_now, "%lld", (long long)now.boot_ms);
+    /* One that runs also when the wall clock has been set since it was written (I5). */
     if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 ||
-        db_exec(
-            &db, err,
-            "UPDATE instance SET boot_id = ?1, lease_boot_ms = ?2, lease_wall_ms = ?3 WHERE secret_hash IS NOT NULL", 3,
-            boot_id(), boot, wall) < 0)
+        db_exec(&db, err,
+                "UPDATE instance SET boot_id = ?1, lease_boot_ms = ?2, lease_wall_ms = ?3 WHERE secret_hash IS NOT NULL"
+                " AND (lease_wall_ms > CAST(?4 AS INTEGER) OR"
+                " (boot_id = ?1 AND lease_boot_ms > CAST(?5 AS INTEGER)))",
+                5, boot_id(), boot, wall, seen, boot_now) < 0)
         return -1;
     return db_commit(&db, err);
 }

@@ -299,6 +299,7 @@ static int execute(struct execution *e, json_t **ret, struct tsk_error *err)
 static void finish(struct execution *e)
 {
     struct tsk_error problem;
+    e->runner.stays_deaf = true; /* a cancel that comes when the run has just ended must not leave its lock behind */
     if (e->has_runner)
         runner_close(&e->runner);
     if (e->has_flow)
@@ -307,6 +308,7 @@ static void finish(struct execution *e)
     fs_close(&e->slot);
     if (e->lock && tsk_lock_release(e->lock, &problem) < 0)
         log_problem(&problem);
+    runner_hear(&e->runner);
     json_decref(e->lock_json);
 }
 

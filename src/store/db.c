@@ -67,6 +67,15 @@ static const char *const migrations[] = {
     "  created_at INTEGER NOT NULL,"
     "  updated_at INTEGER NOT NULL);"
     "CREATE INDEX workflow_owner ON workflow (owner) WHERE owner IS NOT NULL;",
+
+    /* Where a client of the server has taken sprint locks that no list would find: they go with it. */
+    "CREATE TABLE instance_sprint ("
+    "  instance TEXT NOT NULL,"
+    "  root TEXT NOT NULL,"
+    "  file TEXT NOT NULL,"
+    "  PRIMARY KEY (instance, root, file)) WITHOUT ROWID;"
+    "CREATE TRIGGER instance_gone AFTER DELETE ON instance BEGIN"
+    "  DELETE FROM instance_sprint WHERE instance = OLD.id; END;",
 };
 
 enum { VERSION = sizeof migrations / sizeof migrations[0] };

@@ -199,6 +199,15 @@ def status_of(data):
     return int(data.split(b" ", 2)[1]) if data.startswith(b"HTTP/1.1 ") else None
 
 
+def over_unix(ws, path):
+    """The status of a GET through the unix socket."""
+    sock = socket.socket(socket.AF_UNIX)
+    ws.at_close(sock.close)
+    sock.connect(str(ws.path / ".aiflow" / "server.sock"))
+    sock.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+    return status_of(read_all(sock))
+
+
 class Stream:
     """A stream of events: iterating gives (id, data); comments and blocks without data are skipped."""
 

@@ -9,7 +9,8 @@ import time
 
 from common import sleeper
 from harness.harness import eq, main, test
-from http_common import LEASE_MS, Server, lease_left, limited, open_streams, read_all, set_lease, status_of
+from http_common import (LEASE_MS, Server, as_headers, lease_left, limited, open_streams, over_unix, read_all, register, set_lease,
+                         status_of)
 
 
 def request(server, line="GET /api/status HTTP/1.1", *headers, host=True, token=True, body=b""):
@@ -212,12 +213,17 @@ def _(ws):
     server = Server(ws)
     begun = time.monotonic()
     listening = open_streams(ws, server)
+    ws.tasuki("proc", "create", "loud", "--", "sh", "-c", "yes what nobody reads | head -c 8000000; exec sleep 1000").expect(0)
+    ws.tasuki("proc", "start", "loud").expect(0)
+    slow = register(server)
+    listening.append((slow, server.stream("/api/processes/loud/logs/stream?cursor=0:0", as_headers(slow))))
     stream = server.stream("/api/events").hello()
+    listening += [(slow, server.stream("/api/events", as_headers(slow))) for _ in range(100)]
     for me, _ in listening:
         set_lease(ws, me, 60000)
     slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
     slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
-    ended = {}
+    ended, threads = {}, 0
     while time.monotonic() - begun < 40 and len(ended) < 3:
         for name, sock in (("head", slow_head), ("body", slow_body), ("silent", silent)):
             if name in ended:
@@ -235,13 +241,15 @@ def _(ws):
             except OSError:
                 ended[name] = (None, time.monotonic() - begun)
         still_there(server)
+        threads = max(threads, len(os.listdir(f"/proc/{server.proc.pid}/task")))
+    assert threads < 50, f"{threads} threads for streams that only wait"
     eq(set(ended), {"head", "body", "silent"}, "what was ended")
     eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
     assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
     eq(stream.file.readline(), b": alive\n", "meanwhile a stream on which nothing happens has had its heartbeat")
     ws.until(lambda: all(lease_left(ws, me) > LEASE_MS for me, _ in listening), "with it the leases of those who listen are renewed")
     stream.close()
-    ws.tasuki("proc", "stop", "quiet").expect(0)
+    ws.tasuki("proc", "stop", "quiet", "loud").expect(0)
     server.stop()
 
 
@@ -277,14 +285,6 @@ def crowd_of(ws, server, count, *greetings):
         except OSError:
             pass  # it has had to leave already
         yield sock
-
-
-def over_unix(ws, path):
-    sock = socket.socket(socket.AF_UNIX)
-    ws.at_close(sock.close)
-    sock.connect(str(ws.path / ".aiflow" / "server.sock"))
-    sock.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-    return status_of(read_all(sock))
 
 
 @test("2,000 connections with 256 descriptors: a stream, a request that waits and operations go on")
@@ -323,6 +323,24 @@ def _(ws):
     eq((answers[0], answers[-1]), (200, 503), "streams stay; when there are only such, a new one is sent away")
     eq(over_unix(ws, "/api/status"), 200, "through the unix socket")
     server.stop()
+
+
+@test("streams of output and idle connections leave operations what they need")
+def _(ws):
+    server = Server(ws, binary=limited(ws, 256))
+    server.post("/api/processes", {"id": "quiet", "command": "sleep", "args": ["1000"], "start": True}).expect(200)
+    for sock in crowd_of(ws, server, 100, request(server, "GET /api/locks HTTP/1.1")):
+        eq(status_of(sock.recv(4096)), 200, "who is idle then")
+    streams = [server.stream("/api/processes/quiet/logs/stream") for _ in range(40)]
+    answers = [stream.status for stream in streams]
+    eq((answers[:9], answers[-1]), ([200] * 9, 503), f"as many as there is room for: {answers}")
+    used = len(os.listdir(f"/proc/{server.proc.pid}/fd"))
+    assert used <= 160, f"{used} of 256 descriptors in use"
+    server.post("/api/processes", {"id": "more", "command": "sleep", "args": ["1000"], "start": True}).expect(200)
+    streams[0].close()
+    ws.until(lambda: server.stream("/api/processes/quiet/logs/stream").status == 200, "a place for another one")
+    server.stop()
+    ws.tasuki("proc", "stop", "--all").expect(0)
 
 
 @test("whoever has been quiet longest makes room: not who came first, and strangers before others")

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE / "mcp"))
 from agent import Agent  # noqa: E402
-from common import sleeper  # noqa: E402
+from common import instance_of, sleeper  # noqa: E402
 from harness.harness import PR_SET_CHILD_SUBREAPER, eq, main, test  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
 from http_common import LEASE_MS, McpClient, Server, as_headers, lease_left, register, set_lease  # noqa: E402
@@ -94,6 +95,28 @@ def _(ws):
     server.stop()
 
 
+@test("who has ended while its call waited for a lock does not get it")
+def _(ws):
+    server = Server(ws)
+    one, two = register(server), register(server)
+    server.post("/api/locks/name/a", one).expect(200)
+    answer = waiting(ws, server, "/api/locks/name/a", two)
+    server.ask("DELETE", f"/api/instances/{two['instance']}", {"secret": two["secret"]}).expect(200)
+    server.ask("DELETE", "/api/locks/name/a", one).expect(200)
+    answer().expect(404, "NOT_FOUND")
+    eq(check(ws, "name", "a")[0], 0, "the lock")
+    for lap in range(20):  # nor who locks while it ends: whatever its calls were told, nothing is left
+        me = register(server)
+        calls = [threading.Thread(target=server.post, args=(f"/api/locks/name/lap{lap}-{n}", me)) for n in range(4)]
+        for call in calls:
+            call.start()
+        server.ask("DELETE", f"/api/instances/{me['instance']}", {"secret": me["secret"]}).expect(200)
+        for call in calls:
+            call.join()
+    eq(server.get("/api/locks").json["locks"], [], "what is left of those who ended")
+    server.stop()
+
+
 @test("doctor recovers a lock whose client is gone, and leaves one whose client lives")
 def _(ws):
     server = Server(ws)
@@ -122,17 +145,26 @@ def _(ws):
     server.stop()
 
 
-@test("a restart of the server extends all leases once: what was locked before is locked after")
+@test("a restart of the server extends leases once: what was locked before is locked after, what was left behind stays so")
 def _(ws):
     server = Server(ws)
-    one, two = register(server), register(server)
+    one, two, gone = register(server), register(server), register(server)
     server.post("/api/locks/name/a", one).expect(200)
+    server.post("/api/locks/name/left", gone).expect(200)
     server.proc.kill()
     server.proc.wait()
     set_lease(ws, one, -5000)  # nobody could renew it meanwhile
+    set_lease(ws, gone, -15000)  # it was over when the server was still there
+    seen = time.time() - 10
+    os.utime(ws.path / ".aiflow" / "server.lock", (seen, seen))
     server = Server(ws, port=server.port)
-    ws.until(lambda: lease_left(ws, one) > LEASE_MS - 5000, "the lease is extended")
+    assert lease_left(ws, one) > LEASE_MS - 5000, "the lease is extended before the server is to be found"
     server.post("/api/locks/name/a", two).expect(409, "LOCK_HELD")
+    eq(check(ws, "name", "left")[0], 6, "the lock of who was gone")
+    set_lease(ws, two, -1)
+    server.stop()
+    server = Server(ws, port=server.port)
+    assert lease_left(ws, two) < 0, "a server that ends says when"
     eq(server.ask("DELETE", "/api/locks/name/a", one).expect(200).json["existed"], True, "its own")
     server.stop()
 
@@ -287,14 +319,19 @@ def _(ws):
     for me, id in ((one, "a"), (one, "b"), (two, "c")):
         server.post(f"/api/locks/name/{id}", me).expect(200)
         server.post(f"/api/workflows/w{id}/claim", me).expect(200)
-    server.post("/api/sprint", {"mode": "acquire", "session": "s", "epic": "e", **one}).expect(200)
+    (ws.path / "sub").mkdir()
+    sprints = [{}, {"lock_file": ".other"}, {"project_root": "sub"}]
+    for where in sprints:
+        server.post("/api/sprint", {"mode": "acquire", "session": "s", "epic": "e", **where, **one}).expect(200)
     server.ask("DELETE", f"/api/instances/{one['instance']}", {"secret": two["secret"]}).expect(401, "UNAUTHORIZED")
     left = server.ask("DELETE", f"/api/instances/{one['instance']}", headers=as_headers(one)).expect(200).json
-    eq(left, {"status": "left", "instance": one["instance"], "locks": 3, "workflows": 2}, "the answer")
+    eq(left, {"status": "left", "instance": one["instance"], "locks": 5, "workflows": 2}, "the answer")
     eq(lease_left(ws, one), None, "the row")
     eq([lock["id"] for lock in server.get("/api/locks").json["locks"]], ["c"], "locks")
     eq([wf["ulTaskId"] for wf in server.get("/api/workflows").json["workflows"]], ["wc"], "workflows")
-    eq(len(ws.events("lock.released")), 3, "events")
+    eq(len(ws.events("lock.released")), 5, "events")
+    for where in sprints:
+        server.post("/api/sprint", {"mode": "acquire", "session": "s", "epic": "e", **where, **two}).expect(200)
     for again in (("POST", "/api/locks/name/a", one), ("DELETE", f"/api/instances/{one['instance']}", {"secret": one["secret"]})):
         server.ask(*again).expect(401, "UNAUTHORIZED")
     server.stop()
@@ -331,6 +368,10 @@ def _(ws):
     eq(ws.tasuki("lock", "list", "--json").json["locks"], [], "what is left")
     inside = ws.tasuki("lock", "run", "r", "--", ws.binary, "own", "leave", "--json").expect(0).json
     eq(inside["locks"], 0, "what the command of a lock run releases")
+    giver = sleeper(ws)
+    name = ws.tasuki("own", "claim", "w", "--json", "--instance", instance_of(giver.pid)).expect(0).json["ownerInstanceId"]
+    ws.tasuki("own", "leave", "--json", env={"TASUKI_INSTANCE_ID": name}).expect(4, "CONFLICT")
+    eq(ws.tasuki("own", "leave", "--json", "--instance", name).expect(0).json["workflows"], 1, "said in full")
 
 
 @test("an agent that works for a client of the server takes nothing from it when its connection ends")
@@ -339,9 +380,13 @@ def _(ws):
     one = register(server)
     server.post("/api/locks/name/a", one).expect(200)
     server.post("/api/workflows/w/claim", one).expect(200)
-    agent = Agent(ws, "--grace", "0s", env={"TASUKI_INSTANCE_ID": one["instance"]})
+    agent = Agent(ws, "--grace", "0s", "--tools", "all", env={"TASUKI_INSTANCE_ID": one["instance"]})
     eq(agent.ok("ul_workflow_check", ulTaskId="w")["owned"], True, "it acts for the client")
+    text, _ = agent.refused("release_all")
+    assert text.startswith("NOT RELEASED: You work in the name of"), text
     agent.close()
+    named = {"TASUKI_INSTANCE_ID": one["instance"]}
+    ws.tasuki("own", "leave", "--json", env=named).expect(4, "CONFLICT")
     eq(server.get("/api/workflows/w").json["ownerInstanceId"], one["instance"], "the claim")
     eq(server.ask("DELETE", "/api/locks/name/a", one).expect(200).json["existed"], True, "the lock")
     server.stop()

@@ -12,7 +12,7 @@ import threading
 
 from common import NOBODY, sleeper
 from harness.harness import Skip, eq, main, test
-from http_common import Server, read_all, status_of
+from http_common import McpClient, Server, over_unix, read_all, register, status_of
 
 
 @test("serve says where it is, and its files are the user's alone")
@@ -25,6 +25,18 @@ def _(ws):
     eq(len(server.token), 64, "the token")
     server.stop()
     assert not (ws.path / ".aiflow" / "server.sock").exists()
+
+
+@test("a relative --root, or TASUKI_ROOT, is the same place when serve has gone to its workspace")
+def _(ws):
+    for words, env in ((["--root", ws.path.name], None), ([], {"TASUKI_ROOT": ws.path.name})):
+        proc = ws.spawn_command([ws.binary, *words, "serve", "--json", "--port", 0], cwd=ws.path.parent, env=env)
+        assert (line := proc.stdout.readline()), proc.stderr.read()
+        eq(json.loads(line)["root"], str(ws.path), "the root that it says")
+        for path in ("/api/status?register=true", "/api/locks", "/api/sprint", "/api/flows"):
+            eq(over_unix(ws, path), 200, f"{words}: {path}")
+        proc.terminate()
+        eq(proc.wait(20), 0, "its end")
 
 
 @test("without --json a person gets the page's address with the token")
@@ -357,6 +369,11 @@ def _(ws):
         "half a head": "GET /api/status HTTP/1.1\r\nHost: ",
         "nothing": "",
     }
+    agent = "".join(f"{name}: {value}\r\n" for name, value in McpClient(server).headers().items())
+    for tool, arguments in (("wait_for", {"kind": "lock", "id": "a", "timeout": "40s"}),
+                            ("lock_acquire", {"kind": "name", "id": "a", "wait": "40s", **register(server)})):
+        call = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+        asked[tool] = f"POST /mcp HTTP/1.1\r\n{head}{agent}Content-Length: {len(call)}\r\n\r\n{call}"
     clients = {name: server.connect() for name in asked}
     for name, sock in clients.items():
         sock.sendall(asked[name].encode())
@@ -367,7 +384,10 @@ def _(ws):
     eq(server.proc.wait(20), 0, "exit code")
     answers = {name: read_all(sock) for name, sock in clients.items()}
     eq({name: status_of(data) for name, data in answers.items()},
-       {"wait": 503, "lock": 503, "half a body": 503, "half a head": None, "nothing": None}, "the answers")
+       {"wait": 503, "lock": 503, "half a body": 503, "half a head": None, "nothing": None, "wait_for": 200, "lock_acquire": 200},
+       "the answers")
+    for tool, word in (("wait_for", b"FAILED: The server is ending"), ("lock_acquire", b"NOT ACQUIRED: The server is ending")):
+        assert word in answers[tool], answers[tool]
     for name in ("wait", "lock", "half a body"):
         assert b"Retry-After: " in answers[name] and b"shutting down" in answers[name], answers[name]
 

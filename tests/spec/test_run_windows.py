@@ -123,6 +123,19 @@ def _(ws):
     eq((ran(queue(ws)), len(trace(ws))), ([], 1), "the queue, and executions")
 
 
+@test("a cancel that comes when a run has just ended leaves no lock behind")
+def _(ws):
+    with_flow(ws, "RQ-1")
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        proc = held(ws, "request.RQ-1", 3, "request", "run", "RQ-1")  # the guard: taking (with a spare), releasing
+        eq([one["status"] for one in runs_of(ws, "RQ-1")][0], "DONE", "the run")
+        assert ws.lock_path("request", "RQ-1").exists(), "its lock is there"
+        proc.send_signal(number)
+        os.kill(proc.pid, signal.SIGCONT)
+        proc.wait(20)
+        no_locks(ws)
+
+
 @test("an answer does not go on with a run that was given up since it was recorded, by cancel or by --new")
 def _(ws):
     add(ws, "RQ-1", ASK)
