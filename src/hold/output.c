@@ -7,7 +7,9 @@
  *      has passed without growth, and the sizes are looked at once more after that: a write is seen or it wakes us.
  *      Our own changes of the files (punching) come before arming, the index is outside of log/: we never wake ourselves.
  *  O3  Logical offsets only grow: a file that got shorter, or was replaced, goes on with a base that is as much greater.
- *  O4  Only whole blocks before the newest `log_max` bytes are dropped, so offsets in the file stay valid. */
+ *  O4  Only whole blocks before the newest `log_max` bytes are dropped, so offsets in the file stay valid.
+ *  O5  In mode direct it is the child whose writes fail on a full disk. That is told when a file has grown up to the last block,
+ *      and looked at every second from then on. */
 #include "hold/hold.h"
 
 #include <errno.h>
@@ -16,9 +18,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #define LOOK_MS     1000
+#define TIGHT_BYTES (1 << 20)
 #define STEP_MIN    (64 << 10)
 #define INDEX_KEPT  (1 << 20)
 #define BLOCK_MIN   4096
@@ -116,19 +120,43 @@ bool log_file_check_cut(struct holder *h, struct log_file *f, int64_t size)
     return true;
 }
 
-/* Looks at the size; notes growth. Whether there was any. */
+/* What a file system says to be free may not be had by anybody (ext4 keeps some), so where little is left we ask for a block. */
+static bool disk_is_full(const struct holder *h)
+{
+    struct statfs st;
+    if (fstatfs(h->log_dir, &st) < 0 || (int64_t)st.f_bavail * (int64_t)st.f_bsize >= TIGHT_BYTES)
+        return false;
+    int fd = openat(h->log_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    bool is_full = (fd < 0 || fallocate(fd, 0, 0, BLOCK_MIN) < 0) && (errno == ENOSPC || errno == EDQUOT);
+    if (fd >= 0)
+        close(fd);
+    return is_full;
+}
+
+/* O5 */
+static void direct_check_full(struct holder *h, struct log_file *f)
+{
+    if (h->mode != LOG_DIRECT || disk_is_full(h) == f->is_full)
+        return;
+    f->is_full = !f->is_full;
+    history_add(h, f->is_full ? "log_full" : "log_resumed", h->run.n, ",\"stream\":\"%s\"", f->name);
+}
+
+/* Looks at the size; notes growth. Whether there was any, or something else to look for again. */
 static bool log_file_look(struct holder *h, struct log_file *f)
 {
     struct stat st;
     if (f->fd < 0 || fstat(f->fd, &st) < 0)
         return false;
-    bool is_cut = log_file_check_cut(h, f, st.st_size);
-    if (!is_cut && f->base + st.st_size == f->noted)
-        return false;
-    f->size = st.st_size;
-    log_file_note(f);
-    log_file_bound(h, f);
-    return true;
+    bool is_cut = log_file_check_cut(h, f, st.st_size), has_grown = f->base + st.st_size != f->noted;
+    if (is_cut || has_grown) {
+        f->size = st.st_size;
+        log_file_note(f);
+        log_file_bound(h, f);
+    }
+    if (has_grown || f->is_full)
+        direct_check_full(h, f);
+    return is_cut || has_grown || (f->is_full && h->mode == LOG_DIRECT);
 }
 
 static bool files_look(struct holder *h)

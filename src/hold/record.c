@@ -1,6 +1,7 @@
 /* record.c - what the holder leaves on disk: status.json, history, the identity of a start, the locks; and the report.
  *
- *  R1  status.json is replaced by rename: a reader sees the old line or the new one.
+ *  R1  status.json is replaced by rename: a reader sees the old line or the new one. Where the disk has no room for another file
+ *      it is overwritten, in one call that stays within its block; readers look again at what they cannot parse.
  *  R2  A fact is in status.json first, then in history. Whoever finds a start or an exit in status.json that history does not
  *      have, with holder.lock free, knows that a holder died in between.
  *  R3  What an immediate restart needs, a new status file and a new life lock, lies ready (spares_make): making files is most
@@ -140,6 +141,15 @@ static int put_output(const struct holder *h, char *text, size_t size)
                     h->run.offset[0], h->run.offset[1]);
 }
 
+/* A write that was cut short has met the end of the disk. */
+static int write_whole(int fd, const char *text, size_t len)
+{
+    ssize_t done = pwrite(fd, text, len, 0);
+    if (done >= 0 && done < (ssize_t)len)
+        errno = ENOSPC;
+    return done == (ssize_t)len ? 0 : -1;
+}
+
 int record_identity(struct holder *h)
 {
     size_t len = (size_t)snprintf(
@@ -150,10 +160,7 @@ int record_identity(struct holder *h)
     len += (size_t)put_output(h, h->text + len, sizeof h->text - len - 2);
     h->text[len++] = '}';
     h->text[len++] = '\n';
-    ssize_t done = pwrite(h->run.lock, h->text, len, 0);
-    if (done >= 0 && (size_t)done < len)
-        errno = ENOSPC;
-    return done == (ssize_t)len ? 0 : -1;
+    return write_whole(h->run.lock, h->text, len);
 }
 
 static size_t put_exit(const struct holder *h, char *text, size_t size)
@@ -221,16 +228,49 @@ static int status_publish(bool is_brief)
     return renameat(HOLD_FD_DIR, STATUS_NEW, HOLD_FD_DIR, HOLD_STATUS_NAME);
 }
 
-int record_status(struct holder *h, enum record_kind kind)
+static int status_replace(struct holder *h, size_t len, enum record_kind kind)
 {
-    size_t len = put_status(h, h->text, sizeof h->text);
     int fd = h->spare_status >= 0 ? h->spare_status : file_new(STATUS_NEW);
     if (fd < 0)
         return -1;
-    bool is_written = write(fd, h->text, len) == (ssize_t)len && (kind != RECORD_FINAL || fdatasync(fd) == 0);
+    int result = write_whole(fd, h->text, len);
+    if (result == 0 && kind == RECORD_FINAL)
+        result = fdatasync(fd);
+    int number = errno;
     close(fd);
     h->spare_status = -1;
-    return is_written ? status_publish(kind == RECORD_BRIEF) : -1;
+    errno = number;
+    return result < 0 ? -1 : status_publish(kind == RECORD_BRIEF);
+}
+
+/* A shorter line is filled up with blanks before its newline: nothing of the old one may stay behind it. */
+static int status_overwrite(struct holder *h, size_t len)
+{
+    struct stat st;
+    int fd = openat(HOLD_FD_DIR, HOLD_STATUS_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    unlinkat(HOLD_FD_DIR, STATUS_NEW, 0);
+    int result = fstat(fd, &st);
+    if (result == 0 && st.st_size > (off_t)len && st.st_size <= (off_t)sizeof h->text) {
+        memset(h->text + len - 1, ' ', (size_t)st.st_size - len);
+        len = (size_t)st.st_size;
+        h->text[len - 1] = '\n';
+    }
+    if (result == 0)
+        result = write_whole(fd, h->text, len);
+    if (result == 0)
+        result = fdatasync(fd);
+    close(fd);
+    return result;
+}
+
+int record_status(struct holder *h, enum record_kind kind)
+{
+    size_t len = put_status(h, h->text, sizeof h->text);
+    if (status_replace(h, len, kind) == 0)
+        return 0;
+    return errno == ENOSPC || errno == EDQUOT ? status_overwrite(h, len) : -1;
 }
 
 static void history_write(struct holder *h, const char *text, size_t len)

@@ -155,8 +155,10 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
         snprintf(text, sizeof text, "up\n");
     if (fs_replace_file(dir, HOLD_WANT_NAME, 0600, text, strlen(text)) == 0)
         return 0;
-    if (errno == ENOSPC && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
+    int number = errno;
+    if ((number == ENOSPC || number == EDQUOT) && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
         return 0;
+    errno = number; /* that there is nothing to overwrite is not the reason */
     return error_errno(err, "write", "want");
 }
 
@@ -220,7 +222,12 @@ static int read_record(int dir, const char *name, json_t **ret, struct tsk_error
 int proc_status_read(int dir, struct proc_status *ret, struct tsk_error *err)
 {
     json_t *record CLEANUP_JSON = NULL;
+    struct stat st;
     int found = read_record(dir, HOLD_STATUS_NAME, &record, err);
+    if (found == 0 && fs->fstatat(dir, HOLD_STATUS_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        pause_ms(1); /* on a full disk it is overwritten (R1 of hold/record.c) */
+        found = read_record(dir, HOLD_STATUS_NAME, &record, err);
+    }
     if (found != 1)
         return found;
     *ret = (struct proc_status){.n = 0};

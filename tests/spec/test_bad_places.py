@@ -3,7 +3,7 @@
 import os
 
 from common import check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
-from harness.harness import eq, main, test
+from harness.harness import Skip, eq, main, test
 
 ACQUIRE = ("lock", "acquire", "name", "a", "--json")
 BAD_IDS = ("../x", "a/b", "/x", "a\nb", "", "x" * 129, ".hidden", "..", "a b", "a*", "ü", "_a", "a\x1b[31m", "a\\b")
@@ -197,6 +197,46 @@ def _(ws):
     """
     result = unshare(ws, ["-m"], script).expect(0)
     assert "released" in result.out and "code" not in result.out, result
+
+
+FULL_DISK = """
+    "$T" init >/dev/null
+    "$T" proc create p --start -- sleep 1000 >/dev/null
+    "$T" proc create never -- true >/dev/null
+    dd if=/dev/zero of=fill bs=4096 2>/dev/null || true
+    dd if=/dev/zero of=fill2 bs=64 2>/dev/null || true
+    "$T" proc list --json >/dev/null || echo "list $?"
+    "$T" proc start never --json || echo "start $?"
+    "$T" proc stop p >/dev/null || echo "stop $?"
+    "$T" proc status p || echo "status $?"
+    "$T" proc remove p || echo "remove $?"
+    rm fill fill2
+    "$T" proc stop p >/dev/null 2>&1 || true
+"""
+
+
+def check_full_disk(ws, mount):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    result = unshare(ws, ["-m"], f'mkdir "$B/small"; {mount} || exit 77; cd "$B/small"\n' + FULL_DISK, timeout=120)
+    if result.code == 77:
+        raise Skip("such a file system is not to be had here")
+    result.expect(0)
+    assert "p  Stopped" in result.out and "process 'p' removed" in result.out, result
+    for word in ("list", "stop", "status", "remove"):
+        assert f"{word} 1" not in result.out and f"{word} 3" not in result.out and f"{word} 7" not in result.out, result
+    assert "start 3" in result.out and "STORAGE_FULL" in result.out, result
+
+
+@test("a full disk: a process can be looked at, stopped and removed; a start says that the disk is full")
+def _(ws):
+    check_full_disk(ws, 'mount -t tmpfs -o size=1m tmpfs "$B/small"')
+
+
+@test("a full disk with blocks of 1 KiB: the same (the database's shared memory has all of its blocks)")
+def _(ws):
+    check_full_disk(ws, 'dd if=/dev/zero of="$B/image" bs=1M count=4 2>/dev/null && '
+                        'mkfs.ext4 -q -b 1024 -m 0 "$B/image" && mount -o loop "$B/image" "$B/small"')
 
 
 @test("the disk gets full at any call of acquire: it succeeds, or STORAGE_FULL and no lock is left")
