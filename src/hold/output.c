@@ -65,7 +65,7 @@ static void log_file_shift(struct holder *h, struct log_file *f)
         return;
     snprintf(name, sizeof name, "%s.log", f->name);
     snprintf(new_name, sizeof new_name, "%s.new", f->name);
-    int fd = openat(h->log_dir, new_name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = file_make(h->log_dir, new_name, O_RDWR | O_TRUNC);
     if (fd < 0)
         return;
     const struct hold_index record = {clock_wall_ms(), f->base + f->size, f->base + from,
@@ -229,7 +229,7 @@ static int index_open(struct holder *h, struct log_file *f)
 {
     struct stat st;
     snprintf(h->text, sizeof h->text, "%s.idx", f->name);
-    f->index = openat(HOLD_FD_DIR, h->text, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    f->index = file_make(HOLD_FD_DIR, h->text, O_RDWR | O_APPEND);
     if (f->index < 0 || fstat(f->index, &st) < 0)
         return -1;
     f->index_size = st.st_size / RECORD_SIZE * RECORD_SIZE;
@@ -253,7 +253,7 @@ static int log_file_open(struct holder *h, struct log_file *f)
     if (index_open(h, f) < 0)
         return -1;
     snprintf(h->text, sizeof h->text, "%s.log", f->name);
-    f->fd = openat(h->log_dir, h->text, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    f->fd = file_make(h->log_dir, h->text, O_RDWR | O_NONBLOCK);
     if (f->fd < 0 || fstat(f->fd, &st) < 0)
         return -1;
     if (!S_ISREG(st.st_mode)) {
@@ -294,7 +294,10 @@ static int log_dir_open(struct holder *h)
     if (mkdirat(HOLD_FD_DIR, HOLD_LOG_DIR, 0700) < 0 && errno != EEXIST)
         return -1;
     h->log_dir = openat(HOLD_FD_DIR, HOLD_LOG_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return h->log_dir < 0 ? -1 : 0;
+    if (h->log_dir < 0)
+        return -1;
+    file_give(HOLD_FD_DIR, h->log_dir);
+    return 0;
 }
 
 static int files_open(struct holder *h)

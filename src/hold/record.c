@@ -83,6 +83,24 @@ struct dir_entry { /* linux_dirent64 */
     char name[];
 };
 
+void file_give(int dir, int fd)
+{
+    struct stat owner, st;
+    if (geteuid() != 0 || fstat(dir, &owner) < 0 || owner.st_uid == 0 || fstat(fd, &st) < 0 || st.st_uid != 0)
+        return;
+    bool is_new = S_ISDIR(st.st_mode) ? st.st_nlink <= 2 : S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_size == 0;
+    if (is_new && fchown(fd, owner.st_uid, owner.st_gid) < 0)
+        errno = 0; /* a file system that has no owners */
+}
+
+int file_make(int dir, const char *name, int flags)
+{
+    int fd = openat(dir, name, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        file_give(dir, fd);
+    return fd;
+}
+
 int dir_open(struct dir_reader *dir, int at, const char *path)
 {
     dir->at = dir->len = 0;
@@ -189,10 +207,9 @@ static size_t put_status(const struct holder *h, char *text, size_t size)
 /* A new file under a name that only we use. A holder that was killed may have left one, which a reader may still read. */
 static int file_new(const char *name)
 {
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(HOLD_FD_DIR, name, flags, 0600);
+    int fd = file_make(HOLD_FD_DIR, name, O_RDWR | O_EXCL);
     if (fd < 0 && errno == EEXIST && unlinkat(HOLD_FD_DIR, name, 0) == 0)
-        fd = openat(HOLD_FD_DIR, name, flags, 0600);
+        fd = file_make(HOLD_FD_DIR, name, O_RDWR | O_EXCL);
     return fd;
 }
 
@@ -286,7 +303,7 @@ int history_open(struct holder *h)
 {
     struct stat st;
     char last = '\n';
-    h->history = openat(HOLD_FD_DIR, HOLD_HISTORY_NAME, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    h->history = file_make(HOLD_FD_DIR, HOLD_HISTORY_NAME, O_RDWR | O_APPEND);
     if (h->history < 0 || fstat(h->history, &st) < 0)
         return -1;
     h->is_history_torn = st.st_size > 0 && pread(h->history, &last, 1, st.st_size - 1) == 1 && last != '\n';
@@ -314,7 +331,7 @@ static void history_shorten(struct holder *h, int64_t size)
     if (!newline)
         return;
     from += newline + 1 - text;
-    int fd = openat(HOLD_FD_DIR, HISTORY_NEW, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = file_make(HOLD_FD_DIR, HISTORY_NEW, O_RDWR | O_APPEND | O_TRUNC);
     if (fd < 0)
         return;
     /* The first line stands for the bytes just before the next one, and is as long whatever its number. */
@@ -403,7 +420,7 @@ static const char *run_lock_name(struct holder *h, int64_t n)
 static int run_lock_open(struct holder *h, int64_t n)
 {
     struct stat st;
-    int fd = openat(HOLD_FD_DIR, run_lock_name(h, n), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = file_make(HOLD_FD_DIR, run_lock_name(h, n), O_RDWR);
     if (fd < 0)
         return -1;
     /* It may be there, empty or not: a holder that died before its clone leaves it so. */
