@@ -2,6 +2,7 @@
 #include "base/ident.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,9 +10,56 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What root makes in somebody else's directory belongs to him: one stray `sudo` must not lock him out of his workspace. Only
+ * what is new, that is root's, empty and without a second name. */
+static void give_to(int fd, const struct stat *owner)
+{
+    struct stat st;
+    if (owner->st_uid == 0 || fstat(fd, &st) < 0 || st.st_uid != 0)
+        return;
+    bool is_new = S_ISDIR(st.st_mode) ? st.st_nlink <= 2 : S_ISREG(st.st_mode) && st.st_nlink <= 1 && st.st_size == 0;
+    if (is_new && fchown(fd, owner->st_uid, owner->st_gid) < 0)
+        errno = 0; /* a file system that has no owners */
+}
+
+static int stat_parent(int dir, const char *path, struct stat *ret)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+    if (!slash)
+        return fstatat(dir, ".", ret, 0);
+    if (len >= sizeof parent)
+        return -1;
+    memcpy(parent, path, len);
+    parent[len] = '\0';
+    return fstatat(dir, parent, ret, 0);
+}
+
 static int sys_openat(int dir, const char *path, int flags, mode_t mode)
 {
-    return openat(dir, path, flags, mode);
+    struct stat owner;
+    int fd = openat(dir, path, flags, mode);
+    bool is_tmpfile = (flags & O_TMPFILE) == O_TMPFILE;
+    if (fd >= 0 && ((flags & O_CREAT) || is_tmpfile) && geteuid() == 0 &&
+        (is_tmpfile ? fstatat(dir, path, &owner, 0) : stat_parent(dir, path, &owner)) == 0)
+        give_to(fd, &owner);
+    return fd;
+}
+
+static int sys_mkdirat(int dir, const char *path, mode_t mode)
+{
+    struct stat owner;
+    if (mkdirat(dir, path, mode) < 0)
+        return -1;
+    int fd = geteuid() == 0 && stat_parent(dir, path, &owner) == 0 && owner.st_uid
+                 ? openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                 : -1;
+    if (fd >= 0) {
+        give_to(fd, &owner);
+        close(fd);
+    }
+    return 0;
 }
 
 static int sys_renameat2(int from, const char *old, int to, const char *new, unsigned flags)
@@ -49,7 +97,7 @@ const struct fs_calls fs_system_calls = {
     .fstat = fstat,
     .fstatat = fstatat,
     .fstatfs = fstatfs,
-    .mkdirat = mkdirat,
+    .mkdirat = sys_mkdirat,
     .unlinkat = unlinkat,
     .linkat = linkat,
     .renameat2 = sys_renameat2,
@@ -58,6 +106,21 @@ const struct fs_calls fs_system_calls = {
 };
 
 const struct fs_calls *fs = &fs_system_calls;
+
+#undef fs_error
+int fs_error(struct tsk_error *err, const char *what, int dir, const char *name)
+{
+    char link[40], path[PATH_MAX + NAME_MAX + 2];
+    int number = errno;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+    ssize_t len = readlink(link, path, PATH_MAX);
+    size_t used = len > 0 && path[0] == '/' ? (size_t)len : 0;
+    path[used] = '\0';
+    if (name)
+        snprintf(path + used, sizeof path - used, "%s%s", used ? "/" : "", name);
+    errno = number;
+    return error_errno(err, what, path);
+}
 
 void fs_close(int *fd)
 {

@@ -6,6 +6,7 @@
 #define BASE_FS_H
 
 #include "base/buf.h"
+#include "base/error.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -35,6 +36,10 @@ struct fs_calls {
 
 extern const struct fs_calls fs_system_calls;
 extern const struct fs_calls *fs; /* &fs_system_calls, unless a test put its own there before the first call */
+
+/* error_errno for dir/name, which it names with the whole path of the directory, so that whoever reads it can go there. Without a
+ * name: `dir` itself, any descriptor. Always -1. */
+int fs_error(struct tsk_error *err, const char *what, int dir, const char *name);
 
 void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
 #define CLEANUP_FD CLEANUP(fs_close)
@@ -70,5 +75,9 @@ int fs_lock_probe(int fd, short type, off_t start, off_t len, off_t *ret_start);
 /* "network" (nfs, cifs, ...), "single-kernel" (fuse, 9p, virtiofs) or "local", and the type's name. */
 enum fs_class { FS_LOCAL, FS_SINGLE_KERNEL, FS_NETWORK };
 int fs_classify(int dir, enum fs_class *ret_class, const char **ret_name);
+
+#ifdef __clang_analyzer__ /* as in error.h */
+#define fs_error(...) (fs_error(__VA_ARGS__), -1)
+#endif
 
 #endif

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *label(const struct cli_options *options, const char *key)
 {
@@ -371,14 +372,25 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
     fputs(buf_str(&b), out);
 }
 
+/* The workspace is further up. */
+static bool is_above_here(const char *root)
+{
+    char here[PATH_MAX];
+    size_t len = strlen(root);
+    return getcwd(here, sizeof here) && strncmp(here, root, len) == 0 && here[len] == '/';
+}
+
 static void print_init(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
-    (void)call;
+    const char *root = json_get_string(result, "root", "");
     if (options->quiet)
         return;
-    text_put(&line, options->lang, json_get_bool(result, "created", false) ? "init_created" : "init_exists", "root",
-             json_get_string(result, "root", ""), NULL);
+    text_put(&line, options->lang,
+             json_get_bool(result, "created", false) ? "init_created"
+             : !call->root && is_above_here(root)    ? "init_above"
+                                                     : "init_exists",
+             "root", root, NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
     json_t *next CLEANUP_JSON = json_pack("[s, s]", "tasuki status", "tasuki lock run NAME -- COMMAND");

@@ -8,7 +8,8 @@
 static enum style style_of(const json_t *process)
 {
     const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
-    if (strcmp(phase, "unhealthy") == 0 || strcmp(phase, "backoff") == 0 || strcmp(phase, "lost") == 0)
+    if (strcmp(phase, "unhealthy") == 0 || strcmp(phase, "backoff") == 0 || strcmp(phase, "lost") == 0 ||
+        strcmp(phase, "unreadable") == 0)
         return STYLE_WARN;
     return strcmp(state, "Running") == 0 ? STYLE_GOOD : strcmp(state, "Failed") == 0 ? STYLE_BAD : STYLE_PLAIN;
 }

@@ -148,7 +148,8 @@ static void look_at_owners_inside(struct finding *f, const struct place *place, 
     for (int i = 0; i < count; i++) {
         struct place one = {inside, false, true};
         int len = snprintf(inside, sizeof inside, "%s/%s", place->name, names[i]->d_name);
-        bool is_lasting = names[i]->d_type == DT_REG && strncmp(names[i]->d_name, ".tsk-", 5) != 0;
+        bool is_lasting = strncmp(names[i]->d_name, ".tsk-", 5) != 0 &&
+                          (names[i]->d_type == DT_REG || (names[i]->d_type == DT_DIR && names[i]->d_name[0] != '.'));
         if (!is_told && is_lasting && len < (int)sizeof inside &&
             fs->fstatat(f->doctor->ws->state_dir, inside, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != top->st_uid) {
             look_at_owner(f, &one, &st, top);
@@ -178,7 +179,8 @@ void check_workspace(struct finding *f)
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         look_at_place(f, &places[i], &top);
     for (size_t i = 0; f->doctor->options.mode == DOCTOR_FULL && i < sizeof places / sizeof places[0]; i++)
-        if (strncmp(places[i].name, "locks", 5) == 0)
+        if (strncmp(places[i].name, "locks", 5) == 0 || strcmp(places[i].name, "processes") == 0 ||
+            strcmp(places[i].name, "runs") == 0)
             look_at_owners_inside(f, &places[i], &top);
     finding_summary(f, "doctor_workspace_good", "path", f->doctor->ws->state_path, NULL);
 }

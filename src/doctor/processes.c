@@ -61,7 +61,8 @@ static void look_at_process(struct finding *f, struct proc_registry *reg, const 
     struct tsk_error err;
     char pid[24];
     int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
-    if (look_settled(dir, &look, &err) < 0) {
+    bool is_denied = dir < 0 && errno != ENOENT && fs_error(&err, "open", reg->dir, id) < 0;
+    if (is_denied || look_settled(dir, &look, &err) < 0) {
         finding_error(f, DOCTOR_FAIL, &err);
         return;
     }

@@ -150,7 +150,7 @@ static void note_request(struct runner *runner, const char *id, const char *upda
 static int write_flow(struct runner *runner, const char *text, size_t len, struct tsk_error *err)
 {
     int fd CLEANUP_FD = fs->openat(runner->run.dir, "flow.yaml", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    return fd < 0 || fs_write_all(fd, text, len) < 0 ? error_errno(err, "write", "flow.yaml") : 0;
+    return fd < 0 || fs_write_all(fd, text, len) < 0 ? fs_error(err, "write", runner->run.dir, "flow.yaml") : 0;
 }
 
 static void journal_run(struct runner *runner, const json_t *values)
@@ -213,7 +213,7 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
 {
     *text = (struct buf){.max = FLOW_SIZE_MAX};
     if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
-        return error_errno(err, "read", "flow.yaml");
+        return fs_error(err, "read", runner->run.dir, "flow.yaml");
     if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
         return -1;
     if (flow_settle_agents(runner->flow, runner->ws, &runner->run, buf_str(text), text->len, err) < 0) {

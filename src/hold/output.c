@@ -7,7 +7,9 @@
  *      has passed without growth, and the sizes are looked at once more after that: a write is seen or it wakes us.
  *      Our own changes of the files (punching) come before arming, the index is outside of log/: we never wake ourselves.
  *  O3  Logical offsets only grow: a file that got shorter, or was replaced, goes on with a base that is as much greater.
- *  O4  Only whole blocks before the newest `log_max` bytes are dropped, so offsets in the file stay valid. */
+ *  O4  Only whole blocks before the newest `log_max` bytes are dropped, so offsets in the file stay valid.
+ *  O5  In mode direct it is the child whose writes fail on a full disk. That is told when a file has grown up to the last block,
+ *      and looked at every second from then on. */
 #include "hold/hold.h"
 
 #include <errno.h>
@@ -16,9 +18,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #define LOOK_MS     1000
+#define TIGHT_BYTES (1 << 20)
 #define STEP_MIN    (64 << 10)
 #define INDEX_KEPT  (1 << 20)
 #define BLOCK_MIN   4096
@@ -61,7 +65,7 @@ static void log_file_shift(struct holder *h, struct log_file *f)
         return;
     snprintf(name, sizeof name, "%s.log", f->name);
     snprintf(new_name, sizeof new_name, "%s.new", f->name);
-    int fd = openat(h->log_dir, new_name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = file_make(h->log_dir, new_name, O_RDWR | O_TRUNC);
     if (fd < 0)
         return;
     const struct hold_index record = {clock_wall_ms(), f->base + f->size, f->base + from,
@@ -116,19 +120,43 @@ bool log_file_check_cut(struct holder *h, struct log_file *f, int64_t size)
     return true;
 }
 
-/* Looks at the size; notes growth. Whether there was any. */
+/* What a file system says to be free may not be had by anybody (ext4 keeps some), so where little is left we ask for a block. */
+static bool disk_is_full(const struct holder *h)
+{
+    struct statfs st;
+    if (fstatfs(h->log_dir, &st) < 0 || (int64_t)st.f_bavail * (int64_t)st.f_bsize >= TIGHT_BYTES)
+        return false;
+    int fd = openat(h->log_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    bool is_full = (fd < 0 || fallocate(fd, 0, 0, BLOCK_MIN) < 0) && (errno == ENOSPC || errno == EDQUOT);
+    if (fd >= 0)
+        close(fd);
+    return is_full;
+}
+
+/* O5 */
+static void direct_check_full(struct holder *h, struct log_file *f)
+{
+    if (h->mode != LOG_DIRECT || disk_is_full(h) == f->is_full)
+        return;
+    f->is_full = !f->is_full;
+    history_add(h, f->is_full ? "log_full" : "log_resumed", h->run.n, ",\"stream\":\"%s\"", f->name);
+}
+
+/* Looks at the size; notes growth. Whether there was any, or something else to look for again. */
 static bool log_file_look(struct holder *h, struct log_file *f)
 {
     struct stat st;
     if (f->fd < 0 || fstat(f->fd, &st) < 0)
         return false;
-    bool is_cut = log_file_check_cut(h, f, st.st_size);
-    if (!is_cut && f->base + st.st_size == f->noted)
-        return false;
-    f->size = st.st_size;
-    log_file_note(f);
-    log_file_bound(h, f);
-    return true;
+    bool is_cut = log_file_check_cut(h, f, st.st_size), has_grown = f->base + st.st_size != f->noted;
+    if (is_cut || has_grown) {
+        f->size = st.st_size;
+        log_file_note(f);
+        log_file_bound(h, f);
+    }
+    if (has_grown || f->is_full)
+        direct_check_full(h, f);
+    return is_cut || has_grown || (f->is_full && h->mode == LOG_DIRECT);
 }
 
 static bool files_look(struct holder *h)
@@ -201,7 +229,7 @@ static int index_open(struct holder *h, struct log_file *f)
 {
     struct stat st;
     snprintf(h->text, sizeof h->text, "%s.idx", f->name);
-    f->index = openat(HOLD_FD_DIR, h->text, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    f->index = file_make(HOLD_FD_DIR, h->text, O_RDWR | O_APPEND);
     if (f->index < 0 || fstat(f->index, &st) < 0)
         return -1;
     f->index_size = st.st_size / RECORD_SIZE * RECORD_SIZE;
@@ -225,7 +253,7 @@ static int log_file_open(struct holder *h, struct log_file *f)
     if (index_open(h, f) < 0)
         return -1;
     snprintf(h->text, sizeof h->text, "%s.log", f->name);
-    f->fd = openat(h->log_dir, h->text, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    f->fd = file_make(h->log_dir, h->text, O_RDWR | O_NONBLOCK);
     if (f->fd < 0 || fstat(f->fd, &st) < 0)
         return -1;
     if (!S_ISREG(st.st_mode)) {
@@ -266,7 +294,10 @@ static int log_dir_open(struct holder *h)
     if (mkdirat(HOLD_FD_DIR, HOLD_LOG_DIR, 0700) < 0 && errno != EEXIST)
         return -1;
     h->log_dir = openat(HOLD_FD_DIR, HOLD_LOG_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return h->log_dir < 0 ? -1 : 0;
+    if (h->log_dir < 0)
+        return -1;
+    file_give(HOLD_FD_DIR, h->log_dir);
+    return 0;
 }
 
 static int files_open(struct holder *h)

@@ -1,6 +1,7 @@
 /* record.c - what the holder leaves on disk: status.json, history, the identity of a start, the locks; and the report.
  *
- *  R1  status.json is replaced by rename: a reader sees the old line or the new one.
+ *  R1  status.json is replaced by rename: a reader sees the old line or the new one. Where the disk has no room for another file
+ *      it is overwritten, in one call that stays within its block; readers look again at what they cannot parse.
  *  R2  A fact is in status.json first, then in history. Whoever finds a start or an exit in status.json that history does not
  *      have, with holder.lock free, knows that a holder died in between.
  *  R3  What an immediate restart needs, a new status file and a new life lock, lies ready (spares_make): making files is most
@@ -82,6 +83,24 @@ struct dir_entry { /* linux_dirent64 */
     char name[];
 };
 
+void file_give(int dir, int fd)
+{
+    struct stat owner, st;
+    if (geteuid() != 0 || fstat(dir, &owner) < 0 || owner.st_uid == 0 || fstat(fd, &st) < 0 || st.st_uid != 0)
+        return;
+    bool is_new = S_ISDIR(st.st_mode) ? st.st_nlink <= 2 : S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_size == 0;
+    if (is_new && fchown(fd, owner.st_uid, owner.st_gid) < 0)
+        errno = 0; /* a file system that has no owners */
+}
+
+int file_make(int dir, const char *name, int flags)
+{
+    int fd = openat(dir, name, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        file_give(dir, fd);
+    return fd;
+}
+
 int dir_open(struct dir_reader *dir, int at, const char *path)
 {
     dir->at = dir->len = 0;
@@ -140,6 +159,15 @@ static int put_output(const struct holder *h, char *text, size_t size)
                     h->run.offset[0], h->run.offset[1]);
 }
 
+/* A write that was cut short has met the end of the disk. */
+static int write_whole(int fd, const char *text, size_t len)
+{
+    ssize_t done = pwrite(fd, text, len, 0);
+    if (done >= 0 && done < (ssize_t)len)
+        errno = ENOSPC;
+    return done == (ssize_t)len ? 0 : -1;
+}
+
 int record_identity(struct holder *h)
 {
     size_t len = (size_t)snprintf(
@@ -150,10 +178,7 @@ int record_identity(struct holder *h)
     len += (size_t)put_output(h, h->text + len, sizeof h->text - len - 2);
     h->text[len++] = '}';
     h->text[len++] = '\n';
-    ssize_t done = pwrite(h->run.lock, h->text, len, 0);
-    if (done >= 0 && (size_t)done < len)
-        errno = ENOSPC;
-    return done == (ssize_t)len ? 0 : -1;
+    return write_whole(h->run.lock, h->text, len);
 }
 
 static size_t put_exit(const struct holder *h, char *text, size_t size)
@@ -182,10 +207,9 @@ static size_t put_status(const struct holder *h, char *text, size_t size)
 /* A new file under a name that only we use. A holder that was killed may have left one, which a reader may still read. */
 static int file_new(const char *name)
 {
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(HOLD_FD_DIR, name, flags, 0600);
+    int fd = file_make(HOLD_FD_DIR, name, O_RDWR | O_EXCL);
     if (fd < 0 && errno == EEXIST && unlinkat(HOLD_FD_DIR, name, 0) == 0)
-        fd = openat(HOLD_FD_DIR, name, flags, 0600);
+        fd = file_make(HOLD_FD_DIR, name, O_RDWR | O_EXCL);
     return fd;
 }
 
@@ -221,16 +245,49 @@ static int status_publish(bool is_brief)
     return renameat(HOLD_FD_DIR, STATUS_NEW, HOLD_FD_DIR, HOLD_STATUS_NAME);
 }
 
-int record_status(struct holder *h, enum record_kind kind)
+static int status_replace(struct holder *h, size_t len, enum record_kind kind)
 {
-    size_t len = put_status(h, h->text, sizeof h->text);
     int fd = h->spare_status >= 0 ? h->spare_status : file_new(STATUS_NEW);
     if (fd < 0)
         return -1;
-    bool is_written = write(fd, h->text, len) == (ssize_t)len && (kind != RECORD_FINAL || fdatasync(fd) == 0);
+    int result = write_whole(fd, h->text, len);
+    if (result == 0 && kind == RECORD_FINAL)
+        result = fdatasync(fd);
+    int number = errno;
     close(fd);
     h->spare_status = -1;
-    return is_written ? status_publish(kind == RECORD_BRIEF) : -1;
+    errno = number;
+    return result < 0 ? -1 : status_publish(kind == RECORD_BRIEF);
+}
+
+/* A shorter line is filled up with blanks before its newline: nothing of the old one may stay behind it. */
+static int status_overwrite(struct holder *h, size_t len)
+{
+    struct stat st;
+    int fd = openat(HOLD_FD_DIR, HOLD_STATUS_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    unlinkat(HOLD_FD_DIR, STATUS_NEW, 0);
+    int result = fstat(fd, &st);
+    if (result == 0 && st.st_size > (off_t)len && st.st_size <= (off_t)sizeof h->text) {
+        memset(h->text + len - 1, ' ', (size_t)st.st_size - len);
+        len = (size_t)st.st_size;
+        h->text[len - 1] = '\n';
+    }
+    if (result == 0)
+        result = write_whole(fd, h->text, len);
+    if (result == 0)
+        result = fdatasync(fd);
+    close(fd);
+    return result;
+}
+
+int record_status(struct holder *h, enum record_kind kind)
+{
+    size_t len = put_status(h, h->text, sizeof h->text);
+    if (status_replace(h, len, kind) == 0)
+        return 0;
+    return errno == ENOSPC || errno == EDQUOT ? status_overwrite(h, len) : -1;
 }
 
 static void history_write(struct holder *h, const char *text, size_t len)
@@ -246,7 +303,7 @@ int history_open(struct holder *h)
 {
     struct stat st;
     char last = '\n';
-    h->history = openat(HOLD_FD_DIR, HOLD_HISTORY_NAME, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    h->history = file_make(HOLD_FD_DIR, HOLD_HISTORY_NAME, O_RDWR | O_APPEND);
     if (h->history < 0 || fstat(h->history, &st) < 0)
         return -1;
     h->is_history_torn = st.st_size > 0 && pread(h->history, &last, 1, st.st_size - 1) == 1 && last != '\n';
@@ -274,7 +331,7 @@ static void history_shorten(struct holder *h, int64_t size)
     if (!newline)
         return;
     from += newline + 1 - text;
-    int fd = openat(HOLD_FD_DIR, HISTORY_NEW, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = file_make(HOLD_FD_DIR, HISTORY_NEW, O_RDWR | O_APPEND | O_TRUNC);
     if (fd < 0)
         return;
     /* The first line stands for the bytes just before the next one, and is as long whatever its number. */
@@ -363,7 +420,7 @@ static const char *run_lock_name(struct holder *h, int64_t n)
 static int run_lock_open(struct holder *h, int64_t n)
 {
     struct stat st;
-    int fd = openat(HOLD_FD_DIR, run_lock_name(h, n), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = file_make(HOLD_FD_DIR, run_lock_name(h, n), O_RDWR);
     if (fd < 0)
         return -1;
     /* It may be there, empty or not: a holder that died before its clone leaves it so. */

@@ -113,7 +113,7 @@ int guard_open(struct guard *guard, int guard_dir, const char *name, struct tsk_
         fs_close(&guard->fd);
         errno = ENOMEM;
     }
-    return guard->fd < 0 ? error_errno(err, "open", name) : 0;
+    return guard->fd < 0 ? fs_error(err, "open", guard_dir, name) : 0;
 }
 
 void guard_drop_all(struct guard *guard)
@@ -178,7 +178,7 @@ static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
     pid_t pid = 0;
     char digits[16], name[64] = "?";
     if (errno != ETIMEDOUT)
-        return error_errno(err, "lock", "guard file");
+        return fs_error(err, "lock", guard->fd, NULL);
     if (guard_byte_holders(guard, byte, &pid, 1) == 0) {
         error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
         return -1;
@@ -194,7 +194,7 @@ int guard_peek(struct guard *guard, struct tsk_error *err)
 {
     ssize_t n = fs->pread(guard->fd, &guard->state, sizeof guard->state, 0);
     if (n < 0)
-        return error_errno(err, "read", "guard file");
+        return fs_error(err, "read", guard->fd, NULL);
     unsigned char now[16];
     boot_id_bytes(boot_id(), now);
     bool valid = n >= (ssize_t)STATE_SIZE && memcmp(guard->state.magic, magic, sizeof magic) == 0 &&
@@ -243,7 +243,7 @@ static int write_state(struct guard *guard, struct tsk_error *err)
         return 0;
     if (n >= 0)
         errno = ENOSPC;
-    return error_errno(err, "write", "guard file");
+    return fs_error(err, "write", guard->fd, NULL);
 }
 
 static int begin_boot(struct guard *guard, const struct now *now, uint64_t at_least, struct tsk_error *err)
@@ -258,7 +258,7 @@ static int begin_boot(struct guard *guard, const struct now *now, uint64_t at_le
     if (write_state(guard, err) < 0)
         return -1;
     if (fs->fdatasync(guard->fd) < 0)
-        return error_errno(err, "sync", "guard file");
+        return fs_error(err, "sync", guard->fd, NULL);
     guard->is_new_boot = false;
     return 0;
 }
@@ -304,7 +304,7 @@ static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err
 {
     uint64_t ticket = 0;
     if (fs->pread(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) < 0)
-        return error_errno(err, "read", "guard file");
+        return fs_error(err, "read", guard->fd, NULL);
     /* A counter that was lost with its file, or is nonsense, must not give a place that is taken or that is none. */
     int result;
     if (ticket >= (uint64_t)1 << 60)
@@ -315,7 +315,7 @@ static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err
     if (result < 0)
         return error_errno(err, "lock", "ticket");
     if (fs->pwrite(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) != sizeof ticket)
-        return error_errno(err, "write", "guard file");
+        return fs_error(err, "write", guard->fd, NULL);
     *ret = ticket;
     return 0;
 }

@@ -46,7 +46,9 @@ const struct op op_init = {
     .summary = "Create a workspace here (or say where it already is).",
     .detail = "Creates .aiflow/ with its .gitignore and database, and adds /.sprint-running to the project's "
               ".gitignore. "
-              "In a linked git worktree the workspace is the main worktree's.",
+              "In a linked git worktree the workspace is the main worktree's; below a workspace it is that one (--root "
+              ". makes "
+              "another).",
     .examples = "tasuki init  # make this directory a workspace\n"
                 "tasuki --root ~/project init  # or another one",
     .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE,

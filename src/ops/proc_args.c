@@ -20,7 +20,7 @@ const struct op_field proc_fields[] = {
     {"cwd", "string?", "working directory"},
     {"state", "any", "NotStarted, or {Running|Stopped|Failed: {…}}"},
     {"state_name", "string", "NotStarted Running Stopped Failed"},
-    {"phase", "string", "starting ready unhealthy stopping backoff lost"},
+    {"phase", "string", "starting ready unhealthy stopping backoff lost unreadable"},
     {"pid", "integer?", "while it runs"},
     {"restarts", "integer", "by its policy, since it was last started"},
     {"run", "integer", "number of the newest start"},

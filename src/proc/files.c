@@ -80,7 +80,7 @@ int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, s
     *guard = (struct proc_guard){.fd = -1};
     int fd CLEANUP_FD = fs->openat(reg->dir, GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return error_errno(err, "open", "processes/" GUARD_NAME);
+        return fs_error(err, "open", reg->dir, GUARD_NAME);
     block_stopping(&guard->saved);
     if (lock_within(fd, guard_byte(id), is_trying ? 0 : GUARD_WAIT_MS) == 0) {
         guard->fd = fd;
@@ -93,7 +93,7 @@ int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, s
     if (number == EAGAIN && is_trying)
         return 1;
     return number == EAGAIN ? error_set(err, TSK_CONFLICT, "process_busy", "id", id, NULL)
-                            : error_errno(err, "lock", "processes/" GUARD_NAME);
+                            : fs_error(err, "lock", reg->dir, GUARD_NAME);
 }
 
 void proc_guard_drop(struct proc_guard *guard)
@@ -155,9 +155,11 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
         snprintf(text, sizeof text, "up\n");
     if (fs_replace_file(dir, HOLD_WANT_NAME, 0600, text, strlen(text)) == 0)
         return 0;
-    if (errno == ENOSPC && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
+    int number = errno;
+    if ((number == ENOSPC || number == EDQUOT) && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
         return 0;
-    return error_errno(err, "write", "want");
+    errno = number; /* that there is nothing to overwrite is not the reason */
+    return fs_error(err, "write", dir, HOLD_WANT_NAME);
 }
 
 /* ---- starts and their end ------------------------------------------------------------------------------------ */
@@ -206,7 +208,7 @@ static int read_record(int dir, const char *name, json_t **ret, struct tsk_error
     struct tsk_error ignored;
     if (fs_read_file(dir, name, RECORD_MAX, &text) < 0)
         return errno == EACCES || errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE
-                   ? error_errno(err, "read", name)
+                   ? fs_error(err, "read", dir, name)
                    : 0; /* none, or something that is no record: a directory, a link, far too long */
     if (text.len == 0 || json_parse(buf_str(&text), text.len, name, ret, &ignored) < 0)
         return 0;
@@ -220,7 +222,12 @@ static int read_record(int dir, const char *name, json_t **ret, struct tsk_error
 int proc_status_read(int dir, struct proc_status *ret, struct tsk_error *err)
 {
     json_t *record CLEANUP_JSON = NULL;
+    struct stat st;
     int found = read_record(dir, HOLD_STATUS_NAME, &record, err);
+    if (found == 0 && fs->fstatat(dir, HOLD_STATUS_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        pause_ms(1); /* on a full disk it is overwritten (R1 of hold/record.c) */
+        found = read_record(dir, HOLD_STATUS_NAME, &record, err);
+    }
     if (found != 1)
         return found;
     *ret = (struct proc_status){.n = 0};
@@ -275,8 +282,9 @@ int proc_status_write(int dir, const struct proc_status *status, struct tsk_erro
     buf_puts(&b, "}\n");
     if (b.failed)
         return error_set(err, TSK_INTERNAL, NULL, NULL);
-    return fs_replace_file(dir, HOLD_STATUS_NAME, 0600, b.data, b.len) < 0 ? error_errno(err, "write", HOLD_STATUS_NAME)
-                                                                           : 0;
+    return fs_replace_file(dir, HOLD_STATUS_NAME, 0600, b.data, b.len) < 0
+               ? fs_error(err, "write", dir, HOLD_STATUS_NAME)
+               : 0;
 }
 
 void proc_start_name(int64_t n, char name[40])
@@ -292,10 +300,10 @@ int proc_start_read(int dir, int64_t n, struct proc_status *ret, bool *ret_has_i
     proc_start_name(n, name);
     int fd CLEANUP_FD = fs->openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0)
-        return errno == ENOENT ? 0 : error_errno(err, "open", name);
+        return errno == ENOENT ? 0 : fs_error(err, "open", dir, name);
     int held = fs_lock_probe(fd, F_WRLCK, 0, 1, NULL);
     if (held < 0)
-        return error_errno(err, "look at", name);
+        return fs_error(err, "look at", dir, name);
     int found = read_record(dir, name, &record, err);
     if (found < 0)
         return -1;
@@ -314,10 +322,10 @@ int proc_start_lock(int dir, int64_t n, struct tsk_error *err)
     char name[40];
     proc_start_name(n, name);
     if (fs->unlinkat(dir, name, 0) < 0 && errno != ENOENT) /* of a start that came to nothing */
-        return error_errno(err, "remove", name);
+        return fs_error(err, "remove", dir, name);
     int fd CLEANUP_FD = fs->openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 || fs_lock_try(fd, F_WRLCK, 0, 1) < 0)
-        return error_errno(err, "lock", name);
+        return fs_error(err, "lock", dir, name);
     int locked = fd;
     fd = -1;
     return locked;
@@ -361,11 +369,11 @@ int proc_history_put(int dir, const struct now *now, const char *what, int64_t n
     int fd CLEANUP_FD =
         fs->openat(dir, HOLD_HISTORY_NAME, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0 || fs->fstat(fd, &st) < 0)
-        return error_errno(err, "open", HOLD_HISTORY_NAME);
+        return fs_error(err, "open", dir, HOLD_HISTORY_NAME);
     int len = snprintf(line, sizeof line, "%s{\"time\":%" PRId64 ",\"what\":\"%s\",\"n\":%" PRId64 "%s}\n",
                        st.st_size ? "" : HISTORY_HEADER "0}\n", now->wall_ms, what, n, rest);
     BUG(len >= (int)sizeof line);
-    return fs_write_all(fd, line, (size_t)len) < 0 ? error_errno(err, "write", HOLD_HISTORY_NAME) : 0;
+    return fs_write_all(fd, line, (size_t)len) < 0 ? fs_error(err, "write", dir, HOLD_HISTORY_NAME) : 0;
 }
 
 static int64_t history_base(int fd)
@@ -410,7 +418,7 @@ int proc_history_read(int dir, int64_t from, json_t **ret, int64_t *ret_next, st
     json_t *list CLEANUP_JSON = json_array();
     int fd CLEANUP_FD = fs->openat(dir, HOLD_HISTORY_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0 ? errno != ENOENT : fs->fstat(fd, &st) < 0)
-        return error_errno(err, "read", HOLD_HISTORY_NAME);
+        return fs_error(err, "read", dir, HOLD_HISTORY_NAME);
     int64_t base = fd < 0 ? 0 : history_base(fd), at = from > base ? from - base : 0;
     if (at > st.st_size)
         at = st.st_size; /* a power failure took what we had read already; what comes now is new */
@@ -420,7 +428,7 @@ int proc_history_read(int dir, int64_t from, json_t **ret, int64_t *ret_next, st
     size_t used = got > 0 ? parse_lines(text, (size_t)got, list) : 0;
     free(text);
     if (got < 0)
-        return error_errno(err, "read", HOLD_HISTORY_NAME);
+        return fs_error(err, "read", dir, HOLD_HISTORY_NAME);
     *ret_next = base + at + (int64_t)used;
     *ret = list;
     list = NULL;

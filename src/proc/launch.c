@@ -302,7 +302,7 @@ int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct p
     proc_start_name(status->n, name);
     int run_lock CLEANUP_FD = fs->openat(p->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (run_lock < 0)
-        return error_errno(err, "open", name);
+        return fs_error(err, "open", p->dir, name);
     return run_holder(path, &argv, &env, p->dir, lock, run_lock, -1, ret, err);
 }
 
@@ -344,7 +344,7 @@ int launch_self(const struct launch_self *what, struct launch *ret, struct tsk_e
     words_set(&env, HOLD_ENV_START, start_id);
     int holder_lock CLEANUP_FD = proc_holder_lock(what->dir, 0);
     if (holder_lock < 0)
-        return error_errno(err, "lock", HOLD_LOCK_NAME);
+        return fs_error(err, "lock", what->dir, HOLD_LOCK_NAME);
     int run_lock CLEANUP_FD = proc_start_lock(what->dir, 1, err);
     if (run_lock < 0)
         return -1;

@@ -20,10 +20,13 @@
 enum proc_state { PROC_NOT_STARTED, PROC_RUNNING, PROC_STOPPED, PROC_FAILED, PROC_STATE_COUNT };
 extern const char *const proc_state_names[]; /* "NotStarted" … as on the wire; NULL at the end */
 
+/* The phase of one in a list whose files cannot be read: `state` is what was known last, `detail` says why. */
+#define PROC_UNREADABLE "unreadable"
+
 /* What a look at a process found. */
 struct proc_view {
     enum proc_state state;
-    const char *phase;            /* "" starting ready unhealthy stopping backoff lost; static */
+    const char *phase;            /* "" starting ready unhealthy stopping backoff lost unreadable; static */
     int64_t n;                    /* number of the newest start, 0: never started */
     struct proc_id child, holder; /* pid 0: none */
     bool has_holder;              /* somebody is in charge */

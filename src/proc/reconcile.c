@@ -104,7 +104,7 @@ static int mend_guarded(struct proc_registry *reg, struct proc *p, struct look *
 {
     int lock CLEANUP_FD = proc_holder_lock(p->dir, 0);
     if (lock < 0)
-        return errno == EAGAIN ? 0 : error_errno(err, "lock", "holder.lock");
+        return errno == EAGAIN ? 0 : fs_error(err, "lock", p->dir, "holder.lock");
     return act(reg, p, &lock, look, err);
 }
 
@@ -344,7 +344,8 @@ static int sync_all(struct proc_registry *reg, struct proc *list, size_t count, 
 {
     for (size_t i = 0; i < count; i++) {
         struct buf state CLEANUP(buf_clear) = BUF_INIT;
-        state_text(&list[i], &state);
+        if (strcmp(list[i].view.phase, PROC_UNREADABLE) != 0)
+            state_text(&list[i], &state);
         if (!state.len)
             continue;
         if (!*ret_changed && db_begin(&reg->db, err) < 0)

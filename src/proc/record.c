@@ -130,7 +130,7 @@ static void put_state(json_t *record, const struct proc_view *view)
         json_object_set_new(record, "next_start_at", time_or_null(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
-    json_t *usage = is_running ? usage_json(view) : NULL;
+    json_t *usage = is_running && strcmp(view->phase, PROC_UNREADABLE) != 0 ? usage_json(view) : NULL;
     if (usage)
         json_object_set_new(record, "usage", usage);
 }
@@ -149,6 +149,17 @@ static void put_log(json_t *record, const struct proc_registry *reg, const struc
                                   (json_int_t)json_get_int(p->spec, "log_max", 0), "stdout", out, "stderr", errors));
 }
 
+/* Of one that cannot be looked at: what its row says, as it is. */
+static json_t *state_of(const struct proc *p)
+{
+    struct tsk_error ignored;
+    json_t *state = NULL;
+    if (strcmp(p->view.phase, PROC_UNREADABLE) == 0 &&
+        json_parse(p->state_text, strlen(p->state_text), "state.db", &state, &ignored) == 0)
+        return state;
+    return proc_state_json(&p->view);
+}
+
 json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
 {
     static const char *const settings[] = {"restart",          "max_retries", "backoff_ms", "backoff_max_ms",
@@ -156,12 +167,12 @@ json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
     json_t *record =
         json_pack("{s:s, s:O, s:O, s:o, s:O, s:o, s:O}", "id", p->id, "command", json_object_get(p->spec, "command"),
                   "args", json_object_get(p->spec, "args"), "env", proc_env_masked(json_object_get(p->spec, "env")),
-                  "cwd", json_object_get(p->spec, "cwd"), "state", proc_state_json(&p->view), "auto_start_on_restore",
+                  "cwd", json_object_get(p->spec, "cwd"), "state", state_of(p), "auto_start_on_restore",
                   json_object_get(p->spec, "auto_start_on_restore"));
     json_object_set_new(record, "created_at", time_or_null(p->created_at_ms));
     json_object_set_new(record, "updated_at", time_or_null(p->updated_at_ms));
     put_state(record, &p->view);
-    if (p->view.state == PROC_RUNNING && p->updated_at_ms > p->view.started_at_ms)
+    if (p->view.state == PROC_RUNNING && p->view.started_at_ms && p->updated_at_ms > p->view.started_at_ms)
         json_object_set_new(record, "needs_restart", json_true()); /* it runs with what it was before */
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         json_object_set(record, settings[i], json_object_get(p->spec, settings[i]));

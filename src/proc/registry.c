@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/word.h"
 #include "hold/protocol.h"
 #include "proc/reconcile.h"
@@ -21,10 +22,10 @@ int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, stru
 {
     *reg = (struct proc_registry){.ws = ws, .dir = -1};
     if (fs->mkdirat(ws->state_dir, "processes", 0700) < 0 && errno != EEXIST)
-        return error_errno(err, "create", "processes");
+        return fs_error(err, "create", ws->state_dir, "processes");
     reg->dir = fs->openat(ws->state_dir, "processes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (reg->dir < 0)
-        return error_errno(err, "open", "processes");
+        return fs_error(err, "open", ws->state_dir, "processes");
     if (db_open(&reg->db, ws->state_dir, err) == 0)
         return 0;
     fs_close(&reg->dir);
@@ -117,7 +118,7 @@ static int open_dir(struct proc_registry *reg, struct proc *p, struct tsk_error 
 {
     p->dir = proc_dir_open(reg->dir, p->id, false);
     if (p->dir < 0 && errno != ENOENT)
-        return error_errno(err, "open", p->id);
+        return fs_error(err, "open", reg->dir, p->id);
     proc_stamps(p->dir, p->seen);
     return 0;
 }
@@ -180,16 +181,61 @@ static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_c
     }
 }
 
+/* What is wrong with the files of this one, and of no other. */
+static bool is_its_own_trouble(const struct tsk_error *err)
+{
+    switch (err->sys_errno) {
+    case EACCES:
+    case EPERM:
+    case EIO:
+    case ENOTDIR:
+    case ELOOP:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Its row says how it was when somebody could look at it last. */
+static void view_unreadable(struct proc *p, const struct tsk_error *problem)
+{
+    struct tsk_error ignored;
+    json_t *state CLEANUP_JSON = NULL;
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&reason, LANG_EN, problem);
+    p->view = (struct proc_view){.state = PROC_NOT_STARTED, .phase = PROC_UNREADABLE, .raw_status = -1};
+    snprintf(p->view.detail, sizeof p->view.detail, "%s", buf_str(&reason));
+    if (json_parse(p->state_text, strlen(p->state_text), "state.db", &state, &ignored) < 0 || !json_is_object(state))
+        return;
+    for (enum proc_state s = PROC_RUNNING; s < PROC_STATE_COUNT; s++) {
+        const json_t *inner = json_object_get(state, proc_state_names[s]);
+        if (!inner)
+            continue;
+        p->view.state = s;
+        p->view.child.pid = (pid_t)json_get_int(inner, "pid", 0);
+        p->view.exit_code = (int)json_get_int(inner, "exit_code", -1);
+        snprintf(p->view.error, sizeof p->view.error, "%s", json_get_string(inner, "error", ""));
+    }
+}
+
+static int look_at_row(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
+{
+    if (open_dir(reg, p, err) == 0 && proc_mend(reg, p, false, err) == 0)
+        return 0;
+    if (!is_its_own_trouble(err))
+        return -1;
+    view_unreadable(p, err);
+    *err = (struct tsk_error){.code = TSK_OK};
+    return 0;
+}
+
 int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
 {
     struct proc *list = NULL;
     size_t count = 0;
     int result = list_rows(reg, &list, &count, err);
-    for (size_t i = 0; result == 0 && i < count; i++) {
-        result = open_dir(reg, &list[i], err);
-        if (result == 0)
-            result = proc_mend(reg, &list[i], false, err);
-    }
+    for (size_t i = 0; result == 0 && i < count; i++)
+        result = look_at_row(reg, &list[i], err);
     if (result < 0) {
         proc_list_free(list, count);
         return -1;

@@ -58,7 +58,7 @@ static int take_charge(struct proc_registry *reg, struct start *start, int *ret_
         return -1;
     *ret_lock = proc_holder_lock(p->dir, HOLDER_END_MS);
     if (*ret_lock < 0)
-        return errno == EAGAIN ? already_running(p->id, err) : error_errno(err, "lock", "holder.lock");
+        return errno == EAGAIN ? already_running(p->id, err) : fs_error(err, "lock", p->dir, "holder.lock");
     return 0;
 }
 
@@ -122,7 +122,7 @@ static int begin(struct proc_registry *reg, const char *id, struct start *start,
     if (proc_find(reg, id, &start->p, err) < 0)
         return -1;
     if (start->p.dir < 0 && (start->p.dir = proc_dir_open(reg->dir, id, true)) < 0)
-        return error_errno(err, "create", id);
+        return fs_error(err, "create", reg->dir, id);
     if (take_charge(reg, start, &lock, err) < 0 || launch(reg, start, &lock, err) < 0)
         return -1;
     start->is_launched = true;

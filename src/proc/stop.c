@@ -261,7 +261,7 @@ int proc_forget_orphan(struct proc_registry *reg, const char *id, struct tsk_err
         return -1;
     if (look.has_holder || look.child_lives || look.is_starting)
         return 0;
-    return remove_tree(reg->dir, id) < 0 ? error_errno(err, "remove", id) : 0;
+    return remove_tree(reg->dir, id) < 0 ? fs_error(err, "remove", reg->dir, id) : 0;
 }
 
 static int needs_confirmation(const struct proc *p, struct tsk_error *err)
@@ -310,13 +310,13 @@ static int remove_stopped(struct proc_registry *reg, const char *id, bool is_for
         /* A holder that has just written the end needs a moment to go. */
         int lock CLEANUP_FD = proc_holder_lock(p.dir, 5000);
         if (lock < 0)
-            return errno == EAGAIN ? 1 : error_errno(err, "lock", "holder.lock");
+            return errno == EAGAIN ? 1 : fs_error(err, "lock", p.dir, HOLD_LOCK_NAME);
         if (leftovers_end(&p, 0, err) < 0)
             return -1;
     }
     if (forget(reg, &p, err) < 0)
         return -1;
-    return remove_tree(reg->dir, id) < 0 ? error_errno(err, "remove", id) : 0;
+    return remove_tree(reg->dir, id) < 0 ? fs_error(err, "remove", reg->dir, id) : 0;
 }
 
 int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)

@@ -38,7 +38,7 @@ static int guard_take(struct tsk_workspace *ws, struct tsk_error *err)
 {
     int fd = fs->openat(ws->state_dir, GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return error_errno(err, "open", GUARD_NAME);
+        return fs_error(err, "open", ws->state_dir, GUARD_NAME);
     if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0 || wait_for_byte(fd, F_WRLCK, 0, GUARD_MS) == 0) {
         sweep_private(ws);
         return fd;
@@ -46,7 +46,7 @@ static int guard_take(struct tsk_workspace *ws, struct tsk_error *err)
     if (errno == ETIMEDOUT)
         error_set(err, TSK_CONFLICT, "request_busy", NULL);
     else
-        error_errno(err, "lock", GUARD_NAME);
+        fs_error(err, "lock", ws->state_dir, GUARD_NAME);
     close(fd);
     return -1;
 }

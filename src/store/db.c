@@ -7,10 +7,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define DB_NAME         "state.db"
 #define BUSY_TIMEOUT_MS 5000
+#define TIGHT_BYTES     (1u << 20)
+#define SHM_CUT         3
+#define SHM_REGION      (32 << 10) /* what SQLite maps at a time */
 #define STATEMENT(name) struct sqlite3_stmt *name __attribute__((cleanup(statement_free))) = NULL
 
 /* Migration i makes version i+1 out of version i. A released entry is never changed; new ones go to the end.
@@ -126,10 +130,36 @@ static int keep_pathname(sqlite3_vfs *vfs, const char *name, int size, char *ret
     return snprintf(ret, (size_t)size, "%s", name) < size ? SQLITE_OK : SQLITE_CANTOPEN;
 }
 
+/* Whoever opens the database first resets the -shm file, which SQLite does by cutting it to 3 bytes. On a full disk it would
+ * then not get them back. As many zeros mean the same, and keep their blocks. */
+static int shm_reset(int fd, off_t size)
+{
+    static const char zeros[SHM_REGION];
+    struct stat st;
+    if (size != SHM_CUT || fstat(fd, &st) < 0 || st.st_size < SHM_REGION)
+        return ftruncate(fd, size);
+    if (pwrite(fd, zeros, sizeof zeros, 0) != (ssize_t)sizeof zeros)
+        return -1;
+    return ftruncate(fd, SHM_REGION);
+}
+
+/* SQLite makes sure of one block per 4 KiB before it maps the -shm file. Where blocks are smaller the others would be missing
+ * on a full disk, and using the memory would be the end of us (SIGBUS). */
+static void *shm_map(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+{
+    bool is_file = fd >= 0 && (flags & MAP_SHARED) && (protection & PROT_WRITE);
+    if (is_file && fallocate(fd, FALLOC_FL_KEEP_SIZE, offset, (off_t)len) < 0 && (errno == ENOSPC || errno == EDQUOT))
+        return MAP_FAILED;
+    return mmap(at, len, protection, flags, fd, offset);
+}
+
+/* SQLite's table of system calls is one for the whole program. */
 static void register_vfs(void)
 {
     static sqlite3_vfs vfs;
     vfs = *sqlite3_vfs_find(NULL);
+    vfs.xSetSystemCall(&vfs, "ftruncate", (sqlite3_syscall_ptr)shm_reset);
+    vfs.xSetSystemCall(&vfs, "mmap", (sqlite3_syscall_ptr)shm_map);
     vfs.zName = "tasuki";
     vfs.xFullPathname = keep_pathname;
     sqlite3_vfs_register(&vfs, 0);
@@ -230,11 +260,23 @@ static void keep_wal(struct db *db)
     sqlite3_file_control(db->handle, NULL, SQLITE_FCNTL_PERSIST_WAL, &yes);
 }
 
-static int set_up(struct db *db, struct tsk_error *err)
+/* What is in the -wal file is in the database, too, since the last one closed it; but who opens it next does not know that and
+ * would write behind it. On a disk that is about full it begins anew, so that what is written finds the room that is there. */
+static void make_room(struct db *db, int state_dir)
+{
+    struct statfs st;
+    if (fs->fstatfs(state_dir, &st) == 0 && (uint64_t)st.f_bavail * (uint64_t)st.f_bsize < TIGHT_BYTES)
+        sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+}
+
+static int set_up(struct db *db, int state_dir, struct tsk_error *err)
 {
     keep_wal(db);
     sqlite3_busy_timeout(db->handle, BUSY_TIMEOUT_MS);
-    if (enter_wal(db, err) < 0 || run_sql(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON", err) < 0)
+    if (enter_wal(db, err) < 0)
+        return -1;
+    make_room(db, state_dir);
+    if (run_sql(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON", err) < 0)
         return -1;
     return migrate(db, err);
 }
@@ -249,7 +291,7 @@ int db_open(struct db *db, int state_dir, struct tsk_error *err)
         return -1;
     }
     int rc = open_handle(db, state_dir, "modeof=/proc/self/mem", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    rc = rc == SQLITE_OK ? set_up(db, err) : fail_sqlite(db, rc, err);
+    rc = rc == SQLITE_OK ? set_up(db, state_dir, err) : fail_sqlite(db, rc, err);
     if (rc < 0)
         db_close(db);
     return rc;

@@ -167,7 +167,7 @@ int event_reader_init(struct event_reader *reader, int state_dir, uint64_t from,
         .state_dir = state_dir, .fd = -1, .next_id = from, .pending = {.max = 2 * EVENT_LINE_MAX}};
     int rc = reader_start(reader);
     if (rc < 0)
-        return error_errno(err, "read", TRAIL_NAME);
+        return fs_error(err, "read", reader->state_dir, TRAIL_NAME);
     if (rc == 0 && from == EVENT_FROM_END) /* no trail yet: all of it will be new */
         reader->next_id = 0;
     return 0;
@@ -296,7 +296,7 @@ int event_read(struct event_reader *reader, json_t **ret, struct tsk_error *err)
         }
         int rc = reader_more(reader);
         if (rc < 0)
-            return error_errno(err, "read", TRAIL_NAME);
+            return fs_error(err, "read", reader->state_dir, TRAIL_NAME);
         if (rc == 0)
             return 0;
     }

@@ -352,10 +352,10 @@ static int append_locked(struct event_trail *trail, const char *text, size_t len
 static int append_text(struct event_trail *trail, const struct buf *text, uint64_t *ret_id, struct tsk_error *err)
 {
     if (trail_lock(trail, F_RDLCK) < 0)
-        return error_errno(err, "lock", LOCK_NAME);
+        return fs_error(err, "lock", trail->state_dir, LOCK_NAME);
     int rc = append_locked(trail, text->data, text->len, ret_id);
     if (rc < 0)
-        error_errno(err, "append to", TRAIL_NAME);
+        fs_error(err, "append to", trail->state_dir, TRAIL_NAME);
     trail_unlock(trail);
     return rc;
 }
@@ -394,6 +394,6 @@ int event_append_line(struct event_trail *trail, const char *line, size_t len, u
 int event_trail_sync(struct event_trail *trail, struct tsk_error *err)
 {
     if (trail->fd >= 0 && fs->fdatasync(trail->fd) < 0)
-        return error_errno(err, "sync", TRAIL_NAME);
+        return fs_error(err, "sync", trail->state_dir, TRAIL_NAME);
     return 0;
 }

@@ -187,7 +187,8 @@ static bool find_existing(struct look *look, const char *start, struct workspace
     return join(ret->state_path, ret->root, ".aiflow");
 }
 
-/* Where `init` makes one: `start` itself, unless it is in a linked worktree or a bare repository. */
+/* Where `init` makes one: `start` itself, unless it is in a linked worktree or a bare repository, or below a workspace: with a
+ * second one there, the same lock could be held twice. A repository of its own may have its own. */
 static bool find_new(struct look *look, const char *start, struct workspace_place *ret)
 {
     char dir[PATH_MAX], common[PATH_MAX];
@@ -197,6 +198,10 @@ static bool find_new(struct look *look, const char *start, struct workspace_plac
             return place_of_common(look, common, "", ret);
         if (is_bare_repository(look, dir))
             return place_of_common(look, dir, "", ret);
+        if (workspace_in(look, dir) == 2) {
+            snprintf(ret->root, PATH_MAX, "%s", dir);
+            return join(ret->state_path, ret->root, ".aiflow");
+        }
     } while (!type_of(look, dir, ".git") && go_up(dir));
     snprintf(ret->root, PATH_MAX, "%s", start);
     return join(ret->state_path, ret->root, ".aiflow");

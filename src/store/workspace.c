@@ -109,7 +109,7 @@ int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallba
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0) {
         if (errno != ENOENT)
-            return error_errno(err, "read", "config.yaml");
+            return fs_error(err, "read", ws->state_dir, "config.yaml");
         *ret = fallback;
         return 0;
     }
@@ -129,7 +129,7 @@ static int ensure_lines(int dir, const char *name, const char *const *lines, str
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (fs_read_file(dir, name, 4 << 20, &b) < 0 && errno != ENOENT)
-        return error_errno(err, "read", name);
+        return fs_error(err, "read", dir, name);
     struct buf add CLEANUP(buf_clear) = BUF_INIT;
     if (b.len && b.data[b.len - 1] != '\n')
         buf_puts(&add, "\n");
@@ -148,7 +148,7 @@ static int ensure_lines(int dir, const char *name, const char *const *lines, str
         return 0;
     int fd CLEANUP_FD = fs->openat(dir, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0 || fs_write_all(fd, add.data, add.len) < 0)
-        return error_errno(err, "write", name);
+        return fs_error(err, "write", dir, name);
     return 0;
 }
 
@@ -174,7 +174,7 @@ static int create_state(const struct workspace_place *place, struct tsk_error *e
         return error_errno(err, "open", place->state_path);
     for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++)
         if (fs_make_dirs(state, dirs[i]) < 0)
-            return error_errno(err, "create", dirs[i]);
+            return fs_error(err, "create", state, dirs[i]);
     if (ensure_lines(state, ".gitignore", state_ignore, err) < 0)
         return -1;
     int root CLEANUP_FD = fs->openat(AT_FDCWD, place->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);

@@ -1,9 +1,10 @@
 """Spec 3 and 9: odd ids, symbolic links, torn files, directories that cannot be written and disks that are full."""
 
 import os
+import shutil
 
-from common import check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
-from harness.harness import eq, main, test
+from common import NOBODY, check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
+from harness.harness import Skip, eq, main, test
 
 ACQUIRE = ("lock", "acquire", "name", "a", "--json")
 BAD_IDS = ("../x", "a/b", "/x", "a\nb", "", "x" * 129, ".hidden", "..", "a b", "a*", "ü", "_a", "a\x1b[31m", "a\\b")
@@ -197,6 +198,100 @@ def _(ws):
     """
     result = unshare(ws, ["-m"], script).expect(0)
     assert "released" in result.out and "code" not in result.out, result
+
+
+# -- root in somebody else's workspace ------------------------------------------------------------------------
+
+def nobodys_workspace(ws):
+    need_root("another user")
+    os.chown(ws.path, NOBODY, NOBODY)
+    shutil.copy(ws.binary.parent / "tasuki-hold", ws.base)
+    user = lambda *args: run_as_nobody(ws, [ws.binary, *args])
+    user("init").expect(0)
+    return user
+
+
+@test("what root makes in somebody's workspace is his: nothing there is closed to him afterwards", init=False)
+def _(ws):
+    user = nobodys_workspace(ws)
+    ws.tasuki("lock", "run", "rootlock", "--", "true").expect(0)
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e").expect(0)
+    ws.tasuki("sprint", "release", "--session", "s").expect(0)
+    ws.tasuki("proc", "create", "r", "--start", "--", "sh", "-c", "echo hello; exec sleep 1000").expect(0)
+    foreign = [str(p) for p in ws.path.rglob("*") if p.lstat().st_uid == 0]
+    eq(foreign, [], "files of root")
+    user("lock", "run", "rootlock", "--", "true").expect(0)
+    eq(user("proc", "list", "--json").expect(0).json["processes"][0]["phase"], "ready")
+    ws.tasuki("proc", "stop", "r").expect(0)
+    user("proc", "remove", "r").expect(0)
+
+
+@test("root stops a user's process", init=False)
+def _(ws):
+    user = nobodys_workspace(ws)
+    user("proc", "create", "u", "--start", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "stop", "u").expect(0)
+    eq(user("proc", "list", "--json").expect(0).json["processes"][0]["state_name"], "Stopped")
+
+
+@test("a process whose files cannot be read hides no other; it and doctor say which and why", init=False)
+def _(ws):
+    user = nobodys_workspace(ws)
+    for id in ("a", "r", "z"):
+        user("proc", "create", id, "--start", "--", "sleep", "1000").expect(0)
+    directory = ws.path / ".aiflow/processes/r"
+    os.chown(directory, 0, 0)
+    for args in (("proc", "list", "--json"), ("status", "--json")):
+        found = {p["id"]: p for p in user(*args).expect(0).json["processes"]}
+        eq([found[id]["phase"] for id in ("a", "r", "z")], ["ready", "unreadable", "ready"])
+        assert str(directory) in found["r"]["detail"] and "ermission denied" in found["r"]["detail"], found["r"]
+        eq(found["r"]["state_name"], "Running")
+    assert str(directory) in user("proc", "status", "r").expect(3).err
+    report = user("doctor", "--json")
+    assert any(str(directory) in line and "chown" in line for check in report.json["checks"] for line in
+               check.get("fix", [])), report
+    os.chown(directory, NOBODY, NOBODY)
+    user("proc", "stop", "--all").expect(0)
+
+
+FULL_DISK = """
+    "$T" init >/dev/null
+    "$T" proc create p --start -- sleep 1000 >/dev/null
+    "$T" proc create never -- true >/dev/null
+    dd if=/dev/zero of=fill bs=4096 2>/dev/null || true
+    dd if=/dev/zero of=fill2 bs=64 2>/dev/null || true
+    "$T" proc list --json >/dev/null || echo "list $?"
+    "$T" proc start never --json || echo "start $?"
+    "$T" proc stop p >/dev/null || echo "stop $?"
+    "$T" proc status p || echo "status $?"
+    "$T" proc remove p || echo "remove $?"
+    rm fill fill2
+    "$T" proc stop p >/dev/null 2>&1 || true
+"""
+
+
+def check_full_disk(ws, mount):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    result = unshare(ws, ["-m"], f'mkdir "$B/small"; {mount} || exit 77; cd "$B/small"\n' + FULL_DISK, timeout=120)
+    if result.code == 77:
+        raise Skip("such a file system is not to be had here")
+    result.expect(0)
+    assert "p  Stopped" in result.out and "process 'p' removed" in result.out, result
+    for word in ("list", "stop", "status", "remove"):
+        assert f"{word} 1" not in result.out and f"{word} 3" not in result.out and f"{word} 7" not in result.out, result
+    assert "start 3" in result.out and "STORAGE_FULL" in result.out, result
+
+
+@test("a full disk: a process can be looked at, stopped and removed; a start says that the disk is full")
+def _(ws):
+    check_full_disk(ws, 'mount -t tmpfs -o size=1m tmpfs "$B/small"')
+
+
+@test("a full disk with blocks of 1 KiB: the same (the database's shared memory has all of its blocks)")
+def _(ws):
+    check_full_disk(ws, 'dd if=/dev/zero of="$B/image" bs=1M count=4 2>/dev/null && '
+                        'mkfs.ext4 -q -b 1024 -m 0 "$B/image" && mount -o loop "$B/image" "$B/small"')
 
 
 @test("the disk gets full at any call of acquire: it succeeds, or STORAGE_FULL and no lock is left")

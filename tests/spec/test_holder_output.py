@@ -406,6 +406,44 @@ for mode in ("pipe", "stamped"):
         assert resumed["dropped"] > 2 * MIB, resumed
 
 
+@test("direct: that the disk is full is told, and that there is room again", init=False)
+def _(ws):
+    disk = small_disk(ws, MIB)
+    h = Holder(ws, directory=disk)
+    code = ("import os, time\ntry:\n    while True: os.write(1, b'x' * 1024)\nexcept OSError: pass\n"
+            f"open('{ws.path}/go').read()\n")
+    os.mkfifo(ws.path / "go")
+    h.start(python(code), log="direct", log_max=64 * MIB)
+    h.wait_for("log_full")
+    with open(disk / "p/log/stdout.log", "r+b") as stream:
+        stream.truncate(4096)
+    h.wait_for("log_resumed")
+    (ws.path / "go").write_text("x")
+    h.wait()
+    eq([word for word in h.words() if word.startswith("log_")], ["log_full", "log_resumed"])
+
+
+def fill_up(disk):
+    with open(disk / "fill", "wb", buffering=0) as fill:
+        try:
+            while True:
+                fill.write(b"x" * 4096)
+        except OSError:
+            pass
+
+
+@test("on a full disk the end is written over the old record: a stop is not kept waiting", init=False)
+def _(ws):
+    disk = small_disk(ws, MIB)
+    h = Holder(ws, directory=disk)
+    os.mkfifo(ws.path / "go")
+    h.start(sh("read -r x < go; exit 3"))
+    fill_up(disk)
+    (ws.path / "go").write_text("x\n")
+    eq(h.wait()["exit"]["status"], 3 << 8)
+    eq((h.facts("exited")[0]["status"], (h.dir / "status.new").exists()), (3 << 8, False))
+
+
 @test("an exit that cannot be recorded is recorded as soon as it can, and until then the holder stays in charge", init=False)
 def _(ws):
     disk = small_disk(ws, MIB)
@@ -413,15 +451,11 @@ def _(ws):
     os.mkfifo(ws.path / "go")
     h.start(sh("read -r x < go; exit 3"))
     pid = h.pid
-    with open(disk / "fill", "wb", buffering=0) as fill:
-        try:
-            while True:
-                fill.write(b"x" * 4096)
-        except OSError:
-            pass
+    (h.dir / "status.json").unlink()  # nothing that could be overwritten
+    fill_up(disk)
     (ws.path / "go").write_text("x\n")
     wait_until(lambda: not ticks_of(pid), "the child's end")
-    eq((h.status["exit"], h.is_locked(), h.proc.poll()), (None, True, None))
+    eq(((h.dir / "status.json").exists(), h.is_locked(), h.proc.poll()), (False, True, None))
     (disk / "fill").unlink()
     eq(h.wait()["exit"]["status"], 3 << 8)
 

@@ -43,9 +43,23 @@ def _(ws):
     inner = ws.path / "a" / "b"
     (inner / "c").mkdir(parents=True)
     for root in (ws.path, inner):
-        ws.tasuki("init", cwd=root).expect(0)
+        ws.tasuki("--root", ".", "init", cwd=root).expect(0)
     eq(ws.tasuki("status", "--json", cwd=inner / "c").expect(0).json["root"], str(inner.resolve()))
     eq(ws.tasuki("status", "--json", cwd=ws.path / "a").expect(0).json["root"], str(ws.path.resolve()))
+
+
+@test("init below a workspace says where it is and makes no second one; --root does, a repository of its own gets its own")
+def _(ws):
+    sub, other = ws.path / "sub/deep", ws.path / "other"
+    sub.mkdir(parents=True)
+    other.mkdir()
+    result = ws.tasuki("init", "--json", cwd=sub).expect(0).json
+    eq((result["status"], result["root"]), ("exists", str(ws.path.resolve())))
+    assert "tasuki --root . init" in ws.tasuki("init", cwd=sub).expect(0).out
+    assert not (sub / ".aiflow").exists() and not (sub.parent / ".aiflow").exists()
+    eq(ws.tasuki("--root", ".", "init", "--json", cwd=sub).expect(0).json["status"], "created")
+    git(ws, "init", "-q", cwd=other)
+    eq(ws.tasuki("init", "--json", cwd=other).expect(0).json["root"], str(other.resolve()))
 
 
 @test("without a workspace: NOT_FOUND, exit 5, and `tasuki init` is the next command", init=False)
