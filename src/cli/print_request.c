@@ -319,8 +319,11 @@ void cli_print_queue_status(const struct op_call *call, const struct cli_options
 
 void cli_print_queue_stop(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
-    (void)call;
+    bool is_stopping = strcmp(text_of(result, "status"), "stopping") == 0;
+    bool is_now = json_get_bool(call->args, "now", false);
     if (!options->quiet)
-        printf("%s\n", text_get(strcmp(text_of(result, "status"), "stopping") == 0 ? "queue_stopping" : "queue_idle",
+        printf("%s\n", text_get(!is_stopping ? "queue_idle"
+                                : is_now     ? "queue_stopping_now"
+                                             : "queue_stopping",
                                 options->lang));
 }

@@ -168,11 +168,22 @@ static void put_questions(struct buf *b, const struct cli_options *options, cons
     }
 }
 
-static const char *answer_form(const json_t *stage)
+/* One line per open question; which task is meant must be said as soon as there are several. */
+static void add_answers(const json_t *stage, json_t *next)
 {
-    const json_t *question = json_object_get(json_array_get(json_object_get(stage, "questions"), 0), "question");
-    const char *type = json_get_string(question, "type", "text");
-    return strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
+    const json_t *questions = json_object_get(stage, "questions");
+    const char *id = json_get_string(stage, "run_id", "");
+    size_t i;
+    json_t *open;
+    json_array_foreach (questions, i, open) {
+        const char *type = json_get_string(json_object_get(open, "question"), "type", "text");
+        const char *form = strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
+        if (json_array_size(questions) == 1)
+            json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, form));
+        else
+            json_array_append_new(
+                next, json_sprintf("tasuki answer %s --task %s %s", id, json_get_string(open, "task", ""), form));
+    }
 }
 
 /* The key of the limit that ended the run; NULL: none did. */
@@ -184,13 +195,28 @@ static const char *limit_of(const json_t *stage)
                                                        : NULL;
 }
 
+/* Whether resume would end as the run did: it repeats the merge that failed, or the task that cancelled the run. */
+static bool is_decided(const json_t *stage)
+{
+    const char *code = json_get_string(stage, "reason_code", "");
+    return strcmp(code, "RUN_FAILED") == 0 ||
+           (strcmp(code, "GROUP_FAILED") == 0 && json_array_size(json_object_get(stage, "failures")) == 0);
+}
+
+static void add_anew(const json_t *stage, json_t *next)
+{
+    const char *request = json_get_string(stage, "request_id", NULL);
+    json_array_append_new(next, request ? json_sprintf("tasuki request run %s", request)
+                                        : json_sprintf("tasuki run %s", json_get_string(stage, "source", "")));
+}
+
 static void put_limit(struct buf *b, const struct cli_options *options, const json_t *stage, json_t *next)
 {
     const char *source = json_get_string(stage, "source", "");
     buf_puts(b, "  ");
     text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", source, NULL);
     buf_puts(b, "\n");
-    json_array_append_new(next, json_sprintf("tasuki run %s", source));
+    add_anew(stage, next);
 }
 
 static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
@@ -199,12 +225,14 @@ static void put_next_of(struct buf *b, const struct cli_options *options, const 
     const char *request = json_get_string(stage, "request_id", NULL);
     const json_t *total = json_at(stage, "counts.total");
     json_t *next CLEANUP_JSON = json_array();
-    if (strcmp(status, "FAILED") == 0 && request && json_is_integer(total) && json_integer_value(total) == 0)
-        json_array_append_new(next, json_sprintf("tasuki request run %s", request)); /* it never began */
-    else if (strcmp(status, "FAILED") == 0 && limit_of(stage))
+    bool has_failed = strcmp(status, "FAILED") == 0,
+         never_began = json_is_integer(total) && json_integer_value(total) == 0;
+    if (has_failed && limit_of(stage))
         put_limit(b, options, stage, next);
+    else if (has_failed && ((request && never_began) || is_decided(stage)))
+        add_anew(stage, next);
     else if (strcmp(status, "NEEDS_INPUT") == 0)
-        json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, answer_form(stage)));
+        add_answers(stage, next);
     else if (strcmp(status, "DONE") != 0 && strcmp(status, "RUNNING") != 0)
         json_array_append_new(next, json_sprintf("tasuki resume %s", id));
     cli_put_next(b, options, stdout, next);

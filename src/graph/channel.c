@@ -241,6 +241,8 @@ static bool is_greater(const json_t *a, const json_t *b)
 {
     if (json_is_string(a) && json_is_string(b))
         return strcmp(json_string_value(a), json_string_value(b)) > 0;
+    if (json_is_integer(a) && json_is_integer(b)) /* above 2^53 two of them are the same double */
+        return json_integer_value(a) > json_integer_value(b);
     return json_number_value(a) > json_number_value(b);
 }
 

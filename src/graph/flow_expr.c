@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NESTING_MAX 64
+#define NESTING_MAX 256 /* a thread with 512 KiB of stack reads it: what recurses keeps its frames small */
 
 enum expr_kind { EXPR_TASK, EXPR_SEQUENCE, EXPR_PARALLEL };
 
@@ -33,7 +33,8 @@ struct parsing {
     struct word word;      /* the current one */
     struct region nodes;
     unsigned depth;
-    unsigned anonymous; /* groups without a name so far */
+    struct tsk_error err; /* too large for a frame of what recurses */
+    unsigned anonymous;   /* groups without a name so far */
     bool has_failed;
 };
 
@@ -211,7 +212,6 @@ static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr 
     struct flow *flow = p->flow;
     const char *name = flow_string(flow, e->name);
     uint32_t index = flow_find(flow, name);
-    struct tsk_error err;
     if (index == NO_NODE) {
         const char *near = flow_nearest_task(flow, name);
         flow_problem(flow, e->line, e->column, near ? "flow_no_task_near" : "flow_no_task", "name", name, "near",
@@ -222,7 +222,7 @@ static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr 
         flow_problem(flow, e->line, e->column, "expr_twice", "name", name, NULL);
         return NO_NODE;
     }
-    BUG(flow_add_node(flow, scope, index, &err) < 0);
+    BUG(flow_add_node(flow, scope, index, &p->err) < 0);
     flow_task(flow, index)->is_in_expression = true;
     return flow_task(flow, index)->node;
 }
@@ -254,14 +254,13 @@ static uint32_t build_group(struct parsing *p, uint32_t scope, uint32_t index)
     const struct expr e = *expr_at(p, index);
     char name[140];
     uint32_t node, branch;
-    struct tsk_error err;
     group_name(p, &e, name);
-    if (graph_add_group(&flow->graph, scope, name, POLICY_STRICT, &node, &err) < 0) {
+    if (graph_add_group(&flow->graph, scope, name, POLICY_STRICT, &node, &p->err) < 0) {
         flow_problem(flow, e.line, e.column, "flow_name", "value", name, NULL);
         return NO_NODE;
     }
     for (uint32_t child = e.first; child; child = expr_at(p, child)->next) {
-        BUG(graph_add_branch(&flow->graph, node, NULL, &branch, &err) < 0);
+        BUG(graph_add_branch(&flow->graph, node, NULL, &branch, &p->err) < 0);
         build(p, branch, child);
     }
     return node;
@@ -271,7 +270,6 @@ static struct ends build(struct parsing *p, uint32_t scope, uint32_t index)
 {
     struct ends ends = {NO_NODE, NO_NODE};
     const struct expr e = *expr_at(p, index);
-    struct tsk_error err;
     if (e.kind == EXPR_TASK)
         ends.first = ends.last = build_task(p, scope, &e);
     else if (e.kind == EXPR_PARALLEL)
@@ -279,7 +277,7 @@ static struct ends build(struct parsing *p, uint32_t scope, uint32_t index)
     for (uint32_t child = e.kind == EXPR_SEQUENCE ? e.first : 0; child; child = expr_at(p, child)->next) {
         struct ends step = build(p, scope, child);
         if (ends.last != NO_NODE && step.first != NO_NODE)
-            BUG(graph_add_edge(&p->flow->graph, ends.last, step.first, &err) < 0);
+            BUG(graph_add_edge(&p->flow->graph, ends.last, step.first, &p->err) < 0);
         ends.first = ends.first == NO_NODE ? step.first : ends.first;
         ends.last = step.last == NO_NODE ? ends.last : step.last;
     }

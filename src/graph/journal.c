@@ -6,6 +6,7 @@
 
 #define FILE_NAME    "journal"
 #define DAMAGED_NAME "journal.damaged"
+#define ENOUGH       (1u << 20) /* pending: written without waiting for a flush */
 
 /* N2: what is behind the last newline was never a record. */
 static int cut_torn_tail(int fd)
@@ -32,7 +33,7 @@ static int cut_torn_tail(int fd)
 
 int journal_open(struct journal *journal, int run_dir, bool is_synced, struct tsk_error *err)
 {
-    *journal = (struct journal){.fd = -1, .is_synced = is_synced, .pending = {.max = JOURNAL_LINE_MAX * 2}};
+    *journal = (struct journal){.fd = -1, .is_synced = is_synced, .pending = {.max = JOURNAL_LINE_MAX * 3}};
     journal->fd = fs->openat(run_dir, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (journal->fd < 0 || cut_torn_tail(journal->fd) < 0) {
         error_errno(err, "open", FILE_NAME);
@@ -58,23 +59,39 @@ struct buf *journal_begin(struct journal *journal, const char *event)
     return b;
 }
 
+/* What is pending, into the file. The first failure is for ever: there may be half a line. */
+static int write_pending(struct journal *journal)
+{
+    if (journal->failure)
+        return -1;
+    if (journal->pending.failed)
+        journal->failure = EFBIG;
+    else if (fs_write_all(journal->fd, journal->pending.data, journal->pending.len) < 0)
+        journal->failure = errno;
+    if (journal->failure)
+        return -1;
+    journal->is_dirty = true;
+    buf_reset(&journal->pending);
+    return 0;
+}
+
+/* Many large records that end at the same time must not be too much for the buffer. */
 void journal_end(struct journal *journal)
 {
     buf_puts(&journal->pending, "}\n");
+    if (journal->pending.len > ENOUGH)
+        write_pending(journal); /* journal_flush says what went wrong */
 }
 
 int journal_flush(struct journal *journal, struct tsk_error *err)
 {
-    if (!journal->pending.len)
-        return 0;
-    if (journal->pending.failed) {
-        errno = EFBIG;
+    if ((journal->failure || journal->pending.len) && write_pending(journal) < 0) {
+        errno = journal->failure;
         return error_errno(err, "write", FILE_NAME);
     }
-    if (fs_write_all(journal->fd, journal->pending.data, journal->pending.len) < 0 ||
-        (journal->is_synced && fs->fdatasync(journal->fd) < 0))
+    if (journal->is_synced && journal->is_dirty && fs->fdatasync(journal->fd) < 0)
         return error_errno(err, "write", FILE_NAME);
-    buf_reset(&journal->pending);
+    journal->is_dirty = false;
     return 0;
 }
 

@@ -1,26 +1,29 @@
 /* journal.h - what happened in a run, one JSON object per line, for ever appended; what resume goes by.
  *
- *  N1  A record is one line. Lines are gathered and written with one write(2) by journal_flush, before anything that follows
- *      from them is started: a task whose end is not in the journal has no successor that ran.
+ *  N1  A record is one line. Lines are gathered and written with one write(2) by journal_flush (earlier, if they are
+ *      many), before anything that follows from them is started: a task whose end is not in the journal has no successor that ran.
  *  N2  A journal that was cut at any byte is read up to the last whole line. Whoever appends to it cuts the rest off first.
  *  N3  Nothing is synced, unless the flow asks for it (`journal: sync`): then each flush is, and what was flushed together is
  *      synced together.
  *
- * Records: {"e":"run",…} begins it; "start" and "end" of a task's attempt; "group" the end of a group; "drop" a task that ended
- * without running; "ask" and "answer"; "resume"; "done" the run's status. Keys: t time (ms), n node, k name, s session,
- * a attempt, p place, o outcome, x exit status, ms duration, w writes, r requests. */
+ * Records: {"e":"run",…} begins it; "start" and "end" of a task's attempt; "group" the end of a group; "ask" and "answer";
+ * "resume"; "done" the run's status. Keys: t time (ms), n node, k name, s session, a attempt, p place, o outcome, x exit status,
+ * ms duration, w writes, r requests. */
 #ifndef GRAPH_JOURNAL_H
 #define GRAPH_JOURNAL_H
 
 #include "base/clock.h"
 #include "base/json.h"
 
+/* A task that writes what would be a longer line, or a longer journal than can be read again, fails (task_output). */
 #define JOURNAL_MAX      (1u << 30)
 #define JOURNAL_LINE_MAX (32u << 20)
 
 struct journal {
     int fd;
     bool is_synced;
+    bool is_dirty; /* written, and not yet synced */
+    int failure;   /* errno of the write that failed; 0: none */
     struct buf pending;
 };
 

@@ -307,7 +307,8 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     if (!runner->options.is_answer)
         runner_note(runner, clock_now().wall_ms, "resumed", NULL, NULL);
     find_interrupted(&r);
-    return journal_flush(&runner->journal, err);
+    /* Who answers writes this with the answer: one that is refused leaves no trace, and the run's end stays its last record. */
+    return runner->options.is_answer ? 0 : journal_flush(&runner->journal, err);
 }
 
 int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err)
@@ -317,11 +318,12 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
     json_object_foreach (runner->questions, number, question)
         if (!task || strcmp(json_get_string(question, "task", ""), task) == 0)
             found = found ? "" : number;
-    if (!found)
-        return error_set(err, json_object_size(runner->questions) ? TSK_NOT_FOUND : TSK_ALREADY_ANSWERED, "no_question",
-                         "run", runner->run.id, NULL);
-    if (!*found)
-        return error_set(err, TSK_INVALID_INPUT, "many_questions", "run", runner->run.id, NULL);
+    if (!found || !*found) {
+        error_set(err, found ? TSK_INVALID_INPUT : TSK_NOT_FOUND, found ? "many_questions" : "no_question", "run",
+                  runner->run.id, NULL);
+        error_add_next(err, "tasuki runs show %s", runner->run.id);
+        return -1;
+    }
     uint32_t node = (uint32_t)strtoul(found, NULL, 10);
     struct buf *record = journal_begin(&runner->journal, "answer");
     buf_json_pair_int(record, "n", node);

@@ -17,7 +17,8 @@
 #define DYING_CHILD_MS 1000
 #define HIDDEN         ".new-" /* before the name of a run that is being made */
 #define STAGE_MAX      (64u << 20)
-#define BEING_MADE_MS  10000 /* so long a directory may have nothing in it */
+#define STAGE_VALUES   (16u << 20) /* a larger one does without the channel */
+#define BEING_MADE_MS  10000       /* so long a directory may have nothing in it */
 
 static int open_life(struct rundir *run, int flags, int *ret)
 {
@@ -193,6 +194,11 @@ const char *rundir_end_of(const json_t *records)
     return strcmp(json_get_string(last, "e", ""), "done") == 0 ? json_get_string(last, "status", "") : "";
 }
 
+bool rundir_is_over(const char *status)
+{
+    return strcmp(status, "DONE") == 0 || strcmp(status, "FAILED") == 0 || strcmp(status, "CANCELLED") == 0;
+}
+
 void rundir_clear(struct rundir *run)
 {
     /* Unlocked rather than only closed: a process that a task left behind on purpose keeps a descriptor, but no lock. */
@@ -232,14 +238,34 @@ static bool publish_stage(const struct rundir *run, const struct buf *text)
            fs_publish(fd, private_name, run->dir, "stage.json") == 0;
 }
 
+static void put_stage(struct buf *text, const json_t *stage)
+{
+    json_write(text, stage, true);
+    buf_puts(text, "\n");
+}
+
+/* The values are as large as the tasks make them, and the stage is written every second. */
+static void put_stage_without_values(struct buf *text, const json_t *stage)
+{
+    json_t *smaller CLEANUP_JSON = json_copy((json_t *)stage);
+    json_object_set_new(smaller, "channel", json_object());
+    json_object_set_new(smaller, "channel_left_out", json_true());
+    buf_clear(text);
+    *text = (struct buf){.max = STAGE_MAX};
+    put_stage(text, smaller);
+}
+
 int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk_error *err)
 {
-    struct buf text CLEANUP(buf_clear) = {.max = STAGE_MAX};
-    json_write(&text, stage, true);
-    buf_puts(&text, "\n");
+    struct buf text CLEANUP(buf_clear) = {.max = STAGE_VALUES};
+    put_stage(&text, stage);
+    if (text.failed)
+        put_stage_without_values(&text, stage);
     /* The first one needs nothing replaced; most short runs write only that. */
     if (!text.failed && publish_stage(run, &text))
         return 0;
+    if (text.failed)
+        errno = EFBIG;
     if (text.failed || fs_replace_file(run->dir, "stage.json", 0600, text.data, text.len) < 0)
         return error_errno(err, "write", "stage.json");
     return 0;
@@ -297,6 +323,43 @@ static json_t *stage_from_journal(const struct rundir *run, const json_t *record
                      "failures", "questions", "tasks");
 }
 
+json_t *rundir_questions(const json_t *records)
+{
+    json_t *open CLEANUP_JSON = json_object(), *list = json_array(), *record;
+    char node[24];
+    const char *key;
+    size_t i;
+    json_array_foreach (records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        snprintf(node, sizeof node, "%lld", (long long)json_get_int(record, "n", -1));
+        if (strcmp(event, "ask") == 0)
+            json_object_set(open, node, record);
+        else if (strcmp(event, "answer") == 0)
+            json_object_del(open, node);
+    }
+    json_object_foreach (open, key, record)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:O*}", "task", json_get_string(record, "k", ""), "session_id",
+                                        json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
+    return list;
+}
+
+/* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
+static bool end_from_journal(json_t *stage, const json_t *records)
+{
+    char ended[TIME_TEXT_MAX];
+    const char *status = rundir_end_of(records);
+    if (!*status)
+        return false;
+    time_format_utc(json_get_int(json_array_get(records, json_array_size(records) - 1), "t", 0), ended);
+    json_object_set_new(stage, "status", json_string(status));
+    json_object_set_new(stage, "ended_at", json_string(ended));
+    json_object_set_new(stage, "runner", json_null());
+    json_object_set_new(stage, "questions",
+                        strcmp(status, "NEEDS_INPUT") == 0 ? rundir_questions(records) : json_array());
+    return true;
+}
+
 /* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). */
 static int look_at_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
@@ -337,7 +400,7 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
     if (!*ret)
         *ret = stage_from_journal(run, records);
     count_from_journal(*ret, records);
-    if (!is_executed && !is_being_made(run, records))
+    if (!is_executed && !end_from_journal(*ret, records) && !is_being_made(run, records))
         json_object_set_new(*ret, "status", json_string("INTERRUPTED"));
     return 0;
 }
@@ -393,27 +456,6 @@ bool rundir_remove_unbegun(struct tsk_workspace *ws, const struct rundir *run)
     return fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR) == 0;
 }
 
-/* Questions without an answer. */
-static void add_questions(json_t *stage, const json_t *records)
-{
-    json_t *open CLEANUP_JSON = json_object(), *record;
-    char node[24];
-    const char *key;
-    size_t i;
-    json_array_foreach (records, i, record) {
-        const char *event = json_get_string(record, "e", "");
-        snprintf(node, sizeof node, "%lld", (long long)json_get_int(record, "n", -1));
-        if (strcmp(event, "ask") == 0)
-            json_object_set(open, node, record);
-        else if (strcmp(event, "answer") == 0)
-            json_object_del(open, node);
-    }
-    json_object_foreach (open, key, record)
-        json_array_append_new(json_object_get(stage, "questions"),
-                              json_pack("{s:s, s:s, s:O*}", "task", json_get_string(record, "k", ""), "session_id",
-                                        json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
-}
-
 int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
@@ -423,16 +465,10 @@ int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
         return in_progress(run, err);
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    const json_t *last = json_array_get(records, json_array_size(records) - 1);
     json_t *stage CLEANUP_JSON = stage_from_journal(run, records);
     count_from_journal(stage, records);
-    add_questions(stage, records);
-    if (strcmp(json_get_string(last, "e", ""), "done") == 0) {
-        char ended[TIME_TEXT_MAX];
-        time_format_utc(json_get_int(last, "t", 0), ended);
-        json_object_set_new(stage, "status", json_string(json_get_string(last, "status", "DONE")));
-        json_object_set_new(stage, "ended_at", json_string(ended));
-    }
+    if (!end_from_journal(stage, records))
+        json_object_set_new(stage, "questions", rundir_questions(records));
     fs->renameat2(run->dir, "stage.json", run->dir, "stage.json.damaged", 0);
     return rundir_write_stage(run, stage, err);
 }

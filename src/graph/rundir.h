@@ -9,8 +9,8 @@
  *   tasks/<session>/<task>.<attempt>.log
  *   channel.* output.* answer.* slot.*   what tasks read and write while the run is executed
  *
- * A run is interrupted when its stage says RUNNING and byte 1 is free. Whoever wants to execute it takes byte 1 first, then
- * ends what still holds byte 0.
+ * A run is interrupted when its stage says RUNNING, byte 1 is free and the journal has no end. Whoever wants to execute it takes
+ * byte 1 first, then ends what still holds byte 0.
  *
  *  D1  `life` appears with both bytes locked. Without it the run has not begun; with it, a free byte 1 means that nobody executes
  *      the run any more, or not yet again.
@@ -18,7 +18,9 @@
  *      whoever wants to be one tries again.
  *  D3  Processes are ended only for a run that was interrupted: a task has started since its last `done`. What the tasks of one that
  *      ended in good order, or that asks, have left running was left on purpose.
- *  D4  Whether a run is over is known to who holds byte 1 and has read the journal after that; what was seen before is a guess. */
+ *  D4  Whether a run is over is known to who holds byte 1 and has read the journal after that; what was seen before is a guess.
+ *  D5  The journal is the truth: a run has ended as its last record says, also where the stage could not be written any more. Only
+ *      of a run that asks (NEEDS_INPUT), or is executed, questions are open. */
 #ifndef GRAPH_RUNDIR_H
 #define GRAPH_RUNDIR_H
 
@@ -54,6 +56,9 @@ int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error 
 /* What the journal says of it (D3), and of the run's end: DONE, FAILED, CANCELLED, NEEDS_INPUT; "": it has not ended. */
 bool rundir_was_interrupted(const json_t *records);
 const char *rundir_end_of(const json_t *records);
+bool rundir_is_over(const char *status); /* DONE, FAILED or CANCELLED */
+/* Questions without an answer, as the stage has them; owned array. */
+json_t *rundir_questions(const json_t *records);
 void rundir_clear(struct rundir *run);
 /* Whether somebody executes it. */
 bool rundir_has_runner(const struct rundir *run);

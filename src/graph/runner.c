@@ -224,6 +224,18 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
     return 0;
 }
 
+/* An answer goes on with what waits for it, never with a run that has ended: that is for `resume`. */
+static int refuse_answer(const struct runner *runner, const json_t *records, struct tsk_error *err)
+{
+    json_t *open CLEANUP_JSON = rundir_questions(records);
+    if (json_array_size(open) == 0)
+        error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", runner->run.id, NULL);
+    else
+        error_set(err, TSK_CONFLICT, "answer_ended", "run", runner->run.id, "status", rundir_end_of(records), NULL);
+    error_add_next(err, "tasuki runs show %s", runner->run.id);
+    return -1;
+}
+
 int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
@@ -238,6 +250,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     if (options->refuses_cancelled && strcmp(rundir_end_of(records), "CANCELLED") == 0)
         return error_set(err, TSK_CONFLICT, "run_given_up", "run", runner->run.id, NULL);
+    if (options->is_answer && rundir_is_over(rundir_end_of(records)))
+        return refuse_answer(runner, records, err);
     if (rundir_take_life(&runner->run, rundir_was_interrupted(records), err) < 0)
         return -1;
     const json_t *first = json_array_get(records, 0);
@@ -497,9 +511,12 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
                 json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
                           (json_int_t)runner->flow->tasks.count),
                 true);
-    if (loop(runner, err) < 0)
-        return -1; /* the journal cannot be written: the tasks die with us, resume goes on */
-    return finish(runner, ret_stage, err);
+    if (loop(runner, err) == 0 && finish(runner, ret_stage, err) == 0)
+        return 0;
+    /* The journal cannot be written: the tasks die with us, resume goes on. */
+    error_add(err, "run_id", runner->run.id);
+    error_add_next(err, "tasuki resume %s", runner->run.id);
+    return -1;
 }
 
 void runner_close(struct runner *runner)

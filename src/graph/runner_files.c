@@ -188,6 +188,31 @@ static bool may_have_written(struct runner *runner, const struct running *slot)
     return (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 + STAMP_SLACK_MS >= slot->started_wall_ms;
 }
 
+static int too_large(const struct running *slot, const char *text, const char *max, struct tsk_error *err)
+{
+    return error_set(err, TSK_INVALID_INPUT, text, "task", slot->claim.task, "max", max, NULL);
+}
+
+/* Whether the journal can keep it, and be read afterwards. Encoded, a line grows by less than WORST. */
+static int output_fits(struct runner *runner, const struct running *slot, const struct output *output, size_t len,
+                       struct tsk_error *err)
+{
+    enum { WORST = 32, REST = 64 << 10 };
+    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX - REST};
+    struct stat st;
+    if (len < JOURNAL_LINE_MAX / WORST - REST)
+        return 0;
+    const json_t *const parts[] = {output->effects.list, output->requests, output->question};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i])
+            json_write(&text, parts[i], false);
+    if (text.failed)
+        return too_large(slot, "output_too_large_json", "32 MiB", err);
+    if (fs->fstat(runner->journal.fd, &st) == 0 && (size_t)st.st_size + text.len > JOURNAL_MAX - 4 * JOURNAL_LINE_MAX)
+        return too_large(slot, "journal_too_large", "1 GiB", err);
+    return 0;
+}
+
 /* What it wrote; an absent file is an empty one. */
 int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err)
 {
@@ -198,7 +223,14 @@ int task_output(struct runner *runner, const struct running *slot, struct output
         return 0;
     io_name(name, "output", slot->claim.fence);
     if (fs_read_file(runner->run.dir, name, OUTPUT_MAX - 1, &text) < 0)
-        return errno == ENOENT ? 0 : error_errno(err, "read", name);
+        return errno == ENOENT  ? 0
+               : errno == EFBIG ? too_large(slot, "output_too_large", "16 MiB", err)
+                                : error_errno(err, "read", name);
     fs->unlinkat(runner->run.dir, name, 0);
-    return output_parse(ret, buf_str(&text), text.len, err);
+    if (output_parse(ret, buf_str(&text), text.len, err) < 0)
+        return -1;
+    if (output_fits(runner, slot, ret, text.len, err) == 0)
+        return 0;
+    output_clear(ret);
+    return -1;
 }

@@ -91,18 +91,10 @@ static void env_put_file(struct runner *runner, struct env_own *own, const char 
     buf_put(&runner->env_text, text, strlen(text) + 1);
 }
 
-/* Our environment, then what every task gets, then its own. */
-static char **env_make(struct runner *runner, const struct running *slot, bool has_answer)
+/* The variables that every task gets; their places in the text. */
+static struct env_own env_own_make(struct runner *runner, const struct running *slot, bool has_answer)
 {
-    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    size_t of_task = task ? task->env_count : 0;
     struct env_own own = {0};
-    size_t need = runner->env_base + ENV_OWN + of_task + 1;
-    if (need > runner->env_room) {
-        runner->env = realloc(runner->env, need * sizeof *runner->env);
-        runner->env_room = need;
-        BUG(!runner->env);
-    }
     buf_reset(&runner->env_text);
     env_put(runner, &own, "TASUKI_RUN_ID=", runner->run.id);
     env_put(runner, &own, "TASUKI_SESSION_ID=", slot->claim.session);
@@ -118,14 +110,44 @@ static char **env_make(struct runner *runner, const struct running *slot, bool h
     if (has_answer)
         env_put_file(runner, &own, "TASUKI_ANSWER=", "answer", slot->claim.fence);
     BUG(runner->env_text.failed);
-    char **next = runner->env + runner->env_base;
+    return own;
+}
+
+static bool env_has(char *const *pairs, size_t count, const char *pair)
+{
+    size_t len = strcspn(pair, "=") + 1;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(pairs[i], pair, len) == 0)
+            return true;
+    return false;
+}
+
+/* Our environment, then what every task gets. A task with variables of its own has them in another order, in the places behind:
+ * what every task gets, its own, and of ours what is not among them. No name is there twice: who reads which is anybody's guess. */
+static char **env_make(struct runner *runner, const struct running *slot, bool has_answer)
+{
+    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
+    size_t of_task = task ? task->env_count : 0;
+    size_t need = runner->env_base * 2 + ENV_OWN + of_task + 1;
+    if (need > runner->env_room) {
+        runner->env = realloc(runner->env, need * sizeof *runner->env);
+        runner->env_room = need;
+        BUG(!runner->env);
+    }
+    struct env_own own = env_own_make(runner, slot, has_answer);
+    char **first = runner->env + runner->env_base, **next = first;
     for (size_t i = 0; i < own.count; i++)
         *next++ = runner->env_text.data + own.offsets[i];
     const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
     for (size_t i = 0; i < of_task; i++, pair += strlen(pair) + 1)
-        *next++ = (char *)pair;
+        if (!env_has(first, (size_t)(next - first), pair))
+            *next++ = (char *)pair;
+    size_t given = (size_t)(next - first);
+    for (size_t i = 0; of_task && i < runner->env_base; i++)
+        if (!env_has(first, given, runner->env[i]))
+            *next++ = runner->env[i];
     *next = NULL;
-    return runner->env;
+    return of_task ? first : runner->env;
 }
 
 /* ---- starting ------------------------------------------------------------------------------------------- */

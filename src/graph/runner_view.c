@@ -255,6 +255,11 @@ static void task_dropped(void *data, const char *session, const char *task, uint
                                      [OUTCOME_BLOCKED] = VIEW_BLOCKED,
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
     view_set_state(runner, node, states[outcome]);
+    if (json_object_size(runner->questions)) { /* nobody waits for the answer any more */
+        char number[16];
+        snprintf(number, sizeof number, "%u", node);
+        json_object_del(runner->questions, number);
+    }
     if (outcome == OUTCOME_FAILED)
         note_cycle_limit(runner, session, task, node);
 }

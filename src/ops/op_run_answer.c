@@ -84,6 +84,8 @@ static const json_t *question_of(const struct runner *runner, const char *task)
 {
     const char *number;
     json_t *question;
+    if (!task && json_object_size(runner->questions) > 1)
+        return NULL;
     json_object_foreach (runner->questions, number, question)
         if (!task || strcmp(json_get_string(question, "task", ""), task) == 0)
             return json_object_get(question, "question");

@@ -18,7 +18,7 @@ LANGUAGES = ("ja", "en", "zh")
 STRING = r'"((?:\\.|[^"\\])*)"'
 # Function -> which argument is a text key. Functions of ours that pass a key on belong here as well.
 KEY_ARGUMENT = {"error_set": 2, "text_get": 0, "text_put": 2, "bad": 2, "label": 1, "cli_put_line": 3, "print_ids": 1, "put_pairs": 2, "put_probe": 2,
-                "workflow_refuse_as": 2, "find": 2, "print_line": 2, "finding_add": 2, "req_problem": 2, "not_yet": 0, "finding_summary": 1, "finding_fixed": 1, "finding_recovered": 1}
+                "workflow_refuse_as": 2, "find": 2, "print_line": 2, "finding_add": 2, "req_problem": 2, "not_yet": 0, "finding_summary": 1, "finding_fixed": 1, "finding_recovered": 1, "too_large": 1}
 CALL = re.compile(r"(?<!\w)(" + "|".join(KEY_ARGUMENT) + r")\(")
 ERROR_TEXT = re.compile(r"->text = ([^;]*);")
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import xml.etree.ElementTree
 
 from dot import Dot, DotError
@@ -158,6 +159,22 @@ def _(ws):
     eq(edges("(a >> b) >> (c >> d)"), [("a", "b"), ("b", "c"), ("c", "d")], "edges")
     eq(edges("a >> ((b) | (c)) >> d"), sorted([("a", "f"), ("f", "b"), ("f", "c"), ("b", "j"), ("c", "j"), ("j", "d")]), "edges")
     eq(edges("a>>b>>c>>d"), [("a", "b"), ("b", "c"), ("c", "d")], "edges")
+
+
+@test("parentheses nest 256 deep, also where the stack is small; more is refused in words")
+def _(ws):
+    def deep(levels):
+        expression = "z"
+        for n in range(levels):
+            expression = f"a{n} >> ({expression} | b{n})"
+        names = ["z", *(f"{letter}{n}" for letter in "ab" for n in range(levels))]
+        return f"flow: {expression}\ntasks:\n" + "".join(f"  {name}: 'true'\n" for name in names)
+
+    write(ws, deep(256))
+    small = f"ulimit -s 512; exec {ws.build}/tasuki run f.yaml"
+    done = subprocess.run(["sh", "-c", small], cwd=ws.path, capture_output=True, text=True, timeout=60)
+    eq((done.returncode, '513 of 513' in done.stdout), (0, True), done.stderr[-500:])
+    assert "256 levels" in only_problem(ws, deep(257))[2], "the refusal"
 
 
 @test("needs and expression may be mixed; a need into a group waits for the group", init=False)

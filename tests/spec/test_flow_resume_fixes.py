@@ -34,6 +34,15 @@ def _(ws):
     eq((ws.path / ".aiflow/runs" / run / "journal").read_bytes(), before, "the journal")
 
 
+@test("a task's fence grows with every start, also over resumes")
+def _(ws):
+    fence = "echo $TASUKI_FENCE >> trace; test $(wc -l < trace) -ge 4"
+    run = run_flow(ws, flow("a", "limits: {retries: 1}\n", a=fence), code=7)["run_id"]
+    resume(ws, run)
+    fences = [int(word) for word in trace(ws)]
+    eq((len(fences), fences), (4, sorted(set(fences))), "the fences")
+
+
 @test("a failure that its group tolerated is not run again by a later resume")
 def _(ws):
     run = run_flow(ws, flow("g(b | c) >> d", "groups: {g: {policy: best_effort}}\n", b=NOTE, c=f"{NOTE}; exit 1", d=ONCE), code=7)["run_id"]

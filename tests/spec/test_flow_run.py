@@ -50,12 +50,25 @@ def _(ws):
     eq(stage["channel"]["x"], "b", "x")
 
 
-for rule, expected in [("last", 7), ("first", 3), ("sum", 10), ("max", 7), ("min", 3)]:
-    @test(f"rule 3: the rule {rule} makes one value of two")
+def merged(ws, rule, *values):
+    """What a rule makes of values that branches write, in that order; all differ from what was there before."""
+    names = "abc"[:len(values)]
+    return run_flow(ws, flow(f"s >> ({' | '.join(names)})", f"channel: {{merge: {{x: {rule}}}}}\n", s="echo x=100 >> $TASUKI_OUTPUT",
+                             **{name: f"echo x={value} >> $TASUKI_OUTPUT" for name, value in zip(names, values)}))["channel"]["x"]
+
+
+for rule, expected in [("last", 5), ("first", 3), ("sum", 100 - 97 - 93 - 95), ("max", 7), ("min", 3)]:
+    @test(f"rule 3: the rule {rule} makes one value of three")
     def _(ws, rule=rule, expected=expected):
-        stage = run_flow(ws, flow("(a | b)", f"channel: {{merge: {{x: {rule}}}}}\n", a="echo x=3 >> $TASUKI_OUTPUT",
-                                  b="echo x=7 >> $TASUKI_OUTPUT"))
-        eq(stage["channel"]["x"], expected, "x")
+        eq(merged(ws, rule, 3, 7, 5), expected, "x")
+
+
+@test("rule 3: max and min do not depend on the order, and whole numbers are compared as such")
+def _(ws):
+    eq([merged(ws, rule, *values) for rule in ("max", "min") for values in ((7, 3, 5), (5, 7, 3))], [7, 7, 3, 3], "x")
+    large = 2**53
+    eq([merged(ws, "max", large, large + 1), merged(ws, "min", large + 1, large)], [large + 1, large], "above 2^53")
+    eq([merged(ws, "max", 2.5, 2), merged(ws, "min", 2, 1.5)], [2.5, 1.5], "with fractions")
 
 
 @test("rule 3: append puts what each branch added behind the other, in the order of the file")
@@ -308,6 +321,16 @@ tasks:
     eq((ws.path / "trace").read_text().split("\n")[:-1], ["me:sub", "/bin/sh", "a  b"], "trace")
 
 
+@test("a task's variable takes the place of ours: no name is there twice, and who the task is cannot be changed")
+def _(ws):
+    text = "tasks: {a: {run: 'tr \"\\\\0\" \"\\\\n\" < /proc/self/environ > seen', env: {OURS: task, TASUKI_TASK_ID: other}}}\n"
+    ws.tasuki("run", write_flow(ws, text), env={"OURS": "outer", "KEPT": "1", "TASUKI_TASK_ID": "outer"}).expect(0)
+    pairs = (ws.path / "seen").read_text().splitlines()
+    names = [pair.split("=")[0] for pair in pairs if "=" in pair]
+    eq(sorted(set(names)), sorted(names), "the names")
+    assert {"OURS=task", "KEPT=1", "TASUKI_TASK_ID=a"} <= set(pairs), pairs
+
+
 @test("a command that does not exist is a failed task with the reason, exit code 127")
 def _(ws):
     stage = run_flow(ws, "tasks:\n  a: [no-such-program]\n", code=7)
@@ -411,6 +434,13 @@ def _(ws):
     assert "3 of 3 tasks" in result.out, result.out
     stage = run_flow(ws, flow("a >> b >> c", a="exit 1"), code=7)
     eq((stage["counts"]["done"], stage["counts"]["total"]), (1, 3), "what a run that failed has done")
+
+
+@test("rule 5: max_steps holds in nested branches as it does outside them")
+def _(ws):
+    text = flow("s >> (a | (b | c)) >> d", "limits: {max_steps: 6, max_cycles: 99}\n", b=f"{NOTE}; tasuki task again")
+    stage = run_flow(ws, text, "-j", "1", code=7)
+    eq((stage["reason_code"], stage["counts"]["steps"], len(trace(ws))), ("MAX_STEPS_EXCEEDED", 6, 6), "the end, the steps, what ran")
 
 
 @test("a run that ends at a limit says who used it up and what to do; resume is not it")

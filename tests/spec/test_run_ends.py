@@ -1,0 +1,151 @@
+"""Spec 6 and 7: how a run has ended is said the same by everybody: its journal, its stage, the queue, who answers, what comes next."""
+
+import json
+
+from common import need_namespace, need_root, unshare
+from flows import journal, only_run, resume, run_flow, run_ids, trace, with_tool, write_flow
+from harness.harness import eq, main, test
+from requests_common import add, call, queue, shown, stage_file, status
+
+ASK = 'x=$(tasuki task ask "{}"); test -n "$x" || exit 0; echo $x >> trace'
+LATER = "until grep -q '\"ask\"' .aiflow/runs/$TASUKI_RUN_ID/journal; do sleep 0.01; done"
+LARGE = "python3 -c \"print('{}=' + '{}' * {})\" >> $TASUKI_OUTPUT"
+
+
+def as_if_killed(ws, run):
+    """The stage as a runner leaves it that is killed behind its last record."""
+    path = stage_file(ws, run)
+    stage = json.loads(path.read_text())
+    stage.update(status="RUNNING", ended_at=None, questions=[])
+    path.write_text(json.dumps(stage))
+
+
+# ---- the journal is the truth ----
+
+@test("a run whose journal has its end has ended, whatever its stage says; the queue does not run a failed one again")
+def _(ws):
+    add(ws, "RQ-1", "echo x >> trace; exit 1")
+    run = call(ws, "request", "run", "RQ-1", code=7) and only_run(ws)
+    as_if_killed(ws, run)
+    eq((status(ws, run), shown(ws, "RQ-1")["status"]), ("FAILED", "failed"), "what it is")
+    eq(queue(ws)["ran"], [], "what the queue runs")
+    stage_file(ws, run).unlink()
+    eq((status(ws, run), queue(ws)["ran"], trace(ws)), ("FAILED", [], ["x"]), "without any stage")
+
+
+@test("a run that asks is one that asks, with its question, when its stage does not say so")
+def _(ws):
+    run = run_flow(ws, f"tasks: {{a: {json.dumps(ASK.format('Q?'))}}}\n", code=8)["run_id"]
+    as_if_killed(ws, run)
+    stage = call(ws, "runs", "show", run).json
+    eq((stage["status"], [q["question"]["question"] for q in stage["questions"]]), ("NEEDS_INPUT", ["Q?"]), "what is seen")
+    call(ws, "answer", run, "yes", "--wait")
+    eq((status(ws, run), trace(ws)), ("DONE", ["yes"]), "the end")
+
+
+@test("the disk gets full at the end of a run: what the command says is what the list says")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    script = """
+        mkdir "$B/small"; mount -t tmpfs -o size=1m tmpfs "$B/small"; cd "$B/small"
+        "$T" init >/dev/null
+        printf 'tasks: {a: {run: "cat /dev/zero > fill; exit 1"}}\\n' > flow.yaml
+        "$T" run flow.yaml || echo "code $?"
+        rm fill
+        "$T" runs list
+    """
+    lines = unshare(ws, ["-m"], script).expect(0).out.splitlines()
+    said = [line.split()[1] for line in lines if line.startswith("RUN-")]
+    eq((said, "code 7" in lines), (["FAILED", "FAILED"], True), "the command and the list")
+
+
+# ---- questions of a run that has ended ----
+
+ENDS = [("finish", "finish", 0, "DONE", ""), ("a failure with fail_fast", None, 7, "FAILED", "groups: {g: {policy: fail_fast}}\n")]
+for how, request, code, word, groups in ENDS:
+    @test(f"a question that nobody waits for after {how} is not open, and its answer is refused")
+    def _(ws, request=request, code=code, word=word, groups=groups):
+        ends = f"{LATER}; tasuki task {request}" if request else f"{LATER}; test -e ok"
+        text = f"flow: g(a | b)\n{groups}tasks:\n  a: {json.dumps(ASK.format('Q?'))}\n  b: {json.dumps(ends)}\n"
+        stage = run_flow(ws, text, "-j", "2", code=code)
+        run = stage["run_id"]
+        eq((stage["status"], stage["questions"], call(ws, "runs", "show", run).json["questions"]), (word, [], []), "the stage")
+        before = journal(ws, run)
+        error = call(ws, "answer", run, "late", code=4, reason="CONFLICT").json["error"]
+        assert f"ended ({word})" in error["message"] and error["next"] == [f"tasuki runs show {run}"], error
+        eq((journal(ws, run), status(ws, run), trace(ws)), (before, word, []), "what the answer left")
+        if word == "FAILED":  # what runs again opens it again
+            (ws.path / "ok").touch()
+            eq([q["task"] for q in resume(ws, run, code=8)["questions"]], ["a"], "after resume")
+
+
+@test("a second answer to a run that is done says so, and does not propose to resume it")
+def _(ws):
+    run = run_flow(ws, f"tasks: {{a: {json.dumps(ASK.format('Q?'))}}}\n", code=8)["run_id"]
+    call(ws, "answer", run, "yes", "--wait")
+    eq(call(ws, "answer", run, "yes", code=4, reason="ALREADY_ANSWERED").json["error"]["next"], [f"tasuki runs show {run}"], "next")
+
+
+# ---- what comes next ----
+
+def proposals(result):
+    lines = result.out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("  next "))
+    return [line.removeprefix("  next").strip() for line in lines[at:]]
+
+
+@test("with several questions each has a command that answers it; one that does not say which is refused with where to look")
+def _(ws):
+    pick = 'x=$(tasuki task ask Which --option red --option blue); test -n "$x" || exit 0; echo $x >> trace'
+    name = write_flow(ws, f"flow: (a | b)\ntasks:\n  a: {json.dumps(pick)}\n  b: {json.dumps(ASK.format('Q?'))}\n")
+    next_ = sorted(proposals(ws.tasuki("run", name, env=with_tool(ws)).expect(8)))
+    run = only_run(ws)
+    eq(next_, [f"tasuki answer {run} --task a --choose N", f"tasuki answer {run} --task b TEXT"], "next")
+    refused = call(ws, "answer", run, "text", code=2, reason="INVALID_INPUT").json["error"]
+    assert "--task" in refused["message"] and refused["next"] == [f"tasuki runs show {run}"], refused
+    call(ws, *next_[1].split()[1:], "--wait", code=8)
+    call(ws, "answer", run, "--choose", "2", "--wait")
+    eq(sorted(trace(ws)), ["TEXT", "blue"], "the answers")
+
+
+DECIDED = [("a task cancelled", "a", "tasuki task cancel no", ""),
+           ("two branches contradict each other", "(a | b)", "echo x=$TASUKI_TASK_ID >> $TASUKI_OUTPUT", "channel: {merge: {x: error}}\n")]
+for why, expression, command, more in DECIDED:
+    @test(f"a run that {why} is begun anew, not resumed: that would end the same")
+    def _(ws, expression=expression, command=command, more=more):
+        tasks = "".join(f"  {name}: {json.dumps(command)}\n" for name in "ab" if name in expression)
+        name = write_flow(ws, f"flow: {expression}\n{more}tasks:\n{tasks}")
+        eq(proposals(ws.tasuki("run", name, env=with_tool(ws)).expect(7)), ["tasuki run flow.yaml"], "next")
+
+
+@test("a run of a request that a task cancelled is begun anew by its request")
+def _(ws):
+    add(ws, "RQ-1", "tasuki task cancel no")
+    eq(proposals(ws.tasuki("request", "run", "RQ-1", env=with_tool(ws)).expect(7)), ["tasuki request run RQ-1"], "next")
+
+
+# ---- large values ----
+
+@test("six tasks with 15 MB each that end together: the run is DONE, its stage without the values, and stays DONE", quick=False, deadline=120)
+def _(ws):
+    names = "abcdef"
+    wait = f"; touch up.$TASUKI_TASK_ID; until test -e up.{' -a -e up.'.join(names)}; do sleep 0.05; done"
+    tasks = "".join(f"  {name}: {json.dumps(LARGE.format(name, 'x', 15000000) + wait)}\n" for name in names)
+    name = write_flow(ws, f"flow: ({' | '.join(names)}) >> z\ntasks:\n{tasks}  z: wc -c < $TASUKI_CHANNEL > trace\n")
+    ws.tasuki("run", name, "-j", "6", "--quiet", env=with_tool(ws), timeout=100).expect(0)
+    assert int(trace(ws)[0]) > 90000000, trace(ws)
+    stage = json.loads(stage_file(ws, only_run(ws)).read_text())
+    eq((stage["status"], stage["channel"], stage["channel_left_out"]), ("DONE", {}, True), "the stage")
+
+
+for why, text, limit in [("17 MiB", LARGE.format("k", "x", 17 << 20), "16 MiB"), ("72 MB as JSON", LARGE.format("k", "\\x01", 12000000), "32 MiB")]:
+    @test(f"a task that writes {why} fails and says the limit; the run is over and can be resumed")
+    def _(ws, text=text, limit=limit):
+        stage = run_flow(ws, f"flow: a >> b\ntasks:\n  a: {json.dumps('test -e ok || ' + text)}\n  b: 'true'\n", code=7)
+        assert limit in stage["failures"][0]["reason"] and "file" in stage["failures"][0]["reason"], stage["failures"]
+        (ws.path / "ok").touch()
+        eq((resume(ws, stage["run_id"])["status"], len(run_ids(ws))), ("DONE", 1), "after resume")
+
+
+main(__name__)
