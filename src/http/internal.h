@@ -149,6 +149,9 @@ void http_wake(struct http_server *server); /* from any thread */
 /* ---- caller.c ---- */
 
 #define CALLER_HEADER "Tasuki-Instance"
+#define SECRET_HEADER "Tasuki-Secret"
+/* Whether it can be understood in one way only. */
+int caller_check(const struct http_conn *conn, const struct op *op, const json_t *args, struct tsk_error *err);
 /* Takes it out of the request: what the operation has no parameters for leaves the arguments. */
 struct http_caller caller_take(const struct http_conn *conn, const struct op *op, json_t *args, bool streams);
 void caller_clear(struct http_caller *caller);
