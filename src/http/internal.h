@@ -203,7 +203,7 @@ void agents_request(struct http_conn *conn);
 int agents_tick(struct http_server *server, int64_t now_ms);
 void agents_news(struct http_server *server);         /* the trail has grown */
 bool agents_listen(const struct http_server *server); /* somebody waits for news */
-void agents_end(struct http_server *server);          /* no more requests: ends the streams */
+void agents_end(struct http_server *server);          /* no more requests: ends streams and waits; may be said again */
 bool agents_are_idle(struct http_server *server);
 void agents_clear(struct http_server *server);
 
