@@ -15,6 +15,24 @@ static char *header_of(const struct http_conn *conn, const char *name)
     return text && text->len > 0 && text->len <= HEADER_MAX ? strndup(text->at, text->len) : NULL;
 }
 
+static int check_header(const struct http_conn *conn, const char *name, struct tsk_error *err)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < conn->head->count; i++)
+        count += http_text_is_caseless(&conn->head->headers[i].name, name);
+    if (count <= 1 && (count == 0 || http_header(conn->head, name)->len <= HEADER_MAX))
+        return 0;
+    return error_set(err, TSK_INVALID_INPUT, "http_caller_header", "name", name, NULL);
+}
+
+int caller_check(const struct http_conn *conn, const struct op *op, const json_t *args, struct tsk_error *err)
+{
+    const json_t *secret = json_object_get(args, OP_SECRET);
+    if (secret && !json_is_string(secret) && op_param_find(op, "instance"))
+        return error_set(err, TSK_INVALID_INPUT, "param_type", "param", OP_SECRET, "want", "string", NULL);
+    return check_header(conn, CALLER_HEADER, err) < 0 ? -1 : check_header(conn, SECRET_HEADER, err);
+}
+
 static char *take_argument(json_t *args, const char *name)
 {
     const char *value = json_get_string(args, name, NULL);
@@ -34,11 +52,13 @@ struct http_caller caller_take(const struct http_conn *conn, const struct op *op
     }
     const struct http_text *header = http_header(conn->head, CALLER_HEADER);
     const char *said = json_get_string(args, "instance", caller.instance);
-    if (caller.secret || (said && !http_text_is(header, said)))
+    const json_t *given = json_object_get(args, "instance");
+    bool is_odd = given && !json_is_string(given) && !json_is_null(given); /* is refused with the other arguments */
+    if (caller.secret || is_odd || (said && !http_text_is(header, said)))
         return caller; /* said in full, or the headers are another's */
     free(caller.instance);
     caller.instance = header_of(conn, CALLER_HEADER);
-    caller.secret = header_of(conn, "Tasuki-Secret");
+    caller.secret = header_of(conn, SECRET_HEADER);
     json_t *name = caller.instance && has_param ? json_string(caller.instance) : NULL;
     if (name)
         json_object_set_new(args, "instance", name);

@@ -142,13 +142,14 @@ static bool take_yes(const struct op *op, json_t *args)
 static void begin_op(struct http_conn *conn, const struct http_route *route, json_t *args_take, struct tsk_error *err)
 {
     bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route);
+    int checked = caller_check(conn, route->op, args_take, err);
     struct http_caller caller = caller_take(conn, route->op, args_take, streams);
     if (streams)
         json_object_del(args_take, "follow");
     if (conn->is_head_only) /* nobody would hear of it */
         json_object_del(args_take, "register");
     conn->op = route->op;
-    if (op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
+    if (checked < 0 || op_check_remote(route->op, args_take, err) < 0 || op_check_args(route->op, args_take, err) < 0) {
         json_decref(args_take);
         caller_clear(&caller);
         answer_error(conn, err, 0, NULL);

@@ -149,6 +149,9 @@ void http_wake(struct http_server *server); /* from any thread */
 /* ---- caller.c ---- */
 
 #define CALLER_HEADER "Tasuki-Instance"
+#define SECRET_HEADER "Tasuki-Secret"
+/* Whether it can be understood in one way only. */
+int caller_check(const struct http_conn *conn, const struct op *op, const json_t *args, struct tsk_error *err);
 /* Takes it out of the request: what the operation has no parameters for leaves the arguments. */
 struct http_caller caller_take(const struct http_conn *conn, const struct op *op, json_t *args, bool streams);
 void caller_clear(struct http_caller *caller);
@@ -200,7 +203,7 @@ void agents_request(struct http_conn *conn);
 int agents_tick(struct http_server *server, int64_t now_ms);
 void agents_news(struct http_server *server);         /* the trail has grown */
 bool agents_listen(const struct http_server *server); /* somebody waits for news */
-void agents_end(struct http_server *server);          /* no more requests: ends the streams */
+void agents_end(struct http_server *server);          /* no more requests: ends streams and waits; may be said again */
 bool agents_are_idle(struct http_server *server);
 void agents_clear(struct http_server *server);
 

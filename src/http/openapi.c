@@ -123,7 +123,7 @@ static json_t *caller_parameters(void)
     return json_pack(
         "{s:{s:s, s:s, s:s, s:{s:s}}, s:{s:s, s:s, s:o}}", "Instance", "name", CALLER_HEADER, "in", "header",
         "description", "Who calls: the id that GET /api/status?register=true gave. Needed to lock and to claim.",
-        "schema", "type", "string", "Secret", "name", "Tasuki-Secret", "in", "header", "schema", secret_schema());
+        "schema", "type", "string", "Secret", "name", SECRET_HEADER, "in", "header", "schema", secret_schema());
 }
 
 /* ---- results ---- */

@@ -268,6 +268,8 @@ static void run_loop(struct http_server *server)
         tick(server, now_ms);
         if (signals_seen() && !server->is_ending)
             begin_end(server, now_ms);
+        else if (server->is_ending) /* a signal may come just before the wait that it should end: once more */
+            agents_end(server);
         conn_bury(server);
     }
 }

@@ -13,7 +13,7 @@
 #define MCP_MODERN        "2026-07-28"
 #define MCP_META          "io.modelcontextprotocol/"
 #define MCP_TASKS         "io.modelcontextprotocol/tasks"
-#define MCP_INSTANCES_MAX 64 /* that one link remembers; more of them end by their lease */
+#define MCP_INSTANCES_MAX 64 /* that one link remembers; of more, the oldest end by their lease */
 
 enum {
     MCP_PARSE_ERROR = -32700,

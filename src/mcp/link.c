@@ -417,16 +417,32 @@ json_t *mcp_link_instances(struct mcp_link *link)
     return instances;
 }
 
+static void forget(struct mcp_link *link, const char *instance)
+{
+    size_t i;
+    json_t *one;
+    pthread_mutex_lock(&link->mutex);
+    json_array_foreach (link->instances, i, one)
+        if (instance && strcmp(json_string_value(one), instance) == 0) {
+            json_array_remove(link->instances, i);
+            break;
+        }
+    pthread_mutex_unlock(&link->mutex);
+}
+
 void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t *answer)
 {
     const json_t *instance = json_object_get(answer, "instance");
+    if (strcmp(op->name, "own.leave") == 0)
+        forget(link, json_string_value(instance));
     if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET) || !json_is_string(instance))
         return;
     pthread_mutex_lock(&link->mutex);
     if (!link->instances)
         link->instances = json_array();
-    if (json_array_size(link->instances) < MCP_INSTANCES_MAX)
-        json_array_append_new(link->instances, json_deep_copy(instance));
+    if (json_array_size(link->instances) >= MCP_INSTANCES_MAX)
+        json_array_remove(link->instances, 0); /* has most likely ended; else it ends by its lease */
+    json_array_append_new(link->instances, json_deep_copy(instance));
     pthread_mutex_unlock(&link->mutex);
 }
 

@@ -196,7 +196,10 @@ static void describe(char *text, size_t size, const char *what, const struct jud
     char started[TIME_TEXT_MAX] = "?";
     if (found->record.created_ms >= 0)
         time_format_utc(found->record.created_ms, started);
-    if (found->is_parsed)
+    if (found->is_parsed && found->record.hold == HOLD_LEASE)
+        snprintf(text, size, "%s (client: %s, session: %s, started: %s)", what, found->record.instance,
+                 found->record.session_id[0] ? found->record.session_id : "?", started);
+    else if (found->is_parsed)
         snprintf(text, size, "%s (PID: %d, session: %s, started: %s)", what, (int)found->record.pid,
                  found->record.session_id[0] ? found->record.session_id : "?", started);
     else

@@ -243,9 +243,7 @@ int instance_find(struct db *db, const char *given, bool is_here, struct instanc
 
 /* ---- keeping ---- */
 
-/* Rows that say nothing any more: of ended processes, and of clients that have not come back for a day, unless they own
- * something. An id without its row is still judged by its form. */
-static int sweep(struct db *db, const struct now *now, struct tsk_error *err)
+int instance_sweep(struct db *db, const struct now *now, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     int more;
@@ -301,7 +299,7 @@ int instance_keep(struct db *db, const struct now *now, struct instance *instanc
         return 0;
     while (instance->is_new && (found = find_row(db, instance->id, &row, err)) == 1)
         next_id(instance->id);
-    if (found < 0 || sweep(db, now, err) < 0)
+    if (found < 0 || instance_sweep(db, now, err) < 0)
         return -1;
     instance->is_new = false;
     return insert(db, now, instance->id, &instance->process, err);

@@ -53,6 +53,9 @@ int instance_find(struct db *db, const char *given, bool is_here, struct instanc
 int instance_of_process(struct db *db, const struct proc_id *process, struct instance *ret, struct tsk_error *err);
 /* Inside a transaction: keeps the caller's id and process, so that both stay known (I1), and forgets rows that nobody needs. */
 int instance_keep(struct db *db, const struct now *now, struct instance *instance, struct tsk_error *err);
+/* Inside a transaction: forgets rows that say nothing any more: of ended processes, and of clients that have not come back for a
+ * day, unless they own something. An id without its row is still judged by its form. */
+int instance_sweep(struct db *db, const struct now *now, struct tsk_error *err);
 /* Both in a transaction of their own, for a program that serves the process: the id is the same from now on. */
 int instance_register(struct tsk_workspace *ws, const struct proc_id *process, struct instance *ret,
                       struct tsk_error *err);

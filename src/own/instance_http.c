@@ -31,7 +31,7 @@ int instance_register_http(struct tsk_workspace *ws, const char *label, char ret
     sha256_hex(secret, strlen(secret), hash);
     lease_text(&now, boot, wall);
     time_format_exact(now.wall_ms, time);
-    if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 ||
+    if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 || instance_sweep(&db, &now, err) < 0 ||
         db_exec(&db, err,
                 "INSERT INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at, label, secret_hash,"
                 " lease_boot_ms, lease_wall_ms) VALUES (?1, ?2, 0, ?3, 0, 0, ?4, ?5, ?6, ?7, ?8)",

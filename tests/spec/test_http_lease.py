@@ -16,7 +16,7 @@ from agent import Agent  # noqa: E402
 from common import instance_of, sleeper  # noqa: E402
 from harness.harness import PR_SET_CHILD_SUBREAPER, eq, main, test  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
-from http_common import LEASE_MS, McpClient, Server, as_headers, lease_left, register, set_lease  # noqa: E402
+from http_common import LEASE_MS, McpClient, Server, as_headers, lease_left, register, set_lease, status_of  # noqa: E402
 
 LOCKS = {"name": "/api/locks/name/a", "request": "/api/locks/request/RQ-1", "queue": "/api/locks/queue/queue"}
 
@@ -83,7 +83,9 @@ def _(ws):
     server.post("/api/locks/name/a", {**one, "ttl": "9h"}).expect(200)
     set_lease(ws, one, 60000)
     eq(check(ws, "name", "a")[0], 4, "while the lease runs")
+    token = ws.read_lock("name", "a")["token"]
     set_lease(ws, one, -1)
+    assert "lease" in server.ask("PUT", "/api/locks/name/a", {"token": token}).expect(409, "LOCK_LOST").error["message"]
     code, seen = check(ws, "name", "a")
     eq((code, seen["state"], seen["holder"]["alive"], seen["holder"]["how"]), (6, "stale", False, "lease is over"), "after it")
     taken = server.post("/api/locks/name/a", two).expect(200).json
@@ -312,6 +314,32 @@ def _(ws):
 
 # -- a clean end ----------------------------------------------------------------------------------------------
 
+@test("who calls is said in one way, or refused")
+def _(ws):
+    server = Server(ws)
+    one, two = register(server), register(server)
+    head = f"Host: localhost\r\nAuthorization: Bearer {server.token}\r\nConnection: close\r\n"
+    names = "".join(f"{name}: {value}\r\n" for me in (one, two) for name, value in as_headers(me).items())
+    eq(status_of(server.raw(f"POST /api/locks/name/a HTTP/1.1\r\n{head}{names}\r\n".encode())), 400, "two callers")
+    server.get("/api/locks", headers={"Tasuki-Instance": "x" * 257}).expect(400, "INVALID_INPUT")
+    server.post("/api/locks/name/a", {"instance": [one["instance"]]}, headers=as_headers(one)).expect(400, "INVALID_INPUT")
+    assert "secret must be of type string" in server.post("/api/locks/name/a", {**one, "secret": 5}).expect(400).error["message"]
+    eq(server.get("/api/locks").json["locks"], [], "what was locked")
+    server.stop()
+
+
+@test("clients that have gone are forgotten when the next one registers, unless they own something")
+def _(ws):
+    server = Server(ws)
+    gone, owner, late = register(server), register(server), register(server)
+    server.post("/api/workflows/w/claim", owner).expect(200)
+    for me, hours in ((gone, 25), (owner, 25), (late, 23)):
+        set_lease(ws, me, -hours * 3600 * 1000)
+    register(server)
+    eq([lease_left(ws, me) is None for me in (gone, owner, late)], [True, False, False], "who is forgotten")
+    server.stop()
+
+
 @test("who ends leaves nothing: its locks and claims are free, its secret is of no use, and others keep theirs")
 def _(ws):
     server = Server(ws)
@@ -356,6 +384,11 @@ def _(ws):
     eq([lock["id"] for lock in server.get("/api/locks").json["locks"]], ["c"], "after the second")
     eq(third.call("release_all", **who[2])["structuredContent"]["locks"], 1, "the tool")
     eq((server.get("/api/locks").json["locks"], [lease_left(ws, me) for me in who]), ([], [None] * 3), "what is left")
+    for _ in range(65):  # more than a session remembers
+        last = third.call("get_status", register=True)["structuredContent"]
+    server.post("/api/locks/name/last", {"instance": last["instance"], "secret": last["secret"]}).expect(200)
+    server.ask("DELETE", "/mcp", headers=third.headers()).expect(200)
+    eq(server.get("/api/locks").json["locks"], [], "of many, the latest are remembered")
     server.stop()
 
 

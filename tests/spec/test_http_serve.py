@@ -336,9 +336,10 @@ def _(ws):
     server = Server(ws)
     server.post("/api/processes", {"id": "web", "command": "sleep", "args": ["1000"]}).expect(200)
     pid = server.post("/api/processes/web/start").expect(200).json["pid"]
-    slow = {"id": "slow", "command": "sh", "args": ["-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done"]}
+    slow = {"id": "slow", "command": "sh", "args": ["-c", "trap 'sleep 1; exit 0' TERM; touch up; while :; do sleep 0.05; done"]}
     server.post("/api/processes", slow).expect(200)
     server.post("/api/processes/slow/start").expect(200)
+    ws.until(lambda: (ws.path / "up").exists(), "it has its trap")
     answers = []
     asking = threading.Thread(target=lambda: answers.append(server.post("/api/processes/slow/stop")))
     stream = server.stream("/api/events").hello()
