@@ -305,4 +305,25 @@ def _(ws):
         assert missing in ws.tasuki(*words[:2], "--help").expect(0).out, f"{missing} is not in the usage line of {words}"
 
 
+@test("with --json a missing command is an error like any other; without, help is shown")
+def _(ws):
+    for words in ((), ("lock",)):
+        check_error(ws.tasuki("--json", *words), 2, "INVALID_INPUT")
+        assert "Usage" in ws.tasuki(*words).expect(2).out
+
+
+@test("a flag with a value, and --root without one, are refused with the reason")
+def _(ws):
+    assert "takes no value" in ws.tasuki("--json=true", "status").expect(2).err
+    assert "needs a value" in ws.tasuki("--root=", "status").expect(2).err
+    assert "needs a value" in ws.tasuki("--root", "", "status").expect(2).err
+
+
+@test("where documents come line by line, a wrong argument is one line, too")
+def _(ws):
+    result = ws.tasuki("run", "flow.yaml", "--set", "bad", "--json").expect(2)
+    eq(len(result.out.splitlines()), 1, "lines")
+    check_error(result, 2, "INVALID_INPUT")
+
+
 main(__name__)
