@@ -107,17 +107,23 @@ const struct fs_calls fs_system_calls = {
 
 const struct fs_calls *fs = &fs_system_calls;
 
-#undef fs_error
-int fs_error(struct tsk_error *err, const char *what, int dir, const char *name)
+void fs_path(int dir, const char *name, char path[FS_PATH_MAX])
 {
-    char link[40], path[PATH_MAX + NAME_MAX + 2];
-    int number = errno;
+    char link[40];
     snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
-    ssize_t len = readlink(link, path, PATH_MAX);
+    ssize_t len = readlink(link, path, FS_PATH_MAX - NAME_MAX - 1);
     size_t used = len > 0 && path[0] == '/' ? (size_t)len : 0;
     path[used] = '\0';
     if (name)
-        snprintf(path + used, sizeof path - used, "%s%s", used ? "/" : "", name);
+        snprintf(path + used, FS_PATH_MAX - used, "%s%s", used ? "/" : "", name);
+}
+
+#undef fs_error
+int fs_error(struct tsk_error *err, const char *what, int dir, const char *name)
+{
+    char path[FS_PATH_MAX];
+    int number = errno;
+    fs_path(dir, name, path);
     errno = number;
     return error_errno(err, what, path);
 }
