@@ -305,6 +305,21 @@ def _(ws):
         assert missing in ws.tasuki(*words[:2], "--help").expect(0).out, f"{missing} is not in the usage line of {words}"
 
 
+@test("completion of wait offers what its kind has")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "true").expect(0)
+    run_held(ws, "deploy")
+    offered = {kind: ws.tasuki("__complete", "wait", kind, "").expect(0).out.split() for kind in ("process", "lock")}
+    eq(offered, {"process": ["web"], "lock": ["deploy"]})
+
+
+@test("a root that is a file is no directory, and nothing that cannot work is offered")
+def _(ws):
+    (ws.path / "f").write_text("")
+    error = check_error(ws.tasuki("--root", "f", "status", "--json"), 5, "NOT_FOUND", "NOT_FOUND")
+    assert not any("init" in command for command in error["next"]), error
+
+
 @test("with --json a missing command is an error like any other; without, help is shown")
 def _(ws):
     for words in ((), ("lock",)):
