@@ -22,29 +22,43 @@ static void give_to(int fd, const struct stat *owner)
         errno = 0; /* a file system that has no owners */
 }
 
-static int stat_parent(int dir, const char *path, struct stat *ret)
+static int open_and_give(int parent, const char *name, int flags, mode_t mode)
+{
+    struct stat owner;
+    int fd = openat(parent, name, flags, mode);
+    if (fd >= 0 && fstatat(parent, ".", &owner, 0) == 0)
+        give_to(fd, &owner);
+    return fd;
+}
+
+/* Root opens the directory first and makes the file in that one: whoever owns it may exchange what is on the way meanwhile. For
+ * the same reason nothing is given away that may have been reached through a link. */
+static int open_as_root(int dir, const char *path, int flags, mode_t mode)
 {
     char parent[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
     if (!slash)
-        return fstatat(dir, ".", ret, 0);
+        return open_and_give(dir, path, flags, mode);
+    size_t len = slash == path ? 1 : (size_t)(slash - path);
     if (len >= sizeof parent)
-        return -1;
+        return errno = ENAMETOOLONG, -1;
     memcpy(parent, path, len);
     parent[len] = '\0';
-    return fstatat(dir, parent, ret, 0);
+    int folder = openat(dir, parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return -1;
+    int fd = open_and_give(folder, slash + 1, flags, mode), number = errno;
+    close(folder);
+    errno = number;
+    return fd;
 }
 
 static int sys_openat(int dir, const char *path, int flags, mode_t mode)
 {
-    struct stat owner;
-    int fd = openat(dir, path, flags, mode);
-    bool is_tmpfile = (flags & O_TMPFILE) == O_TMPFILE;
-    if (fd >= 0 && ((flags & O_CREAT) || is_tmpfile) && geteuid() == 0 &&
-        (is_tmpfile ? fstatat(dir, path, &owner, 0) : stat_parent(dir, path, &owner)) == 0)
-        give_to(fd, &owner);
-    return fd;
+    bool is_unnamed = (flags & O_TMPFILE) == O_TMPFILE && strcmp(path, ".") == 0;
+    bool is_here = (flags & O_CREAT) && (flags & (O_NOFOLLOW | O_EXCL));
+    return (is_unnamed || is_here) && geteuid() == 0 ? open_as_root(dir, path, flags, mode)
+                                                     : openat(dir, path, flags, mode);
 }
 
 static int sys_mkdirat(int dir, const char *path, mode_t mode)
@@ -52,13 +66,12 @@ static int sys_mkdirat(int dir, const char *path, mode_t mode)
     struct stat owner;
     if (mkdirat(dir, path, mode) < 0)
         return -1;
-    int fd = geteuid() == 0 && stat_parent(dir, path, &owner) == 0 && owner.st_uid
-                 ? openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-                 : -1;
-    if (fd >= 0) {
+    int fd = geteuid() == 0 ? openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return 0;
+    if (fstatat(fd, "..", &owner, 0) == 0)
         give_to(fd, &owner);
-        close(fd);
-    }
+    close(fd);
     return 0;
 }
 
@@ -107,17 +120,23 @@ const struct fs_calls fs_system_calls = {
 
 const struct fs_calls *fs = &fs_system_calls;
 
-#undef fs_error
-int fs_error(struct tsk_error *err, const char *what, int dir, const char *name)
+void fs_path(int dir, const char *name, char path[FS_PATH_MAX])
 {
-    char link[40], path[PATH_MAX + NAME_MAX + 2];
-    int number = errno;
+    char link[40];
     snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
-    ssize_t len = readlink(link, path, PATH_MAX);
+    ssize_t len = readlink(link, path, FS_PATH_MAX - NAME_MAX - 1);
     size_t used = len > 0 && path[0] == '/' ? (size_t)len : 0;
     path[used] = '\0';
     if (name)
-        snprintf(path + used, sizeof path - used, "%s%s", used ? "/" : "", name);
+        snprintf(path + used, FS_PATH_MAX - used, "%s%s", used ? "/" : "", name);
+}
+
+#undef fs_error
+int fs_error(struct tsk_error *err, const char *what, int dir, const char *name)
+{
+    char path[FS_PATH_MAX];
+    int number = errno;
+    fs_path(dir, name, path);
     errno = number;
     return error_errno(err, what, path);
 }

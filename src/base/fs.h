@@ -37,8 +37,10 @@ struct fs_calls {
 extern const struct fs_calls fs_system_calls;
 extern const struct fs_calls *fs; /* &fs_system_calls, unless a test put its own there before the first call */
 
-/* error_errno for dir/name, which it names with the whole path of the directory, so that whoever reads it can go there. Without a
- * name: `dir` itself, any descriptor. Always -1. */
+/* The whole path of dir/name, so that whoever reads of it can go there; without a name that of `dir`, any descriptor. */
+#define FS_PATH_MAX (4096 + 256)
+void fs_path(int dir, const char *name, char path[FS_PATH_MAX]);
+/* error_errno with that path. Always -1. */
 int fs_error(struct tsk_error *err, const char *what, int dir, const char *name);
 
 void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */

@@ -263,25 +263,32 @@ static int print_completion(const char *shell, const struct cli_options *options
     return 0;
 }
 
+/* A person who did not finish the sentence wants to know how it goes on, a program that it was wrong. */
+static int explain_unasked(const char *noun, struct cli_options *options, struct tsk_error *err)
+{
+    if (!options->json)
+        return explain(noun, NULL, options, err) < 0 ? -1 : code_info(TSK_INVALID_INPUT)->exit_code;
+    error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
+    error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
+    return -1;
+}
+
 static int dispatch(char **words, int count, struct cli_options *options, struct tsk_error *err)
 {
     int used;
-    if (count == 0) {
-        explain(NULL, NULL, options, err);
-        return options->wants_help ? 0 : code_info(TSK_INVALID_INPUT)->exit_code;
-    }
+    if (count == 0)
+        return options->wants_help ? explain(NULL, NULL, options, err) : explain_unasked(NULL, options, err);
     bool asked_for_help = options->wants_help;
     const struct op *op = find_op(words, count, options, &used, err);
     if (err->code)
         return -1;
-    if (options->wants_help) {
-        const char *noun = op && !op->noun ? NULL : words[0];
-        int result = explain(noun, op ? op->verb : NULL, options, err);
-        return result < 0 || asked_for_help ? result : code_info(TSK_INVALID_INPUT)->exit_code;
-    }
+    if (options->wants_help && !asked_for_help)
+        return explain_unasked(words[0], options, err);
+    if (options->wants_help)
+        return explain(op && !op->noun ? NULL : words[0], op ? op->verb : NULL, options, err);
     json_t *args CLEANUP_JSON = NULL;
     if (cli_parse_args(op, words + used, count - used, &args, err) < 0)
-        return -1;
+        return fail(op, options, err);
     if (strcmp(op->name, "completion") == 0)
         return print_completion(json_get_string(args, "shell", ""), options);
     if (strcmp(op->name, "help") == 0)

@@ -94,6 +94,8 @@ static void offer_lock_ids(const struct line *line)
     json_t *result CLEANUP_JSON = NULL;
     json_t *args CLEANUP_JSON = json_object();
     const char *kind = op_param_find(line->op, "kind") && line->given_count ? line->given[0] : "name";
+    if (strcmp(kind, "lock") == 0) /* tasuki wait lock */
+        kind = "name";
     struct op_call call = {
         .op = op_by_name("lock.list"), .args = args, .root = expand_home(line->root, path, sizeof path)};
     if (op_run(&call, &result, &err) < 0)
@@ -144,9 +146,18 @@ static void offer_commands(const struct line *line)
         offer(line, nouns[i]);
 }
 
+/* `tasuki wait KIND ID` */
+static const char *awaited(const struct line *line)
+{
+    const char *kind = line->given_count ? line->given[0] : "";
+    return strcmp(kind, "run") == 0 ? "run-id" : strcmp(kind, "lock") == 0 ? "lock-id" : "process-id";
+}
+
 static void offer_value(const struct line *line, const struct op_param *param)
 {
     const char *what = param->completes ? param->completes : param->name;
+    if (strcmp(what, "awaited-id") == 0)
+        what = awaited(line);
     for (const char *const *choice = param->choices; choice && *choice; choice++)
         offer(line, *choice);
     if (strcmp(what, "lock-id") == 0)

@@ -25,7 +25,7 @@ void cli_usage_line(const struct op *op, struct buf *b)
     const char *before = " --", *after = "";
     for (const struct op_param *param = op->params; param->name; param++)
         if (param->type == OP_ARGV || (param->flags & OP_PROGRAM)) {
-            bool is_optional = (param->flags & OP_PROGRAM) && !(param->flags & OP_REQUIRED);
+            bool is_optional = *before && !(param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED));
             buf_printf(b, "%s %s", is_optional ? " [--" : before, param->value);
             before = "";
             after = is_optional ? "]" : after;
@@ -250,9 +250,16 @@ static void put_globals(struct buf *b, size_t width)
 static void put_exit_codes(struct buf *b, size_t width)
 {
     static const char *const meanings[][2] = {
-        {"0", "success"},          {"2", "bad input"},       {"3", "environment"},
-        {"4", "held or conflict"}, {"5", "not found"},       {"6", "needs confirmation, or a dead holder's lock"},
-        {"7", "failed"},           {"8", "needs an answer"}, {"9", "internal error"},
+        {"0", "success"},
+        {"1", "no access to a server; a warning with doctor --strict"},
+        {"2", "bad input"},
+        {"3", "environment"},
+        {"4", "held or conflict"},
+        {"5", "not found"},
+        {"6", "needs confirmation, or a dead holder's lock"},
+        {"7", "failed"},
+        {"8", "needs an answer"},
+        {"9", "internal error"},
     };
     buf_puts(b, "\nExit codes\n");
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {

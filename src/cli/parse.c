@@ -23,6 +23,8 @@ static void set_flag(struct cli_options *options, const char *name)
 
 static int set_value(struct cli_options *options, const char *name, const char *value, struct tsk_error *err)
 {
+    if (!*value) /* a variable that is not set must not mean another workspace than it should */
+        return error_set(err, TSK_INVALID_INPUT, "option_needs_value", "option", name, NULL);
     if (strcmp(name, "--root") == 0) {
         options->root = value;
         return 0;
@@ -96,8 +98,11 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
             count++;
         }
     char given[64];
+    const char *value;
     size_t len = strcspn(word, "=");
     snprintf(given, sizeof given, "%.*s", (int)(len < 63 ? len : 63), word);
+    if (global_of(given, &value))
+        return error_set(err, TSK_INVALID_INPUT, "option_takes_no_value", "option", given, NULL);
     const char *near = strncmp(given, "--", 2) == 0 ? nearest_word(given + 2, names, count) : NULL;
     error_set(err, TSK_INVALID_INPUT, near ? "option_unknown_near" : "option_unknown", "option", given, NULL);
     if (near) {

@@ -1,5 +1,6 @@
 /* print_status.c - the whole workspace on one screen: once (`status`), or again and again (`watch`). */
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 #include <signal.h>
@@ -8,6 +9,8 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+
+#define RUNS_SHOWN 10
 
 static enum style style_of_request(const char *status)
 {
@@ -65,17 +68,34 @@ static void print_heading(const struct cli_options *options, const json_t *resul
     printf("%s\n\n", buf_str(&b));
 }
 
-static void print_workflows(const struct op_call *call, const struct cli_options *options, const json_t *result)
+static void print_more(const struct cli_options *options, int64_t number)
 {
     struct buf more CLEANUP(buf_clear) = BUF_INIT;
     char count[24];
-    printf("\n");
-    cli_print_own_list(call, options, result);
-    if (!json_object_get(result, "more_workflows"))
+    if (number <= 0)
         return;
-    snprintf(count, sizeof count, "%lld", (long long)json_get_int(result, "more_workflows", 0));
+    snprintf(count, sizeof count, "%lld", (long long)number);
     text_put(&more, options->lang, "doctor_and_more", "count", count, NULL);
     printf("%s\n", buf_str(&more));
+}
+
+static void print_workflows(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    printf("\n");
+    cli_print_own_list(call, options, result);
+    print_more(options, json_get_int(result, "more_workflows", 0));
+}
+
+/* The newest; `runs list` has them all. */
+static void print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    json_t *runs = json_object_get(result, "runs"), *newest = json_array();
+    json_t *shown CLEANUP_JSON = json_pack("{s:o}", "runs", newest);
+    size_t count = json_array_size(runs);
+    for (size_t i = 0; i < count && i < RUNS_SHOWN; i++)
+        json_array_append(newest, json_array_get(runs, i));
+    cli_print_runs(call, options, shown);
+    print_more(options, (int64_t)count - RUNS_SHOWN);
 }
 
 /* What watch cannot see at the moment (a config.yaml that somebody is editing). */
@@ -104,7 +124,7 @@ void cli_print_status(const struct op_call *call, const struct cli_options *opti
         printf("\n");
     }
     if (json_array_size(json_object_get(result, "runs"))) {
-        cli_print_runs(call, options, result);
+        print_runs(call, options, result);
         printf("\n");
     }
     cli_print_locks(options, json_object_get(result, "locks"));
@@ -175,13 +195,34 @@ static void screen_enter(void)
     fputs(enter, stdout);
 }
 
-/* The first `rows` lines. */
-static size_t cut_rows(const char *text, int rows)
+/* One character, or a sequence that only changes how the next ones look (*ret_width 0). */
+static size_t next_piece(const char *at, size_t *ret_width)
 {
-    const char *at = text;
-    for (int i = 1; i < rows && *at; i++)
-        at += strcspn(at, "\n") + (at[strcspn(at, "\n")] == '\n');
-    return (size_t)(at - text) + strcspn(at, "\n");
+    char piece[8] = "";
+    *ret_width = 0;
+    if (*at == '\033')
+        return strcspn(at, "m") + (at[strcspn(at, "m")] == 'm');
+    size_t len = utf8_sequence(at, strlen(at));
+    len = len ? len : 1;
+    memcpy(piece, at, len);
+    *ret_width = utf8_width(piece);
+    return len;
+}
+
+/* What of the picture fits: with wrapping off, the rest of a line would be written over its last column. */
+static void put_fitting(struct buf *b, const char *text, size_t rows, size_t columns)
+{
+    size_t row = 1, column = 0, width;
+    for (size_t len; *text && (*text != '\n' || row < rows); text += len) {
+        len = next_piece(text, &width);
+        column += width;
+        if (*text == '\n') {
+            row++;
+            column = 0;
+        }
+        if (column <= columns || !width)
+            buf_put(b, text, len);
+    }
 }
 
 /* The picture is made in memory and shown with one write, so that nothing flickers. */
@@ -191,6 +232,7 @@ static void draw(const struct op_call *call, const struct cli_options *options, 
     struct cli_options shown = *options;
     char *text = NULL;
     size_t len = 0;
+    struct buf fitting CLEANUP(buf_clear) = BUF_INIT;
     ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     shown.screen_columns = size.ws_col ? size.ws_col : 80;
     FILE *terminal = stdout, *memory = open_memstream(&text, &len);
@@ -201,7 +243,8 @@ static void draw(const struct op_call *call, const struct cli_options *options, 
     stdout = terminal;
     fclose(memory);
     screen_enter();
-    printf("\033[H\033[J%.*s", (int)cut_rows(text, size.ws_row ? size.ws_row : 24), text);
+    put_fitting(&fitting, text, size.ws_row ? size.ws_row : 24, (size_t)shown.screen_columns);
+    printf("\033[H\033[J%s", buf_str(&fitting));
     fflush(stdout);
     free(text);
 }

@@ -314,7 +314,10 @@ static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err
     while (result < 0 && (errno == EAGAIN || errno == EACCES));
     if (result < 0)
         return error_errno(err, "lock", "ticket");
-    if (fs->pwrite(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) != sizeof ticket)
+    ssize_t done = fs->pwrite(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE);
+    if (done >= 0 && done < (ssize_t)sizeof ticket)
+        errno = ENOSPC;
+    if (done != (ssize_t)sizeof ticket)
         return fs_error(err, "write", guard->fd, NULL);
     *ret = ticket;
     return 0;

@@ -80,8 +80,23 @@ const struct op op_process_create = {
     .run = run_create,
 };
 
-/* The ids that were named; with --all, those that run (or do not). */
-static int ids_by_state(struct op_call *call, struct proc_registry *reg, bool that_run, json_t **ret,
+enum which { ALL_ENDED, ALL_RUNNING, ALL_TO_END };
+
+static bool has_leftovers(const struct proc *p)
+{
+    struct tsk_error ignored;
+    json_t *found CLEANUP_JSON = NULL;
+    return proc_leftovers(p, &found, &ignored) == 0 && json_array_size(found) > 0;
+}
+
+static bool is_one_of(const struct proc *p, enum which which)
+{
+    bool is_running = p->view.state == PROC_RUNNING || *p->view.phase;
+    return is_running == (which != ALL_ENDED) || (which == ALL_TO_END && has_leftovers(p));
+}
+
+/* The ids that were named; with --all, those that it makes sense for. */
+static int ids_by_state(struct op_call *call, struct proc_registry *reg, enum which which, json_t **ret,
                         struct tsk_error *err)
 {
     struct proc *list;
@@ -92,7 +107,7 @@ static int ids_by_state(struct op_call *call, struct proc_registry *reg, bool th
         return -1;
     *ret = json_array();
     for (size_t i = 0; i < count; i++)
-        if ((list[i].view.state == PROC_RUNNING || *list[i].view.phase) == that_run)
+        if (is_one_of(&list[i], which))
             json_array_append_new(*ret, json_string(list[i].id));
     proc_list_free(list, count);
     return 0;
@@ -104,7 +119,7 @@ static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, false, &ids, err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, ALL_ENDED, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -157,7 +172,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, true, &ids, err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, ALL_TO_END, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -221,7 +236,7 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, true, &ids, err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, ALL_RUNNING, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);

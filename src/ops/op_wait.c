@@ -92,7 +92,7 @@ static const struct op_param params[] = {
      .value = "ID",
      .help = "Of the process or the run; of a lock its name, a request's id, queue, sprint, or KIND/ID.",
      .max = 512,
-     .completes = "process-id"},
+     .completes = "awaited-id"},
     WAIT_FOR_PARAM,
     WAIT_TIMEOUT_PARAM,
     {0},

@@ -25,7 +25,7 @@
 struct stop {
     const char *id;
     struct tsk_error *result;
-    struct proc_id holder;
+    struct proc_id holder, child;
     int holder_fd; /* -1: nobody to wait for */
     bool is_under_way;
     bool is_shutdown;
@@ -81,6 +81,7 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
     if (proc_want_write(p.dir, &want, err) < 0)
         return -1;
     stop->holder = p.view.holder;
+    stop->child = p.view.child;
     stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0 && errno != ESRCH)
         return error_errno(err, "look at", "the holder process");
@@ -94,6 +95,15 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
     return 1;
 }
 
+static int too_late(const struct stop *stop, struct tsk_error *err)
+{
+    bool is_gone = stop->child.pid && proc_id_liveness(&stop->child) == LIVE_DEAD;
+    return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason",
+                     is_gone ? "it has ended, but its holder process cannot write that down (is the disk full?)"
+                             : "its holder process does not answer",
+                     NULL);
+}
+
 /* 0: the holder has ended. */
 static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_error *err)
 {
@@ -102,8 +112,7 @@ static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_er
     while (stop->holder_fd >= 0 && ready == 0) {
         int64_t left = deadline_ms - clock_now().boot_ms;
         if (left <= 0)
-            return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason",
-                             "its holder process does not answer", NULL);
+            return too_late(stop, err);
         ready = poll(&end, 1, (int)(left < 1000 ? left : 1000));
         if (ready < 0 && errno != EINTR)
             return error_errno(err, "wait for", "tasuki-hold");

@@ -110,14 +110,16 @@ static enum tsk_code code_of_sqlite(int rc)
 
 static int fail_sqlite(struct db *db, int rc, struct tsk_error *err)
 {
+    char path[FS_PATH_MAX];
+    fs_path(db->state_dir, DB_NAME, path);
     int number = db->handle ? sqlite3_system_errno(db->handle) : 0;
     if ((rc & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT))
         rc = SQLITE_FULL; /* where it had no room for its shared memory */
     const char *reason = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc);
     if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT)
-        return error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", DB_NAME, "reason", reason, NULL);
-    return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", DB_NAME, "reason",
-                     reason, NULL);
+        return error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", path, "reason", reason, NULL);
+    return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason", reason,
+                     NULL);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
@@ -139,7 +141,7 @@ static int shm_reset(int fd, off_t size)
     if (size != SHM_CUT || fstat(fd, &st) < 0 || st.st_size < SHM_REGION)
         return ftruncate(fd, size);
     if (pwrite(fd, zeros, sizeof zeros, 0) != (ssize_t)sizeof zeros)
-        return -1;
+        return errno = ENOSPC, -1;
     return ftruncate(fd, SHM_REGION);
 }
 
@@ -283,7 +285,7 @@ static int set_up(struct db *db, int state_dir, struct tsk_error *err)
 
 int db_open(struct db *db, int state_dir, struct tsk_error *err)
 {
-    *db = (struct db){.handle = NULL};
+    *db = (struct db){.handle = NULL, .state_dir = state_dir};
     if (faccessat(state_dir, ".", W_OK, 0) < 0 && errno == EROFS) {
         if (open_read_only(db, state_dir, err) == 0)
             return 0;

@@ -18,6 +18,7 @@ struct sqlite3_stmt;
 
 struct db {
     struct sqlite3 *handle;
+    int state_dir;
     sigset_t saved_signals; /* while a transaction is open */
     bool in_transaction;
     bool is_read_only; /* the file system is */

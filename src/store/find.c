@@ -209,8 +209,12 @@ static bool find_new(struct look *look, const char *start, struct workspace_plac
 
 static int absolute(const char *path, char out[PATH_MAX], struct tsk_error *err)
 {
-    if (realpath(path, out))
+    struct stat st;
+    bool exists = realpath(path, out);
+    if (exists && (fs->fstatat(AT_FDCWD, out, &st, 0) < 0 || S_ISDIR(st.st_mode)))
         return 0;
+    if (exists)
+        errno = ENOTDIR;
     if (errno == ENOENT || errno == ENOTDIR)
         return error_set(err, TSK_NOT_FOUND, strcmp(path, ".") == 0 ? "cwd_is_gone" : "no_such_directory", "path", path,
                          NULL);

@@ -63,6 +63,13 @@ def _(_ws):
     refuse(problems, "not executable:")
 
 
+@test("./dev refuses words that it would ignore", init=False)
+def _(_ws):
+    for words in (["build", "extra"], ["nonsense"]):
+        result = subprocess.run([ROOT / "dev", *words], capture_output=True, text=True, check=False)
+        assert result.returncode == 2 and "usage" in result.stderr, result
+
+
 @test("Python files parse", init=False)
 def _(_ws):
     problems = []

@@ -262,6 +262,21 @@ def _(ws):
     p.nothing_runs()
 
 
+@test("stop --all ends the leftovers of processes that have ended, too")
+def _(ws):
+    p = Processes(ws)
+    p.script("web", f"{DAEMON}; exit 0", "--cwd", str(ws.path))
+    p.script("quiet", "exit 0")
+    p.start("web")
+    p.start("quiet")
+    ended(p, "web", "Stopped")
+    ended(p, "quiet", "Stopped")
+    daemon = int((ws.path / "daemon").read_text())
+    p.call("stop", "--all").expect(0)
+    assert not ws.alive(daemon), "the daemon still runs"
+    p.nothing_runs()
+
+
 @test("remove of a process that has ended ends its leftovers")
 def _(ws):
     p = Processes(ws)

@@ -164,6 +164,7 @@ def _(ws):
               '"$T" lock acquire name b --json; echo "code $?"; "$T" lock check name a || echo "check $?"')
     result = unshare(ws, ["-m"], script.replace("--json;", "--json || "))
     assert "code 3" in result.out and "check 4" in result.out, result
+    assert str(ws.path.resolve() / ".aiflow/locks") in result.out, f"where it is: {result}"
 
 
 @test("a full disk: STORAGE_FULL, exit 3, no lock is left; with room again it works")

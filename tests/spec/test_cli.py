@@ -291,7 +291,7 @@ def _(ws):
         words = list(itertools.takewhile(str.islower, operation["usage"].split()[1:]))
         only = ws.tasuki(*words, "--help", "--json").expect(0).json["operations"]
         eq([one["name"] for one in only], [operation["name"]])
-    eq(len(ws.tasuki("lock", "--json").expect(2).json["operations"]), 6)
+    eq(len(ws.tasuki("lock", "--help", "--json").expect(0).json["operations"]), 6)
     ws.tasuki("help", "nope", "--json").expect(2, "INVALID_INPUT")
     assert "complete" in ws.tasuki("completion", "bash", "--json").expect(0).json["script"]
 
@@ -303,6 +303,42 @@ def _(ws):
         result = ws.tasuki(*words).expect(2)
         assert result.err.startswith(f"tasuki: {missing} is missing\n"), result.err
         assert missing in ws.tasuki(*words[:2], "--help").expect(0).out, f"{missing} is not in the usage line of {words}"
+
+
+@test("completion of wait offers what its kind has")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "true").expect(0)
+    run_held(ws, "deploy")
+    offered = {kind: ws.tasuki("__complete", "wait", kind, "").expect(0).out.split() for kind in ("process", "lock")}
+    eq(offered, {"process": ["web"], "lock": ["deploy"]})
+
+
+@test("a root that is a file is no directory, and nothing that cannot work is offered")
+def _(ws):
+    (ws.path / "f").write_text("")
+    error = check_error(ws.tasuki("--root", "f", "status", "--json"), 5, "NOT_FOUND", "NOT_FOUND")
+    assert not any("init" in command for command in error["next"]), error
+
+
+@test("with --json a missing command is an error like any other; without, help is shown")
+def _(ws):
+    for words in ((), ("lock",)):
+        check_error(ws.tasuki("--json", *words), 2, "INVALID_INPUT")
+        assert "Usage" in ws.tasuki(*words).expect(2).out
+
+
+@test("a flag with a value, and --root without one, are refused with the reason")
+def _(ws):
+    assert "takes no value" in ws.tasuki("--json=true", "status").expect(2).err
+    assert "needs a value" in ws.tasuki("--root=", "status").expect(2).err
+    assert "needs a value" in ws.tasuki("--root", "", "status").expect(2).err
+
+
+@test("where documents come line by line, a wrong argument is one line, too")
+def _(ws):
+    result = ws.tasuki("run", "flow.yaml", "--set", "bad", "--json").expect(2)
+    eq(len(result.out.splitlines()), 1, "lines")
+    check_error(result, 2, "INVALID_INPUT")
 
 
 main(__name__)

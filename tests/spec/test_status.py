@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import termios
@@ -67,6 +68,19 @@ def _(ws):
 def lasting(document):
     text = json.dumps(document)
     return re.sub(r'"(time|age_ms|expires_in_ms|expires_at|uptime_ms|cpu_ms|rss_bytes)": ("[^"]*"|-?\d+|null)', "", text)
+
+
+@test("of many runs status shows the newest, and how many more there are; --json has them all")
+def _(ws):
+    run_flow(ws, "tasks: {a: 'tasuki task ask Deploy?'}\n", code=8)
+    run = next((ws.path / ".aiflow/runs").glob("RUN-*"))
+    for i in range(14):
+        shutil.copytree(run, run.with_name(f"RUN-20200101T0000{i:02}-000000"))
+    known = len(ws.tasuki("status", "--json").expect(0).json["runs"])
+    assert known > 10, known
+    text = ws.tasuki("status").expect(0).out
+    eq(len(re.findall(r"RUN-\S+", text)), 10, "runs shown")
+    assert f"{known - 10} more" in text, text
 
 
 @test("watch --json prints one document per change, and ends with its reader")
@@ -142,6 +156,8 @@ def _(ws):
                    b"RQ-1" in terminal.frames()[-1], "the change is shown")
     for frame in terminal.frames()[:-1]:
         assert frame.count(b"\n") < 9, frame
+        for line in re.sub(rb"\x1b\[[0-9;?]*[a-z]", b"", frame).decode().split("\n"):
+            assert len(line.rstrip("\r")) <= 50, f"wider than the screen: {line!r}"
 
 
 @test("watch gives the terminal back on Ctrl-C: screen, cursor, echo")
