@@ -178,12 +178,22 @@ static int do_spawn(struct memory *m, uint32_t by, json_t *request, struct tsk_e
     if (!payload)
         return no_memory(err);
     *payload = json_incref(json_object_get(request, "payload"));
-    return plan_spawn(&m->plan, by, name, NULL, NULL, &node, &m->out, err);
+    if (plan_spawn(&m->plan, by, name, NULL, NULL, &node, &m->out, err) < 0)
+        return -1;
+    json_object_set_new(m->spawned, name, json_integer(node));
+    return 0;
+}
+
+/* plan_find, without looking at every task that was ever spawned. */
+static uint32_t find(const struct memory *m, const char *name)
+{
+    uint32_t found = graph_find(m->plan.graph, name);
+    return found != NO_NODE ? found : (uint32_t)json_get_int(m->spawned, name, NO_NODE);
 }
 
 static int do_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
 {
-    uint32_t target = plan_find(&m->plan, name);
+    uint32_t target = find(m, name);
     if (target == NO_NODE)
         return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
     return plan_activate(&m->plan, by, target, &m->out, err);
@@ -224,7 +234,7 @@ static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_
 static int check_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
 {
     char a[GRAPH_NAME_MAX];
-    uint32_t target = plan_find(&m->plan, name);
+    uint32_t target = find(m, name);
     if (target == NO_NODE)
         return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
     if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
@@ -233,35 +243,24 @@ static int check_next(struct memory *m, uint32_t by, const char *name, struct ts
     return 0;
 }
 
-/* A spawned task that has ended leaves its name to the next one: a loop may spawn in every iteration. */
-static bool name_is_taken(struct memory *m, const json_t *requests, size_t before, const char *name)
-{
-    uint32_t found = plan_find(&m->plan, name);
-    if (found != NO_NODE && (!(found & PLAN_DYNAMIC) || memory_slot_of(m, found) != NO_NODE))
-        return true;
-    for (size_t i = 0; i < before; i++) {
-        const json_t *request = json_array_get(requests, i);
-        if (strcmp(json_get_string(request, "do", ""), "spawn") == 0 &&
-            strcmp(json_get_string(request, "task", ""), name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int check_spawn(struct memory *m, const json_t *requests, size_t index, const char *name, struct tsk_error *err)
+/* A spawned task that has ended leaves its name to the next one: a loop may spawn in every iteration. `names`: those that the
+ * requests before have taken. */
+static int check_spawn(struct memory *m, json_t *names, const char *name, struct tsk_error *err)
 {
     if (!id_is_valid(name))
         return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "task", "value", name, NULL);
-    if (name_is_taken(m, requests, index, name))
+    uint32_t found = find(m, name);
+    bool is_there = found != NO_NODE && (!(found & PLAN_DYNAMIC) || memory_slot_of(m, found) != NO_NODE);
+    if (is_there || json_object_get(names, name))
         return error_set(err, TSK_INVALID_INPUT, "spawn_name_taken", "name", name, NULL);
-    return 0;
+    return json_object_set_new(names, name, json_true()) < 0 ? no_memory(err) : 0;
 }
 
 /* What a request names is looked at before anything is done: all of them or none. */
 static int check_requests(struct memory *m, uint32_t by, const json_t *requests, struct tsk_error *err)
 {
+    json_t *names CLEANUP_JSON = requests ? json_object() : NULL, *request;
     size_t i;
-    json_t *request;
     json_array_foreach (requests, i, request) {
         const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", NULL);
         bool is_next = strcmp(what, "next") == 0 || strcmp(what, "goto") == 0, is_spawn = strcmp(what, "spawn") == 0;
@@ -269,7 +268,7 @@ static int check_requests(struct memory *m, uint32_t by, const json_t *requests,
             return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", what, "key", "task", NULL);
         if (is_next && check_next(m, by, name, err) < 0)
             return -1;
-        if (is_spawn && name && check_spawn(m, requests, i, name, err) < 0)
+        if (is_spawn && name && check_spawn(m, names, name, err) < 0)
             return -1;
     }
     return 0;
@@ -461,6 +460,7 @@ static void memory_free(struct backend *backend)
     region_clear(&m->slots);
     region_clear(&m->places);
     region_clear(&m->payloads);
+    json_decref(m->spawned);
     plan_out_clear(&m->out);
     free(m->queues);
     free(m->failure);
@@ -492,14 +492,15 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     m->slots = (struct region)REGION_OF(struct slot);
     m->places = (struct region)REGION_OF(uint32_t);
     m->payloads = (struct region)REGION_OF(json_t *);
+    m->spawned = json_object();
     m->queues = calloc(graph->scopes.count, sizeof *m->queues);
     m->limits = *limits;
     m->fence = limits->first_fence;
     if (watcher)
         m->watcher = *watcher;
-    if (!m->queues || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
+    if (!m->queues || !m->spawned || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
         plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
-        if (!m->queues)
+        if (!m->queues || !m->spawned)
             no_memory(err);
         memory_free(&m->backend);
         return -1;

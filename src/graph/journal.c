@@ -33,7 +33,7 @@ static int cut_torn_tail(int fd)
 
 int journal_open(struct journal *journal, int run_dir, bool is_synced, struct tsk_error *err)
 {
-    *journal = (struct journal){.fd = -1, .is_synced = is_synced, .pending = {.max = JOURNAL_LINE_MAX * 3}};
+    *journal = (struct journal){.fd = -1, .is_synced = is_synced, .pending = {.max = JOURNAL_LINE_MAX * 2}};
     journal->fd = fs->openat(run_dir, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (journal->fd < 0 || cut_torn_tail(journal->fd) < 0) {
         error_errno(err, "open", FILE_NAME);

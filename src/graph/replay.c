@@ -11,6 +11,8 @@ struct replay {
     struct runner *runner;
     const json_t *records;
     bool keeps_failures; /* an answer goes on: what failed since the last explicit resume has failed */
+    size_t *deciding;    /* the records that decide about failures before them: groups that passed, resumes */
+    size_t count, next;  /* of them; the first behind the record that is replayed */
 };
 
 static uint32_t node_of(const struct replay *r, const json_t *record)
@@ -43,18 +45,39 @@ static bool is_pass_around(const struct graph *graph, const json_t *record, uint
 
 /* Whether the failure at `index` stands: a group around it passed in spite of it, or nobody has asked for another try. A pass
  * behind the resume that ran the task again says nothing about this failure. */
-static bool is_final(const struct replay *r, uint32_t node, size_t index)
+static bool is_final(struct replay *r, uint32_t node, size_t index)
 {
     const struct graph *graph = &r->runner->flow->graph;
     uint32_t scope = plan_scope_of(backend_memory_plan(r->runner->backend), node);
-    for (size_t i = index + 1; i < json_array_size(r->records); i++) {
-        const json_t *record = json_array_get(r->records, i);
-        if (is_event(record, "resume") && !json_get_bool(record, "keep", false))
+    while (r->next < r->count && r->deciding[r->next] <= index)
+        r->next++;
+    for (size_t i = r->next; i < r->count; i++) {
+        const json_t *record = json_array_get(r->records, r->deciding[i]);
+        if (is_event(record, "resume"))
             return false;
         if (is_pass_around(graph, record, scope))
             return true;
     }
     return r->keeps_failures;
+}
+
+static bool is_deciding(const json_t *record)
+{
+    return is_event(record, "resume")
+               ? !json_get_bool(record, "keep", false)
+               : is_event(record, "group") && strcmp(json_get_string(record, "o", ""), "ok") == 0;
+}
+
+/* There are few of them; to look at all records for each of thousands of failures takes minutes. */
+static void find_deciding(struct replay *r)
+{
+    size_t i;
+    json_t *record;
+    r->deciding = calloc(json_array_size(r->records) + 1, sizeof *r->deciding);
+    BUG(!r->deciding);
+    json_array_foreach (r->records, i, record)
+        if (is_deciding(record))
+            r->deciding[r->count++] = i;
 }
 
 /* An answer was recorded, and nobody has gone on since: who does so now continues that answer. */
@@ -296,8 +319,10 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     size_t i;
     json_t *record;
     r.keeps_failures = runner->options.is_answer || ends_with_answer(records);
+    find_deciding(&r);
     json_array_foreach (records, i, record)
         replay_one(&r, i, record);
+    free(r.deciding);
     struct buf *line = journal_begin(&runner->journal, "resume");
     if (r.keeps_failures) {
         buf_json_key(line, "keep");

@@ -89,10 +89,11 @@ static void wait_for_signal(struct runner *runner, int timeout_ms)
     siginfo_t info;
     struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
     int number = sigtimedwait(&runner->caught, &info, &timeout);
-    if (number == SIGCHLD)
-        look_at_tasks(runner);
-    else if (number > 0)
+    if (number > 0 && number != SIGCHLD)
         take_signal(runner, number);
+    /* SIGINT and the like come before SIGCHLD: somebody who does not stop sending them would keep the ends of tasks from us. */
+    if (number > 0)
+        look_at_tasks(runner);
 }
 
 static void read_signals(struct runner *runner)

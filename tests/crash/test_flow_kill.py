@@ -80,8 +80,10 @@ def one_flow(ws, rng):
     while rng.random() < 0.4:
         kill_at_random(ws, ws.spawn("resume", run, "--json", env=with_tool(ws)), rng)
     result = ws.tasuki("resume", run, "--json", env=with_tool(ws))
-    if result.code == 3 and "journal" in result.error["message"]:
-        return  # killed before its first record: nothing had been started
+    if result.code == 3 and "journal" in result.error["message"]:  # killed before its first record: nothing had been started
+        path = ws.path / ".aiflow/runs" / run / "journal"
+        assert not path.exists() or b"\n" not in path.read_bytes(), f"a journal with records is refused: {result}"
+        return
     stage = last_document(result.expect(0))
     eq((stage["status"], stage["channel"]["count"]), ("DONE", 8), "status and count")
     eq(processes_of(run), [], "processes that are left")

@@ -234,6 +234,18 @@ def _(ws):
     eq(result["agents"][0]["output"], "I am hasty\n", "output")
 
 
+@six("an agent's time limit holds, and is the reason")
+def _(ws, tool):
+    configure(ws)
+    config = ws.path / ".aiflow/config.yaml"
+    config.write_text(config.read_text().replace('coder, "{task}"]', 'coder, "{task}"], timeout: 300ms'))
+    _, words = arguments(ws, tool, "coder-waits")
+    late = agent(ws, VERBS[tool], *words, timeout=60).expect(7).json
+    eq((late["status"], late["agents"][0]["subagentId"], late["agents"][0]["state"]), ("FAILED", "coder", "failed"), "outcome")
+    failures = ws.tasuki("runs", "show", late["run_id"], "--json").json["failures"]
+    eq({one["reason_code"] for one in failures}, {"TASK_TIMEOUT"}, "why")
+
+
 @test("over MCP a run that takes longer is answered with its id and goes on; a cancelled call leaves it alone")
 def _(ws):
     configure(ws)

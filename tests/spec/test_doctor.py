@@ -80,6 +80,14 @@ def type_in(ws, command):
     return ws.run(["sh", "-c", command], env={**with_tool(ws), "EDITOR": "true"})
 
 
+def plant(ws):
+    """One file of each kind that is the user's."""
+    for place, text in {"notes.txt": "mine\n", ".aiflow/config.yaml": "max_runs: 2\n", ".aiflow/flows/mine.yaml": "tasks: {a: 'true'}\n",
+                        ".aiflow/requests/RQ-mine.yaml": "title: mine\nstatus: draft\nrun: 'true'\n"}.items():
+        (ws.path / place).parent.mkdir(exist_ok=True)
+        (ws.path / place).write_text(text)
+
+
 def defect(rule, name, status, says, mends="command", changes=()):
     """Registers a test: `prepare` breaks the workspace in one way; doctor finds it with evidence that has the words `says`,
     changes nothing but `changes`, and gives a command. mends="command": typed as it stands it makes the check PASS;
@@ -87,6 +95,7 @@ def defect(rule, name, status, says, mends="command", changes=()):
 
     def register(prepare):
         def body(ws):
+            plant(ws)
             prepare(ws)
             before = tree(ws)
             report = examine(ws)
@@ -107,7 +116,9 @@ def mend(ws, name, found, mends):
     if mends in ("--fix", "both"):
         saved = ws.base / "saved"
         shutil.copytree(ws.path, saved, symlinks=True, ignore=shutil.ignore_patterns("*.sock"))
+        before = users(tree(ws))
         fixed = check(examine(ws, "--fix"), name)
+        eq(differences(before, users(tree(ws))), [], "what --fix has changed of the user's")
         assert fixed.get("fixed"), f"--fix has mended nothing: {fixed}"
         eq(fixed["status"], "PASS", "status with --fix")
         eq(status_of(examine(ws), name), "PASS", "status after --fix")
@@ -117,6 +128,12 @@ def mend(ws, name, found, mends):
         for command in found["fix"]:
             type_in(ws, command)
         eq(status_of(examine(ws), name), "PASS", f"status after {found['fix']}")
+
+
+def users(found):
+    """Of a tree what its user has made: that is never doctor's to change."""
+    kinds = (".aiflow/config.yaml", ".aiflow/requests/", ".aiflow/flows/")
+    return {name: what for name, what in found.items() if (not name.startswith(".aiflow") or name.startswith(kinds)) and "/." not in name}
 
 
 def undo(ws, saved):

@@ -43,6 +43,15 @@ for what, request in [
         assert not list(ws.path.rglob("x*.log")), "a log of the task that was refused"
 
 
+@test("a task that spawns 40,000 keeps the runner busy for a moment, not for minutes", deadline=60)
+def _(ws):
+    lines = """import json; [print(json.dumps({'do': 'spawn', 'task': f't{n}', 'payload': {'run': ['true']}})) for n in range(40000)]"""
+    (ws.path / "spawn.py").write_text(lines)
+    text = "limits: {max_steps: 3}\n" + one("python3 spawn.py >> $TASUKI_OUTPUT")
+    stage = run_flow(ws, text, code=7, timeout=50)
+    eq((stage["reason_code"], stage["counts"]["total"]), ("MAX_STEPS_EXCEEDED", 40001), "the end, and how many there are")
+
+
 @test("a name is spawned once at a time: two of one name are refused together")
 def _(ws):
     spawn = {"do": "spawn", "task": "x", "payload": {"run": ["sh", "-c", "echo x >> trace"]}}

@@ -193,7 +193,8 @@ def _(ws):
     add(ws, "RQ-1", "test -e go && exit 0; echo > up; sleep 300")
     proc = spawn(ws, "queue", "run")
     ws.until_file("up")
-    call(ws, "queue", "stop", "--now")
+    said = ws.tasuki("queue", "stop", "--now").expect(0).out
+    assert "is cancelled" in said, said
     answer = last_document(ws.finish(proc).expect(0))
     eq((ran(answer), answer["reason"]), ([("RQ-1", "CANCELLED")], "STOPPED"), "the queue")
     eq(shown(ws, "RQ-1")["status"], "ready", "the request")

@@ -109,6 +109,15 @@ def _(ws):
     eq(sorted(trace(ws)), ["TEXT", "blue"], "the answers")
 
 
+@test("a request whose run asks is refused with commands that can be typed as they stand")
+def _(ws):
+    add(ws, "RQ-1", ASK.format("Q?"))
+    call(ws, "request", "run", "RQ-1", code=8)
+    next_ = call(ws, "request", "run", "RQ-1", code=8, reason="NEEDS_INPUT").json["error"]["next"]
+    eq(next_, [f"tasuki runs show {only_run(ws)}", "tasuki request run RQ-1 --new"], "next")
+    eq(proposals(ws.tasuki(*next_[0].split()[1:]).expect(0))[0], f"tasuki answer {only_run(ws)} TEXT", "what the first one proposes")
+
+
 DECIDED = [("a task cancelled", "a", "tasuki task cancel no", ""),
            ("two branches contradict each other", "(a | b)", "echo x=$TASUKI_TASK_ID >> $TASUKI_OUTPUT", "channel: {merge: {x: error}}\n")]
 for why, expression, command, more in DECIDED:
