@@ -89,18 +89,38 @@ static struct slot_log *log_of(struct runner *runner, const struct running *slot
     return &runner->logs[slot - runner->running];
 }
 
+static void log_name(const char *session, const char *task, unsigned attempt, char path[512])
+{
+    snprintf(path, 512, "tasks/%.*s/%s.%u.log", SESSION_MAX, session, task, attempt);
+}
+
+/* A task that runs again in a later cycle, or after a resume, goes on in its log. Others need not look for one. */
+static bool log_goes_on(struct runner *runner, struct running *slot, struct slot_log *log)
+{
+    if (!runner->epoch && slot->claim.cycle <= 1)
+        return false;
+    log_name(slot->claim.session, slot->claim.task, slot->claim.attempt, slot->log);
+    int fd = fs->openat(runner->run.dir, slot->log, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    fs_close(&log->fd);
+    log->fd = fd;
+    slot->is_log_named = true;
+    return true;
+}
+
 int task_log_open(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
     struct slot_log *log = log_of(runner, slot);
     char name[64];
-    if (log->fd >= 0)
+    if (log_goes_on(runner, slot, log) || log->fd >= 0)
         return 0;
     snprintf(name, sizeof name, "slot.%zu", (size_t)(slot - runner->running));
     log->fd = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     return log->fd < 0 ? error_errno(err, "open", name) : 0;
 }
 
-/* A task that runs again in a later cycle, or after a resume, goes on in its log. */
+/* Only where nobody writes any more: what a runner that was killed has left. */
 static int join_logs(struct runner *runner, const char *from, const char *to)
 {
     struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
@@ -117,7 +137,7 @@ int runner_keep_output(struct runner *runner, size_t place, const char *session,
     char folder[SESSION_MAX + 16], from[64];
     snprintf(from, sizeof from, "slot.%zu", place);
     snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, session);
-    snprintf(path, 512, "%s/%s.%u.log", folder, task, attempt);
+    log_name(session, task, attempt, path);
     int result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
     if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
         result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);

@@ -28,15 +28,15 @@ struct http_listener {
 struct http_server {
     struct tsk_workspace *ws;
     const char *root;
-    enum lang lang;
     struct loop loop;
     struct http_listener listeners[4];
     unsigned listener_count;
+    enum lang lang;
     char token[HTTP_TOKEN_DIGITS + 1];
     const json_t *hosts; /* more names that may stand in Host and Origin; borrowed */
     int lock_fd;         /* server.lock */
-    int64_t seen_ms;     /* wall clock: when the server before us was last there; 0: not known */
     int dir_fd;          /* .aiflow/, locked as well */
+    int64_t seen_ms;     /* wall clock: when the server before us was last there; 0: not known */
     dev_t socket_dev;    /* of server.sock, with socket_ino */
     ino_t socket_ino;
     char url[256];
@@ -46,7 +46,6 @@ struct http_server {
     unsigned places, unix_places; /* R1, R2 */
     unsigned fd_places;           /* R1: descriptors of connections and of what streams of output have open */
     unsigned output_count;        /* such streams, until their threads have ended */
-    bool is_resting;              /* R5 */
     struct http_conn *dead;       /* closed in this turn; linked by next */
     int64_t ticked_ms, cancelled_ms, beat_ms;
     char *scratch; /* for reading */
@@ -59,18 +58,18 @@ struct http_server {
     struct http_stats *stats;
     struct http_cache *cache;
     struct db db; /* open and unused: with it, SQLite keeps its log, and does not write when others close theirs */
-    bool has_db;
     struct buf openapi; /* made when it is asked for */
 
     json_t *to_renew; /* instances of open streams that are to be renewed (caller.c); NULL: none */
     bool is_renewing;
+    bool has_db;
+    bool is_resting; /* R5 */
 
     struct loop_source wake; /* an eventfd: a signal, or something in `done` */
     pthread_mutex_t mutex;   /* of what follows */
     struct http_job *jobs;   /* all that run or wait */
     struct http_job *done;   /* answers for the loop */
     bool is_woken;
-
     bool is_ending; /* no new requests; the loop's */
     int64_t end_ms; /* when the shutdown gives up on what is open */
     char date[40];  /* of the header, for the second date_s */

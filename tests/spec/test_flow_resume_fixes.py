@@ -21,6 +21,10 @@ def answer(ws, run, *args, code=0):
     return ws.tasuki("answer", run, *args, "--wait", "--json", env=with_tool(ws)).expect(code)
 
 
+def log_of(ws, run, task):
+    return [line for path in (ws.path / ".aiflow/runs" / run / "tasks").rglob(f"{task}.1.log") for line in path.read_text().splitlines()]
+
+
 @test("a run that fails in two places goes on at each resume, and stays DONE when it is resumed once more")
 def _(ws):
     run = run_flow(ws, flow("(b | c) >> d >> e", b=NOTE, c=ONCE, d=ONCE, e=NOTE), code=7)["run_id"]
@@ -107,6 +111,27 @@ def descriptors(pid):
 def holders(life):
     """Processes that have the life file where tasks get it."""
     return [pid for pid in os.listdir("/proc") if pid.isdigit() and descriptors(pid).get("62") == str(life.resolve())]
+
+
+@test("what a task writes when it runs again, after a question, a kill or in a cycle, is all in its log, also while it runs")
+def _(ws):
+    slow = "test -e waited || sleep 0.2; touch waited; echo second half"
+    ask = f'answer=$(tasuki task ask Colour?); test -n "$answer" || {{ echo asked; exit 0; }}; echo first half; {slow}'
+    run = run_flow(ws, flow("a", a=ask), code=8)["run_id"]
+    answer(ws, run, "blue")
+    eq(log_of(ws, run, "a"), ["asked", "first half", "second half"], "after a question")
+    (ws.path / "waited").unlink()
+    proc = spawn_flow(ws, flow("a", a=f"test -e up && {{ echo first half; {slow}; exit; }}; echo begun; touch up; sleep 1000"))
+    ws.until(lambda: (ws.path / "up").exists(), "it runs")
+    run = max(run_ids(ws))
+    ws.until(lambda: log_of(ws, run, "a") == ["begun"], "its log has its name")
+    proc.kill()
+    proc.wait()
+    resume(ws, run)
+    eq(log_of(ws, run, "a"), ["begun", "first half", "second half"], "after a kill")
+    (ws.path / "waited").unlink()
+    run = run_flow(ws, flow("a", a=f"echo turn; {slow}; test -e twice || {{ touch twice; tasuki task again; }}"))["run_id"]
+    eq(log_of(ws, run, "a"), ["turn", "second half"] * 2, "in a cycle")
 
 
 main(__name__)
