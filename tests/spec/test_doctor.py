@@ -835,7 +835,7 @@ def _(ws):
     token = stale_and_living(ws)
     stale = ws.lock_path("request", "RQ-1").read_bytes()
     recovered = 0
-    for at in range(1, 1000):
+    for at in range(1, 5000):
         ws.lock_path("request", "RQ-1").write_bytes(stale)
         result = ws.fault("doctor", "--fix", "--json", at=at, mode="kill")
         eq(ws.read_lock("name", "a")["token"], token, f"the living lock after call {at}")
@@ -853,7 +853,7 @@ def _(ws):
 def _(ws):
     token = stale_and_living(ws)
     run_flow(ws, "tasks: {a: 'true'}\n")
-    for at in range(1, 1000):
+    for at in range(1, 5000):
         result = ws.fault("doctor", "--json", at=at, mode="EIO")
         assert result.code in (0, 3) and result.out, f"call {at}: {result}"
         eq(ws.read_lock("name", "a")["token"], token, f"the living lock after call {at}")

@@ -260,7 +260,8 @@ def _(ws):
     eq(h.words(), ["started", "exited", "restarting", "started", "exited", "restarting", "started", "exited"])
     eq([f["n"] for f in h.history], [1, 1, 2, 2, 2, 3, 3, 3])
     eq([(f["delay_ms"], f["retry"]) for f in h.facts("restarting")], [(0, 1), (1, 2)])
-    eq(h.run_locks(), [], "life locks")
+    # The first is handed over by us, and may still be open here when its start has ended: then the next holder removes it.
+    eq([n for n in h.run_locks() if n != 1 or h.is_locked("run.1.lock")], [], "life locks")
 
 
 @test("always restarts after 0 as well; no never does", init=False)
