@@ -10,69 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What root makes in somebody else's directory belongs to him: one stray `sudo` must not lock him out of his workspace. Only
- * what is new, that is root's, empty and without a second name. */
-static void give_to(int fd, const struct stat *owner)
-{
-    struct stat st;
-    if (owner->st_uid == 0 || fstat(fd, &st) < 0 || st.st_uid != 0)
-        return;
-    bool is_new = S_ISDIR(st.st_mode) ? st.st_nlink <= 2 : S_ISREG(st.st_mode) && st.st_nlink <= 1 && st.st_size == 0;
-    if (is_new && fchown(fd, owner->st_uid, owner->st_gid) < 0)
-        errno = 0; /* a file system that has no owners */
-}
-
-static int open_and_give(int parent, const char *name, int flags, mode_t mode)
-{
-    struct stat owner;
-    int fd = openat(parent, name, flags, mode);
-    if (fd >= 0 && fstatat(parent, ".", &owner, 0) == 0)
-        give_to(fd, &owner);
-    return fd;
-}
-
-/* Root opens the directory first and makes the file in that one: whoever owns it may exchange what is on the way meanwhile. For
- * the same reason nothing is given away that may have been reached through a link. */
-static int open_as_root(int dir, const char *path, int flags, mode_t mode)
-{
-    char parent[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return open_and_give(dir, path, flags, mode);
-    size_t len = slash == path ? 1 : (size_t)(slash - path);
-    if (len >= sizeof parent)
-        return errno = ENAMETOOLONG, -1;
-    memcpy(parent, path, len);
-    parent[len] = '\0';
-    int folder = openat(dir, parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
-        return -1;
-    int fd = open_and_give(folder, slash + 1, flags, mode), number = errno;
-    close(folder);
-    errno = number;
-    return fd;
-}
-
 static int sys_openat(int dir, const char *path, int flags, mode_t mode)
 {
-    bool is_unnamed = (flags & O_TMPFILE) == O_TMPFILE && strcmp(path, ".") == 0;
-    bool is_here = (flags & O_CREAT) && (flags & (O_NOFOLLOW | O_EXCL));
-    return (is_unnamed || is_here) && geteuid() == 0 ? open_as_root(dir, path, flags, mode)
-                                                     : openat(dir, path, flags, mode);
-}
-
-static int sys_mkdirat(int dir, const char *path, mode_t mode)
-{
-    struct stat owner;
-    if (mkdirat(dir, path, mode) < 0)
-        return -1;
-    int fd = geteuid() == 0 ? openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return 0;
-    if (fstatat(fd, "..", &owner, 0) == 0)
-        give_to(fd, &owner);
-    close(fd);
-    return 0;
+    return openat(dir, path, flags, mode);
 }
 
 static int sys_renameat2(int from, const char *old, int to, const char *new, unsigned flags)
@@ -110,7 +50,7 @@ const struct fs_calls fs_system_calls = {
     .fstat = fstat,
     .fstatat = fstatat,
     .fstatfs = fstatfs,
-    .mkdirat = sys_mkdirat,
+    .mkdirat = mkdirat,
     .unlinkat = unlinkat,
     .linkat = linkat,
     .renameat2 = sys_renameat2,

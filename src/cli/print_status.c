@@ -92,8 +92,13 @@ static void print_runs(const struct op_call *call, const struct cli_options *opt
     json_t *runs = json_object_get(result, "runs"), *newest = json_array();
     json_t *shown CLEANUP_JSON = json_pack("{s:o}", "runs", newest);
     size_t count = json_array_size(runs);
-    for (size_t i = 0; i < count && i < RUNS_SHOWN; i++)
-        json_array_append(newest, json_array_get(runs, i));
+    for (int pass = 0; pass < 2; pass++) /* what goes on or waits comes first */
+        for (size_t i = 0; i < count && json_array_size(newest) < RUNS_SHOWN; i++) {
+            const char *status = json_get_string(json_array_get(runs, i), "status", "");
+            bool is_open = strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0;
+            if (is_open == (pass == 0))
+                json_array_append(newest, json_array_get(runs, i));
+        }
     cli_print_runs(call, options, shown);
     print_more(options, (int64_t)count - RUNS_SHOWN);
 }

@@ -345,6 +345,23 @@ json_t *rundir_questions(const json_t *records)
 }
 
 /* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
+/* The states of the tasks that a stage lists, as the journal has them. */
+static void tasks_from_journal(json_t *tasks, const json_t *records)
+{
+    json_t *record, *task, *found CLEANUP_JSON = json_object();
+    size_t i;
+    json_array_foreach (tasks, i, task)
+        json_object_set(found, json_get_string(task, "task", ""), task);
+    json_array_foreach ((json_t *)records, i, record) {
+        const char *outcome = json_get_string(record, "o", "retry");
+        task = strcmp(json_get_string(record, "e", ""), "end") == 0
+                   ? json_object_get(found, json_get_string(record, "k", ""))
+                   : NULL;
+        if (task && strcmp(outcome, "retry") != 0)
+            json_object_set_new(task, "state", json_string(outcome));
+    }
+}
+
 static bool end_from_journal(json_t *stage, const json_t *records)
 {
     char ended[TIME_TEXT_MAX];
@@ -355,6 +372,10 @@ static bool end_from_journal(json_t *stage, const json_t *records)
     json_object_set_new(stage, "status", json_string(status));
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());
+    /* What the stage says of values and tasks is older than that end. */
+    json_object_set_new(stage, "channel", json_object());
+    json_object_set_new(stage, "channel_left_out", json_true());
+    tasks_from_journal(json_object_get(stage, "tasks"), records);
     json_object_set_new(stage, "questions",
                         strcmp(status, "NEEDS_INPUT") == 0 ? rundir_questions(records) : json_array());
     return true;

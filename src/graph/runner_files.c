@@ -94,10 +94,11 @@ static void log_name(const char *session, const char *task, unsigned attempt, ch
     snprintf(path, 512, "tasks/%.*s/%s.%u.log", SESSION_MAX, session, task, attempt);
 }
 
-/* A task that runs again in a later cycle, or after a resume, goes on in its log. Others need not look for one. */
+/* A task that runs again in a later cycle, or after a resume, goes on in its log, and so does one that was added with a name that
+ * another had before. The rest need not look for one. */
 static bool log_goes_on(struct runner *runner, struct running *slot, struct slot_log *log)
 {
-    if (!runner->epoch && slot->claim.cycle <= 1)
+    if (!runner->epoch && slot->claim.cycle <= 1 && !(slot->claim.node & PLAN_DYNAMIC))
         return false;
     log_name(slot->claim.session, slot->claim.task, slot->claim.attempt, slot->log);
     int fd = fs->openat(runner->run.dir, slot->log, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);

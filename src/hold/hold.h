@@ -170,9 +170,7 @@ struct dir_reader {                    /* opendir would allocate */
     long at, len;
     _Alignas(8) char data[1024];
 };
-int file_make(int dir, const char *name, int flags); /* openat, 0600, and file_give */
-void file_give(int dir,
-               int fd); /* what root has just made in somebody else's workspace is his: he is to see how it goes */
+int file_make(int dir, const char *name, int flags); /* openat, 0600 */
 int dir_open(struct dir_reader *dir, int at, const char *path);
 const char *dir_next(struct dir_reader *dir); /* NULL at the end; then it is closed */
 #define STAT_SIZE 512

@@ -294,10 +294,7 @@ static int log_dir_open(struct holder *h)
     if (mkdirat(HOLD_FD_DIR, HOLD_LOG_DIR, 0700) < 0 && errno != EEXIST)
         return -1;
     h->log_dir = openat(HOLD_FD_DIR, HOLD_LOG_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (h->log_dir < 0)
-        return -1;
-    file_give(HOLD_FD_DIR, h->log_dir);
-    return 0;
+    return h->log_dir < 0 ? -1 : 0;
 }
 
 static int files_open(struct holder *h)

@@ -83,22 +83,9 @@ struct dir_entry { /* linux_dirent64 */
     char name[];
 };
 
-void file_give(int dir, int fd)
-{
-    struct stat owner, st;
-    if (geteuid() != 0 || fstat(dir, &owner) < 0 || owner.st_uid == 0 || fstat(fd, &st) < 0 || st.st_uid != 0)
-        return;
-    bool is_new = S_ISDIR(st.st_mode) ? st.st_nlink <= 2 : S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_size == 0;
-    if (is_new && fchown(fd, owner.st_uid, owner.st_gid) < 0)
-        errno = 0; /* a file system that has no owners */
-}
-
 int file_make(int dir, const char *name, int flags)
 {
-    int fd = openat(dir, name, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        file_give(dir, fd);
-    return fd;
+    return openat(dir, name, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
 int dir_open(struct dir_reader *dir, int at, const char *path)

@@ -145,6 +145,8 @@ static bool flush(struct http_conn *conn)
             return false;
         }
         if (n == 0) {
+            if (!conn->deadline_ms) /* C2: counted from now */
+                conn->deadline_ms = stall_deadline(conn);
             loop_want(&conn->server->loop, &conn->source, EPOLLOUT | (conn->is_half_closed ? 0 : EPOLLRDHUP));
             return true;
         }

@@ -233,7 +233,6 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
                                    .args = args_take,
                                    .lang = lang,
                                    .caller = caller_take_it,
-                                   .next = server->streams,
                                    .pending = BUF_INIT,
                                    .beat_ms = clock_now().boot_ms};
     pthread_cond_init(&stream->room, NULL);
@@ -247,7 +246,10 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
         free(stream);
         conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_too_many_streams");
     } else {
-        server->streams = stream;
+        struct http_stream **last = &server->streams; /* at the end: stream_take_all may be on its way through them */
+        while (*last)
+            last = &(*last)->next;
+        *last = stream;
         server->output_count++;
         conn_wait(conn, &streaming, stream);
     }

@@ -152,7 +152,7 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
         workflow_release_all(&owners, instance, err) < 0)
         return -1;
     if (instance_is_http(instance))
-        locks += each_lock(ws, root, instance, release_one);
+        locks += each_lock(ws, root, instance, release_one) + release_sprints(ws, instance, sprints);
     if (ret_locks)
         *ret_locks = locks;
     if (ret_claims)

@@ -221,15 +221,17 @@ static bool journal_says_done(int run_dir)
            strcmp(json_get_string(last, "status", ""), "DONE") == 0;
 }
 
-/* A run that is DONE stays as it is: 1, its stage in *ret. */
+/* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by going on,
+ * with nothing left to do. */
 static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct rundir run;
+    struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
     if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
-    bool is_done = rundir_look(&run, &stage, err) == 0 && strcmp(json_get_string(stage, "status", ""), "DONE") == 0 &&
-                   journal_says_done(run.dir);
+    bool is_done = rundir_read_stage(&run, &stage, &ignored) == 0 &&
+                   strcmp(json_get_string(stage, "status", ""), "DONE") == 0 && journal_says_done(run.dir);
     rundir_clear(&run);
     if (!is_done)
         return 0;

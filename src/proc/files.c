@@ -146,6 +146,13 @@ static int overwrite(int dir, const char *name, const char *text, size_t len)
     return fs->ftruncate(fd, (off_t)len);
 }
 
+/* What root says must be readable for the holder of somebody else's process. The directory keeps everybody else out. */
+static mode_t mode_of_word(int dir)
+{
+    struct stat st;
+    return geteuid() == 0 && fs->fstat(dir, &st) == 0 && st.st_uid != 0 ? 0644 : 0600;
+}
+
 int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err)
 {
     char text[64];
@@ -153,7 +160,7 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
         snprintf(text, sizeof text, "down %" PRId64 "%s\n", want->grace_ms, want->is_shutdown ? " shutdown" : "");
     else
         snprintf(text, sizeof text, "up\n");
-    if (fs_replace_file(dir, HOLD_WANT_NAME, 0600, text, strlen(text)) == 0)
+    if (fs_replace_file(dir, HOLD_WANT_NAME, mode_of_word(dir), text, strlen(text)) == 0)
         return 0;
     int number = errno;
     if ((number == ENOSPC || number == EDQUOT) && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)

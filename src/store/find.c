@@ -187,6 +187,15 @@ static bool find_existing(struct look *look, const char *start, struct workspace
     return join(ret->state_path, ret->root, ".aiflow");
 }
 
+/* In a directory where anybody may write, anybody may have made one. */
+static bool is_trusted(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return join(path, dir, ".aiflow") && fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (st.st_uid == geteuid() || st.st_uid == 0 || geteuid() == 0);
+}
+
 /* Where `init` makes one: `start` itself, unless it is in a linked worktree or a bare repository, or below a workspace: with a
  * second one there, the same lock could be held twice. A repository of its own may have its own. */
 static bool find_new(struct look *look, const char *start, struct workspace_place *ret)
@@ -198,7 +207,7 @@ static bool find_new(struct look *look, const char *start, struct workspace_plac
             return place_of_common(look, common, "", ret);
         if (is_bare_repository(look, dir))
             return place_of_common(look, dir, "", ret);
-        if (workspace_in(look, dir) == 2) {
+        if (workspace_in(look, dir) == 2 && is_trusted(dir)) {
             snprintf(ret->root, PATH_MAX, "%s", dir);
             return join(ret->state_path, ret->root, ".aiflow");
         }

@@ -5,6 +5,7 @@ import shutil
 
 from common import NOBODY, check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
 from harness.harness import Skip, eq, main, test
+from http_common import Server
 
 ACQUIRE = ("lock", "acquire", "name", "a", "--json")
 BAD_IDS = ("../x", "a/b", "/x", "a\nb", "", "x" * 129, ".hidden", "..", "a b", "a*", "ü", "_a", "a\x1b[31m", "a\\b")
@@ -212,19 +213,23 @@ def nobodys_workspace(ws):
     return user
 
 
-@test("what root makes in somebody's workspace is his: nothing there is closed to him afterwards", init=False)
+@test("what root makes in somebody's workspace and obeys itself is not his: no token, no run, no process", init=False)
 def _(ws):
     user = nobodys_workspace(ws)
-    ws.tasuki("lock", "run", "rootlock", "--", "true").expect(0)
-    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e").expect(0)
-    ws.tasuki("sprint", "release", "--session", "s").expect(0)
-    ws.tasuki("proc", "create", "r", "--start", "--", "sh", "-c", "echo hello; exec sleep 1000").expect(0)
-    foreign = [str(p) for p in ws.path.rglob("*") if p.lstat().st_uid == 0]
-    eq(foreign, [], "files of root")
-    user("lock", "run", "rootlock", "--", "true").expect(0)
-    eq(user("proc", "list", "--json").expect(0).json["processes"][0]["phase"], "ready")
+    (ws.path / "flow.yaml").write_text("tasks: {a: 'true'}\n")
+    ws.tasuki("run", "flow.yaml").expect(0)
+    ws.tasuki("proc", "create", "r", "--start", "--", "sleep", "1000").expect(0)
+    server = Server(ws)
+    state = ws.path / ".aiflow"
+    eq({str(path): path.stat().st_uid for path in (state / "server.token", *(state / "runs").iterdir(), state / "processes/r")},
+       {str(path): 0 for path in (state / "server.token", *(state / "runs").iterdir(), state / "processes/r")}, "owners")
+    token = server.token
+    server.stop()
+    server = Server(ws)
+    eq(server.token, token, "the token of the next start")
+    server.stop()
+    eq([p["phase"] for p in user("proc", "list", "--json").expect(0).json["processes"]], ["unreadable"], "what the user sees")
     ws.tasuki("proc", "stop", "r").expect(0)
-    user("proc", "remove", "r").expect(0)
 
 
 @test("root stops a user's process", init=False)

@@ -1,9 +1,11 @@
 """Spec 8: live events and output as streams that can be gone on with; what a reader that stalls costs."""
 
 import json
+import socket
 import os
 import pathlib
 import select
+import socket
 
 from common import sleeper
 from harness.harness import eq, main, test
@@ -287,6 +289,21 @@ def _(ws):
 
     ws.until(again, "room for one more")
     server.post("/api/processes/p/stop").expect(200)
+    server.stop()
+
+
+@test("streams of output that are sent ahead on one connection are answered in turn, and keep no place")
+def _(ws):
+    server = Server(ws)
+    ahead = ("GET /api/processes/absent/logs/stream HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+             f"Authorization: Bearer {server.token}\r\n\r\n").encode()
+    for _ in range(66):  # more than there are places
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+            sock.sendall(ahead * 2)
+            data = b""
+            while data.count(b"ProcessNotFound") < 2:
+                data += sock.recv(65536) or b"ProcessNotFound" * 9
+            eq(data.count(b"HTTP/1.1 404"), 2, "answers")
     server.stop()
 
 

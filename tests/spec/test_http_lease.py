@@ -397,7 +397,7 @@ def _(ws):
     ws.tasuki("lock", "acquire", "name", "a").expect(0)
     ws.tasuki("own", "claim", "w").expect(0)
     out = ws.tasuki("own", "leave").expect(0).out
-    assert "1 locks and 1 workflows released" in out, out
+    assert "1 × lock, 1 × workflow" in out, out
     eq(ws.tasuki("lock", "list", "--json").json["locks"], [], "what is left")
     inside = ws.tasuki("lock", "run", "r", "--", ws.binary, "own", "leave", "--json").expect(0).json
     eq(inside["locks"], 0, "what the command of a lock run releases")

@@ -1,8 +1,9 @@
 """Spec 2 and 3: which workspace a command finds, and on which file systems it works."""
 
+import os
 import shutil
 
-from common import check_error, need_namespace, need_root, run_held, unshare
+from common import NOBODY, check_error, need_namespace, need_root, run_as_nobody, run_held, unshare
 from harness.harness import Skip, eq, main, test
 
 ACQUIRE = ("lock", "acquire", "name", "a", "--json")
@@ -268,6 +269,23 @@ def _(ws):
     if result.code == 99:
         raise Skip("bindfs cannot be mounted here")
     assert "UNSUPPORTED_FS" in result.out and "code 3" in result.out and "held 4" in result.out, result
+
+
+@test("init below a workspace that another user has put there makes one's own", init=False)
+def _(ws):
+    need_root("other users")
+    stranger = ws.path / ".aiflow"
+    ws.tasuki("init").expect(0)
+    mine = ws.path / "mine"
+    mine.mkdir()
+    os.chown(mine, NOBODY, NOBODY)
+    for owner, kept in ((NOBODY + 1, mine), (NOBODY, ws.path)):
+        for path in (stranger, *stranger.rglob("*")):
+            os.chown(path, owner, owner)
+            path.chmod(0o777)
+        made = run_as_nobody(ws, [ws.binary, "init", "--json"], cwd=mine).expect(0).json["root"]
+        eq(made, str(kept.resolve()), f"where, with a workspace of {owner} above")
+        shutil.rmtree(mine / ".aiflow", ignore_errors=True)
 
 
 main(__name__)
