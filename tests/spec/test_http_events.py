@@ -1,7 +1,6 @@
 """Spec 8: live events and output as streams that can be gone on with; what a reader that stalls costs."""
 
 import json
-import socket
 import os
 import pathlib
 import select
