@@ -221,15 +221,17 @@ static int output_fits(struct runner *runner, const struct running *slot, const 
     enum { WORST = 32, REST = 64 << 10 };
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX - REST};
     struct stat st;
-    if (len < JOURNAL_LINE_MAX / WORST - REST)
-        return 0;
-    const json_t *const parts[] = {output->effects.list, output->requests, output->question};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i])
-            json_write(&text, parts[i], false);
-    if (text.failed)
-        return too_large(slot, "output_too_large_json", "32 MiB", err);
-    if (fs->fstat(runner->journal.fd, &st) == 0 && (size_t)st.st_size + text.len > JOURNAL_MAX - 4 * JOURNAL_LINE_MAX)
+    size_t most = len * WORST;
+    if (len >= JOURNAL_LINE_MAX / WORST - REST) {
+        const json_t *const parts[] = {output->effects.list, output->requests, output->question};
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+            if (parts[i])
+                json_write(&text, parts[i], false);
+        if (text.failed)
+            return too_large(slot, "output_too_large_json", "32 MiB", err);
+        most = text.len;
+    }
+    if (fs->fstat(runner->journal.fd, &st) == 0 && (size_t)st.st_size + most > JOURNAL_MAX - 4 * JOURNAL_LINE_MAX)
         return too_large(slot, "journal_too_large", "1 GiB", err);
     return 0;
 }
