@@ -214,7 +214,7 @@ def _(ws):
 def _(ws):
     # An interrupted run whose lock is held by nobody who executes it: the book says that it may run.
     run_id = interrupted(ws)
-    resumer = held(ws, "life", 3, "resume", run_id)
+    resumer = held(ws, "life", 2, "resume", run_id)
     add(ws, "RQ-2", "echo 2 >> trace")
     queue_ = spawn(ws, "queue", "run")
     ws.until(lambda: "2" in trace(ws), "the other one is run", timeout=10)
@@ -241,8 +241,8 @@ def _(ws):
 @test("who attaches to a run that is just gone on with gets its end, not the stage from before")
 def _(ws):
     run_id = interrupted(ws)
-    # resume looks twice before it takes the byte; by then it has the lock.
-    resumer = held(ws, "life", 3, "resume", run_id)
+    # resume looks once before it takes the byte; by then it has the lock.
+    resumer = held(ws, "life", 2, "resume", run_id)
     follower = spawn(ws, "request", "run", "RQ-1", "--on-conflict", "attach")
     follows(ws, follower)
     let_go(ws, resumer)
