@@ -134,9 +134,9 @@ static void change(struct mcp_task *task, const char *status)
     save(task->link->server, task->id, task->record);
 }
 
-static void tell(struct mcp_link *link, const char *id, json_t *task_take)
+static void tell(struct mcp_server *server, const char *id, json_t *task_take)
 {
-    mcp_listen_task(link->server, id, task_take);
+    mcp_listen_task(server, id, task_take);
     json_decref(task_take);
 }
 
@@ -205,7 +205,7 @@ void task_end(struct mcp_task *task, const json_t *result, const struct mcp_faul
     }
     json_t *news = shown(task->record);
     pthread_mutex_unlock(&task->link->mutex);
-    tell(task->link, task->id, news);
+    tell(task->link->server, task->id, news);
 }
 
 json_t *task_ask(struct mcp_request *request, json_t *questions_take)
@@ -218,7 +218,7 @@ json_t *task_ask(struct mcp_request *request, json_t *questions_take)
     change(task, "input_required");
     json_t *news = shown(task->record);
     pthread_mutex_unlock(&link->mutex);
-    tell(link, task->id, news);
+    tell(link->server, task->id, news);
     pthread_mutex_lock(&link->mutex);
     struct timespec end;
     mcp_in_future(&end, TTL_MS);
@@ -365,10 +365,10 @@ json_t *mcp_tasks_cancel(struct mcp_request *request, struct mcp_fault *fault)
     struct mcp_request *running = find_running(request->link->server, id);
     if (!running)
         return is_over(record) ? json_object() : leave_mark(request->link->server, id, fault);
-    struct mcp_link *link = running->link;
+    pthread_mutex_t *mutex = &running->link->mutex;
     json_t *news = cancel(running);
-    pthread_mutex_unlock(&link->mutex);
+    pthread_mutex_unlock(mutex); /* the link may be gone from here on */
     if (news)
-        tell(link, id, news);
+        tell(request->link->server, id, news);
     return json_object();
 }
