@@ -37,6 +37,17 @@ def lock_call(fd, command, byte):
     return struct.unpack(FLOCK, fcntl.fcntl(fd, command, struct.pack(FLOCK, kind, 0, byte, 1, 0)))[0]
 
 
+def lock_wait(fd, byte):
+    """As tasuki does it: a child that a dead holder was just starting has the lock until it executes its program."""
+    def is_taken():
+        try:
+            lock_call(fd, F_OFD_SETLK, byte)
+        except BlockingIOError:
+            return False
+        return True
+    wait_until(is_taken, "the lock is free")
+
+
 def ticks_of(pid):
     """Start ticks of a living process, None if there is none (a zombie does not live)."""
     try:
@@ -90,7 +101,7 @@ class Holder:
         report, writer = os.pipe()
         fds.append(writer)
         if lock:
-            lock_call(fds[1], F_OFD_SETLK, 0)
+            lock_wait(fds[1], 0)
             if not adopt:
                 lock_call(fds[2], F_OFD_SETLK, 0)
         self._spawn(argv, fds)
