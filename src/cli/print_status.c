@@ -203,13 +203,13 @@ static void screen_enter(void)
 /* One character, or a sequence that only changes how the next ones look (*ret_width 0). */
 static size_t next_piece(const char *at, size_t *ret_width)
 {
-    char piece[8] = "";
+    char piece[8];
     *ret_width = 0;
     if (*at == '\033')
         return strcspn(at, "m") + (at[strcspn(at, "m")] == 'm');
     size_t len = utf8_sequence(at, strlen(at));
     len = len ? len : 1;
-    memcpy(piece, at, len);
+    snprintf(piece, sizeof piece, "%.*s", (int)len, at);
     *ret_width = utf8_width(piece);
     return len;
 }
