@@ -32,7 +32,7 @@ static const struct op_param params[] = {
      .value = "NAME",
      .help = "One more name that requests may have in their Host header (besides localhost and its addresses).",
      .max = 256},
-    {.name = "open", .type = OP_BOOL, .help = "Open the page in the browser."},
+    {.name = "open", .type = OP_BOOL, .help = "Open the start page in the browser; so far it only says where everything is."},
     {.name = "tools",
      .type = OP_STRING,
      .value = "GROUPS",
@@ -46,7 +46,7 @@ static const struct op_param params[] = {
 };
 static const struct op_field result[] = {{"status", "string", "serving"},
                                          {"url", "string", "where the API is"},
-                                         {"page", "string", "the page, with the token"},
+                                         {"page", "string", "the start page, with the token"},
                                          {"socket", "string", "the unix socket"},
                                          {"token_file", "string", "where the token is"},
                                          {"pid", "integer", "of the server"},
@@ -58,13 +58,13 @@ static const enum tsk_code errors[] = {TSK_CONFLICT,    TSK_INVALID_INPUT, TSK_N
 const struct op op_serve = {
     .name = "serve",
     .verb = "serve",
-    .summary = "Serve this workspace over HTTP: the API, live events, the page, and tools for agents (/mcp).",
+    .summary = "Serve this workspace over HTTP: the API, live events, and tools for agents (/mcp).",
     .detail =
         "Listens on 127.0.0.1 and on the unix socket .aiflow/server.sock. TCP needs the token in .aiflow/server.token "
         "(Authorization: Bearer). At its start it starts what should run (as tasuki restore does); at its end "
         "everything "
         "goes on, unless TASUKI_STOP_ON_SHUTDOWN=true. Nothing depends on it: every command works without a server.",
-    .examples = "tasuki serve --open  # and show the page\n"
+    .examples = "tasuki serve  # says where, until Ctrl-C\n"
                 "tasuki serve --port 0 --json  # on any free port; the first line says which\n"
                 "curl --unix-socket .aiflow/server.sock http://localhost/api/status  # no token needed",
     .flags = OP_STREAMS,
