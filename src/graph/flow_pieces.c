@@ -136,8 +136,11 @@ static void unknown_key(struct reading *r, const struct key_rule *rules)
     for (; rules[count].key && count < 24; count++)
         names[count] = rules[count].key;
     const char *near = nearest_word(r->piece.text, names, count);
+    struct buf all CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < count; i++)
+        buf_printf(&all, "%s%s", i ? ", " : "", names[i]);
     flow_problem(r->flow, r->piece.line, r->piece.column, near ? "flow_key_near" : "flow_key", "key", r->piece.text,
-                 "near", near ? near : "", NULL);
+                 near ? "near" : "want", near ? near : buf_str(&all), NULL);
 }
 
 /* A map with fixed keys. The current piece is its beginning. */

@@ -1,18 +1,5 @@
-/* render.c - the pictures that are text. ASCII: one line per node in an order in which they could run,
- *
- *     fetch
- *     +-- checks (strict) -- fork
- *     |   |-- lint
- *     |   `-- test > report
- *     `-- checks -- join
- *     store           <- checks
- *
- * what a node waits for behind an arrow, unless it is the line above. */
+/* render.c - the pictures that other programs draw: Mermaid and dot. */
 #include "graph/render.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const policy_names[POLICY_COUNT] = {[POLICY_STRICT] = "strict",
                                                        [POLICY_FAIL_FAST] = "fail_fast",
@@ -20,162 +7,12 @@ static const char *const policy_names[POLICY_COUNT] = {[POLICY_STRICT] = "strict
                                                        [POLICY_AT_LEAST] = "at_least",
                                                        [POLICY_CRITICAL] = "critical"};
 
-static void put_policy(const struct graph_group *group, struct buf *out)
+void render_policy(const struct graph_group *group, struct buf *out)
 {
     buf_puts(out, policy_names[group->policy]);
     if (group->policy == POLICY_AT_LEAST)
         buf_printf(out, " %u", group->at_least);
 }
-
-/* ---- order ---------------------------------------------------------------------------------------------- */
-
-/* The nodes of a scope, predecessors first, otherwise as they were added. Owned by the caller. */
-static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t *left)
-{
-    uint32_t count = graph_scope(graph, scope)->node_count, done = 0;
-    uint32_t *order = calloc(count + 1, sizeof *order);
-    BUG(!order);
-    for (uint32_t i = 0; i < count; i++)
-        left[graph_scope_node(graph, scope, i)] = graph_indegree(graph, graph_scope_node(graph, scope, i));
-    /* Depth first from each head, so that a chain stays together. */
-    uint32_t *stack = malloc((count + 1) * sizeof *stack), depth = 0;
-    BUG(!stack);
-    for (uint32_t i = count; i > 0; i--)
-        if (!left[graph_scope_node(graph, scope, i - 1)])
-            stack[depth++] = graph_scope_node(graph, scope, i - 1);
-    while (depth) {
-        uint32_t node = stack[--depth], begin = depth;
-        order[done++] = node;
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
-            if (--left[graph_edge(graph, e)->to] == 0)
-                stack[depth++] = graph_edge(graph, e)->to;
-        for (uint32_t a = begin, b = depth; a + 1 < b; a++, b--) { /* the first successor on top */
-            uint32_t kept = stack[a];
-            stack[a] = stack[b - 1];
-            stack[b - 1] = kept;
-        }
-    }
-    free(stack);
-    return order;
-}
-
-/* For every node the nodes before it, as one list per node: heads[node] is an index + 1 into links. */
-struct before {
-    uint32_t *heads;
-    struct {
-        uint32_t node, next;
-    } * links;
-};
-
-static struct before before_make(const struct graph *graph)
-{
-    struct before before = {.heads = calloc(graph->nodes.count + 1, sizeof *before.heads),
-                            .links = calloc(graph->edges.count + 1, sizeof *before.links)};
-    uint32_t used = 0;
-    BUG(!before.heads || !before.links);
-    for (uint32_t n = (uint32_t)graph->nodes.count; n > 0; n--)
-        for (uint32_t e = graph_node(graph, n - 1)->first_edge; e; e = graph_edge(graph, e)->next) {
-            uint32_t to = graph_edge(graph, e)->to;
-            before.links[used].node = n - 1;
-            before.links[used].next = before.heads[to];
-            before.heads[to] = ++used;
-        }
-    return before;
-}
-
-static void before_free(struct before *before)
-{
-    free(before->heads);
-    free(before->links);
-}
-
-/* ---- ASCII ---------------------------------------------------------------------------------------------- */
-
-struct drawing {
-    const struct graph *graph;
-    struct before before;
-    uint32_t *left; /* room for scope_order */
-    struct buf *out;
-    char indent[1024];
-};
-
-static bool waits_only_for(const struct drawing *d, uint32_t node, uint32_t above)
-{
-    uint32_t link = d->before.heads[node];
-    return link ? d->before.links[link - 1].node == above && !d->before.links[link - 1].next : above == NO_NODE;
-}
-
-static void put_waits(struct drawing *d, uint32_t node, uint32_t above)
-{
-    char buf[GRAPH_NAME_MAX];
-    if (waits_only_for(d, node, above))
-        return;
-    buf_puts(d->out, "  <- ");
-    if (!d->before.heads[node])
-        buf_puts(d->out, "start");
-    unsigned shown = 0;
-    for (uint32_t link = d->before.heads[node]; link; link = d->before.links[link - 1].next)
-        if (shown++ < 8)
-            buf_printf(d->out, "%s%s", shown > 1 ? ", " : "",
-                       graph_name(d->graph, d->before.links[link - 1].node, buf));
-    if (shown > 8)
-        buf_printf(d->out, ", … (%u)", shown);
-}
-
-static void draw_scope(struct drawing *d, uint32_t scope);
-
-static void draw_group(struct drawing *d, uint32_t node, uint32_t above)
-{
-    const struct graph_group *group = graph_group(d->graph, graph_node(d->graph, node)->detail);
-    char buf[GRAPH_NAME_MAX];
-    const char *name = graph_name(d->graph, node, buf);
-    size_t len = strlen(d->indent);
-    buf_printf(d->out, "%s+-- fork %s (", d->indent, name);
-    put_policy(group, d->out);
-    buf_puts(d->out, ")");
-    put_waits(d, node, above);
-    buf_puts(d->out, "\n");
-    uint32_t s = group->first_branch;
-    for (uint32_t i = 0; i < group->branch_count; i++, s = graph_scope(d->graph, s)->next_branch) {
-        char branch_buf[GRAPH_NAME_MAX];
-        buf_printf(d->out, "%s|-- branch %s%s\n", d->indent, graph_scope_name(d->graph, s, branch_buf),
-                   graph_scope(d->graph, s)->is_critical ? " (critical)" : "");
-        if (len + 8 < sizeof d->indent)
-            snprintf(d->indent + len, sizeof d->indent - len, "|   ");
-        draw_scope(d, s);
-        d->indent[len] = '\0';
-    }
-    buf_printf(d->out, "%s+-- join %s\n", d->indent, graph_name(d->graph, node, buf));
-}
-
-static void draw_scope(struct drawing *d, uint32_t scope)
-{
-    uint32_t *order = scope_order(d->graph, scope, d->left), above = NO_NODE;
-    for (uint32_t i = 0; i < graph_scope(d->graph, scope)->node_count; i++) {
-        char buf[GRAPH_NAME_MAX];
-        if (graph_node(d->graph, order[i])->is_group) {
-            draw_group(d, order[i], above);
-        } else {
-            buf_printf(d->out, "%s%s", d->indent, graph_name(d->graph, order[i], buf));
-            put_waits(d, order[i], above);
-            buf_puts(d->out, "\n");
-        }
-        above = order[i];
-    }
-    free(order);
-}
-
-void render_ascii(const struct graph *graph, struct buf *out)
-{
-    struct drawing d = {.graph = graph, .before = before_make(graph), .out = out};
-    d.left = calloc(graph->nodes.count + 1, sizeof *d.left);
-    BUG(!d.left);
-    draw_scope(&d, GRAPH_ROOT);
-    free(d.left);
-    before_free(&d.before);
-}
-
-/* ---- Mermaid and dot ------------------------------------------------------------------------------------ */
 
 /* What both need: in and out of a group are its fork and its join. */
 static void put_id(struct buf *out, const struct graph *graph, uint32_t node, bool is_entry)
@@ -194,7 +31,7 @@ static void mermaid_group(const struct graph *graph, uint32_t node, unsigned dep
     char buf[GRAPH_NAME_MAX];
     int pad = (int)depth * 2;
     buf_printf(out, "%*ssubgraph g%u[\"%s (", pad, "", node, graph_name(graph, node, buf));
-    put_policy(group, out);
+    render_policy(group, out);
     buf_printf(out, ")\"]\n%*s  f%u{{fork}}\n%*s  j%u{{join}}\n", pad, "", node, pad, "", node);
     uint32_t s = group->first_branch;
     for (uint32_t i = 0; i < group->branch_count; i++, s = graph_scope(graph, s)->next_branch) {
@@ -253,7 +90,7 @@ static void dot_group(const struct graph *graph, uint32_t node, unsigned depth, 
     int pad = (int)depth * 2;
     buf_printf(out, "%*ssubgraph cluster_%u {\n%*s  label=\"%s (", pad, "", node, pad, "",
                graph_name(graph, node, buf));
-    put_policy(group, out);
+    render_policy(group, out);
     buf_printf(out,
                ")\"; style=rounded;\n%*s  f%u [label=fork, shape=diamond];\n%*s  j%u [label=join, shape=diamond];\n",
                pad, "", node, pad, "", node);

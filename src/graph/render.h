@@ -10,4 +10,6 @@ void render_mermaid(const struct graph *graph, const char *title, struct buf *ou
 void render_dot(const struct graph *graph, const char *title, struct buf *out);
 void render_svg(const struct graph *graph, const char *title, struct buf *out);
 
+void render_policy(const struct graph_group *group, struct buf *out); /* "strict", "at_least 2" */
+
 #endif

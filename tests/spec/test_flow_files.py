@@ -1,5 +1,6 @@
 """Flow files and their pictures: what is accepted, what is refused and how that is said, what is drawn."""
 
+import random
 import re
 import shutil
 import subprocess
@@ -185,24 +186,93 @@ def _(ws):
     assert ("j", "e") in edges and ("j", "c") in edges, edges
 
 
+@test("a key that is like no other is refused with the list of keys", init=False)
+def _(ws):
+    text = "tasks: {a: x}\ngraph: a\n"
+    assert "the key 'graph' is not known here; the keys are: " in ws.tasuki("flow", "validate", write(ws, text)).expect(2).err
+
+
 @test("the ascii picture shows fork, branches and join", init=False)
 def _(ws):
     eq(ws.tasuki("graph", write(ws, SPEC_6)).expect(0).out, """\
-fetch
+* fetch
 +-- fork checks (best_effort)
 |-- branch transform_a
-|   transform_a
+|   * transform_a
 |-- branch transform_b
-|   transform_b
+|   * transform_b
 +-- join checks
-store
+* store
 """, "the picture")
 
 
-@test("the ascii picture of plain edges says what a task waits for", init=False)
+@test("the ascii picture of plain edges forks and joins", init=False)
 def _(ws):
     text = "tasks:\n  a: x\n  b: {run: x, needs: a}\n  c: {run: x, needs: a}\n  d: {run: x, needs: [b, c]}\n"
-    eq(ws.tasuki("graph", write(ws, text)).expect(0).out, "a\nb\nc  <- a\nd  <- b, c\n", "the picture")
+    eq(ws.tasuki("graph", write(ws, text)).expect(0).out, "* a\n+-.\n* | b\n| * c\n+-'\n* d\n", "the picture")
+
+
+@test("a task that waits for nothing does not stand under one that it could seem to wait for", init=False)
+def _(ws):
+    eq(ws.tasuki("graph", write(ws, "tasks: {a: x, b: x}\n")).expect(0).out, "* a\n\n* b\n", "the picture")
+
+
+@test("a lane that passes a group stands at its left in the ascii picture", init=False)
+def _(ws):
+    text = tasks("a >> (b | c) >> d").replace("  d: {run: 'true'}\n", "  d: {run: 'true', needs: [a]}\n")
+    eq(ws.tasuki("graph", write(ws, text)).expect(0).out, """\
+* a
++-.
++-|-- fork group-1 (strict)
+|-|-- branch b
+| |   * b
+|-|-- branch c
+| |   * c
++-|-- join group-1
++-'
+* d
+""", "the picture")
+
+
+@test("with too many lanes for a terminal each task says what it waits for", init=False)
+def _(ws):
+    names = [f"t{i}" for i in range(40)]
+    text = "tasks:\n  a: x\n" + "".join(f"  {n}: {{run: x, needs: a}}\n" for n in names) + f"  z: {{run: x, needs: [{', '.join(names)}]}}\n"
+    out = ws.tasuki("graph", write(ws, text)).expect(0).out.splitlines()
+    eq((out[0], out[1], out[-1]), ("* a", "* t0  <- a", "* z  <- t0, t1, t2, t3, t4, t5, t6, t7, … (40)"), "lines")
+
+
+def edges_of_ascii(picture):
+    """The edges that a person reads from the lanes: a lane belongs to the nodes whose fork it is."""
+    lanes, edges, above = {}, set(), None
+    for line in picture.splitlines():
+        cells = {i // 2: c for i, c in enumerate(line) if i % 2 == 0}
+        lanes = {lane: begins for lane, begins in lanes.items() if cells.get(lane, " ") in "|*+.'"}
+        if "*" in line:
+            at = line.index("*") // 2
+            above = line.split()[-1]
+            edges |= {(begin, above) for begin in lanes.pop(at, ())}
+            lanes[at] = {above}
+        if "+" not in line:
+            continue
+        at = line.index("+") // 2
+        marked = [lane for lane, c in cells.items() if c in ".'"]
+        if "'" in line:
+            lanes[at] |= set().union(*(lanes.pop(lane) for lane in marked))
+        else:
+            lanes.update({lane: {above} for lane in marked})
+    return edges
+
+
+@test("the ascii picture of random plain edges can be read back", init=False)
+def _(ws):
+    for seed in range(60):
+        rng = random.Random(seed)
+        count = rng.randint(2, 14)
+        needs = {f"t{i}": sorted(rng.sample([f"t{k}" for k in range(i)], rng.randint(0, min(i, 3)))) for i in range(count)}
+        text = "tasks:\n" + "".join(f"  {t}: {{run: x, needs: [{', '.join(n)}]}}\n" for t, n in needs.items())
+        picture = ws.tasuki("graph", write(ws, text)).expect(0).out
+        eq(edges_of_ascii(picture), {(n, t) for t in needs for n in needs[t]}, f"seed {seed}:\n{picture}")
 
 
 @test("mermaid has a subgraph with fork and join for each group", init=False)
