@@ -1,9 +1,11 @@
 #!/bin/sh
 # run_loop.sh TASUKI HOLD DIR ROLE - a contender that uses `tasuki lock run name storm`, again and again, until killed.
-# An exit code that neither the command, nor a refusal, nor a signal explains is an error in the log.
-tasuki=$1 hold=$2 dir=$3 role=$4
+# An exit code that neither the command, nor a refusal, nor a signal explains is an error in the log. The storm kills
+# children of this loop, so a number that it needs comes from no program.
+tasuki=$1 hold=$2 dir=$3 role=$4 turn=$$
 while :; do
-    "$tasuki" lock run storm --wait 5s -- "$hold" "$dir" name "$role" $(($(date +%N | sed 's/^0*//') % 12)) \
+    turn=$(((turn * 1103 + 12345) % 65536))
+    "$tasuki" lock run storm --wait 5s -- "$hold" "$dir" name "$role" $((turn / 16 % 12)) \
         2>"$dir/$role.stderr"
     code=$?
     case $code in
