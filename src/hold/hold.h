@@ -177,7 +177,15 @@ const char *dir_next(struct dir_reader *dir); /* NULL at the end; then it is clo
 int stat_read(pid_t pid, char *line, size_t size); /* /proc/<pid>/stat; -1 if there is no such process */
 bool stat_is_living(const char *line);             /* a zombie does not live */
 uint64_t stat_field(const char *line, int field);  /* a number of it, as proc(5) counts */
-enum { STAT_PARENT = 4, STAT_SESSION = 6, STAT_THREADS = 20, STAT_TICKS = 22, STAT_EXIT_CODE = 52 };
+enum {
+    STAT_PARENT = 4,
+    STAT_SESSION = 6,
+    STAT_THREADS = 20,
+    STAT_TICKS = 22,
+    STAT_ENV_START = 50,
+    STAT_ENV_END = 51,
+    STAT_EXIT_CODE = 52
+};
 int record_identity(struct holder *h); /* the child's side of the clone */
 /* Replaces status.json. BRIEF: the next one follows at once. FINAL: it is on the disk, whatever happens to the machine. */
 enum record_kind { RECORD_BRIEF, RECORD_NORMAL, RECORD_FINAL };

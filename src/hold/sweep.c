@@ -9,7 +9,8 @@
  *      taken: who has our life lock open is ours whatever it is called.
  *  W2  A process is counted as long as it lives; a zombie does not. When nothing below us is counted, there is nothing: whatever
  *      a process leaves behind is in the list of our children before it is a zombie itself.
- *  W3  Elsewhere nothing announces who moves on, so who was found once stays found, by pid and start time. */
+ *  W3  Elsewhere nothing announces who moves on, so who was found once stays found, by pid and start time.
+ *  W4  In the middle of an exec a process has no environment that could say whose it is: it is asked again. */
 #include "hold/hold.h"
 
 #include <fcntl.h>
@@ -18,11 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HERD_MAX ((int)(sizeof((struct holder *)0)->herd / sizeof(pid_t)))
 #define LIFE_FD  100
 #define OUR_COMM "(tasuki-hold)"
+
+#define EXEC_LOOKS 2000 /* the program may come from a slow disk */
 
 /* The next numbered entry of a directory of /proc, 0 at the end. */
 static pid_t dir_next_pid(struct dir_reader *dir)
@@ -65,22 +69,43 @@ static enum belonging env_match_step(const struct holder *h, struct env_match *m
     return answer;
 }
 
-/* Which start a process belongs to, as its environment says. */
-static enum belonging environment_ask(struct holder *h, pid_t pid)
+/* -1: there is nothing to read. Else *ret is what the environment says. */
+static int environment_read(struct holder *h, pid_t pid, enum belonging *ret)
 {
     struct env_match match = {0};
-    enum belonging answer = UNKNOWN;
-    ssize_t len;
+    ssize_t len, total = 0;
+    *ret = UNKNOWN;
     snprintf(h->text, sizeof h->text, "/proc/%d/environ", (int)pid);
     int fd = open(h->text, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return UNKNOWN;
-    while (answer == UNKNOWN && (len = read(fd, h->text, sizeof h->text)) > 0) {
-        for (ssize_t i = 0; i < len && answer == UNKNOWN; i++)
-            answer = env_match_step(h, &match, h->text[i]);
+        return 0;
+    while (*ret == UNKNOWN && (len = read(fd, h->text, sizeof h->text)) > 0) {
+        total += len;
+        for (ssize_t i = 0; i < len && *ret == UNKNOWN; i++)
+            *ret = env_match_step(h, &match, h->text[i]);
     }
     close(fd);
-    return answer == UNKNOWN ? env_match_step(h, &match, '\0') : answer;
+    if (*ret == UNKNOWN)
+        *ret = env_match_step(h, &match, '\0');
+    return total ? 0 : -1;
+}
+
+/* W4. An environment that is empty begins and ends at one place; while a program is replaced there is no place. */
+static bool is_without(pid_t pid)
+{
+    char line[STAT_SIZE];
+    return stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line) ||
+           (stat_field(line, STAT_ENV_END) && stat_field(line, STAT_ENV_START) == stat_field(line, STAT_ENV_END));
+}
+
+/* Which start a process belongs to, as its environment says. */
+static enum belonging environment_ask(struct holder *h, pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    enum belonging answer = UNKNOWN;
+    for (int i = 0; i < EXEC_LOOKS && environment_read(h, pid, &answer) < 0 && !is_without(pid); i++)
+        nanosleep(&pause, NULL);
+    return answer;
 }
 
 static bool has_life_lock(struct holder *h, pid_t pid)

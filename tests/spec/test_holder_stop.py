@@ -148,18 +148,24 @@ import pathlib
 ws = SimpleNamespace(path=pathlib.Path({root!r}), build=pathlib.Path({build!r}), commands=[], env=lambda more: {{**os.environ, **more}})
 for name in ('inner', 'dead'):
     h = Holder(ws, name)
-    h.start(sh('sleep 100 & echo $! > ' + name + '.below; exec sleep 100'))
+    h.start(sh({command!r}.replace('NAME', name)))
 h.kill()
 open('nested', 'w').write('1')
 time.sleep(1000)
 """
 
 
+def start_nested(ws, command):
+    h = Holder(ws)
+    h.start(python(NESTED.format(path=[str(p) for p in list(pathlib.Path(__file__).parents)[:2]], root=str(ws.path),
+                                 build=str(ws.build), command=command)))
+    read_pid(ws.path / "nested")
+    return h
+
+
 @test("a holder that the child started survives, and so does its child, even when that holder is dead", init=False)
 def _(ws):
-    h = Holder(ws)
-    h.start(python(NESTED.format(path=[str(p) for p in list(pathlib.Path(__file__).parents)[:2]], root=str(ws.path), build=str(ws.build))))
-    read_pid(ws.path / "nested")
+    h = start_nested(ws, "sleep 100 & echo $! > NAME.below; exec sleep 100")
     inner, dead = (json.loads((ws.path / name / "status.json").read_text()) for name in ("inner", "dead"))
     mine = [inner["holder"]["pid"], inner["child"]["pid"], dead["child"]["pid"],
             read_pid(ws.path / "inner.below"), read_pid(ws.path / "dead.below")]
@@ -167,6 +173,21 @@ def _(ws):
     eq([pid for pid in mine if not ticks_of(pid)], [], "ended")
     eq(ticks_of(h.pid), None, "our child")
     for pid in mine:
+        kill(pid)
+
+
+@test("what a dead holder leaves survives also in the middle of an exec, when it has no environment", init=False)
+def _(ws):
+    (ws.path / "again").write_text("#!/bin/sh\nexec ./again\n")
+    (ws.path / "again").chmod(0o755)
+    h = start_nested(ws, "[ NAME = inner ] || for i in $(seq 40); do ./again & echo $!; done > pids; echo 1 > NAME.below; exec sleep 100")
+    read_pid(ws.path / "dead.below")
+    mine = [int(pid) for pid in (ws.path / "pids").read_text().split()]
+    kill(json.loads((ws.path / "dead" / "status.json").read_text())["child"]["pid"])  # its parent: they come to our holder
+    h.stop(GRACE_MS)
+    eq([pid for pid in mine if not ticks_of(pid)], [], "ended")
+    inner = json.loads((ws.path / "inner" / "status.json").read_text())
+    for pid in [*mine, inner["holder"]["pid"], inner["child"]["pid"]]:
         kill(pid)
 
 
