@@ -34,15 +34,14 @@ static struct exchange *exchange_new(struct http_agents *agents, struct http_con
     return exchange;
 }
 
-/* A1 */
-static struct exchange *exchange_find(const struct http_agents *agents, uint64_t number)
+struct exchange *exchange_find(const struct http_agents *agents, uint64_t number)
 {
     struct exchange *exchange = agents->slots[number % AGENTS_SLOTS];
     return exchange && exchange->number == number ? exchange : NULL;
 }
 
 /* The client has its answer, or is gone. */
-static void exchange_free(struct exchange *exchange)
+void exchange_free(struct exchange *exchange)
 {
     struct http_agents *agents = exchange->agents;
     agents->slots[exchange->number % AGENTS_SLOTS] = NULL;
@@ -52,6 +51,8 @@ static void exchange_free(struct exchange *exchange)
         exchange->session->stream = 0;
     if (exchange->link)
         agents_leave(agents, exchange->link);
+    json_decref(exchange->message);
+    free(exchange->instance);
     free(exchange);
 }
 
@@ -79,7 +80,7 @@ static void room(struct http_conn *conn)
 static void keep_alive(struct http_agents *agents, struct agent_session *session)
 {
     int64_t now_ms = clock_now().boot_ms;
-    json_t *instances CLEANUP_JSON = mcp_link_instances(session->link);
+    json_t *instances CLEANUP_JSON = mcp_link_callers(session->link);
     if (json_array_size(instances) == 0 || now_ms - session->kept_ms < KEEP_MS)
         return;
     session->kept_ms = now_ms;
@@ -94,6 +95,7 @@ static void beat(struct http_conn *conn, int64_t now_ms)
     exchange->beat_ms = now_ms;
     if (exchange->session)
         keep_alive(exchange->agents, exchange->session);
+    caller_renew(conn->server, exchange->instance);
     if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
         return;
     conn_stream_put(conn, ": alive\n\n", 9);
@@ -222,7 +224,7 @@ void agents_leave(struct http_agents *agents, struct mcp_link *link)
     agents->leaving = leaving;
 }
 
-/* A4 */
+/* A5 */
 static void bury(struct http_agents *agents)
 {
     for (struct leaving **at = &agents->leaving, *leaving; (leaving = *at);) {
@@ -284,9 +286,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     exchange->is_modern = true;
     exchange->link = mcp_link_new(agents->mcp, agents_send, agents);
     conn_wait(conn, &work, exchange);
-    expect(agents);
-    mcp_link_take_json(exchange->link, exchange->number, give_away(&message));
-    drain(agents);
+    agents_admit(exchange, give_away(&message));
 }
 
 static bool changes_session(const char *method)
@@ -309,9 +309,7 @@ static bool registers(const json_t *message)
 static void post_to_session(struct http_agents *agents, struct http_conn *conn, struct agent_session *session,
                             json_t *message_take)
 {
-    const char *method = json_get_string(message_take, "method", NULL);
-    bool is_request = method && json_object_get(message_take, "id"), saves = is_request && changes_session(method);
-    if (!is_request) {
+    if (!json_get_string(message_take, "method", NULL) || !json_object_get(message_take, "id")) {
         mcp_link_take_json(session->link, 0, message_take);
         conn_answer(conn, 202, NULL, NULL, NULL, 0);
         return;
@@ -321,8 +319,33 @@ static void post_to_session(struct http_agents *agents, struct http_conn *conn, 
     exchange->saves = registers(message_take);
     keep_alive(agents, session);
     conn_wait(conn, &work, exchange);
+    agents_admit(exchange, message_take);
+}
+
+/* The stream for what nobody asked for; a second one takes the place of the first. */
+static void begin_news(struct exchange *exchange)
+{
+    struct http_conn *conn = exchange->conn;
+    struct exchange *old = stream_of(exchange->agents, exchange->session);
+    if (old)
+        conn_close(old->conn);
+    exchange->session->stream = exchange->number;
+    begin_stream(exchange);
+    if (!conn->is_closed)
+        conn_stream_push(conn);
+}
+
+void agents_begin(struct exchange *exchange, json_t *message_take)
+{
+    struct http_agents *agents = exchange->agents;
+    struct agent_session *session = exchange->session;
     expect(agents);
-    mcp_link_take_json(session->link, exchange->number, message_take);
+    if (!message_take) {
+        begin_news(exchange);
+        return;
+    }
+    bool saves = session && changes_session(json_get_string(message_take, "method", ""));
+    mcp_link_take_json(session ? session->link : exchange->link, exchange->number, message_take);
     if (saves) /* before the client hears of it */
         agent_session_save(agents, session);
     drain(agents);
@@ -382,19 +405,12 @@ static void post(struct http_agents *agents, struct http_conn *conn)
     }
 }
 
-/* The stream for what nobody asked for; a second one takes the place of the first. */
 static void get(struct http_agents *agents, struct http_conn *conn, struct agent_session *session)
 {
-    struct exchange *old = stream_of(agents, session);
-    if (old)
-        conn_close(old->conn);
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
-    session->stream = exchange->number;
-    begin_stream(exchange);
-    if (!conn->is_closed)
-        conn_stream_push(conn);
-    expect(agents);
+    conn_wait(conn, &work, exchange);
+    agents_admit(exchange, NULL);
 }
 
 void agents_request(struct http_conn *conn)

@@ -417,32 +417,65 @@ json_t *mcp_link_instances(struct mcp_link *link)
     return instances;
 }
 
-static void forget(struct mcp_link *link, const char *instance)
+json_t *mcp_link_callers(struct mcp_link *link)
+{
+    json_t *callers = mcp_link_instances(link), *others;
+    pthread_mutex_lock(&link->mutex);
+    others = json_deep_copy(link->callers);
+    pthread_mutex_unlock(&link->mutex);
+    json_array_extend(callers, others);
+    json_decref(others);
+    return callers;
+}
+
+/* Where it is in the list; its size if it is not. */
+static size_t index_of(const json_t *ids, const char *instance)
 {
     size_t i;
     json_t *one;
-    pthread_mutex_lock(&link->mutex);
-    json_array_foreach (link->instances, i, one)
-        if (instance && strcmp(json_string_value(one), instance) == 0) {
-            json_array_remove(link->instances, i);
+    json_array_foreach ((json_t *)ids, i, one)
+        if (strcmp(json_string_value(one), instance) == 0)
             break;
-        }
+    return i;
+}
+
+static void add(json_t **ids, const char *instance)
+{
+    if (!*ids)
+        *ids = json_array();
+    if (json_array_size(*ids) >= MCP_INSTANCES_MAX)
+        json_array_remove(*ids, 0); /* has most likely ended; else it ends by its lease */
+    json_array_append_new(*ids, json_string(instance));
+}
+
+static void forget(struct mcp_link *link, const char *instance)
+{
+    pthread_mutex_lock(&link->mutex);
+    json_array_remove(link->instances, index_of(link->instances, instance));
+    json_array_remove(link->callers, index_of(link->callers, instance));
+    pthread_mutex_unlock(&link->mutex);
+}
+
+void mcp_link_hear(struct mcp_link *link, const char *instance)
+{
+    pthread_mutex_lock(&link->mutex);
+    if (link->version && index_of(link->instances, instance) == json_array_size(link->instances) &&
+        index_of(link->callers, instance) == json_array_size(link->callers))
+        add(&link->callers, instance);
     pthread_mutex_unlock(&link->mutex);
 }
 
 void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t *answer)
 {
-    const json_t *instance = json_object_get(answer, "instance");
+    const char *instance = json_get_string(answer, "instance", NULL);
+    if (!instance)
+        return;
     if (strcmp(op->name, "own.leave") == 0)
-        forget(link, json_string_value(instance));
-    if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET) || !json_is_string(instance))
+        forget(link, instance);
+    if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET))
         return;
     pthread_mutex_lock(&link->mutex);
-    if (!link->instances)
-        link->instances = json_array();
-    if (json_array_size(link->instances) >= MCP_INSTANCES_MAX)
-        json_array_remove(link->instances, 0); /* has most likely ended; else it ends by its lease */
-    json_array_append_new(link->instances, json_deep_copy(instance));
+    add(&link->instances, instance);
     pthread_mutex_unlock(&link->mutex);
 }
 
@@ -456,6 +489,7 @@ void mcp_link_free(struct mcp_link *link)
     pthread_mutex_unlock(&link->server->mutex);
     json_decref(link->capabilities);
     json_decref(link->instances);
+    json_decref(link->callers);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->mutex);
     pthread_mutex_destroy(&link->send_mutex);
