@@ -56,6 +56,15 @@ void exchange_free(struct exchange *exchange)
     free(exchange);
 }
 
+void exchange_drop(struct exchange *exchange)
+{
+    struct http_agents *agents = exchange->agents;
+    struct agent_session *session = exchange->is_first ? exchange->session : NULL;
+    exchange_free(exchange);
+    if (session)
+        agent_session_end(agents, session);
+}
+
 static void gone(struct http_conn *conn)
 {
     struct exchange *exchange = conn->work_data;
@@ -159,9 +168,10 @@ static void give(struct exchange *exchange, const struct mcp_frame *frame)
         agent_session_save(exchange->agents, exchange->session);
     if (frame->is_answer && !exchange->is_streaming) {
         char headers[80];
-        agent_session_header(exchange->session, headers);
         int status = status_of(exchange, frame->error);
-        exchange_free(exchange);
+        bool is_session = !frame->error || !exchange->is_first;
+        agent_session_header(is_session ? exchange->session : NULL, headers);
+        (is_session ? exchange_free : exchange_drop)(exchange);
         conn_answer(conn, status, "application/json", headers, frame->text, frame->len);
         return;
     }
@@ -272,7 +282,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *wrong = agents_mismatch(conn->head, message, mcp_server_tools(agents->mcp));
-    if (!id) { /* a notification: nothing is remembered that it could be about */
+    if (!mcp_wants_answer(message)) { /* nothing is remembered that it could be about */
         conn_answer(conn, 202, NULL, NULL, NULL, 0);
         return;
     }
@@ -307,15 +317,16 @@ static bool registers(const json_t *message)
 }
 
 static void post_to_session(struct http_agents *agents, struct http_conn *conn, struct agent_session *session,
-                            json_t *message_take)
+                            bool is_first, json_t *message_take)
 {
-    if (!json_get_string(message_take, "method", NULL) || !json_object_get(message_take, "id")) {
+    if (!mcp_wants_answer(message_take)) {
         mcp_link_take_json(session->link, 0, message_take);
         conn_answer(conn, 202, NULL, NULL, NULL, 0);
         return;
     }
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
+    exchange->is_first = is_first;
     exchange->saves = registers(message_take);
     keep_alive(agents, session);
     conn_wait(conn, &work, exchange);
@@ -377,7 +388,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
     else if (!is_first && is_version_bad(conn->head))
         agents_refuse(conn, 400, id, INVALID_REQUEST, BAD_VERSION);
     else
-        post_to_session(agents, conn, session, give_away(&message));
+        post_to_session(agents, conn, session, is_first, give_away(&message));
 }
 
 static bool is_modern(const struct http_head *head, const json_t *message)

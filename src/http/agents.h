@@ -41,6 +41,7 @@ struct exchange {
     struct mcp_link *link;         /* modern: its own; NULL: of a session */
     struct agent_session *session; /* legacy */
     bool is_modern, is_streaming;
+    bool is_first;   /* an initialize: without it there is no session */
     bool saves;      /* its answer changes what the session must remember */
     json_t *message; /* that waits until it is known who calls (A4); owned */
     char *instance;  /* who that is; owned, NULL: it was not said, or is the tool's to prove */
@@ -82,6 +83,8 @@ void agents_begin(struct exchange *exchange, json_t *message_take);
 /* A1 */
 struct exchange *exchange_find(const struct http_agents *agents, uint64_t number);
 void exchange_free(struct exchange *exchange);
+/* The same when nothing was done for it; an initialize has made no session. */
+void exchange_drop(struct exchange *exchange);
 /* An error of the protocol as the answer. */
 void agents_refuse(struct http_conn *conn, int status, const json_t *id, int code, const char *text);
 

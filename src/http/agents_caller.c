@@ -46,7 +46,7 @@ static void admitted(struct http_job *job)
     }
     struct http_conn *conn = exchange->conn;
     json_decref(message);
-    exchange_free(exchange);
+    exchange_drop(exchange);
     if (job->status == 200)
         conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_ending");
     else
@@ -74,7 +74,7 @@ void agents_admit(struct exchange *exchange, json_t *message_take)
         json_t *document CLEANUP_JSON = json_of_error(&err, lang_name(conn->lang));
         json_write(&body, document, false);
         json_decref(message_take);
-        exchange_free(exchange);
+        exchange_drop(exchange);
         conn_answer(conn, code_info(err.code)->http_status, "application/json", NULL, body.data, body.len);
         return;
     }

@@ -219,12 +219,34 @@ static void take_notification(struct mcp_link *link, const json_t *message, cons
         mcp_server_instance(link->server); /* from now on the agent is connected */
 }
 
+static bool is_id(const json_t *id)
+{
+    return json_is_string(id) || json_is_integer(id);
+}
+
+/* An error without an id is about something of ours that the other side could not read: to answer it with another one could go
+ * on for ever. */
+static bool is_response(const json_t *message)
+{
+    const json_t *id = json_object_get(message, "id"), *error = json_object_get(message, "error");
+    if (json_object_get(message, "method"))
+        return false;
+    return is_id(id) ? error || json_object_get(message, "result") : error && (!id || json_is_null(id));
+}
+
+bool mcp_wants_answer(const json_t *message)
+{
+    bool is_notification = json_get_string(message, "method", NULL) && !json_object_get(message, "id");
+    return strcmp(json_get_string(message, "jsonrpc", ""), "2.0") != 0 || !(is_notification || is_response(message));
+}
+
 void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len)
 {
     struct mcp_fault fault = {0};
     struct tsk_error err = {0};
     json_t *message = NULL;
-    if (json_parse(text, len, "frame", &message, &err) == 0) {
+    size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* some write one at the start */
+    if (json_parse(text + mark, len - mark, "frame", &message, &err) == 0) {
         mcp_link_take_json(link, about, message);
         return;
     }
@@ -238,24 +260,21 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *method = json_get_string(message, "method", NULL);
-    bool has_id = json_is_string(id) || json_is_integer(id);
-    bool is_response = !json_object_get(message, "method") &&
-                       (json_object_get(message, "result") || json_object_get(message, "error"));
-    if (strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0 && (has_id || !id)) {
-        if (method && id) {
-            take_request(link, about, message, id, method);
-            message = NULL;
-            return;
-        }
+    bool is_ours = strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0;
+    if (!mcp_wants_answer(message)) {
         if (method)
             take_notification(link, message, method);
-        else if (id && is_response)
+        else
             take_response(link, message);
-        if (method || (id && is_response))
-            return;
+    } else if (is_ours && method && is_id(id)) {
+        take_request(link, about, message, id, method);
+        message = NULL;
+    } else {
+        mcp_fault(&fault, MCP_INVALID_REQUEST,
+                  json_is_array(message) ? "Batches are not taken: one message per frame"
+                                         : "Not a JSON-RPC 2.0 message with a string or integer id");
+        mcp_link_fault(link, about, is_id(id) ? id : NULL, &fault);
     }
-    mcp_fault(&fault, MCP_INVALID_REQUEST, "Not a JSON-RPC 2.0 message with a string or integer id");
-    mcp_link_fault(link, about, has_id ? id : NULL, &fault);
 }
 
 /* ---- the clock ---- */

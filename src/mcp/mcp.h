@@ -59,6 +59,8 @@ struct mcp_frame {
 typedef void mcp_send(void *data, const struct mcp_frame *frame);
 
 struct mcp_link *mcp_link_new(struct mcp_server *server, mcp_send *send, void *data);
+/* Whether a message must have an answer: a request, or what is no message at all; not a notification nor an answer. */
+bool mcp_wants_answer(const json_t *message);
 /* One frame from the other side. `about`: a number for whatever is said about it, for a transport that has more than one way
  * back. */
 void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len);

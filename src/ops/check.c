@@ -20,14 +20,29 @@ const struct op_param *op_param_find(const struct op *op, const char *name)
     return NULL;
 }
 
+#define SHOWN_MAX 256
+
+static const char *shorten(const char *value, char shown[SHOWN_MAX])
+{
+    snprintf(shown, SHOWN_MAX, "%.200s%s", value, strlen(value) > 200 ? "…" : "");
+    /* A cut in the middle of a character would make the message unreadable. */
+    for (size_t len = strlen(value) > 200 ? 200 : 0; len && !utf8_is_valid(shown, len); len--)
+        snprintf(shown + len - 1, SHOWN_MAX - len + 1, "…");
+    return shown;
+}
+
+static int unknown(struct tsk_error *err, const struct op *op, const char *key)
+{
+    char shown[SHOWN_MAX];
+    return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", shorten(key, shown), "operation", op->name,
+                     NULL);
+}
+
 static int bad(struct tsk_error *err, const struct op_param *param, const char *text, const char *value,
                const char *want)
 {
-    char shown[256];
-    snprintf(shown, sizeof shown, "%.200s%s", value, strlen(value) > 200 ? "…" : "");
-    /* A cut in the middle of a character would make the message unreadable. */
-    for (size_t len = strlen(value) > 200 ? 200 : 0; len && !utf8_is_valid(shown, len); len--)
-        snprintf(shown + len - 1, sizeof shown - len + 1, "…");
+    char shown[SHOWN_MAX];
+    shorten(value, shown);
     return error_set(err, TSK_INVALID_INPUT, text, "param", param->name, "value", shown, "want", want, NULL);
 }
 
@@ -198,7 +213,7 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
     json_t *value;
     json_object_foreach (args, key, value)
         if (!op_param_find(op, key))
-            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+            return unknown(err, op, key);
     for (const struct op_param *param = op->params; param->name; param++) {
         value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
@@ -220,7 +235,7 @@ int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *e
     json_object_foreach ((json_t *)args, key, value) {
         const struct op_param *param = op_param_find(op, key);
         if (param && (param->flags & OP_CLI_ONLY))
-            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+            return unknown(err, op, key);
     }
     return 0;
 }

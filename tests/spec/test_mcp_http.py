@@ -97,8 +97,23 @@ def _(ws):
     eq(server.ask("PUT", "/mcp", b"{}").status, 405, "PUT")
     eq(server.ask("DELETE", "/mcp", headers=client.headers()).status, 200, "DELETE")
     client.post(ping).expect(404)
-    for body in (b"", b"nonsense", b"[1]", b'{"jsonrpc":"2.0"}'):
-        assert server.ask("POST", "/mcp", body).status == 400, body
+    client = Client(server).initialize()
+    for body in (b"", b"nonsense", b"[1]", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":1,"method":5}', b'{"jsonrpc":"2.0","result":{}}'):
+        for headers in ({}, client.headers()):
+            assert server.ask("POST", "/mcp", body, headers=headers).status == 400, (body, headers)
+    client.post({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}}).expect(202)
+    server.stop()
+
+
+@test("an initialize that is refused makes no session")
+def _(ws):
+    server = Server(ws)
+    client = Client(server)
+    bad = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+    answer = client.post(bad).expect(200)
+    eq((answer.json["error"]["code"], answer.headers["Mcp-Session-Id"]), (-32602, None), "the refusal")
+    answer = client.post({**bad, "params": HELLO}, {**as_headers(register(server)), "Tasuki-Secret": "0" * 32}).expect(401)
+    eq((answer.headers["Mcp-Session-Id"], list((ws.path / ".aiflow").glob("mcp/session.*"))), (None, []), "what is left")
     server.stop()
 
 
