@@ -226,7 +226,8 @@ def _(ws):
     eq([line["text"] for line in lines], ["2", "3"], "the last two lines")
     for path, text in (("/api/processes/a/logs?lines=x", "lines"), ("/api/processes/a/logs?nope=1", "nope"),
                        ("/api/processes/a/logs?follow=true", "follow"), ("/api/processes/a/logs?lines=1&lines=2", "lines"),
-                       ("/api/events?limit=0", "limit"), ("/api/processes/%ff", "%XX"), ("/api/status?=1", "status has no parameter ''"),
+                       ("/api/events?limit=0", "limit"), ("/api/events?limit=" + "9" * 20, "9" * 20), ("/api/processes/%ff", "%XX"),
+                       ("/api/status?=1", "status has no parameter ''"),
                        ("/api/status?" + "x" * 15000, "status has no parameter 'x")):
         assert text in server.get(path).expect(400, "INVALID_INPUT").error["message"], path
     server.get("/api/processes/a%2F..%2Fb").expect(400, "INVALID_INPUT")
