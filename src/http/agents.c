@@ -85,15 +85,23 @@ static void room(struct http_conn *conn)
     (void)conn;
 }
 
-/* Whoever uses the session, or listens on it, is heard of: also with calls that do not say who calls. */
+/* Whoever uses its session is heard of: also with calls that do not say who calls. */
 static void keep_alive(struct http_agents *agents, struct agent_session *session)
 {
     int64_t now_ms = clock_now().boot_ms;
-    json_t *instances CLEANUP_JSON = mcp_link_callers(session->link);
+    json_t *instances CLEANUP_JSON = mcp_link_instances(session->link);
     if (json_array_size(instances) == 0 || now_ms - session->kept_ms < KEEP_MS)
         return;
     session->kept_ms = now_ms;
     caller_renew_all(agents->server, instances);
+}
+
+/* Who listens is there: who registered through the session, who has proved itself through it, and who asked for the stream. */
+static void keep_listeners(const struct exchange *exchange)
+{
+    json_t *callers CLEANUP_JSON = exchange->session ? mcp_link_callers(exchange->session->link) : NULL;
+    caller_renew_all(exchange->agents->server, callers);
+    caller_renew(exchange->agents->server, exchange->instance);
 }
 
 static void beat(struct http_conn *conn, int64_t now_ms)
@@ -102,9 +110,7 @@ static void beat(struct http_conn *conn, int64_t now_ms)
     if (!exchange->is_streaming || now_ms - exchange->beat_ms < FEED_BEAT_MS)
         return;
     exchange->beat_ms = now_ms;
-    if (exchange->session)
-        keep_alive(exchange->agents, exchange->session);
-    caller_renew(conn->server, exchange->instance);
+    keep_listeners(exchange);
     if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
         return;
     conn_stream_put(conn, ": alive\n\n", 9);

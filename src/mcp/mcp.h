@@ -88,7 +88,7 @@ void mcp_link_restore(struct mcp_link *link, const json_t *state);
 /* The instances that were registered through this link, an owned array of ids: they live as long as their client is there, and
  * end when it ends cleanly. Part of the state above. */
 json_t *mcp_link_instances(struct mcp_link *link);
-/* The same, and who else has proved through this link who it is: they live as long as it is used. */
+/* The same, and who else has proved through this link who it is: they live as long as somebody listens on it. */
 json_t *mcp_link_callers(struct mcp_link *link);
 /* The number (mcp_frame.about) of frames that are about no request. */
 void mcp_link_number(struct mcp_link *link, uint64_t number);
