@@ -34,15 +34,14 @@ static struct exchange *exchange_new(struct http_agents *agents, struct http_con
     return exchange;
 }
 
-/* A1 */
-static struct exchange *exchange_find(const struct http_agents *agents, uint64_t number)
+struct exchange *exchange_find(const struct http_agents *agents, uint64_t number)
 {
     struct exchange *exchange = agents->slots[number % AGENTS_SLOTS];
     return exchange && exchange->number == number ? exchange : NULL;
 }
 
 /* The client has its answer, or is gone. */
-static void exchange_free(struct exchange *exchange)
+void exchange_free(struct exchange *exchange)
 {
     struct http_agents *agents = exchange->agents;
     agents->slots[exchange->number % AGENTS_SLOTS] = NULL;
@@ -52,7 +51,18 @@ static void exchange_free(struct exchange *exchange)
         exchange->session->stream = 0;
     if (exchange->link)
         agents_leave(agents, exchange->link);
+    json_decref(exchange->message);
+    free(exchange->instance);
     free(exchange);
+}
+
+void exchange_drop(struct exchange *exchange)
+{
+    struct http_agents *agents = exchange->agents;
+    struct agent_session *session = exchange->is_first ? exchange->session : NULL;
+    exchange_free(exchange);
+    if (session)
+        agent_session_end(agents, session);
 }
 
 static void gone(struct http_conn *conn)
@@ -75,7 +85,7 @@ static void room(struct http_conn *conn)
     (void)conn;
 }
 
-/* Whoever uses the session, or listens on it, is heard of: also with calls that do not say who calls. */
+/* Whoever uses its session is heard of: also with calls that do not say who calls. */
 static void keep_alive(struct http_agents *agents, struct agent_session *session)
 {
     int64_t now_ms = clock_now().boot_ms;
@@ -86,14 +96,21 @@ static void keep_alive(struct http_agents *agents, struct agent_session *session
     caller_renew_all(agents->server, instances);
 }
 
+/* Who listens is there: who registered through the session, who has proved itself through it, and who asked for the stream. */
+static void keep_listeners(const struct exchange *exchange)
+{
+    json_t *callers CLEANUP_JSON = exchange->session ? mcp_link_callers(exchange->session->link) : NULL;
+    caller_renew_all(exchange->agents->server, callers);
+    caller_renew(exchange->agents->server, exchange->instance);
+}
+
 static void beat(struct http_conn *conn, int64_t now_ms)
 {
     struct exchange *exchange = conn->work_data;
     if (!exchange->is_streaming || now_ms - exchange->beat_ms < FEED_BEAT_MS)
         return;
     exchange->beat_ms = now_ms;
-    if (exchange->session)
-        keep_alive(exchange->agents, exchange->session);
+    keep_listeners(exchange);
     if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
         return;
     conn_stream_put(conn, ": alive\n\n", 9);
@@ -157,9 +174,10 @@ static void give(struct exchange *exchange, const struct mcp_frame *frame)
         agent_session_save(exchange->agents, exchange->session);
     if (frame->is_answer && !exchange->is_streaming) {
         char headers[80];
-        agent_session_header(exchange->session, headers);
         int status = status_of(exchange, frame->error);
-        exchange_free(exchange);
+        bool is_session = !frame->error || !exchange->is_first;
+        agent_session_header(is_session ? exchange->session : NULL, headers);
+        (is_session ? exchange_free : exchange_drop)(exchange);
         conn_answer(conn, status, "application/json", headers, frame->text, frame->len);
         return;
     }
@@ -222,7 +240,7 @@ void agents_leave(struct http_agents *agents, struct mcp_link *link)
     agents->leaving = leaving;
 }
 
-/* A4 */
+/* A5 */
 static void bury(struct http_agents *agents)
 {
     for (struct leaving **at = &agents->leaving, *leaving; (leaving = *at);) {
@@ -270,7 +288,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *wrong = agents_mismatch(conn->head, message, mcp_server_tools(agents->mcp));
-    if (!id) { /* a notification: nothing is remembered that it could be about */
+    if (!mcp_wants_answer(message)) { /* nothing is remembered that it could be about */
         conn_answer(conn, 202, NULL, NULL, NULL, 0);
         return;
     }
@@ -284,9 +302,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     exchange->is_modern = true;
     exchange->link = mcp_link_new(agents->mcp, agents_send, agents);
     conn_wait(conn, &work, exchange);
-    expect(agents);
-    mcp_link_take_json(exchange->link, exchange->number, give_away(&message));
-    drain(agents);
+    agents_admit(exchange, give_away(&message));
 }
 
 static bool changes_session(const char *method)
@@ -307,22 +323,46 @@ static bool registers(const json_t *message)
 }
 
 static void post_to_session(struct http_agents *agents, struct http_conn *conn, struct agent_session *session,
-                            json_t *message_take)
+                            bool is_first, json_t *message_take)
 {
-    const char *method = json_get_string(message_take, "method", NULL);
-    bool is_request = method && json_object_get(message_take, "id"), saves = is_request && changes_session(method);
-    if (!is_request) {
+    if (!mcp_wants_answer(message_take)) {
         mcp_link_take_json(session->link, 0, message_take);
         conn_answer(conn, 202, NULL, NULL, NULL, 0);
         return;
     }
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
+    exchange->is_first = is_first;
     exchange->saves = registers(message_take);
     keep_alive(agents, session);
     conn_wait(conn, &work, exchange);
+    agents_admit(exchange, message_take);
+}
+
+/* The stream for what nobody asked for; a second one takes the place of the first. */
+static void begin_news(struct exchange *exchange)
+{
+    struct http_conn *conn = exchange->conn;
+    struct exchange *old = stream_of(exchange->agents, exchange->session);
+    if (old)
+        conn_close(old->conn);
+    exchange->session->stream = exchange->number;
+    begin_stream(exchange);
+    if (!conn->is_closed)
+        conn_stream_push(conn);
+}
+
+void agents_begin(struct exchange *exchange, json_t *message_take)
+{
+    struct http_agents *agents = exchange->agents;
+    struct agent_session *session = exchange->session;
     expect(agents);
-    mcp_link_take_json(session->link, exchange->number, message_take);
+    if (!message_take) {
+        begin_news(exchange);
+        return;
+    }
+    bool saves = session && changes_session(json_get_string(message_take, "method", ""));
+    mcp_link_take_json(session ? session->link : exchange->link, exchange->number, message_take);
     if (saves) /* before the client hears of it */
         agent_session_save(agents, session);
     drain(agents);
@@ -354,7 +394,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
     else if (!is_first && is_version_bad(conn->head))
         agents_refuse(conn, 400, id, INVALID_REQUEST, BAD_VERSION);
     else
-        post_to_session(agents, conn, session, give_away(&message));
+        post_to_session(agents, conn, session, is_first, give_away(&message));
 }
 
 static bool is_modern(const struct http_head *head, const json_t *message)
@@ -382,19 +422,12 @@ static void post(struct http_agents *agents, struct http_conn *conn)
     }
 }
 
-/* The stream for what nobody asked for; a second one takes the place of the first. */
 static void get(struct http_agents *agents, struct http_conn *conn, struct agent_session *session)
 {
-    struct exchange *old = stream_of(agents, session);
-    if (old)
-        conn_close(old->conn);
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
-    session->stream = exchange->number;
-    begin_stream(exchange);
-    if (!conn->is_closed)
-        conn_stream_push(conn);
-    expect(agents);
+    conn_wait(conn, &work, exchange);
+    agents_admit(exchange, NULL);
 }
 
 void agents_request(struct http_conn *conn)

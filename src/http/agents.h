@@ -9,7 +9,9 @@
  *      number is not used again, so a frame for a client that is gone finds nobody.
  *  A2  An answer that comes first is a document; a message before it makes the answer a stream.
  *  A3  Frames come from any thread and wait in `frames` for the loop.
- *  A4  A link is freed when nothing runs on it any more, never while it does: until then it is in `leaving`. */
+ *  A4  Who calls may be said in headers (caller.c). A tool that acts for somebody gets it with its arguments; anything else is begun
+ *      when it has been proved, and the lease runs on as long as what was begun is a stream.
+ *  A5  A link is freed when nothing runs on it any more, never while it does: until then it is in `leaving`. */
 #ifndef HTTP_AGENTS_H
 #define HTTP_AGENTS_H
 
@@ -39,7 +41,10 @@ struct exchange {
     struct mcp_link *link;         /* modern: its own; NULL: of a session */
     struct agent_session *session; /* legacy */
     bool is_modern, is_streaming;
-    bool saves; /* its answer changes what the session must remember */
+    bool is_first;   /* an initialize: without it there is no session */
+    bool saves;      /* its answer changes what the session must remember */
+    json_t *message; /* that waits until it is known who calls (A4); owned */
+    char *instance;  /* who that is; owned, NULL: it was not said, or is the tool's to prove */
     int64_t beat_ms;
 };
 
@@ -73,8 +78,20 @@ struct http_agents {
 /* ---- agents.c ---- */
 
 mcp_send agents_send;
+/* Begins what the exchange is for: its message, or (NULL) the session's stream. */
+void agents_begin(struct exchange *exchange, json_t *message_take);
+/* A1 */
+struct exchange *exchange_find(const struct http_agents *agents, uint64_t number);
+void exchange_free(struct exchange *exchange);
+/* The same when nothing was done for it; an initialize has made no session. */
+void exchange_drop(struct exchange *exchange);
 /* An error of the protocol as the answer. */
 void agents_refuse(struct http_conn *conn, int status, const json_t *id, int code, const char *text);
+
+/* ---- agents_caller.c ---- */
+
+/* agents_begin, when it is known who calls (A4). */
+void agents_admit(struct exchange *exchange, json_t *message_take);
 
 /* ---- agents_headers.c ---- */
 
@@ -93,7 +110,7 @@ void agent_session_end(struct http_agents *agents, struct agent_session *session
 /* Removes files of sessions that nobody will ask for, in a worker, when it is time to. */
 void agent_session_sweep(struct http_agents *agents, int64_t now_ms);
 void agent_session_drop_all(struct http_agents *agents);
-/* Hands a link over, to be freed when it is idle (A4). */
+/* Hands a link over, to be freed when it is idle (A5). */
 void agents_leave(struct http_agents *agents, struct mcp_link *link);
 
 #endif

@@ -1,7 +1,8 @@
 /* caller.c - who speaks through a connection: named in the request, proved in a worker, kept alive while a stream is open.
  *
  * A request says it in its arguments (`instance`, `secret`), as the operations have it, or in the headers Tasuki-Instance and
- * Tasuki-Secret, where also those can that have no such argument, and where a secret does not become part of a URL. */
+ * Tasuki-Secret, where also those can that have no such argument, and where a secret does not become part of a URL. What the
+ * arguments say counts: headers may be a client's for everything it does, and a call for somebody else. */
 #include "http/internal.h"
 
 #include <stdlib.h>
@@ -25,12 +26,22 @@ static int check_header(const struct http_conn *conn, const char *name, struct t
     return error_set(err, TSK_INVALID_INPUT, "http_caller_header", "name", name, NULL);
 }
 
+int caller_check_headers(const struct http_conn *conn, struct tsk_error *err)
+{
+    return check_header(conn, CALLER_HEADER, err) < 0 ? -1 : check_header(conn, SECRET_HEADER, err);
+}
+
 int caller_check(const struct http_conn *conn, const struct op *op, const json_t *args, struct tsk_error *err)
 {
     const json_t *secret = json_object_get(args, OP_SECRET);
     if (secret && !json_is_string(secret) && op_param_find(op, "instance"))
         return error_set(err, TSK_INVALID_INPUT, "param_type", "param", OP_SECRET, "want", "string", NULL);
-    return check_header(conn, CALLER_HEADER, err) < 0 ? -1 : check_header(conn, SECRET_HEADER, err);
+    return caller_check_headers(conn, err);
+}
+
+struct http_caller caller_of_headers(const struct http_conn *conn)
+{
+    return (struct http_caller){header_of(conn, CALLER_HEADER), header_of(conn, SECRET_HEADER)};
 }
 
 static char *take_argument(json_t *args, const char *name)
@@ -57,8 +68,7 @@ struct http_caller caller_take(const struct http_conn *conn, const struct op *op
     if (caller.secret || is_odd || (said && !http_text_is(header, said)))
         return caller; /* said in full, or the headers are another's */
     free(caller.instance);
-    caller.instance = header_of(conn, CALLER_HEADER);
-    caller.secret = header_of(conn, SECRET_HEADER);
+    caller = caller_of_headers(conn);
     json_t *name = caller.instance && has_param ? json_string(caller.instance) : NULL;
     if (name)
         json_object_set_new(args, "instance", name);

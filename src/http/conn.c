@@ -176,6 +176,7 @@ static const char *reason_phrase(int status)
                    {408, "Request Timeout"},
                    {409, "Conflict"},
                    {413, "Content Too Large"},
+                   {415, "Unsupported Media Type"},
                    {417, "Expectation Failed"},
                    {422, "Unprocessable Content"},
                    {431, "Request Header Fields Too Large"},

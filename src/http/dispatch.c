@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where it says %s, our address. */
 static const char page[] =
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tasuki</title>"
     "<meta name=\"viewport\" content=\"width=device-width\"><style>body{font:16px/1.5 "
     "system-ui;max-width:40em;margin:3em "
     "auto;padding:0 1em}code{background:#8882;padding:.1em .3em}</style>"
     "<h1>tasuki</h1><p>The server of this workspace is up. It has no page yet; everything is in the API:</p>"
-    "<pre><code>curl -H \"Authorization: Bearer $(cat .aiflow/server.token)\" http://127.0.0.1:7411/api/status\n"
+    "<pre><code>curl -H \"Authorization: Bearer $(cat .aiflow/server.token)\" %s/api/status\n"
     "curl --unix-socket .aiflow/server.sock http://localhost/api/openapi.json</code></pre>"
     "<p>Agents: <code>/mcp</code>. Live: <code>/api/events</code>. Numbers: <code>/metrics</code>. "
     "On the command line: <code>tasuki status</code>.</p></html>\n";
@@ -207,7 +208,9 @@ static void dispatch_row(struct http_conn *conn)
 
 static void get_page(struct http_conn *conn)
 {
-    conn_answer(conn, 200, "text/html; charset=utf-8", PAGE_HEADERS, page, sizeof page - 1);
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    buf_printf(&text, page, conn->server->url);
+    conn_answer(conn, 200, "text/html; charset=utf-8", PAGE_HEADERS, text.data, text.len);
 }
 
 static void get_health(struct http_conn *conn)

@@ -117,6 +117,7 @@ struct http_job {
     json_t *args; /* owned */
     enum lang lang;
     struct http_caller caller;
+    uint64_t exchange;        /* of /mcp, that waits for it (agents.h); 0: none */
     bool says_yes, has_asked; /* {"confirm": true}; a person must */
     bool is_unmet;            /* what it waited for did not happen */
     bool is_short;            /* for want of a descriptor */
@@ -151,6 +152,9 @@ void http_wake(struct http_server *server); /* from any thread */
 #define SECRET_HEADER "Tasuki-Secret"
 /* Whether it can be understood in one way only. */
 int caller_check(const struct http_conn *conn, const struct op *op, const json_t *args, struct tsk_error *err);
+int caller_check_headers(const struct http_conn *conn, struct tsk_error *err);
+/* By the headers alone, where there are no arguments. */
+struct http_caller caller_of_headers(const struct http_conn *conn);
 /* Takes it out of the request: what the operation has no parameters for leaves the arguments. */
 struct http_caller caller_take(const struct http_conn *conn, const struct op *op, json_t *args, bool streams);
 void caller_clear(struct http_caller *caller);

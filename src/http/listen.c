@@ -316,7 +316,10 @@ static int refuse(const char *address, int port, struct tsk_error *err)
     char text[128];
     const char *reason = strerrordesc_np(errno);
     snprintf(text, sizeof text, "%s:%d", address, port < 0 ? SERVE_PORT : port);
-    return error_set(err, TSK_ENVIRONMENT, "serve_address", "address", text, "reason", reason ? reason : "?", NULL);
+    error_set(err, TSK_ENVIRONMENT, "serve_address", "address", text, "reason", reason ? reason : "?", NULL);
+    if (port > 0)
+        error_add_next(err, "tasuki serve --port 0");
+    return -1;
 }
 
 int listen_tcp(struct http_server *server, const char *address, int port, struct tsk_error *err)

@@ -164,12 +164,13 @@ static int parse_length(const struct http_text *value, int64_t *ret, struct http
 /* P2 */
 static int parse_framing(struct http_head *ret, struct http_refusal *refusal)
 {
-    const struct http_text *host, *length, *encoding, *expect, *origin, *token;
+    const struct http_text *host, *length, *encoding, *coding, *expect, *origin, *token;
     if (parse_single(ret, "Origin", "http_bad_header", &origin, refusal) < 0 ||
         parse_single(ret, "Authorization", "http_bad_header", &token, refusal) < 0 ||
         parse_single(ret, "Host", "http_bad_host", &host, refusal) < 0 ||
         parse_single(ret, "Content-Length", "http_bad_length", &length, refusal) < 0 ||
         parse_single(ret, "Transfer-Encoding", "http_bad_encoding", &encoding, refusal) < 0 ||
+        parse_single(ret, "Content-Encoding", "http_bad_coding", &coding, refusal) < 0 ||
         parse_single(ret, "Expect", "http_bad_header", &expect, refusal) < 0)
         return -1;
     if (!host)
@@ -179,7 +180,9 @@ static int parse_framing(struct http_head *ret, struct http_refusal *refusal)
     if (encoding && (!ret->keeps_alive || !http_text_is_caseless(encoding, "chunked")))
         return refuse(refusal, ret->keeps_alive ? 501 : 400, "http_bad_encoding");
     if (expect && !http_text_is_caseless(expect, "100-continue"))
-        return refuse(refusal, 417, "http_bad_header");
+        return refuse(refusal, 417, "http_bad_expect");
+    if (coding && !http_text_is_caseless(coding, "identity"))
+        return refuse(refusal, 415, "http_bad_coding");
     ret->host = *host;
     ret->is_chunked = encoding != NULL;
     ret->expects_continue = expect != NULL && ret->keeps_alive;

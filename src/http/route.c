@@ -187,7 +187,7 @@ static int take_query(const struct op *op, const struct http_text *query, json_t
         const char *equals = memchr(at, '=', (size_t)(stop - at));
         struct http_text key = {at, (size_t)((equals ? equals : stop) - at)};
         struct http_text value = {equals ? equals + 1 : stop, equals ? (size_t)(stop - equals - 1) : 0};
-        if (key.len && take_pair(op, &key, &value, args, err) < 0)
+        if (stop > at && take_pair(op, &key, &value, args, err) < 0)
             return -1;
         at = stop + 1;
     }

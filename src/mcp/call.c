@@ -143,6 +143,18 @@ static void add_caller(struct mcp_server *server, const struct op *op, json_t *a
         json_object_set_new(args, "instance", json_string(instance));
 }
 
+static int prove_caller(struct mcp_request *request, const json_t *args, const char *secret, struct tsk_error *err)
+{
+    struct mcp_server *server = request->link->server;
+    const char *instance = json_get_string(args, "instance", "");
+    if (!server->options.is_shared || !*instance)
+        return 0;
+    if (op_verify_caller(mcp_server_workspace(server), instance, secret, err) < 0)
+        return -1;
+    mcp_link_hear(request->link, instance);
+    return 0;
+}
+
 /* ---- the call ---- */
 
 static bool is_cancelled(struct op_call *call)
@@ -226,9 +238,7 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     if (op_check_remote(op, args, &err) < 0 || refuse_caller(server, op, args, &err) < 0)
         return error_result(server, op, &err, NULL);
     add_caller(server, op, args);
-    if (op_check_args(op, args, &err) < 0 ||
-        (server->options.is_shared &&
-         op_verify_caller(mcp_server_workspace(server), json_get_string(args, "instance", NULL), secret, &err) < 0))
+    if (op_check_args(op, args, &err) < 0 || prove_caller(request, args, secret, &err) < 0)
         return error_result(server, op, &err, NULL);
     int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
     if (ttl_ms < atomic_load(&server->ttl_ms))

@@ -1,7 +1,7 @@
 /* confirm.c - what a person must decide (spec 3, spec 8), by the way that the client has:
  *   legacy with elicitation    asked at once, 30 s
  *   modern with elicitation    a round trip: input_required with the question and a token as requestState; in a task, by the task
- *   neither                    NEEDS_CONFIRMATION with the token, for `tasuki confirm` or the page
+ *   neither                    NEEDS_CONFIRMATION with the token, for `tasuki confirm`
  * Only a person's no is a no. A form that was closed, failed or was never shown (many clients do that by themselves) says nothing
  * about the person: then there is the token, too.
  *

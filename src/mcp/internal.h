@@ -104,6 +104,7 @@ struct mcp_link {
     json_t *capabilities;
     int log_level;
     json_t *instances; /* ids that were registered through it; NULL: none */
+    json_t *callers;   /* other ids that have proved themselves through it; NULL: none */
     struct mcp_request *running;
     struct mcp_question *questions;
     int64_t last_question;
@@ -119,6 +120,8 @@ struct mcp_link {
 
 /* The answer of an operation: if it registered somebody, the link remembers whom. */
 void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t *answer);
+/* Somebody has proved itself; a link that stays remembers it. */
+void mcp_link_hear(struct mcp_link *link, const char *instance);
 
 /* What a call wants to know from a person (confirm.c). */
 struct mcp_asking {

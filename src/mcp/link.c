@@ -219,12 +219,34 @@ static void take_notification(struct mcp_link *link, const json_t *message, cons
         mcp_server_instance(link->server); /* from now on the agent is connected */
 }
 
+static bool is_id(const json_t *id)
+{
+    return json_is_string(id) || json_is_integer(id);
+}
+
+/* An error without an id is about something of ours that the other side could not read: to answer it with another one could go
+ * on for ever. */
+static bool is_response(const json_t *message)
+{
+    const json_t *id = json_object_get(message, "id"), *error = json_object_get(message, "error");
+    if (json_object_get(message, "method"))
+        return false;
+    return is_id(id) ? error || json_object_get(message, "result") : error && (!id || json_is_null(id));
+}
+
+bool mcp_wants_answer(const json_t *message)
+{
+    bool is_notification = json_get_string(message, "method", NULL) && !json_object_get(message, "id");
+    return strcmp(json_get_string(message, "jsonrpc", ""), "2.0") != 0 || !(is_notification || is_response(message));
+}
+
 void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len)
 {
     struct mcp_fault fault = {0};
     struct tsk_error err = {0};
     json_t *message = NULL;
-    if (json_parse(text, len, "frame", &message, &err) == 0) {
+    size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* some write one at the start */
+    if (json_parse(text + mark, len - mark, "frame", &message, &err) == 0) {
         mcp_link_take_json(link, about, message);
         return;
     }
@@ -238,24 +260,21 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *method = json_get_string(message, "method", NULL);
-    bool has_id = json_is_string(id) || json_is_integer(id);
-    bool is_response = !json_object_get(message, "method") &&
-                       (json_object_get(message, "result") || json_object_get(message, "error"));
-    if (strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0 && (has_id || !id)) {
-        if (method && id) {
-            take_request(link, about, message, id, method);
-            message = NULL;
-            return;
-        }
+    bool is_ours = strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0;
+    if (!mcp_wants_answer(message)) {
         if (method)
             take_notification(link, message, method);
-        else if (id && is_response)
+        else
             take_response(link, message);
-        if (method || (id && is_response))
-            return;
+    } else if (is_ours && method && is_id(id)) {
+        take_request(link, about, message, id, method);
+        message = NULL;
+    } else {
+        mcp_fault(&fault, MCP_INVALID_REQUEST,
+                  json_is_array(message) ? "Batches are not taken: one message per frame"
+                                         : "Not a JSON-RPC 2.0 message with a string or integer id");
+        mcp_link_fault(link, about, is_id(id) ? id : NULL, &fault);
     }
-    mcp_fault(&fault, MCP_INVALID_REQUEST, "Not a JSON-RPC 2.0 message with a string or integer id");
-    mcp_link_fault(link, about, has_id ? id : NULL, &fault);
 }
 
 /* ---- the clock ---- */
@@ -417,32 +436,65 @@ json_t *mcp_link_instances(struct mcp_link *link)
     return instances;
 }
 
-static void forget(struct mcp_link *link, const char *instance)
+json_t *mcp_link_callers(struct mcp_link *link)
+{
+    json_t *callers = mcp_link_instances(link), *others;
+    pthread_mutex_lock(&link->mutex);
+    others = json_deep_copy(link->callers);
+    pthread_mutex_unlock(&link->mutex);
+    json_array_extend(callers, others);
+    json_decref(others);
+    return callers;
+}
+
+/* Where it is in the list; its size if it is not. */
+static size_t index_of(const json_t *ids, const char *instance)
 {
     size_t i;
     json_t *one;
-    pthread_mutex_lock(&link->mutex);
-    json_array_foreach (link->instances, i, one)
-        if (instance && strcmp(json_string_value(one), instance) == 0) {
-            json_array_remove(link->instances, i);
+    json_array_foreach ((json_t *)ids, i, one)
+        if (strcmp(json_string_value(one), instance) == 0)
             break;
-        }
+    return i;
+}
+
+static void add(json_t **ids, const char *instance)
+{
+    if (!*ids)
+        *ids = json_array();
+    if (json_array_size(*ids) >= MCP_INSTANCES_MAX)
+        json_array_remove(*ids, 0); /* has most likely ended; else it ends by its lease */
+    json_array_append_new(*ids, json_string(instance));
+}
+
+static void forget(struct mcp_link *link, const char *instance)
+{
+    pthread_mutex_lock(&link->mutex);
+    json_array_remove(link->instances, index_of(link->instances, instance));
+    json_array_remove(link->callers, index_of(link->callers, instance));
+    pthread_mutex_unlock(&link->mutex);
+}
+
+void mcp_link_hear(struct mcp_link *link, const char *instance)
+{
+    pthread_mutex_lock(&link->mutex);
+    if (link->version && index_of(link->instances, instance) == json_array_size(link->instances) &&
+        index_of(link->callers, instance) == json_array_size(link->callers))
+        add(&link->callers, instance);
     pthread_mutex_unlock(&link->mutex);
 }
 
 void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t *answer)
 {
-    const json_t *instance = json_object_get(answer, "instance");
+    const char *instance = json_get_string(answer, "instance", NULL);
+    if (!instance)
+        return;
     if (strcmp(op->name, "own.leave") == 0)
-        forget(link, json_string_value(instance));
-    if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET) || !json_is_string(instance))
+        forget(link, instance);
+    if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET))
         return;
     pthread_mutex_lock(&link->mutex);
-    if (!link->instances)
-        link->instances = json_array();
-    if (json_array_size(link->instances) >= MCP_INSTANCES_MAX)
-        json_array_remove(link->instances, 0); /* has most likely ended; else it ends by its lease */
-    json_array_append_new(link->instances, json_deep_copy(instance));
+    add(&link->instances, instance);
     pthread_mutex_unlock(&link->mutex);
 }
 
@@ -456,6 +508,7 @@ void mcp_link_free(struct mcp_link *link)
     pthread_mutex_unlock(&link->server->mutex);
     json_decref(link->capabilities);
     json_decref(link->instances);
+    json_decref(link->callers);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->mutex);
     pthread_mutex_destroy(&link->send_mutex);

@@ -59,6 +59,8 @@ struct mcp_frame {
 typedef void mcp_send(void *data, const struct mcp_frame *frame);
 
 struct mcp_link *mcp_link_new(struct mcp_server *server, mcp_send *send, void *data);
+/* Whether a message must have an answer: a request, or what is no message at all; not a notification nor an answer. */
+bool mcp_wants_answer(const json_t *message);
 /* One frame from the other side. `about`: a number for whatever is said about it, for a transport that has more than one way
  * back. */
 void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len);
@@ -86,10 +88,14 @@ void mcp_link_restore(struct mcp_link *link, const json_t *state);
 /* The instances that were registered through this link, an owned array of ids: they live as long as their client is there, and
  * end when it ends cleanly. Part of the state above. */
 json_t *mcp_link_instances(struct mcp_link *link);
+/* The same, and who else has proved through this link who it is: they live as long as somebody listens on it. */
+json_t *mcp_link_callers(struct mcp_link *link);
 /* The number (mcp_frame.about) of frames that are about no request. */
 void mcp_link_number(struct mcp_link *link, uint64_t number);
 /* The definitions of the tools, as tools/list has them. Borrowed. */
 const json_t *mcp_server_tools(const struct mcp_server *server);
+/* What a tool does; NULL: no operation, or there is no such tool. */
+const struct op *mcp_server_op(const struct mcp_server *server, const char *tool);
 
 /* ---- stdio.c ---- */
 

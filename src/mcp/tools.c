@@ -101,6 +101,12 @@ int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
     return 0;
 }
 
+const struct op *mcp_server_op(const struct mcp_server *server, const char *tool)
+{
+    const struct mcp_tool *found = mcp_tool_find(server, tool);
+    return found ? found->op : NULL;
+}
+
 const struct mcp_tool *mcp_tool_find(const struct mcp_server *server, const char *name)
 {
     for (size_t i = 0; i < server->tool_count; i++)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define STRING_MAX_DEFAULT 4096
+#define WHOLE_MAX          9007199254740992.0 /* 2^53: beyond it a real number may stand for several */
 
 const struct op_param *op_param_find(const struct op *op, const char *name)
 {
@@ -20,15 +21,54 @@ const struct op_param *op_param_find(const struct op *op, const char *name)
     return NULL;
 }
 
+#define SHOWN_MAX 256
+
+static const char *shorten(const char *value, char shown[SHOWN_MAX])
+{
+    snprintf(shown, SHOWN_MAX, "%.200s%s", value, strlen(value) > 200 ? "…" : "");
+    /* A cut in the middle of a character would make the message unreadable. */
+    for (size_t len = strlen(value) > 200 ? 200 : 0; len && !utf8_is_valid(shown, len); len--)
+        snprintf(shown + len - 1, SHOWN_MAX - len + 1, "…");
+    return shown;
+}
+
+static int unknown(struct tsk_error *err, const struct op *op, const char *key)
+{
+    char shown[SHOWN_MAX];
+    return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", shorten(key, shown), "operation", op->name,
+                     NULL);
+}
+
 static int bad(struct tsk_error *err, const struct op_param *param, const char *text, const char *value,
                const char *want)
 {
-    char shown[256];
-    snprintf(shown, sizeof shown, "%.200s%s", value, strlen(value) > 200 ? "…" : "");
-    /* A cut in the middle of a character would make the message unreadable. */
-    for (size_t len = strlen(value) > 200 ? 200 : 0; len && !utf8_is_valid(shown, len); len--)
-        snprintf(shown + len - 1, sizeof shown - len + 1, "…");
+    char shown[SHOWN_MAX];
+    shorten(value, shown);
     return error_set(err, TSK_INVALID_INPUT, text, "param", param->name, "value", shown, "want", want, NULL);
+}
+
+/* A value as it was given, for a message; borrowed from it or from `b`. */
+static const char *text_of(const json_t *value, struct buf *b)
+{
+    if (json_is_string(value))
+        return json_string_value(value);
+    json_write(b, value, false);
+    return buf_str(b);
+}
+
+/* A whole number, also one that is written 1.0 or "1"; ERANGE: too large for any. */
+static int whole_number(const json_t *value, const char *text, int64_t *ret)
+{
+    char *end;
+    double real = json_real_value(value);
+    errno = 0;
+    if (json_is_string(value)) {
+        *ret = strtoll(text, &end, 10);
+        return end == text || *end || errno == ERANGE ? -1 : 0;
+    }
+    bool is_whole = real > -WHOLE_MAX && real < WHOLE_MAX && real == (double)(int64_t)real;
+    *ret = json_is_integer(value) ? json_integer_value(value) : is_whole ? (int64_t)real : 0;
+    return json_is_integer(value) || (json_is_real(value) && is_whole) ? 0 : -1;
 }
 
 static int check_string(const struct op_param *param, const json_t *value, struct tsk_error *err)
@@ -49,23 +89,15 @@ static int check_string(const struct op_param *param, const json_t *value, struc
 
 static int check_int(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
 {
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    const char *text = text_of(value, &b);
     char want[64];
     int64_t number;
     snprintf(want, sizeof want, "%lld … %lld", (long long)param->min, (long long)param->max);
-    if (json_is_integer(value)) {
-        number = json_integer_value(value);
-    } else {
-        const char *text = json_is_string(value) ? json_string_value(value) : "";
-        char *end;
-        number = strtoll(text, &end, 10);
-        if (end == text || *end)
-            return bad(err, param, "param_not_a_number", text, want);
-    }
-    if (number < param->min || number > param->max) {
-        char text[24];
-        snprintf(text, sizeof text, "%lld", (long long)number);
+    if (whole_number(value, text, &number) < 0)
+        return bad(err, param, errno == ERANGE ? "param_out_of_range" : "param_not_a_number", text, want);
+    if (number < param->min || number > param->max)
         return bad(err, param, "param_out_of_range", text, want);
-    }
     json_object_set_new(args, param->name, json_integer(number));
     return 0;
 }
@@ -83,11 +115,13 @@ int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms)
 
 static int check_duration(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
 {
-    int64_t ms;
-    const char *text = json_is_string(value) ? json_string_value(value) : "?";
-    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < INT32_MAX)
-        ms = json_integer_value(value) * (param->flags & OP_MS ? 1 : 1000);
-    else if (op_duration(param, text, &ms) < 0)
+    int64_t ms, number;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    const char *text = text_of(value, &b);
+    bool is_number = json_is_number(value) && whole_number(value, text, &number) == 0;
+    if (is_number && number >= 0 && number < INT32_MAX)
+        ms = number * (param->flags & OP_MS ? 1 : 1000);
+    else if (!json_is_string(value) || op_duration(param, text, &ms) < 0)
         return bad(err, param, "param_not_a_duration", text,
                    param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
     if (ms >= 0 && ms < param->min)
@@ -100,9 +134,10 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
 {
     char want[256] = "";
     size_t count = 0, at = 0;
-    const char *text = json_is_string(value) ? json_string_value(value) : "?";
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    const char *text = text_of(value, &b);
     for (; param->choices[count]; count++) {
-        if (strcmp(param->choices[count], text) == 0)
+        if (json_is_string(value) && strcmp(param->choices[count], text) == 0)
             return 0;
         at += (size_t)snprintf(want + at, sizeof want - at, "%s%s", at ? ", " : "", param->choices[count]);
     }
@@ -198,7 +233,7 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
     json_t *value;
     json_object_foreach (args, key, value)
         if (!op_param_find(op, key))
-            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+            return unknown(err, op, key);
     for (const struct op_param *param = op->params; param->name; param++) {
         value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
@@ -220,7 +255,7 @@ int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *e
     json_object_foreach ((json_t *)args, key, value) {
         const struct op_param *param = op_param_find(op, key);
         if (param && (param->flags & OP_CLI_ONLY))
-            return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", key, "operation", op->name, NULL);
+            return unknown(err, op, key);
     }
     return 0;
 }

@@ -140,7 +140,7 @@ const struct op op_watch = {
     .params = no_params,
     .result = watch_result,
     .errors = watch_errors,
-    .http.absent = "the page follows /api/events",
+    .http.absent = "GET /api/events follows, too",
     .mcp.absent = "agents subscribe to the resource tasuki://status",
     .run = run_watch,
 };

@@ -178,6 +178,20 @@ def _(ws):
     refused(ws.path, {"en": lambda text: text[:-3]}, "en.json")
 
 
+@test("what a code tells people to do are commands that there are: no page, which only says where everything is", init=False)
+def _(ws):
+    rows = json.loads(subprocess.run([ws.binary, "help", "--json"], capture_output=True, text=True, check=True).stdout)["operations"]
+    commands = {re.match(r"tasuki ((?:[a-z][a-z-]* ?)+)", row["usage"])[1].strip() for row in rows}
+    problems = []
+    for lang, page in (("en", r"\bpage\b"), ("ja", "ページ"), ("zh", "页面")):
+        for code, entry in catalogue(lang).items():
+            for action in entry.get("actions", []) if code != "texts" else []:
+                said = re.findall(r"`tasuki ((?:[a-z][a-z-]* ?)+)", action)
+                problems += [f"{lang} {code}: {action}" for words in said if not any((words.strip() + " ").startswith(c + " ") for c in commands)]
+                problems += [f"{lang} {code}: {action}"] if re.search(page, action) else []
+    refuse(problems, "actions that offer what there is not")
+
+
 @test("the Japanese texts of D39 are the seed's, word for word", init=False)
 def _(_ws):
     ja = catalogue("ja")

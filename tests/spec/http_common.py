@@ -84,8 +84,8 @@ class Server:
             pass  # it has closed already
         return read_all(sock)
 
-    def stream(self, path, headers=None, timeout=20):
-        return Stream(self, path, headers, timeout)
+    def stream(self, path, headers=None, body=None, timeout=20):
+        return Stream(self, path, headers, body, timeout)
 
 
 def limited(ws, fds):
@@ -99,6 +99,7 @@ def limited(ws, fds):
 # -- clients of the server, as the table `instance` has them --
 
 LEASE_MS = 30 * 60 * 1000
+MCP_META = "io.modelcontextprotocol/"
 
 
 def register(server):
@@ -163,11 +164,20 @@ def open_streams(ws, server):
     """One of each sort, each of a client of its own: [(client, stream)]."""
     ws.tasuki("proc", "create", "quiet", "--", "sleep", "1000").expect(0)
     ws.tasuki("proc", "start", "quiet").expect(0)
-    agent = McpClient(server)
-    clients = [register(server), register(server), agent.call("get_status", register=True)["structuredContent"]]
+    agents = [McpClient(server) for _ in range(3)]
+    sessions = [{"Mcp-Session-Id": agent.session} for agent in agents]
+    clients = [register(server) for _ in range(5)] + [agents[0].call("get_status", register=True)["structuredContent"]]
+    agents[1].call("lock_acquire", kind="name", id="heard", **clients[2])
+    listen = {"_meta": {MCP_META + "protocolVersion": "2026-07-28", MCP_META + "clientCapabilities": {}},
+              "notifications": {"resourceSubscriptions": ["tasuki://locks"]}}
+    listens = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen", **as_headers(clients[4])}
     asked = [("/api/events", as_headers(clients[0])), ("/api/processes/quiet/logs/stream", as_headers(clients[1])),
-             ("/mcp", {"Mcp-Session-Id": agent.session})]
-    return [(me, server.stream(*how)) for me, how in zip(clients, asked)]
+             ("/mcp", sessions[1]), ("/mcp", {**sessions[2], **as_headers(clients[3])}),
+             ("/mcp", listens, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listen})),
+             ("/mcp", sessions[0])]
+    streams = [(me, server.stream(*how)) for me, how in zip(clients, asked)]
+    eq([stream.status for _, stream in streams], [200] * 6, "streams")
+    return streams
 
 
 def enroll(ws, name):
@@ -211,11 +221,12 @@ def over_unix(ws, path):
 class Stream:
     """A stream of events: iterating gives (id, data); comments and blocks without data are skipped."""
 
-    def __init__(self, server, path, headers=None, timeout=20):
+    def __init__(self, server, path, headers=None, body=None, timeout=20):
         self.sock = server.connect(timeout)
-        lines = [f"GET {path} HTTP/1.1", f"Host: localhost:{server.port}", "Accept: text/event-stream"]
-        lines += [f"{name}: {value}" for name, value in {**server.auth(), **(headers or {})}.items()]
-        self.sock.sendall("\r\n".join([*lines, "", ""]).encode())
+        headers = {**(headers or {}), **({"Content-Length": len(body)} if body else {})}
+        lines = [f"{'POST' if body else 'GET'} {path} HTTP/1.1", f"Host: localhost:{server.port}", "Accept: text/event-stream"]
+        lines += [f"{name}: {value}" for name, value in {**server.auth(), **headers}.items()]
+        self.sock.sendall("\r\n".join([*lines, "", body or ""]).encode())
         self.file = self.sock.makefile("rb")
         self.last_id, self.comments, self.event = None, 0, None
         self.status = int(self.file.readline().split()[1])

@@ -166,6 +166,8 @@ def _(ws):
     eq(status_of(server.raw(request(server, "POST / HTTP/1.1", "Transfer-Encoding: gzip, chunked"))), 501, "another encoding")
     eq(status_of(server.raw(request(server, "GET / HTTP/2.0"))), 505, "another version")
     eq(status_of(server.raw(request(server, "POST /api/processes HTTP/1.1", length, "Expect: miracles", body=b"{}"))), 417, "Expect")
+    got = server.raw(request(server, "POST /api/processes HTTP/1.1", length, "Content-Encoding: gzip", body=b"\x1f\x8b") + smuggled)
+    eq((status_of(got), got.count(b"HTTP/1.1 ")), (415, 1), "a compressed body")
     still_there(server)
     server.stop()
 

@@ -111,7 +111,7 @@ def _(ws):
     taken.listen()
     port = taken.getsockname()[1]
     refused = ws.tasuki("serve", "--port", port, "--json").expect(3, "ENVIRONMENT").error
-    assert f"127.0.0.1:{port}" in refused["message"], refused
+    assert f"127.0.0.1:{port}" in refused["message"] and refused["next"] == ["tasuki serve --port 0"], refused
     server = Server(ws, port=None)
     server.stop()
 
@@ -147,7 +147,7 @@ def _(ws):
     server = Server(ws)
     eq(server.get("/healthz", token=False).expect(200).json, {"status": "ok"}, "healthz")
     page = server.get("/", token=False).expect(200)
-    assert b"/api/" in page.body and "default-src 'none'" in page.headers["Content-Security-Policy"], page.headers
+    assert f"{server.url}/api/" in page.body.decode() and "default-src 'none'" in page.headers["Content-Security-Policy"], page.headers
     for path in ("/api/status", "/metrics", "/api/openapi.json", "/mcp", "/api/events", "/api/nothing"):
         server.get(path, token=False).expect(401, "UNAUTHORIZED")
     server.stop()
@@ -226,7 +226,9 @@ def _(ws):
     eq([line["text"] for line in lines], ["2", "3"], "the last two lines")
     for path, text in (("/api/processes/a/logs?lines=x", "lines"), ("/api/processes/a/logs?nope=1", "nope"),
                        ("/api/processes/a/logs?follow=true", "follow"), ("/api/processes/a/logs?lines=1&lines=2", "lines"),
-                       ("/api/events?limit=0", "limit"), ("/api/processes/%ff", "%XX")):
+                       ("/api/events?limit=0", "limit"), ("/api/events?limit=" + "9" * 20, "9" * 20), ("/api/processes/%ff", "%XX"),
+                       ("/api/status?=1", "status has no parameter ''"),
+                       ("/api/status?" + "x" * 15000, "status has no parameter 'x")):
         assert text in server.get(path).expect(400, "INVALID_INPUT").error["message"], path
     server.get("/api/processes/a%2F..%2Fb").expect(400, "INVALID_INPUT")
     server.post("/api/processes/a/start", {"id": "b"}).expect(400, "INVALID_INPUT")

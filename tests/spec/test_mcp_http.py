@@ -9,7 +9,7 @@ import time
 
 from common import sleeper
 from harness.harness import eq, main, test
-from http_common import Server
+from http_common import Server, as_headers, lease_left, register, set_lease
 
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
@@ -97,8 +97,23 @@ def _(ws):
     eq(server.ask("PUT", "/mcp", b"{}").status, 405, "PUT")
     eq(server.ask("DELETE", "/mcp", headers=client.headers()).status, 200, "DELETE")
     client.post(ping).expect(404)
-    for body in (b"", b"nonsense", b"[1]", b'{"jsonrpc":"2.0"}'):
-        assert server.ask("POST", "/mcp", body).status == 400, body
+    client = Client(server).initialize()
+    for body in (b"", b"nonsense", b"[1]", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":1,"method":5}', b'{"jsonrpc":"2.0","result":{}}'):
+        for headers in ({}, client.headers()):
+            assert server.ask("POST", "/mcp", body, headers=headers).status == 400, (body, headers)
+    client.post({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}}).expect(202)
+    server.stop()
+
+
+@test("an initialize that is refused makes no session")
+def _(ws):
+    server = Server(ws)
+    client = Client(server)
+    bad = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+    answer = client.post(bad).expect(200)
+    eq((answer.json["error"]["code"], answer.headers["Mcp-Session-Id"]), (-32602, None), "the refusal")
+    answer = client.post({**bad, "params": HELLO}, {**as_headers(register(server)), "Tasuki-Secret": "0" * 32}).expect(401)
+    eq((answer.headers["Mcp-Session-Id"], list((ws.path / ".aiflow").glob("mcp/session.*"))), (None, []), "what is left")
     server.stop()
 
 
@@ -339,6 +354,37 @@ def _(ws):
     eq(refused["structuredContent"]["error"]["reason_code"], "workflow_owned_by_other", "somebody else")
     eq(one.call("lock_release", kind="name", id="a", **me)["structuredContent"]["existed"], True, "its own lock")
     assert "secret" not in json.dumps(ws.events()), "a secret in the trail"
+    server.stop()
+
+
+@test("who calls may be said in headers, as everywhere: what the arguments say counts, and a wrong secret is refused")
+def _(ws):
+    server = Server(ws)
+    one, two = register(server), register(server)
+    wrong = {**as_headers(one), "Tasuki-Secret": "0" * 32}
+    client = Client(server).initialize()
+
+    def call(tool, headers, **arguments):
+        return client.request("tools/call", {"name": tool, "arguments": arguments}, headers=headers)["result"]["structuredContent"]
+
+    for id, headers, arguments, holder in (("a", as_headers(one), {}, one), ("b", as_headers(one), two, two), ("c", wrong, two, two),
+                                           ("d", as_headers(one), {"instance": one["instance"]}, one)):
+        eq(call("lock_acquire", headers, kind="name", id=id, **arguments)["holder"]["instance"], holder["instance"], id)
+    for headers, arguments in ((wrong, {}), (as_headers(one), {"instance": two["instance"]}), ({"Tasuki-Instance": one["instance"]}, {})):
+        refused = call("lock_release", headers, kind="name", id="a", **arguments)
+        eq(refused["error"]["reason_code"], "UNAUTHORIZED", f"{headers} {arguments}")
+    message = modern("tools/call", {"name": "lock_release", "arguments": {"kind": "name", "id": "a"}})
+    answer = server.post("/mcp", message, headers={**modern_headers(message), **as_headers(one)}).expect(200).json["result"]
+    eq(answer["structuredContent"]["existed"], True, "a modern call")
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    for headers, status in ((wrong, 401), ({"Tasuki-Instance": "x" * 257}, 400), (as_headers(one), 200)):
+        client.post(ping, headers).expect(status)
+        server.post("/mcp", modern("tools/list"), headers={**modern_headers(modern("tools/list")), **headers}).expect(status)
+    server.get("/mcp", headers=client.headers(wrong)).expect(401, "UNAUTHORIZED")
+    set_lease(ws, one, -1)
+    client.post(ping, as_headers(one)).expect(200)
+    assert lease_left(ws, one) > 0, "a call that acts for nobody"
+    assert one["secret"] not in json.dumps(ws.events()), "a secret in the trail"
     server.stop()
 
 

@@ -137,6 +137,8 @@ def _(ws):
     agent._answers.clear()
     agent.notify("notifications/nonsense")
     agent.notify("notifications/cancelled", {"requestId": 99})
+    for of_ours in ({}, {"id": None}, {"id": 77}):  # nor has an error: two that answer each other's would never end
+        agent.send({"jsonrpc": "2.0", **of_ours, "error": {"code": -32700, "message": "what?"}})
     agent.request("ping")
     eq(len(agent._answers), 1, "answers")
 
@@ -152,11 +154,11 @@ def _(ws):
     eq([code(a) for a in agent._answers[None]], [-32700], "the refusals")
 
 
-@test("frames may come in pieces, with CRLF, several at once, and with empty lines between")
+@test("frames may come in pieces, with CRLF, several at once, with empty lines between, and a byte order mark before the first")
 def _(ws):
     agent = Agent(ws)
     frames = [json.dumps({"jsonrpc": "2.0", "id": f"r{i}", "method": "ping"}).encode() for i in range(50)]
-    data = b"\r\n\n".join(frames) + b"\n"
+    data = b"\xef\xbb\xbf" + b"\r\n\n".join(frames) + b"\n"
     for at in range(0, len(data), 7):
         agent.send_raw(data[at:at + 7])
     for i in range(50):

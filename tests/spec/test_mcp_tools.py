@@ -241,7 +241,12 @@ def _(ws):
     for tool, arguments, word in (("lock_acquire", {}, "kind"), ("lock_acquire", {"kind": "name", "id": "a", "x": 1}, "x"),
                                   ("lock_acquire", {"kind": "name", "id": "../a"}, "../a"),
                                   ("create_process", {"id": "a b", "command": "x"}, "a b"),
-                                  ("get_process_output", {"id": "a", "lines": "many"}, "lines"),
+                                  ("get_process_output", {"id": "a", "lines": "many"}, "lines: 'many' is not a number"),
+                                  ("get_process_output", {"id": "a", "lines": 1.5}, "lines: '1.5' is not a number"),
+                                  ("get_process_output", {"id": "a", "lines": 10**18}, "1000000000000000000 is out of range"),
+                                  ("wait_for", {"kind": "lock", "id": "a", "timeout": [1]}, "timeout: '[1]' is not a duration"),
+                                  ("wait_for", {"kind": "lock", "id": "a", "timeout": 2**53 + 1}, "'9007199254740993' is not a duration"),
+                                  ("wait_for", {"kind": 5, "id": "a"}, "kind: '5' is not one of"),
                                   ("get_process_output", {"id": "a", "follow": True}, "follow"),
                                   ("lock_acquire", {"kind": "name", "id": "a", "yes": True}, "yes"),
                                   ("lock_acquire", {"kind": "name", "id": "a", "instance": "you"}, "instance"),
@@ -251,6 +256,8 @@ def _(ws):
         text, error = agent.refused(tool, **arguments)
         eq(error["reason_code"], "INVALID_INPUT", tool)
         assert text.startswith("INVALID INPUT: ") and word in text, text
+    eq(agent.ok("lock_list", limit=1.0)["total"], 0, "JSON Schema knows 1.0 as an integer")
+    eq(agent.ok("wait_for", kind="lock", id="a", timeout=1.0)["state"], "free", "and 1.0 s as a second")
 
 
 @test("without a workspace the server answers, and every tool says how to make one", init=False)

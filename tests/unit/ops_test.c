@@ -289,6 +289,7 @@ TEST(durations_become_milliseconds)
     accept("{\"ttl\":\"30s\"}", "{\"ttl\":30000}");
     accept("{\"ttl\":\"1ms\"}", "{\"ttl\":1}");
     accept("{\"ttl\":90}", "{\"ttl\":90000}");
+    accept("{\"ttl\":90.0}", "{\"ttl\":90000}");
     accept("{\"wait\":\"0\"}", "{\"wait\":0}");
     accept("{\"wait\":\"forever\"}", "{\"wait\":-1}");
     accept("{\"wait\":2147483646}", "{\"wait\":2147483646000}");

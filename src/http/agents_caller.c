@@ -1,0 +1,90 @@
+#include "http/agents.h"
+
+#include <string.h>
+
+/* ---- a tool's arguments ---- */
+
+/* The operation of a call that says itself who calls; NULL: it is no such call. */
+static const struct op *acting_op(const struct http_agents *agents, const json_t *message)
+{
+    const json_t *params = json_object_get(message, "params");
+    if (strcmp(json_get_string(message, "method", ""), "tools/call") != 0)
+        return NULL;
+    const struct op *op = mcp_server_op(agents->mcp, json_get_string(params, "name", ""));
+    return op && op_param_find(op, "instance") ? op : NULL;
+}
+
+/* What they lack is taken from the headers; they are proved with the call, whose refusal a model can read. */
+static void complete_call(const struct http_conn *conn, const struct op *op, json_t *message)
+{
+    json_t *params = json_object_get(message, "params");
+    if (!json_object_get(params, "arguments"))
+        json_object_set_new(params, "arguments", json_object());
+    json_t *args = json_object_get(params, "arguments"), *secret = json_object_get(args, OP_SECRET);
+    if (!json_is_object(args) || (secret && !json_is_string(secret)))
+        return; /* is refused with the other arguments */
+    struct http_caller caller = caller_take(conn, op, args, false);
+    if (caller.secret)
+        json_object_set_new(args, OP_SECRET, json_string(caller.secret));
+    caller_clear(&caller);
+}
+
+/* ---- all else ---- */
+
+static void admitted(struct http_job *job)
+{
+    struct exchange *exchange = exchange_find(job->server->agents, job->exchange);
+    if (!exchange) /* the client is gone */
+        return;
+    json_t *message = exchange->message;
+    exchange->message = NULL;
+    if (job->status == 200 && !job->server->is_ending) {
+        exchange->instance = job->caller.instance;
+        job->caller.instance = NULL;
+        agents_begin(exchange, message);
+        return;
+    }
+    struct http_conn *conn = exchange->conn;
+    json_decref(message);
+    exchange_drop(exchange);
+    if (job->status == 200)
+        conn_refuse(conn, 503, TSK_ENVIRONMENT, "http_ending");
+    else
+        conn_answer(conn, job->status, job->type, NULL, job->body.data, job->body.len);
+}
+
+static void prove(struct exchange *exchange, struct http_caller caller_take_it, json_t *message_take)
+{
+    struct http_job *job = job_new(exchange->agents->server, NULL, caller_verify);
+    job->lang = exchange->conn->lang;
+    job->caller = caller_take_it;
+    job->exchange = exchange->number;
+    job->done = admitted;
+    exchange->message = message_take;
+    job_start(job);
+}
+
+void agents_admit(struct exchange *exchange, json_t *message_take)
+{
+    struct http_conn *conn = exchange->conn;
+    const struct op *op = message_take ? acting_op(exchange->agents, message_take) : NULL;
+    struct tsk_error err = {0};
+    if (caller_check_headers(conn, &err) < 0) {
+        struct buf body CLEANUP(buf_clear) = BUF_INIT;
+        json_t *document CLEANUP_JSON = json_of_error(&err, lang_name(conn->lang));
+        json_write(&body, document, false);
+        json_decref(message_take);
+        exchange_drop(exchange);
+        conn_answer(conn, code_info(err.code)->http_status, "application/json", NULL, body.data, body.len);
+        return;
+    }
+    if (op)
+        complete_call(conn, op, message_take);
+    struct http_caller caller = op ? (struct http_caller){0} : caller_of_headers(conn);
+    if (caller.instance) {
+        prove(exchange, caller, message_take);
+        return;
+    }
+    caller_clear(&caller);
+    agents_begin(exchange, message_take);
+}

@@ -1,0 +1,88 @@
+/* A connection and the time: what a client may take, without waiting for it. */
+#include "base/clock.h"
+#include "base/fs.h"
+#include "harness/test.h"
+#include "http/internal.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int gone_count;
+
+static void gone(struct http_conn *conn)
+{
+    (void)conn;
+    gone_count++;
+}
+
+static void room(struct http_conn *conn)
+{
+    (void)conn;
+}
+
+static const struct http_work work = {.gone = gone, .room = room};
+
+/* A server with one connection; ret_client is its other end. */
+static struct http_conn *connect_one(struct http_server *server, int *ret_client)
+{
+    struct tsk_error err = {0};
+    int ends[2];
+    ASSERT(loop_init(&server->loop, &err) == 0);
+    server->stats = stats_new();
+    ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    conn_open(server, ends[0], true);
+    *ret_client = ends[1];
+    return server->first;
+}
+
+static void end(struct http_server *server, int client)
+{
+    close(client);
+    conn_bury(server);
+    stats_free(server->stats);
+    loop_clear(&server->loop);
+}
+
+/* Until nothing more goes in: as if the client had sent requests ahead and taken none of the answers. */
+static void fill(int fd)
+{
+    static const char answers[4096];
+    int size = 1;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    while (send(fd, answers, sizeof answers, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+        ;
+    ASSERT(errno == EAGAIN);
+}
+
+TEST(a_reader_that_takes_nothing_is_ended_also_where_the_first_push_met_a_full_socket)
+{
+    struct http_server server = {0};
+    int client;
+    struct http_conn *conn = connect_one(&server, &client);
+    conn_stream(conn, "text/event-stream", NULL, &work, NULL);
+    fill(conn->source.fd);
+    conn_stream_push(conn);
+    ASSERT(!conn->is_closed && conn->phase == CONN_STREAM);
+    int64_t now_ms = clock_now().boot_ms;
+    conn_tick(conn, now_ms + HTTP_PATIENCE_MS - 60000);
+    ASSERT(!conn->is_closed);
+    conn_tick(conn, now_ms + HTTP_PATIENCE_MS + 1);
+    ASSERT(conn->is_closed);
+    ASSERT_INT(gone_count, 1);
+    ASSERT_INT(server.conn_count, 0);
+    end(&server, client);
+}
+
+TEST(a_reader_that_takes_what_there_is_may_wait_for_ever)
+{
+    struct http_server server = {0};
+    int client;
+    struct http_conn *conn = connect_one(&server, &client);
+    conn_stream(conn, "text/event-stream", NULL, &work, NULL);
+    conn_stream_push(conn);
+    conn_tick(conn, clock_now().boot_ms + 10 * (int64_t)HTTP_PATIENCE_MS);
+    ASSERT(!conn->is_closed);
+    conn_close(conn);
+    end(&server, client);
+}

@@ -1,0 +1,121 @@
+/* Tasks and the connections that began them: what may be gone by the time that somebody looks. */
+#include "mcp/internal.h"
+#include "mcp/signals.h"
+#include "unit/scene.h"
+
+#include <malloc.h>
+#include <time.h>
+
+static struct mcp_link *_Atomic beginner; /* the link whose task is cancelled; NULL: freed */
+
+/* ---- frames ---- */
+
+struct inbox {
+    pthread_mutex_t mutex;
+    json_t *last;
+};
+static struct inbox inbox = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void keep(void *data, const struct mcp_frame *frame)
+{
+    struct tsk_error err;
+    json_t *message = NULL;
+    (void)data;
+    ASSERT_OK(json_parse(frame->text, frame->len, "frame", &message, &err));
+    pthread_mutex_lock(&inbox.mutex);
+    json_decref(inbox.last);
+    inbox.last = message;
+    pthread_mutex_unlock(&inbox.mutex);
+}
+
+static void pause_briefly(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* The result of the only request that is open; the clock runs for it. */
+static json_t *result_of(struct mcp_link *link)
+{
+    for (int left = SCENE_DEADLINE_MS; left > 0; left--, pause_briefly()) {
+        pthread_mutex_lock(&inbox.mutex);
+        json_t *message = inbox.last;
+        inbox.last = NULL;
+        pthread_mutex_unlock(&inbox.mutex);
+        json_t *result = json_incref(json_object_get(message, "result"));
+        json_decref(message);
+        if (result)
+            return result;
+        mcp_link_tick(link);
+    }
+    test_fail(__FILE__, __LINE__, "no answer");
+}
+
+static json_t *ask(struct mcp_link *link, const char *method, json_t *params_take)
+{
+    json_object_set_new(params_take, "_meta",
+                        json_pack("{s:s, s:{s:{s:{}}}}", MCP_META "protocolVersion", MCP_MODERN,
+                                  MCP_META "clientCapabilities", "extensions", MCP_TASKS));
+    mcp_link_take_json(
+        link, 1, json_pack("{s:s, s:i, s:s, s:o}", "jsonrpc", "2.0", "id", 1, "method", method, "params", params_take));
+    return result_of(link);
+}
+
+/* ---- the moment ---- */
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+
+/* As fast as it can be: the worker has ended and its connection is freed before whoever cancelled goes on. */
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    struct mcp_link *link = beginner;
+    bool is_moment = link && mutex == &link->mutex && link->running && link->running->is_cancelled;
+    if (is_moment)
+        beginner = NULL;
+    int result = __real_pthread_mutex_unlock(mutex);
+    for (int left = SCENE_DEADLINE_MS; is_moment && !mcp_link_is_idle(link); left--, pause_briefly()) {
+        ASSERT(left > 0);
+        mcp_link_tick(link);
+    }
+    if (is_moment)
+        mcp_link_free(link);
+    return result;
+}
+
+static struct now later(void)
+{
+    struct now now = clock_system_calls.now();
+    now.boot_ms += 5000;
+    return now;
+}
+
+TEST(who_cancels_a_task_does_not_touch_the_connection_that_began_it)
+{
+    struct tsk_error err;
+    struct mcp_server *server = NULL;
+    mallopt(M_PERTURB, 0x55); /* what is freed cannot be used by mistake */
+    tsk_workspace_close(scene_open());
+    signals_take(-1, false);
+    ASSERT_OK(mcp_server_new(&(struct mcp_options){.root = ".", .lang = LANG_EN, .is_shared = true, .is_told = true},
+                             &server, &err));
+    struct mcp_link *other = mcp_link_new(server, keep, NULL), *first = mcp_link_new(server, keep, NULL);
+    json_decref(ask(other, "tools/call",
+                    json_pack("{s:s, s:{s:s, s:s, s:i}}", "name", "lock_acquire", "arguments", "kind", "name", "id",
+                              "a", "pid", (int)getpid())));
+    static const struct clock_calls calls = {.now = later};
+    clock_source = &calls; /* the call has taken long at once */
+    json_t *task CLEANUP_JSON =
+        ask(first, "tools/call",
+            json_pack("{s:s, s:{s:s, s:s}}", "name", "wait_for", "arguments", "kind", "lock", "id", "a"));
+    const char *id = json_get_string(task, "taskId", "");
+    ASSERT_STR(json_get_string(task, "resultType", ""), "task");
+    beginner = first;
+    json_t *answer CLEANUP_JSON = ask(other, "tasks/cancel", json_pack("{s:s}", "taskId", id));
+    ASSERT_STR(json_get_string(answer, "resultType", ""), "complete");
+    ASSERT(!beginner);
+    json_t *now CLEANUP_JSON = ask(other, "tasks/get", json_pack("{s:s}", "taskId", id));
+    ASSERT_STR(json_get_string(now, "status", ""), "cancelled");
+    mcp_link_end(other, SCENE_DEADLINE_MS);
+    mcp_link_free(other);
+    mcp_server_free(server);
+}
