@@ -103,28 +103,28 @@ static void listener_verified(struct http_job *job)
 static void begin_stream(struct http_conn *conn, const struct http_route *route, json_t *args_take,
                          struct http_caller caller_take_it)
 {
-    json_t *args CLEANUP_JSON = args_take;
     const struct http_text *last = http_header(conn->head, "Last-Event-ID");
     char id[64] = "";
     if (last && last->len < sizeof id)
         snprintf(id, sizeof id, "%.*s", (int)last->len, last->at);
     if (!http_text_is(&conn->head->path, "/api/events")) {
         if (*id && op_param_find(route->op, "cursor"))
-            json_object_set_new(args, "cursor", json_string(id));
-        stream_begin(conn, route->op, json_incref(args), conn->lang, caller_take_it);
+            json_object_set_new(args_take, "cursor", json_string(id));
+        stream_begin(conn, route->op, args_take, conn->lang, caller_take_it);
         return;
     }
     char *end;
     uint64_t after = strtoull(id, &end, 10);
     if (*id >= '0' && *id <= '9' && !*end)
-        json_object_set_new(args, "after", json_integer((json_int_t)after));
+        json_object_set_new(args_take, "after", json_integer((json_int_t)after));
     if (!caller_take_it.instance) {
-        begin_feed(conn, args, NULL);
+        begin_feed(conn, args_take, NULL);
+        json_decref(args_take);
         caller_clear(&caller_take_it);
         return;
     }
     struct http_job *job = job_new(conn->server, conn, caller_verify);
-    job->args = json_incref(args);
+    job->args = args_take; /* whole: references are not for two threads */
     job->lang = conn->lang;
     job->caller = caller_take_it;
     job->done = listener_verified;

@@ -292,7 +292,7 @@ static void take_answers(struct mcp_task *task, const json_t *responses)
     json_t *value;
     json_object_foreach ((json_t *)responses, key, value)
         if (json_object_get(open, key)) {
-            json_object_set(task->answers, key, value);
+            json_object_set_new(task->answers, key, json_deep_copy(value)); /* references are not for two threads */
             json_object_del(open, key);
         }
     change(task, json_object_size(open) ? "input_required" : "working");
