@@ -97,3 +97,13 @@ const char *shell_word(struct buf *b, const char *text)
     buf_puts(b, "'");
     return buf_str(b);
 }
+
+size_t words_split(char *line, char *ret[], size_t max)
+{
+    static const char blanks[] = " \t\r\n";
+    size_t count = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(line, blanks, &rest); word && count < max; word = strtok_r(NULL, blanks, &rest))
+        ret[count++] = word;
+    return count;
+}

@@ -1,11 +1,11 @@
 /* config.c - config.yaml: readable, only keys that somebody reads, values of the right kind; and the Redis it names. */
+#include "base/address.h"
 #include "base/word.h"
 #include "base/yaml.h"
 #include "doctor/check.h"
 #include "own/agent.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +141,7 @@ void check_config(struct finding *f)
 
 struct redis_place {
     char host[256], port[8];
+    int port_number;
 };
 
 static bool parse_port(const char *text, struct redis_place *ret)
@@ -148,6 +149,7 @@ static bool parse_port(const char *text, struct redis_place *ret)
     size_t len = strspn(text, "0123456789");
     long port = len && len <= 5 && !text[len] ? strtol(text, NULL, 10) : 0;
     snprintf(ret->port, sizeof ret->port, "%ld", port);
+    ret->port_number = (int)port;
     return port >= 1 && port <= 65535;
 }
 
@@ -183,14 +185,14 @@ static bool wait_for(int fd, short events)
     return poll(&look, 1, REDIS_WAIT_MS) == 1;
 }
 
-static int connect_to(const struct addrinfo *address)
+static int connect_to(const union address *address)
 {
     int error = 0;
     socklen_t size = sizeof error;
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+    if (connect(fd, &address->any, address_len(address)) == 0)
         return fd;
     if (errno == EINPROGRESS && !wait_for(fd, POLLOUT))
         errno = ETIMEDOUT;
@@ -215,19 +217,15 @@ static bool ping(int fd)
     return strncmp(answer, "+PONG", 5) == 0 || strncmp(answer, "-NOAUTH", 7) == 0;
 }
 
-static const char *try_redis(const struct redis_place *place)
+/* NULL if one of the addresses answers, else the last one's reason. */
+static const char *try_redis(const union address *list, size_t count)
 {
-    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
-    int problem = getaddrinfo(place->host, place->port, &hints, &list);
-    if (problem)
-        return gai_strerror(problem);
     const char *reason = strerrordesc_np(ECONNREFUSED);
-    for (const struct addrinfo *one = list; one && reason; one = one->ai_next) {
+    for (size_t i = 0; i < count && reason; i++) {
         errno = 0;
-        int fd CLEANUP_FD = connect_to(one);
+        int fd CLEANUP_FD = connect_to(&list[i]);
         reason = fd >= 0 && ping(fd) ? NULL : strerrordesc_np(errno);
     }
-    freeaddrinfo(list);
     return reason;
 }
 
@@ -252,11 +250,16 @@ void check_redis(struct finding *f)
         suggest_editing(f, "config.yaml", 1);
         return;
     }
-    const char *reason = try_redis(&place);
+    union address list[ADDRESSES_MAX];
+    size_t count = host_addresses(place.host, place.port_number, list);
+    const char *reason = count ? try_redis(list, count) : NULL;
     finding_summary(f, "doctor_redis_good", "host", place.host, "port", place.port, NULL);
-    if (!reason)
+    if (count && !reason)
         return;
-    finding_add(f, DOCTOR_FAIL, "doctor_redis", "host", place.host, "port", place.port, "reason", reason, NULL);
+    if (!count)
+        finding_add(f, DOCTOR_WARN, "doctor_redis_name", "host", place.host, NULL);
+    else
+        finding_add(f, DOCTOR_FAIL, "doctor_redis", "host", place.host, "port", place.port, "reason", reason, NULL);
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     finding_fix(f, "redis-cli -h %s -p %s ping", shell_word(&word, place.host), place.port);
 }

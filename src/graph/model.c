@@ -125,15 +125,15 @@ static int set_name(struct graph *graph, uint32_t node, const char *name, struct
 
 uint32_t graph_find(const struct graph *graph, const char *name)
 {
-    unsigned number;
-    int end = 0;
     uint32_t found = graph->named ? *slot_of(graph, name) : 0;
     if (found)
         return found - 1;
-    if (sscanf(name, "task-%9u%n", &number, &end) == 1 && !name[end] && number < graph->nodes.count &&
-        !name_given(graph, number))
-        return number;
-    return NO_NODE;
+    const char *digits = strncmp(name, "task-", 5) == 0 ? name + 5 : "";
+    size_t len = strspn(digits, "0123456789");
+    if (len == 0 || len > 9 || digits[len])
+        return NO_NODE;
+    uint32_t number = (uint32_t)strtoul(digits, NULL, 10);
+    return number < graph->nodes.count && !name_given(graph, number) ? number : NO_NODE;
 }
 
 const char *graph_name(const struct graph *graph, uint32_t node, char buf[GRAPH_NAME_MAX])

@@ -1,6 +1,7 @@
 #include "lock/guard.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/word.h"
 #include "lock/record.h"
 #include "lock/wait.h"
 
@@ -366,18 +367,19 @@ int guard_life_probe(const struct guard *guard, uint64_t fence)
 #define FILE_NAME_SIZE 64
 
 struct lock_line {
-    char kind[16], access[16], file[FILE_NAME_SIZE];
+    const char *access, *file;
     long long start, end;
 };
 
-static bool lock_line_parse(const char *text, struct lock_line *ret)
+/* "lock:  1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 EOF"; it is cut into its words. */
+static bool lock_line_parse(char *text, struct lock_line *ret)
 {
-    char end[24];
-    if (sscanf(text, "lock: %*d: %15s %*s %15s %*d %63s %lld %23s", ret->kind, ret->access, ret->file, &ret->start,
-               end) != 5)
+    char *word[9];
+    if (words_split(text, word, 9) < 9 || strcmp(word[0], "lock:") != 0 || strcmp(word[2], "OFDLCK") != 0)
         return false;
-    ret->end = strcmp(end, "EOF") == 0 ? INT64_MAX : strtoll(end, NULL, 10);
-    return strcmp(ret->kind, "OFDLCK") == 0;
+    *ret = (struct lock_line){.access = word[4], .file = word[6], .start = strtoll(word[7], NULL, 10)};
+    ret->end = strcmp(word[8], "EOF") == 0 ? INT64_MAX : strtoll(word[8], NULL, 10);
+    return true;
 }
 
 /* Calls `wanted` for each lock line of a descriptor until it says true. */
@@ -398,8 +400,7 @@ static bool is_probe(const struct lock_line *line, void *data)
 {
     if (line->start > PROBE_BYTE || line->end < PROBE_BYTE)
         return false;
-    memcpy(data, line->file, FILE_NAME_SIZE);
-    return true;
+    return snprintf(data, FILE_NAME_SIZE, "%s", line->file) < FILE_NAME_SIZE;
 }
 
 static bool file_name_of(const struct guard *guard, char name[FILE_NAME_SIZE])

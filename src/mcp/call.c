@@ -1,4 +1,5 @@
 /* call.c - from a tool's arguments to an operation, and from its outcome to what a model reads. */
+#include "base/word.h"
 #include "mcp/internal.h"
 
 #include <stdio.h>
@@ -46,11 +47,12 @@ static const char *verdict_of(const struct op *op, enum tsk_code code)
 /* The tool that does what a command does, for agents without a shell; NULL: it is not offered. */
 static const char *tool_of_command(const struct mcp_server *server, const char *command)
 {
-    char first[32] = "", second[32] = "";
-    if (sscanf(command, "tasuki %31s %31s", first, second) < 1)
+    char start[128], *word[3] = {NULL, NULL, ""};
+    snprintf(start, sizeof start, "%s", command);
+    if (words_split(start, word, 3) < 2 || strcmp(word[0], "tasuki") != 0)
         return NULL;
-    const struct op *op = op_find(first, second);
-    op = op ? op : op_find(NULL, first);
+    const struct op *op = op_find(word[1], word[2]);
+    op = op ? op : op_find(NULL, word[1]);
     return op && op->mcp.tool && mcp_tool_find(server, op->mcp.tool) ? op->mcp.tool : NULL;
 }
 

@@ -1,6 +1,7 @@
 #include "mcp/identity.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "own/workflow.h"
 
 #include <dirent.h>
@@ -187,13 +188,11 @@ static void write_ending(int fd)
 
 static struct ending read_ending(int fd)
 {
-    char text[64] = "";
-    struct ending ending = {0};
-    long long boot_ms, wall_ms;
-    if (fs->pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%lld %lld", &boot_ms, &wall_ms) == 2 &&
-        boot_ms <= clock_now().boot_ms)
-        ending = (struct ending){boot_ms, wall_ms};
-    return ending;
+    char text[64] = "", *word[2];
+    if (fs->pread(fd, text, sizeof text - 1, 0) <= 0 || words_split(text, word, 2) < 2)
+        return (struct ending){0};
+    struct ending ending = {strtoll(word[0], NULL, 10), strtoll(word[1], NULL, 10)};
+    return ending.boot_ms <= clock_now().boot_ms ? ending : (struct ending){0};
 }
 
 /* This server itself, when nobody else can be named, or the one who can is served already. */

@@ -1,6 +1,7 @@
 #include "proc/launch.h"
 
 #include "base/fs.h"
+#include "base/word.h"
 #include "hold/protocol.h"
 #include "proc/spawn.h"
 #include "proc/words.h"
@@ -387,16 +388,15 @@ static int start_failed(const struct launch *launch, const char *stage, int numb
 
 int launch_result(struct launch *launch, struct tsk_error *err)
 {
-    char line[128], stage[16];
-    int number;
+    char line[128], *word[3];
     read_report(launch->report, line, sizeof line);
     if (strncmp(line, "ok ", 3) == 0)
         return 0;
     struct pollfd end = {.fd = launch->holder_fd, .events = POLLIN};
     if (poll(&end, 1, 1000) > 0)
         children_collect(0);
-    if (sscanf(line, "error %15s %d", stage, &number) == 2)
-        return start_failed(launch, stage, number, err);
+    if (words_split(line, word, 3) == 3 && strcmp(word[0], "error") == 0)
+        return start_failed(launch, word[1], (int)strtol(word[2], NULL, 10), err);
     return error_set(err, TSK_PROCESS_START_FAILED, NULL, "id", launch->id, "reason",
                      "the holder process was killed while it started", "stage", "holder", NULL);
 }

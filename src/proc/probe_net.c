@@ -1,48 +1,19 @@
 /* probe_net.c - PROBE_PORT and PROBE_HTTP: somebody accepts connections, somebody answers. */
+#include "base/address.h"
 #include "base/fs.h"
 #include "proc/probe_try.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#define ADDRESSES_MAX   4
-#define HOSTS_MAX       (1u << 20)
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 #define ANSWER_MAX      (16u << 10) /* of an answer's head */
 #define DRAIN_MAX       (256u << 10)
 #define DRAIN_MS        200
 #define URL_PORT_MAX    65535
-
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static socklen_t address_len(const union address *address)
-{
-    return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
-}
-
-static bool address_parse(const char *host, int port, union address *ret)
-{
-    *ret = (union address){0};
-    if (inet_pton(AF_INET, host, &ret->v4.sin_addr) == 1) {
-        ret->v4.sin_family = AF_INET;
-        ret->v4.sin_port = htons((uint16_t)port);
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &ret->v6.sin6_addr) != 1)
-        return false;
-    ret->v6.sin6_family = AF_INET6;
-    ret->v6.sin6_port = htons((uint16_t)port);
-    return true;
-}
 
 /* Where nobody listens, a connection to a port of the ephemeral range can meet itself: the kernel happens to choose the same
  * port for our side. That is nobody's answer. */
@@ -87,61 +58,12 @@ static int connect_to(const struct probe_try *t, const union address *address, i
 
 /* ---- hosts ---- */
 
-static bool is_localhost(const char *host)
-{
-    size_t len = strlen(host);
-    return strcasecmp(host, "localhost") == 0 || (len > 10 && strcasecmp(host + len - 10, ".localhost") == 0);
-}
-
-/* Whether a line of /etc/hosts gives the host an address; the line is taken apart. */
-static bool hosts_line_parse(char *line, const char *host, int port, union address *ret)
-{
-    static const char blanks[] = " \t\r";
-    char *rest, *address = NULL;
-    line[strcspn(line, "#")] = '\0';
-    for (char *word = strtok_r(line, blanks, &rest); word; word = strtok_r(NULL, blanks, &rest)) {
-        if (!address)
-            address = word;
-        else if (strcasecmp(word, host) == 0)
-            return address_parse(address, port, ret);
-    }
-    return false;
-}
-
-static size_t hosts_find(const char *host, int port, union address *list, size_t max)
-{
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    int fd CLEANUP_FD = fs->openat(AT_FDCWD, "/etc/hosts", O_RDONLY | O_CLOEXEC, 0);
-    size_t count = 0;
-    if (fd < 0 || fs_read_fd(fd, HOSTS_MAX, &text) < 0)
-        return 0;
-    for (char *line = text.data, *end; line && count < max; line = end) {
-        end = strchr(line, '\n');
-        if (end)
-            *end++ = '\0';
-        count += hosts_line_parse(line, host, port, &list[count]);
-    }
-    return count;
-}
-
-/* A probe asks this machine, so names are looked up here and nowhere else: DNS could take as long as it likes. */
-static size_t host_addresses(const char *host, int port, union address *list, size_t max)
-{
-    if (address_parse(host, port, &list[0]))
-        return 1;
-    if (!is_localhost(host))
-        return hosts_find(host, port, list, max);
-    address_parse("127.0.0.1", port, &list[0]);
-    address_parse("::1", port, &list[1]);
-    return 2;
-}
-
 /* Its addresses in turn, each with its share of the time. The first one's errno is the most telling one: a machine without
  * IPv6 says something odd for the second. */
 static int connect_host(const struct probe_try *t, const char *host, int port, int64_t deadline_ms)
 {
     union address list[ADDRESSES_MAX];
-    size_t count = host_addresses(host, port, list, ADDRESSES_MAX);
+    size_t count = host_addresses(host, port, list);
     int first = ENXIO;
     for (size_t i = 0; i < count; i++) {
         int64_t now_ms = clock_now().boot_ms;

@@ -1,5 +1,6 @@
 /* record.c - the record of a process as every skin shows it, and waiting for it to change. */
 #include "base/fs.h"
+#include "base/word.h"
 #include "hold/protocol.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
@@ -8,6 +9,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/wait.h>
@@ -50,15 +52,15 @@ static bool read_numbers(pid_t pid, const char *name, struct buf *text)
 
 static json_t *usage_json(const struct proc_view *view)
 {
-    unsigned long long user = 0, system_time = 0, pages = 0;
+    char *word[14], *size[2];
     struct buf stat CLEANUP(buf_clear) = BUF_INIT, statm CLEANUP(buf_clear) = BUF_INIT;
     if (!read_numbers(view->child.pid, "stat", &stat) || !read_numbers(view->child.pid, "statm", &statm))
         return NULL;
-    const char *after_name = strrchr(buf_str(&stat), ')');
-    if (!after_name ||
-        sscanf(after_name, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system_time) != 2 ||
-        sscanf(buf_str(&statm), "%*u %llu", &pages) != 1)
+    char *after_name = stat.len ? strrchr(stat.data, ')') : NULL;
+    if (!after_name || words_split(after_name, word, 14) < 14 || !statm.len || words_split(statm.data, size, 2) < 2)
         return NULL;
+    unsigned long long user = strtoull(word[12], NULL, 10), system_time = strtoull(word[13], NULL, 10);
+    unsigned long long pages = strtoull(size[1], NULL, 10);
     uint64_t tick = ticks_per_second();
     int64_t uptime = clock_now().wall_ms - view->started_at_ms;
     return json_pack("{s:I, s:I, s:I}", "cpu_ms", (json_int_t)((user + system_time) * 1000 / tick), "rss_bytes",

@@ -136,7 +136,7 @@ static int keep_pathname(sqlite3_vfs *vfs, const char *name, int size, char *ret
  * then not get them back. As many zeros mean the same, and keep their blocks. */
 static int shm_reset(int fd, off_t size)
 {
-    static const char zeros[SHM_REGION];
+    static char zeros[SHM_REGION]; /* not const: it would be 32 KiB of the program file */
     struct stat st;
     if (size != SHM_CUT || fstat(fd, &st) < 0 || st.st_size < SHM_REGION)
         return ftruncate(fd, size);

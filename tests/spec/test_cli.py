@@ -1,5 +1,6 @@
 """Spec 8: the command line around the operations: help, errors, languages, init, status, events."""
 
+import datetime
 import itertools
 import json
 import os
@@ -339,6 +340,19 @@ def _(ws):
     result = ws.tasuki("run", "flow.yaml", "--set", "bad", "--json").expect(2)
     eq(len(result.out.splitlines()), 1, "lines")
     check_error(result, 2, "INVALID_INPUT")
+
+
+# -- times --------------------------------------------------------------------------------------------------
+
+@test("local times follow TZ, with its offsets and its rules for the summer")
+def _(ws):
+    rules = [f"AAA{m}:15BBB,M{m}.1.0/1:30,M{(m + 4) % 12 + 1}.2.3/2:00:30" for m in range(1, 13)]
+    for zone in ("UTC0", "JST-9", "AAA-12:45", "AAA+3:30:00BBB-1,J60,J300/4", *rules):
+        check = (ws.binary, "lock", "check", "name", "l", "--json")
+        held = ws.tasuki("lock", "run", "l", "--", *check, env={"TZ": zone}).expect(4)  # it is held
+        created = datetime.datetime.fromisoformat(held.json["created_at"])
+        theirs = ws.run(["date", "-d", f"@{int(created.timestamp())}", "+%Y-%m-%dT%H:%M:%S%:z"], env={"TZ": zone}).expect(0).out
+        eq(held.json["created_at"], theirs.strip(), f"the time with TZ={zone}")
 
 
 main(__name__)

@@ -160,9 +160,12 @@ def _(ws):
         report = examine(ws)
         eq(check(report, "config")["status"], "PASS", "config")
         return check(report, "redis")
-    command = redis("redis://h.invalid;touch PWN;:1")["fix"][0]
+    unknown = redis("redis://h.invalid;touch PWN;:1")
+    assert unknown["status"] == "WARN" and "not in /etc/hosts" in unknown["summary"], unknown
+    command = unknown["fix"][0]
     eq(shlex.split(command), ["redis-cli", "-h", "h.invalid;touch PWN;", "-p", "1", "ping"])
     assert "::1:1 cannot be reached" in redis("redis://[::1]:1")["summary"]
+    assert "localhost:1 cannot be reached" in redis("redis://localhost:1")["summary"]
     for url in ("redis://h:0", "redis://h:65536", "redis://h:12345678", "redis://[::1", "redis://h:x"):
         assert "has not the form" in redis(url)["summary"], url
 

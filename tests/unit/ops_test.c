@@ -338,6 +338,17 @@ TEST(unknown_names_are_refused_and_required_ones_are_missed)
     }
 }
 
+TEST(a_line_is_cut_into_its_first_words)
+{
+    char line[] = "  lock:\t1: OFDLCK  x\n", blank[] = " \t\n", *word[3] = {NULL};
+    ASSERT_INT(words_split(blank, word, 3), 0);
+    ASSERT_INT(words_split(line, word, 3), 3);
+    ASSERT_STR(word[0], "lock:");
+    ASSERT_STR(word[1], "1:");
+    ASSERT_STR(word[2], "OFDLCK");
+    ASSERT_INT(words_split(word[2], word, 3), 1);
+}
+
 TEST(the_nearest_word_is_near_or_nothing)
 {
     static const char *const words[] = {"acquire", "release", "renew", "check", "list", "run"};

@@ -1,0 +1,27 @@
+/* address.h - addresses of the network, and the hosts that have them.
+ *
+ * Names are looked up in /etc/hosts and nowhere else: DNS could take as long as it likes, and getaddrinfo would make the static
+ * program larger by 120 KB without being sure to work there (docs/decisions/002-static-program.md). */
+#ifndef BASE_ADDRESS_H
+#define BASE_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#define ADDRESSES_MAX 4
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+socklen_t address_len(const union address *address);
+/* "127.0.0.1", "::1"; false if it is a name. */
+bool address_parse(const char *host, int port, union address *ret);
+/* The addresses of an address, of localhost, or of a name of /etc/hosts. Returns how many, 0 if there is none. */
+size_t host_addresses(const char *host, int port, union address list[ADDRESSES_MAX]);
+
+#endif
