@@ -344,7 +344,6 @@ json_t *rundir_questions(const json_t *records)
     return list;
 }
 
-/* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
 /* The states of the tasks that a stage lists, as the journal has them. */
 static void tasks_from_journal(json_t *tasks, const json_t *records)
 {
@@ -362,19 +361,29 @@ static void tasks_from_journal(json_t *tasks, const json_t *records)
     }
 }
 
+/* What the stage says of them is older than the end. */
+static void values_from_journal(json_t *stage, const json_t *end)
+{
+    json_t *values = json_object_get(end, "v");
+    json_object_set_new(stage, "channel", values ? json_incref(values) : json_object());
+    json_object_del(stage, "channel_left_out");
+    if (!values)
+        json_object_set_new(stage, "channel_left_out", json_true());
+}
+
+/* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
 static bool end_from_journal(json_t *stage, const json_t *records)
 {
     char ended[TIME_TEXT_MAX];
     const char *status = rundir_end_of(records);
     if (!*status)
         return false;
-    time_format_utc(json_get_int(json_array_get(records, json_array_size(records) - 1), "t", 0), ended);
+    const json_t *end = json_array_get(records, json_array_size(records) - 1);
+    time_format_utc(json_get_int(end, "t", 0), ended);
     json_object_set_new(stage, "status", json_string(status));
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());
-    /* What the stage says of values and tasks is older than that end. */
-    json_object_set_new(stage, "channel", json_object());
-    json_object_set_new(stage, "channel_left_out", json_true());
+    values_from_journal(stage, end);
     tasks_from_journal(json_object_get(stage, "tasks"), records);
     json_object_set_new(stage, "questions",
                         strcmp(status, "NEEDS_INPUT") == 0 ? rundir_questions(records) : json_array());

@@ -179,8 +179,8 @@ static bool run_is(const struct book_entry *entry, const char *status)
     return strcmp(json_get_string(entry->run, "status", ""), status) == 0;
 }
 
-/* B1. The time is the quick test; a file that was only touched, or checked out again, has the same text. */
-static bool is_same_file(const struct request *request, const json_t *stage)
+/* The time is the quick test. */
+bool book_is_same_file(const struct request *request, const json_t *stage)
 {
     char hash[SHA256_HEX_SIZE];
     if (strcmp(json_get_string(stage, "request_updated_at", ""), request->updated_at) == 0)
@@ -241,8 +241,8 @@ static void look_at_run(struct book *book, struct book_entry *entry, enum lang l
         return;
     }
     entry->run = stage && book_has_begun(stage) ? run_summary(stage) : NULL;
-    entry->is_done =
-        run_is(entry, "DONE") && (entry->request.status == REQUEST_ARCHIVED || is_same_file(&entry->request, stage));
+    entry->is_done = run_is(entry, "DONE") &&
+                     (entry->request.status == REQUEST_ARCHIVED || book_is_same_file(&entry->request, stage));
 }
 
 /* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */
