@@ -335,6 +335,24 @@ TEST(the_rule_error_fails_the_group_of_two_writers)
     end(&s);
 }
 
+TEST(the_rules_sum_max_and_min_fail_the_group_of_a_number_and_a_text)
+{
+    static const enum tsk_merge rules[] = {TSK_MERGE_SUM, TSK_MERGE_MAX, TSK_MERGE_MIN};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        struct scene s;
+        begin(&s);
+        ASSERT_INT(tsk_graph_merge(s.graph, "key", rules[i], &s.err), 0);
+        uint32_t g = group(&s, TSK_ROOT, "g", TSK_POLICY_STRICT, 0);
+        task(&s, branch(&s, g, false), "a", run_setting, "\"text\"");
+        task(&s, branch(&s, g, false), "b", run_setting, "-1");
+        ASSERT_INT(run(&s), -1);
+        ASSERT_INT(s.err.code, TSK_GROUP_FAILED);
+        ASSERT_STR(tsk_error_context(&s.err, "second"), "b");
+        expect_value(&s, "key", NULL);
+        end(&s);
+    }
+}
+
 TEST(a_merge_that_fails_in_a_nested_group_fails_the_groups_around_it_and_is_the_reason)
 {
     struct scene s;
