@@ -64,7 +64,7 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
     snprintf(hidden, sizeof hidden, "runs/" HIDDEN "%s", id);
     snprintf(name, sizeof name, "runs/%s", id);
     if (fs_make_dirs(ws->state_dir, hidden) < 0)
-        return error_errno(err, "make", hidden);
+        return fs_error(err, "make", ws->state_dir, hidden);
     if (open_dir(ws, HIDDEN, id, ret, err) < 0)
         return -1;
     if (open_life(ret, O_CREAT, &ret->life_fd) == 0 && open_life(ret, 0, &ret->runner_fd) == 0 &&
@@ -222,7 +222,7 @@ int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *
 {
     struct buf text CLEANUP(buf_clear) = {.max = STAGE_MAX};
     if (fs_read_file(run->dir, "stage.json", STAGE_MAX - 1, &text) < 0)
-        return error_errno(err, "read", "stage.json");
+        return fs_error(err, "read", run->dir, "stage.json");
     *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
     return *ret ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
 }
@@ -267,7 +267,7 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     if (text.failed)
         errno = EFBIG;
     if (text.failed || fs_replace_file(run->dir, "stage.json", 0600, text.data, text.len) < 0)
-        return error_errno(err, "write", "stage.json");
+        return fs_error(err, "write", run->dir, "stage.json");
     return 0;
 }
 
@@ -517,7 +517,7 @@ int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
     if (!listing && fd >= 0)
         close(fd);
     if (!listing && errno != ENOENT)
-        return error_errno(err, "read", "runs");
+        return fs_error(err, "read", ws->state_dir, "runs");
     for (struct dirent *entry; listing && (entry = readdir(listing));) {
         if (strncmp(entry->d_name, "RUN-", 4) != 0 || strlen(entry->d_name) >= RUN_ID_MAX)
             continue;

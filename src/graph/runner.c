@@ -211,10 +211,12 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
 
 static int load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
 {
+    char path[FS_PATH_MAX]; /* the run's copy, not what it was made from: that is where a problem is to be looked for */
     *text = (struct buf){.max = FLOW_SIZE_MAX};
     if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
         return fs_error(err, "read", runner->run.dir, "flow.yaml");
-    if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
+    fs_path(runner->run.dir, "flow.yaml", path);
+    if (flow_load(runner->flow, path, buf_str(text), text->len, lang, err) < 0)
         return -1;
     if (flow_settle_agents(runner->flow, runner->ws, &runner->run, buf_str(text), text->len, err) < 0) {
         flow_clear(runner->flow);

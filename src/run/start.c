@@ -165,7 +165,7 @@ static int max_runs(struct tsk_workspace *ws, int64_t *ret, struct tsk_error *er
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     *ret = 0;
     if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0)
-        return errno == ENOENT ? 0 : error_errno(err, "read", "config.yaml");
+        return errno == ENOENT ? 0 : fs_error(err, "read", ws->state_dir, "config.yaml");
     if (yaml_parse(b.data, b.len, ".aiflow/config.yaml", &doc, err) < 0)
         return -1;
     const struct yaml_node *node = yaml_get(yaml_root(doc), "max_runs");
@@ -187,7 +187,7 @@ static int take_slot(struct execution *e, struct tsk_error *err)
         return 0;
     e->slot = fs->openat(e->ws->state_dir, SLOTS_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (e->slot < 0)
-        return error_errno(err, "open", SLOTS_NAME);
+        return fs_error(err, "open", e->ws->state_dir, SLOTS_NAME);
     for (int64_t i = 0; i < max; i++)
         if (fs_lock_try(e->slot, F_WRLCK, i, 1) == 0)
             return 0;
@@ -229,20 +229,20 @@ static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_err
 
 static int load_flow(struct execution *e, const struct request *request, struct tsk_error *err)
 {
-    const char *name = json_get_string(request->json, "flow", NULL);
+    const char *given = json_get_string(request->json, "flow", NULL);
     e->flow_text = (struct buf){.max = FLOW_SIZE_MAX};
-    if (!name && !json_object_get(request->json, "run"))
+    if (!given && !json_object_get(request->json, "run"))
         return error_set(err, TSK_INVALID_INPUT, "request_nothing_to_run", "request", request->id, NULL);
-    if (name) {
-        int fd CLEANUP_FD = open_flow(e->ws, name, err);
+    if (given) {
+        int fd CLEANUP_FD = open_flow(e->ws, given, err);
         if (fd < 0)
             return -1;
         if (fs_read_fd(fd, FLOW_SIZE_MAX - 1, &e->flow_text) < 0)
-            return error_errno(err, "read", name);
+            return error_errno(err, "read", given);
     } else {
         put_command(request, &e->flow_text);
     }
-    const char *source = name ? name : request->source;
+    const char *source = given ? given : request->source;
     if (flow_load(&e->flow, source, buf_str(&e->flow_text), e->flow_text.len, e->start->lang, err) < 0)
         return -1;
     e->has_flow = true;
