@@ -588,6 +588,47 @@ TEST(tasks_that_a_branch_adds_run_in_that_branch_before_its_join)
     end(&s);
 }
 
+enum { SPAWNED = 100000 };
+
+static int run_counting(struct tsk_call *call, void *arg)
+{
+    (void)call;
+    atomic_fetch_add((_Atomic int *)arg, 1);
+    return 0;
+}
+
+static int run_spawning_many(struct tsk_call *call, void *arg)
+{
+    char name[24];
+    for (int i = 0; i < SPAWNED; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        if (tsk_call_spawn(call, name, run_counting, arg) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_asking_for_many(struct tsk_call *call, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 10 * SPAWNED; i++)
+        if (tsk_call_next(call, "missing", false) == 0)
+            return tsk_call_fail(call, "it was found");
+    return tsk_call_next(call, "t0", false);
+}
+
+TEST(a_name_is_found_among_a_hundred_thousand_spawned_tasks_without_looking_at_each)
+{
+    struct scene s;
+    _Atomic int count = 0;
+    begin(&s);
+    edge(&s, task(&s, TSK_ROOT, "spawns", run_spawning_many, &count),
+         task(&s, TSK_ROOT, "asks", run_asking_for_many, NULL));
+    ASSERT_INT(run(&s), 0);
+    ASSERT(count == SPAWNED || count == SPAWNED + 1); /* one that has not run yet is not run twice */
+    end(&s);
+}
+
 static int run_flaky(struct tsk_call *call, void *arg)
 {
     (void)arg;
@@ -725,13 +766,6 @@ TEST(eight_contexts_run_one_graph_at_once_without_seeing_each_other)
         tsk_context_free(contexts[i]);
     }
     tsk_graph_free(s.graph);
-}
-
-static int run_counting(struct tsk_call *call, void *arg)
-{
-    (void)call;
-    atomic_fetch_add((_Atomic int *)arg, 1);
-    return 0;
 }
 
 TEST(a_hundred_thousand_tasks_run_once_each)
