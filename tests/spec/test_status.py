@@ -148,6 +148,7 @@ class Terminal:
         ws.at_close(self.close)
         fcntl.ioctl(self.main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.shown = b""
+        assert self.echoes(), "the terminal does not echo from the beginning"
         self.proc = ws.spawn_command(argv or [ws.binary, "watch"], env={"TERM": "xterm"}, stdin=self.side, stdout=self.side,
                                      stderr=self.side, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
@@ -187,7 +188,6 @@ def _(ws):
 @test("watch gives the terminal back on Ctrl-C: screen, cursor, echo")
 def _(ws):
     terminal = Terminal(ws, 24, 80)
-    assert terminal.echoes(), "the terminal does not echo from the beginning"
     terminal.until(lambda: ENTER in terminal.shown and terminal.frames(), "the picture")
     assert not terminal.echoes(), "what is typed would be drawn over the picture"
     os.write(terminal.main, b"\x03")
