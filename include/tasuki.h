@@ -204,12 +204,13 @@ enum tsk_policy {
     TSK_POLICY_AT_LEAST,    /* `number` branches must succeed */
     TSK_POLICY_CRITICAL,    /* the branches marked critical must succeed */
 };
+/* Of values that cannot be merged by their rule the group fails, as with ERROR. */
 enum tsk_merge {
     TSK_MERGE_LAST,
     TSK_MERGE_FIRST,
-    TSK_MERGE_SUM,
+    TSK_MERGE_SUM, /* numbers */
     TSK_MERGE_APPEND,
-    TSK_MERGE_MAX,
+    TSK_MERGE_MAX, /* numbers, or texts */
     TSK_MERGE_MIN,
     TSK_MERGE_ERROR
 };

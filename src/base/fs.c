@@ -91,6 +91,8 @@ void fs_close(int *fd)
     errno = saved;
 }
 
+#define STREAM_CHUNK 65536
+
 int fs_read_fd(int fd, size_t max, struct buf *b)
 {
     off_t offset = 0;
@@ -114,6 +116,26 @@ int fs_read_fd(int fd, size_t max, struct buf *b)
         b->data[b->len] = '\0';
         if (n < 4096) /* regular files: a short read is the end; one more call would only confirm it */
             return 0;
+    }
+}
+
+int fs_read_stream(int fd, size_t max, struct buf *b)
+{
+    for (size_t total = 0;;) {
+        char *at = buf_reserve(b, STREAM_CHUNK);
+        ssize_t n = at ? read(fd, at, STREAM_CHUNK) : 0;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (!at || (total += (size_t)n) > max) {
+            errno = EFBIG;
+            return -1;
+        }
+        if (n == 0)
+            return 0;
+        b->len += (size_t)n;
+        b->data[b->len] = '\0';
     }
 }
 

@@ -50,6 +50,8 @@ void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
  * when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
 int fs_read_file(int dir, const char *path, size_t max, struct buf *b);
 int fs_read_fd(int fd, size_t max, struct buf *b);
+/* The same for anything that can be read to its end: a pipe, a terminal. Waits for it. */
+int fs_read_stream(int fd, size_t max, struct buf *b);
 int fs_write_all(int fd, const void *data, size_t len);
 
 /* A new file without a name in directory `dir`, to be given one with fs_publish. Where the file system has no

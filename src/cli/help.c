@@ -4,14 +4,38 @@
 
 #include <string.h>
 
+/* The parameter that can be given instead of another one, as a file with its text. */
+static const struct op_param *filler_of(const struct op *op, const char *name)
+{
+    for (const struct op_param *param = op->params; param->name; param++)
+        if (param->fills && strcmp(param->fills, name) == 0)
+            return param;
+    return NULL;
+}
+
+static void put_either(const struct op_param *param, const struct op_param *file, struct buf *b)
+{
+    char name[64], option[64];
+    bool required = param->flags & OP_REQUIRED;
+    cli_option_name(param, name);
+    cli_option_name(file, option);
+    buf_puts(b, required ? " (" : " [");
+    if (!(param->flags & OP_POSITIONAL))
+        buf_printf(b, "--%s ", name);
+    buf_printf(b, "%s | --%s %s%s", param->value, option, file->value, required ? ")" : "]");
+}
+
 void cli_usage_line(const struct op *op, struct buf *b)
 {
     char name[64];
     buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
+        const struct op_param *file = filler_of(op, param->name);
         cli_option_name(param, name);
-        if (param->type == OP_ARGV || (param->flags & (OP_PROGRAM | OP_REMOTE_ONLY)))
+        if (file)
+            put_either(param, file, b);
+        if (param->type == OP_ARGV || (param->flags & (OP_PROGRAM | OP_REMOTE_ONLY)) || file || param->fills)
             continue;
         if (param->flags & OP_POSITIONAL)
             buf_printf(b, required ? " %s" : " [%s]", param->value);

@@ -1,7 +1,12 @@
+#include "base/fs.h"
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define BUF_ROOM (128u << 10) /* a buffer grows in steps */
 
 void cli_option_name(const struct op_param *param, char name[64])
 {
@@ -286,6 +291,61 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
     return 0;
 }
 
+static const struct op_param *param_of(const struct op *op, const char *name)
+{
+    const struct op_param *param = op->params;
+    while (strcmp(param->name, name) != 0)
+        param++;
+    return param;
+}
+
+static int read_text(const char *path, size_t max, struct buf *text)
+{
+    if (strcmp(path, "-") == 0)
+        return fs_read_stream(STDIN_FILENO, max, text);
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0); /* may be a pipe: <(command) */
+    return fd < 0 ? -1 : fs_read_stream(fd, max, text);
+}
+
+static int refuse_file(const struct op_param *target, const char *path, struct tsk_error *err)
+{
+    char most[24];
+    snprintf(most, sizeof most, "%lld", (long long)target->max);
+    if (errno == ENOENT)
+        return error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL);
+    if (errno == EFBIG)
+        return error_set(err, TSK_INVALID_INPUT, "param_too_long", "param", target->name, "want", most, NULL);
+    return error_errno(err, "read", path);
+}
+
+/* The text of a file, as it is, for the parameter that it is to fill. */
+static int fill(const struct op *op, const struct op_param *param, json_t *args, struct tsk_error *err)
+{
+    const struct op_param *target = param_of(op, param->fills);
+    const char *path = json_get_string(args, param->name, "");
+    struct buf text CLEANUP(buf_clear) = {.max = (size_t)target->max + BUF_ROOM};
+    char option[64];
+    cli_option_name(param, option);
+    if (json_object_get(args, target->name))
+        return error_set(err, TSK_INVALID_INPUT, "param_and_file", "value", target->value, "option", option, NULL);
+    if (read_text(path, (size_t)target->max, &text) < 0)
+        return refuse_file(target, path, err);
+    json_t *value = memchr(buf_str(&text), '\0', text.len) ? NULL : json_stringn(buf_str(&text), text.len);
+    if (!value)
+        return error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", target->name, NULL);
+    json_object_set_new(args, target->name, value);
+    json_object_del(args, param->name);
+    return 0;
+}
+
+static int fill_from_files(const struct op *op, json_t *args, struct tsk_error *err)
+{
+    for (const struct op_param *param = op->params; param->name; param++)
+        if (param->fills && json_object_get(args, param->name) && fill(op, param, args, err) < 0)
+            return -1;
+    return 0;
+}
+
 /* As op_check_args does, in the words of the usage line. */
 static int check_missing(const struct op *op, const json_t *args, struct tsk_error *err)
 {
@@ -308,8 +368,8 @@ static int check_missing(const struct op *op, const json_t *args, struct tsk_err
 int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err)
 {
     json_t *args = json_object();
-    if (parse_words(op, words, count, args, err) == 0 && check_missing(op, args, err) == 0 &&
-        op_check_args(op, args, err) == 0) {
+    if (parse_words(op, words, count, args, err) == 0 && fill_from_files(op, args, err) == 0 &&
+        check_missing(op, args, err) == 0 && op_check_args(op, args, err) == 0) {
         *ret = args;
         return 0;
     }

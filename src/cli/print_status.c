@@ -86,21 +86,17 @@ static void print_workflows(const struct op_call *call, const struct cli_options
     print_more(options, json_get_int(result, "more_workflows", 0));
 }
 
-/* The newest; `runs list` has them all. */
+/* The first of them, which are those that go on or wait (overview.c); `runs list` has them all. */
 static void print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
-    json_t *runs = json_object_get(result, "runs"), *newest = json_array();
-    json_t *shown CLEANUP_JSON = json_pack("{s:o}", "runs", newest);
-    size_t count = json_array_size(runs);
-    for (int pass = 0; pass < 2; pass++) /* what goes on or waits comes first */
-        for (size_t i = 0; i < count && json_array_size(newest) < RUNS_SHOWN; i++) {
-            const char *status = json_get_string(json_array_get(runs, i), "status", "");
-            bool is_open = strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0;
-            if (is_open == (pass == 0))
-                json_array_append(newest, json_array_get(runs, i));
-        }
+    json_t *runs = json_object_get(result, "runs"), *first = json_array(), *run;
+    json_t *shown CLEANUP_JSON = json_pack("{s:o}", "runs", first);
+    size_t i;
+    json_array_foreach (runs, i, run)
+        if (i < RUNS_SHOWN)
+            json_array_append(first, run);
     cli_print_runs(call, options, shown);
-    print_more(options, (int64_t)count - RUNS_SHOWN);
+    print_more(options, (int64_t)json_array_size(runs) - RUNS_SHOWN);
 }
 
 /* What watch cannot see at the moment (a config.yaml that somebody is editing). */

@@ -180,20 +180,12 @@ static int do_spawn(struct memory *m, uint32_t by, json_t *request, struct tsk_e
     *payload = json_incref(json_object_get(request, "payload"));
     if (plan_spawn(&m->plan, by, name, NULL, NULL, &node, &m->out, err) < 0)
         return -1;
-    json_object_set_new(m->spawned, name, json_integer(node));
     return 0;
-}
-
-/* plan_find, without looking at every task that was ever spawned. */
-static uint32_t find(const struct memory *m, const char *name)
-{
-    uint32_t found = graph_find(m->plan.graph, name);
-    return found != NO_NODE ? found : (uint32_t)json_get_int(m->spawned, name, NO_NODE);
 }
 
 static int do_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
 {
-    uint32_t target = find(m, name);
+    uint32_t target = plan_find(&m->plan, name);
     if (target == NO_NODE)
         return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
     return plan_activate(&m->plan, by, target, &m->out, err);
@@ -234,7 +226,7 @@ static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_
 static int check_next(struct memory *m, uint32_t by, const char *name, struct tsk_error *err)
 {
     char a[GRAPH_NAME_MAX];
-    uint32_t target = find(m, name);
+    uint32_t target = plan_find(&m->plan, name);
     if (target == NO_NODE)
         return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
     if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
@@ -249,7 +241,7 @@ static int check_spawn(struct memory *m, json_t *names, const char *name, struct
 {
     if (!id_is_valid(name))
         return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "task", "value", name, NULL);
-    uint32_t found = find(m, name);
+    uint32_t found = plan_find(&m->plan, name);
     bool is_there = found != NO_NODE && (!(found & PLAN_DYNAMIC) || memory_slot_of(m, found) != NO_NODE);
     if (is_there || json_object_get(names, name))
         return error_set(err, TSK_INVALID_INPUT, "spawn_name_taken", "name", name, NULL);
@@ -460,7 +452,6 @@ static void memory_free(struct backend *backend)
     region_clear(&m->slots);
     region_clear(&m->places);
     region_clear(&m->payloads);
-    json_decref(m->spawned);
     plan_out_clear(&m->out);
     free(m->queues);
     free(m->failure);
@@ -492,15 +483,14 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     m->slots = (struct region)REGION_OF(struct slot);
     m->places = (struct region)REGION_OF(uint32_t);
     m->payloads = (struct region)REGION_OF(json_t *);
-    m->spawned = json_object();
     m->queues = calloc(graph->scopes.count, sizeof *m->queues);
     m->limits = *limits;
     m->fence = limits->first_fence;
     if (watcher)
         m->watcher = *watcher;
-    if (!m->queues || !m->spawned || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
+    if (!m->queues || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
         plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
-        if (!m->queues || !m->spawned)
+        if (!m->queues)
             no_memory(err);
         memory_free(&m->backend);
         return -1;

@@ -237,6 +237,21 @@ static json_t *merge_append(const json_t *into, const json_t *value, const json_
     return list;
 }
 
+/* Why what a branch wrote cannot be merged with what another one wrote before it: a text's key; NULL: it can. */
+static const char *why_not_merged(enum merge_rule rule, const json_t *into, const json_t *value)
+{
+    bool are_numbers = json_is_number(into) && json_is_number(value);
+    bool are_texts = json_is_string(into) && json_is_string(value);
+    if (rule == MERGE_ERROR)
+        return "channel_conflict";
+    if (rule == MERGE_SUM && !are_numbers)
+        return "channel_no_sum";
+    if ((rule == MERGE_MAX || rule == MERGE_MIN) && !are_numbers && !are_texts)
+        return "channel_no_order";
+    return NULL;
+}
+
+/* Of two numbers or two texts. */
 static bool is_greater(const json_t *a, const json_t *b)
 {
     if (json_is_string(a) && json_is_string(b))
@@ -288,11 +303,10 @@ static int merge_key(struct merging *m, const struct channel *branch, uint32_t n
     bool is_explicit;
     enum merge_rule rule = graph_rule(m->rules, key, &is_explicit);
     json_int_t before = json_integer_value(json_object_get(m->writers, key));
-    if (before && rule == MERGE_ERROR)
-        return clash(err, "channel_conflict", key, before, number);
-    if (before && rule == MERGE_SUM &&
-        (!json_is_number(json_object_get(m->values, key)) || !json_is_number(json_object_get(branch->values, key))))
-        return clash(err, "channel_no_sum", key, before, number);
+    const char *why_not =
+        before ? why_not_merged(rule, json_object_get(m->values, key), json_object_get(branch->values, key)) : NULL;
+    if (why_not)
+        return clash(err, why_not, key, before, number);
     if (before && !is_explicit && m->report)
         m->report(m->data, key, rule, (uint32_t)before - 1, number);
     json_t *merged CLEANUP_JSON =

@@ -54,8 +54,8 @@ int channel_apply(struct channel *channel, const struct effects *effects, struct
 typedef void conflict_report(void *data, const char *key, enum merge_rule rule, uint32_t first, uint32_t second);
 
 /* C2: merges branches[0…count) into `into`; NULL entries are branches that failed. -1: a key with the rule `error` was
- * written by two, or one with the rule `sum` by two of which one wrote no number (context: key, first, second); nothing was
- * merged. */
+ * written by two, or one with the rule `sum` by two of which one wrote no number, or with `max` or `min` by two who wrote neither
+ * two numbers nor two texts (context: key, first, second); nothing was merged. */
 int channel_merge(struct channel *into, struct channel *const *branches, uint32_t count, const struct graph *rules,
                   conflict_report *report, void *data, struct tsk_error *err);
 

@@ -107,7 +107,7 @@ static int settle(struct flow *flow, const struct flow_agent *one, const json_t 
     snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
     json_t *words CLEANUP_JSON = agent_command(agent, text, path, &uses_path);
     if (uses_path && is_new && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
-        return error_errno(err, "write", file);
+        return fs_error(err, "write", run->dir, file);
     if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
         flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
                      flow_string(flow, one->name), "max", most, NULL);
@@ -121,7 +121,7 @@ static int keep_agents(const struct rundir *run, const json_t *config, struct ts
     struct buf text CLEANUP(buf_clear) = {.max = KEPT_MAX};
     json_write(&text, config, true);
     if (text.failed || fs_replace_file(run->dir, KEPT_NAME, 0600, text.data, text.len) < 0)
-        return error_errno(err, "write", KEPT_NAME);
+        return fs_error(err, "write", run->dir, KEPT_NAME);
     return 0;
 }
 

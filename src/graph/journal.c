@@ -36,7 +36,7 @@ int journal_open(struct journal *journal, int run_dir, bool is_synced, struct ts
     *journal = (struct journal){.fd = -1, .is_synced = is_synced, .pending = {.max = JOURNAL_LINE_MAX * 2}};
     journal->fd = fs->openat(run_dir, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (journal->fd < 0 || cut_torn_tail(journal->fd) < 0) {
-        error_errno(err, "open", FILE_NAME);
+        fs_error(err, "open", run_dir, FILE_NAME);
         journal_close(journal);
         return -1;
     }
@@ -87,10 +87,10 @@ int journal_flush(struct journal *journal, struct tsk_error *err)
 {
     if ((journal->failure || journal->pending.len) && write_pending(journal) < 0) {
         errno = journal->failure;
-        return error_errno(err, "write", FILE_NAME);
+        return fs_error(err, "write", journal->fd, NULL);
     }
     if (journal->is_synced && journal->is_dirty && fs->fdatasync(journal->fd) < 0)
-        return error_errno(err, "write", FILE_NAME);
+        return fs_error(err, "write", journal->fd, NULL);
     journal->is_dirty = false;
     return 0;
 }
@@ -118,7 +118,7 @@ static json_t *parse(const struct buf *text, size_t *ret_end, bool *ret_damaged)
 
 static int read_text(int run_dir, struct buf *text, struct tsk_error *err)
 {
-    return fs_read_file(run_dir, FILE_NAME, JOURNAL_MAX - 1, text) < 0 ? error_errno(err, "read", FILE_NAME) : 0;
+    return fs_read_file(run_dir, FILE_NAME, JOURNAL_MAX - 1, text) < 0 ? fs_error(err, "read", run_dir, FILE_NAME) : 0;
 }
 
 int journal_read(int run_dir, json_t **ret, struct tsk_error *err)
@@ -144,7 +144,7 @@ int journal_read_whole(int run_dir, json_t **ret, struct tsk_error *err)
         int fd CLEANUP_FD = fs->openat(run_dir, FILE_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
         if (fd < 0 || fs_replace_file(run_dir, DAMAGED_NAME, 0600, text.data, text.len) < 0 ||
             fs->ftruncate(fd, (off_t)end) < 0)
-            return error_errno(err, "mend", FILE_NAME);
+            return fs_error(err, "mend", run_dir, FILE_NAME);
     }
     *ret = json_incref(records);
     return 0;

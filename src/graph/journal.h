@@ -7,7 +7,7 @@
  *      synced together.
  *
  * Records: {"e":"run",…} begins it; "start" and "end" of a task's attempt; "group" the end of a group; "ask" and "answer";
- * "resume"; "done" the run's status. Keys: t time (ms), n node, k name, s session, a attempt, p place, o outcome, x exit status,
+ * "resume"; "done" the run's status, and v its values. Keys: t time (ms), n node, k name, s session, a attempt, p place, o outcome, x exit status,
  * ms duration, w writes, r requests. */
 #ifndef GRAPH_JOURNAL_H
 #define GRAPH_JOURNAL_H
@@ -16,8 +16,9 @@
 #include "base/json.h"
 
 /* A task that writes what would be a longer line, or a longer journal than can be read again, fails (task_output). */
-#define JOURNAL_MAX      (1u << 30)
-#define JOURNAL_LINE_MAX (32u << 20)
+#define JOURNAL_MAX        (1u << 30)
+#define JOURNAL_LINE_MAX   (32u << 20)
+#define JOURNAL_VALUES_MAX (64u << 10) /* of the values in the record of the run's end */
 
 struct journal {
     int fd;

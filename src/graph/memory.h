@@ -38,7 +38,6 @@ struct memory {
     uint32_t first_queue, last_queue; /* B3: served in turn */
     uint32_t free_slot;
     struct region payloads; /* json_t * per dynamic node */
-    json_t *spawned;        /* name -> the last dynamic node that has it */
     struct plan_out out;
     size_t ready, leased, later, parked;
     uint64_t fence, steps;

@@ -59,6 +59,7 @@ void plan_clear(struct plan *plan)
         free((char *)plan_dynamic(plan, PLAN_DYNAMIC | i)->name);
     for (unsigned i = 0; i < PLAN_CHUNKS; i++)
         free(plan->chunks[i]);
+    json_decref(plan->names);
     free(plan->scopes);
     free(plan->groups);
     free(atomic_load(&plan->again));
@@ -92,13 +93,27 @@ const char *plan_name(const struct plan *plan, uint32_t node, char buf[GRAPH_NAM
     return node & PLAN_DYNAMIC ? plan_dynamic(plan, node)->name : graph_name(plan->graph, node, buf);
 }
 
+/* Who only spawns pays nothing; who asks pays once for each that was spawned. */
+static uint32_t find_dynamic(struct plan *plan, const char *name)
+{
+    pthread_mutex_lock(&plan->mutex);
+    if (!plan->names)
+        plan->names = json_object();
+    BUG(!plan->names);
+    for (uint32_t count = atomic_load(&plan->dynamic_count); plan->named < count; plan->named++) {
+        uint32_t node = PLAN_DYNAMIC | plan->named;
+        int kept = json_object_set_new(plan->names, plan_dynamic(plan, node)->name, json_integer(node));
+        BUG(kept < 0);
+    }
+    uint32_t found = (uint32_t)json_get_int(plan->names, name, NO_NODE);
+    pthread_mutex_unlock(&plan->mutex);
+    return found;
+}
+
 uint32_t plan_find(struct plan *plan, const char *name)
 {
     uint32_t found = graph_find(plan->graph, name);
-    for (uint32_t i = atomic_load(&plan->dynamic_count); found == NO_NODE && i > 0; i--)
-        if (strcmp(plan_dynamic(plan, PLAN_DYNAMIC | (i - 1))->name, name) == 0)
-            found = PLAN_DYNAMIC | (i - 1);
-    return found;
+    return found == NO_NODE && atomic_load(&plan->dynamic_count) ? find_dynamic(plan, name) : found;
 }
 
 static uint32_t again_of(const struct plan *plan, uint32_t node)

@@ -21,6 +21,7 @@
 #ifndef GRAPH_PLAN_H
 #define GRAPH_PLAN_H
 
+#include "base/json.h"
 #include "graph/model.h"
 
 #include <pthread.h>
@@ -110,6 +111,8 @@ struct plan {
     pthread_mutex_t mutex; /* activation, dynamic nodes */
     struct dynamic_node *chunks[PLAN_CHUNKS];
     _Atomic uint32_t dynamic_count;
+    json_t *names; /* of the first `named` dynamic nodes -> the last that has it; made when somebody asks (plan_find) */
+    uint32_t named;
     _Atomic(_Atomic uint32_t *) again; /* per node: executions beyond the first; NULL until one is */
     uint32_t max_cycles;               /* for tasks that have none of their own; 0: no limit */
 };
@@ -158,7 +161,8 @@ void plan_stop(struct plan *plan, uint32_t scope);
 uint32_t plan_scope_of(const struct plan *plan, uint32_t node);
 struct dynamic_node *plan_dynamic(const struct plan *plan, uint32_t node);
 const char *plan_name(const struct plan *plan, uint32_t node, char buf[GRAPH_NAME_MAX]);
-uint32_t plan_find(struct plan *plan, const char *name); /* NO_NODE */
+/* Of several dynamic nodes of one name the last. NO_NODE. */
+uint32_t plan_find(struct plan *plan, const char *name);
 /* How often the node has been activated, this time included; and whether that is more than it may. */
 uint32_t plan_cycles(const struct plan *plan, uint32_t node);
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node);

@@ -64,7 +64,7 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
     snprintf(hidden, sizeof hidden, "runs/" HIDDEN "%s", id);
     snprintf(name, sizeof name, "runs/%s", id);
     if (fs_make_dirs(ws->state_dir, hidden) < 0)
-        return error_errno(err, "make", hidden);
+        return fs_error(err, "make", ws->state_dir, hidden);
     if (open_dir(ws, HIDDEN, id, ret, err) < 0)
         return -1;
     if (open_life(ret, O_CREAT, &ret->life_fd) == 0 && open_life(ret, 0, &ret->runner_fd) == 0 &&
@@ -222,7 +222,7 @@ int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *
 {
     struct buf text CLEANUP(buf_clear) = {.max = STAGE_MAX};
     if (fs_read_file(run->dir, "stage.json", STAGE_MAX - 1, &text) < 0)
-        return error_errno(err, "read", "stage.json");
+        return fs_error(err, "read", run->dir, "stage.json");
     *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
     return *ret ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
 }
@@ -267,7 +267,7 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     if (text.failed)
         errno = EFBIG;
     if (text.failed || fs_replace_file(run->dir, "stage.json", 0600, text.data, text.len) < 0)
-        return error_errno(err, "write", "stage.json");
+        return fs_error(err, "write", run->dir, "stage.json");
     return 0;
 }
 
@@ -344,7 +344,6 @@ json_t *rundir_questions(const json_t *records)
     return list;
 }
 
-/* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
 /* The states of the tasks that a stage lists, as the journal has them. */
 static void tasks_from_journal(json_t *tasks, const json_t *records)
 {
@@ -362,19 +361,29 @@ static void tasks_from_journal(json_t *tasks, const json_t *records)
     }
 }
 
+/* What the stage says of them is older than the end. */
+static void values_from_journal(json_t *stage, const json_t *end)
+{
+    json_t *values = json_object_get(end, "v");
+    json_object_set_new(stage, "channel", values ? json_incref(values) : json_object());
+    json_object_del(stage, "channel_left_out");
+    if (!values)
+        json_object_set_new(stage, "channel_left_out", json_true());
+}
+
+/* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
 static bool end_from_journal(json_t *stage, const json_t *records)
 {
     char ended[TIME_TEXT_MAX];
     const char *status = rundir_end_of(records);
     if (!*status)
         return false;
-    time_format_utc(json_get_int(json_array_get(records, json_array_size(records) - 1), "t", 0), ended);
+    const json_t *end = json_array_get(records, json_array_size(records) - 1);
+    time_format_utc(json_get_int(end, "t", 0), ended);
     json_object_set_new(stage, "status", json_string(status));
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());
-    /* What the stage says of values and tasks is older than that end. */
-    json_object_set_new(stage, "channel", json_object());
-    json_object_set_new(stage, "channel_left_out", json_true());
+    values_from_journal(stage, end);
     tasks_from_journal(json_object_get(stage, "tasks"), records);
     json_object_set_new(stage, "questions",
                         strcmp(status, "NEEDS_INPUT") == 0 ? rundir_questions(records) : json_array());
@@ -508,7 +517,7 @@ int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
     if (!listing && fd >= 0)
         close(fd);
     if (!listing && errno != ENOENT)
-        return error_errno(err, "read", "runs");
+        return fs_error(err, "read", ws->state_dir, "runs");
     for (struct dirent *entry; listing && (entry = readdir(listing));) {
         if (strncmp(entry->d_name, "RUN-", 4) != 0 || strlen(entry->d_name) >= RUN_ID_MAX)
             continue;

@@ -211,10 +211,12 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
 
 static int load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
 {
+    char path[FS_PATH_MAX]; /* the run's copy, not what it was made from: that is where a problem is to be looked for */
     *text = (struct buf){.max = FLOW_SIZE_MAX};
     if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
         return fs_error(err, "read", runner->run.dir, "flow.yaml");
-    if (flow_load(runner->flow, "flow.yaml", buf_str(text), text->len, lang, err) < 0)
+    fs_path(runner->run.dir, "flow.yaml", path);
+    if (flow_load(runner->flow, path, buf_str(text), text->len, lang, err) < 0)
         return -1;
     if (flow_settle_agents(runner->flow, runner->ws, &runner->run, buf_str(text), text->len, err) < 0) {
         flow_clear(runner->flow);
@@ -476,6 +478,19 @@ void runner_remove_io(struct runner *runner)
         closedir(listing);
 }
 
+/* The values at the end, for who reads the journal because the stage was not written any more (rundir_look). Large ones are left
+ * out: they would be written twice for that rare case. */
+static void put_values(struct runner *runner, struct buf *record)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_VALUES_MAX};
+    json_t *values CLEANUP_JSON = runner->backend->ops->result(runner->backend);
+    json_write(&text, values, false);
+    if (text.failed)
+        return;
+    buf_json_key(record, "v");
+    buf_put(record, text.data, text.len);
+}
+
 static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
     struct backend_status status;
@@ -483,6 +498,7 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
     runner->backend->ops->status(runner->backend, &status);
     struct buf *record = journal_begin(&runner->journal, "done");
     buf_json_pair(record, "status", runner->status);
+    put_values(runner, record);
     journal_end(&runner->journal);
     runner_note(runner, clock_now().wall_ms, "ended", "status", runner->status);
     if (journal_flush(&runner->journal, err) < 0)

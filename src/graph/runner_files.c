@@ -21,7 +21,7 @@ static void io_name(char name[64], const char *what, uint64_t number)
 static int write_file(struct runner *runner, const char *name, const void *data, size_t len, struct tsk_error *err)
 {
     int fd CLEANUP_FD = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return fd < 0 || fs_write_all(fd, data, len) < 0 ? error_errno(err, "write", name) : 0;
+    return fd < 0 || fs_write_all(fd, data, len) < 0 ? fs_error(err, "write", runner->run.dir, name) : 0;
 }
 
 /* What there is to read as long as nobody has written: one file for all runs. */
@@ -34,7 +34,7 @@ static int empty_channel(struct runner *runner, struct tsk_error *err)
         return 0;
     }
     if (fs_replace_file(runner->ws->state_dir, RUNNER_EMPTY_CHANNEL, 0600, "{}", 2) < 0)
-        return error_errno(err, "write", RUNNER_EMPTY_CHANNEL);
+        return fs_error(err, "write", runner->ws->state_dir, RUNNER_EMPTY_CHANNEL);
     runner->has_empty_channel = true;
     return 0;
 }
@@ -118,7 +118,7 @@ int task_log_open(struct runner *runner, struct running *slot, struct tsk_error 
         return 0;
     snprintf(name, sizeof name, "slot.%zu", (size_t)(slot - runner->running));
     log->fd = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return log->fd < 0 ? error_errno(err, "open", name) : 0;
+    return log->fd < 0 ? fs_error(err, "open", runner->run.dir, name) : 0;
 }
 
 /* Only where nobody writes any more: what a runner that was killed has left. */
@@ -154,7 +154,7 @@ void task_name_log(struct runner *runner, struct running *slot)
         return;
     if (runner_keep_output(runner, (size_t)(slot - runner->running), slot->claim.session, slot->claim.task,
                            slot->claim.attempt, slot->log) < 0) {
-        error_errno(&err, "name", slot->log);
+        fs_error(&err, "name", runner->run.dir, slot->log);
         log_problem(&err);
     }
     slot->is_log_named = true;
@@ -248,7 +248,7 @@ int task_output(struct runner *runner, const struct running *slot, struct output
     if (fs_read_file(runner->run.dir, name, OUTPUT_MAX - 1, &text) < 0)
         return errno == ENOENT  ? 0
                : errno == EFBIG ? too_large(slot, "output_too_large", "16 MiB", err)
-                                : error_errno(err, "read", name);
+                                : fs_error(err, "read", runner->run.dir, name);
     fs->unlinkat(runner->run.dir, name, 0);
     if (output_parse(ret, buf_str(&text), text.len, err) < 0)
         return -1;

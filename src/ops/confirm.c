@@ -15,9 +15,9 @@
 static int open_folder(struct tsk_workspace *ws, struct tsk_error *err)
 {
     if (fs_make_dirs(ws->state_dir, FOLDER) < 0)
-        return error_errno(err, "create", FOLDER);
+        return fs_error(err, "create", ws->state_dir, FOLDER);
     int dir = fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
-    return dir < 0 ? error_errno(err, "open", FOLDER) : dir;
+    return dir < 0 ? fs_error(err, "open", ws->state_dir, FOLDER) : dir;
 }
 
 static int gone(const char *token, struct tsk_error *err)
@@ -61,7 +61,7 @@ static int keep(int dir, const char *token, const json_t *record, struct tsk_err
     json_write(&b, record, false);
     if (b.failed || b.len > RECORD_MAX)
         return error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, NULL);
-    return fs_replace_file(dir, name, 0600, b.data, b.len) < 0 ? error_errno(err, "write", name) : 0;
+    return fs_replace_file(dir, name, 0600, b.data, b.len) < 0 ? fs_error(err, "write", dir, name) : 0;
 }
 
 /* C3 */
@@ -136,7 +136,7 @@ int confirm_approve(struct tsk_workspace *ws, const char *token, json_t **ret, s
     file_name(token, true, yes);
     /* Not written anew: what was used meanwhile must not come back. */
     if (!json_get_bool(record, "approved", false) && fs->renameat2(dir, name, dir, yes, 0) < 0)
-        return errno == ENOENT ? gone(token, err) : error_errno(err, "rename", name);
+        return errno == ENOENT ? gone(token, err) : fs_error(err, "rename", dir, name);
     *ret = json_incref(record);
     return 0;
 }
@@ -149,7 +149,7 @@ int confirm_take(struct tsk_workspace *ws, const char *token, json_t **ret, stru
     if (find(ws, token, name, &dir, &record, err) < 0)
         return -1;
     if (fs->unlinkat(dir, name, 0) < 0) /* C2 */
-        return errno == ENOENT ? gone(token, err) : error_errno(err, "delete", name);
+        return errno == ENOENT ? gone(token, err) : fs_error(err, "delete", dir, name);
     *ret = json_incref(record);
     return 0;
 }

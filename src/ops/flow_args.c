@@ -50,9 +50,9 @@ int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_erro
 int flow_args_load_at(struct op_call *call, int dir, const char *name, struct flow_file *file, struct tsk_error *err)
 {
     *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
-    snprintf(file->path, sizeof file->path, "%s", name);
+    fs_path(dir, name, file->path);
     int fd CLEANUP_FD = fs->openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-    return fd < 0 ? error_errno(err, "open", name) : load(call, fd, file, err);
+    return fd < 0 ? fs_error(err, "open", dir, name) : load(call, fd, file, err);
 }
 
 void flow_file_clear(struct flow_file *file)

@@ -2,6 +2,7 @@
 #ifndef OPS_FLOW_ARGS_H
 #define OPS_FLOW_ARGS_H
 
+#include "base/fs.h"
 #include "graph/flow.h"
 #include "ops/ops.h"
 
@@ -14,7 +15,7 @@
 struct flow_file {
     struct flow flow;
     struct buf text;
-    char path[4096 + 64];
+    char path[FS_PATH_MAX];
 };
 
 /* FLOW_INVALID with all problems, NOT_FOUND with where it was looked for. `file` is to be cleared after success only. */

@@ -19,6 +19,12 @@
         .name = "task", .type = OP_STRING, .flags = OP_REQUIRED | (more), .value = "TASK", .help = "What to do.",      \
         .max = AGENT_TASK_MAX                                                                                          \
     }
+/* An argument of a command has 128 KiB at most, and who has a file does not want to quote it. */
+#define TASK_FILE_PARAM                                                                                                \
+    {                                                                                                                  \
+        .name = "task_file", .type = OP_PATH, .flags = OP_CLI_ONLY, .value = "FILE", .fills = "task",                  \
+        .help = "The task as the text of a file; - is stdin."                                                          \
+    }
 #define UL_TASK_PARAM                                                                                                  \
     {                                                                                                                  \
         .name = "ulTaskId", .type = OP_ID, .option = "workflow", .value = "W", .completes = "workflow-id",             \
@@ -71,8 +77,8 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     return agent_delegate(call, shape_run, ret, err);
 }
 
-static const struct op_param run_params[] = {AGENT_PARAM,     TASK_PARAM(OP_POSITIONAL), UL_TASK_PARAM,
-                                             OP_DETACH_PARAM, OWN_INSTANCE_PARAM,        {0}};
+static const struct op_param run_params[] = {
+    AGENT_PARAM, TASK_PARAM(OP_POSITIONAL), TASK_FILE_PARAM, UL_TASK_PARAM, OP_DETACH_PARAM, OWN_INSTANCE_PARAM, {0}};
 
 const struct op op_agent_run = {
     .name = "agent.run",
@@ -84,7 +90,8 @@ const struct op op_agent_run = {
         "show, logs, cancel and resume work on it. The text reaches it as one argument ({task}) or as a file "
         "({task_file}), never through a shell.",
     .examples = "tasuki agent run implementer 'Add a --dry-run option'\n"
-                "tasuki agent run implementer \"$(cat task.md)\" --workflow nightly  # only if the workflow is yours",
+                "tasuki agent run implementer --task-file task.md --workflow nightly  # only if the workflow is yours\n"
+                "git diff | tasuki agent run reviewer --task-file -",
     .flags = OP_WAITS | OP_VERDICTS,
     .params = run_params,
     .result = result_fields,
@@ -188,6 +195,7 @@ static const struct op_param parallel_params[] = {
      .help = "Agents of config.yaml.",
      .completes = "agent-id"},
     {.name = "task", .type = OP_STRING, .value = "TASK", .help = "What to do.", .max = AGENT_TASK_MAX},
+    TASK_FILE_PARAM,
     {.name = "tasks",
      .type = OP_OBJECTS,
      .flags = OP_REMOTE_ONLY,
@@ -288,6 +296,7 @@ static const struct op_param team_params[] = {{.name = "teamId",
                                                .help = "A team of config.yaml.",
                                                .completes = "team-id"},
                                               TASK_PARAM(OP_POSITIONAL),
+                                              TASK_FILE_PARAM,
                                               UL_TASK_PARAM,
                                               OP_DETACH_PARAM,
                                               OWN_INSTANCE_PARAM,
@@ -332,6 +341,7 @@ static const struct op_param teams_params[] = {{.name = "teamIds",
                                                 .help = "Teams of config.yaml.",
                                                 .completes = "team-id"},
                                                TASK_PARAM(0),
+                                               TASK_FILE_PARAM,
                                                UL_TASK_PARAM,
                                                OP_DETACH_PARAM,
                                                OWN_INSTANCE_PARAM,
@@ -374,6 +384,7 @@ static int run_loop(struct op_call *call, json_t **ret, struct tsk_error *err)
 static const struct op_param loop_params[] = {
     AGENT_PARAM,
     TASK_PARAM(OP_POSITIONAL),
+    TASK_FILE_PARAM,
     {.name = "maxIterations",
      .type = OP_INT,
      .flags = OP_REQUIRED,

@@ -34,7 +34,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct dirent **files = NULL;
     int count = scandirat(call->ws->state_dir, "flows", &files, NULL, NULL);
     if (count < 0 && errno != ENOENT)
-        return error_errno(err, "read", ".aiflow/flows");
+        return fs_error(err, "read", call->ws->state_dir, "flows");
     json_t *flows CLEANUP_JSON = json_array();
     for (int i = 0; i < count; i++) {
         char name[256], path[300], time[TIME_TEXT_MAX];

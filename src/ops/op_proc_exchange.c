@@ -86,20 +86,10 @@ const struct op op_process_export = {
 
 static int read_all(int fd, const char *path, struct buf *text, struct tsk_error *err)
 {
-    for (;;) {
-        char *at = buf_reserve(text, 65536);
-        ssize_t n = at ? read(fd, at, 65536) : 0;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return error_errno(err, "read", path);
-        if (!at || text->len + (size_t)n > EXCHANGE_SIZE_MAX)
-            return error_set(err, TSK_PAYLOAD_TOO_LARGE, "import_too_large", "source", path, NULL);
-        if (n == 0)
-            return 0;
-        text->len += (size_t)n;
-        text->data[text->len] = '\0';
-    }
+    if (fs_read_stream(fd, EXCHANGE_SIZE_MAX, text) == 0)
+        return 0;
+    return errno == EFBIG ? error_set(err, TSK_PAYLOAD_TOO_LARGE, "import_too_large", "source", path, NULL)
+                          : error_errno(err, "read", path);
 }
 
 static int read_path(const char *path, struct buf *text, struct tsk_error *err)

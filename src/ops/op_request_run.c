@@ -130,7 +130,9 @@ static const struct op_param params[] = {
      .help = "If it runs already: refuse, follow that run, or cancel it and run anew.",
      .choices = rules,
      .fallback = "fail"},
-    {.name = "new", .type = OP_BOOL, .help = "Although the latest run waits for an answer; that one is cancelled."},
+    {.name = "new",
+     .type = OP_BOOL,
+     .help = "Begin anew although the latest run waits for an answer or was interrupted; that one is cancelled."},
     {.name = "parallel",
      .type = OP_INT,
      .flags = OP_CLI_ONLY,
@@ -175,11 +177,12 @@ const struct op op_request_run = {
     .noun = "request",
     .verb = "run",
     .summary = "Run a request now, under its lock: nobody else runs it at the same time.",
-    .detail = "The tasks run in the workspace's root. Exit codes: 0 done, 7 failed, 8 a task asks something (answer), "
-              "4 it runs "
-              "already. The lock is released last; if this command is killed, whoever comes next takes it at once, the "
-              "run is "
-              "shown as INTERRUPTED and goes on with resume.",
+    .detail =
+        "The tasks run in the workspace's root. Exit codes: 0 done, 7 failed, 8 a task asks something (answer), "
+        "4 it runs "
+        "already. The lock is released last; if this command is killed, whoever comes next takes it at once. The "
+        "run is shown as INTERRUPTED, and whoever runs the request next goes on where it was: what is done is not "
+        "done twice (--new begins anew).",
     .examples = "tasuki request run RQ-20260207T223000-1a2b3\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --on-conflict attach  # start it, or follow it\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --detach",

@@ -131,21 +131,22 @@ static const struct op_param status_params[] = {
      .max = 256},
     {0},
 };
-static const struct op_field status_result[] = {{"version", "string", "of this program"},
-                                                {"root", "string", "the workspace"},
-                                                {"state", "string", "the directory with its state"},
-                                                {"time", "string", "now"},
-                                                {"locks", "array", "as in lock.list"},
-                                                {"processes", "array", "as in process.list"},
-                                                {"processes_total", "integer?", "for agents, when not all are shown"},
-                                                {"runs", "array", "that run, wait or were interrupted, and the newest"},
-                                                {"requests", "array", "that are not done: id title status priority"},
-                                                {"workflows", "array", "that have an owner, as in own.list"},
-                                                {"agents", "array?", "names of those that work can be given to"},
-                                                {"teams", "array?", "the same for teams"},
-                                                {"instance", "string?", "with register: who you are in later calls"},
-                                                {"secret", "string?", "that goes with it; told once"},
-                                                {0}};
+static const struct op_field status_result[] = {
+    {"version", "string", "of this program"},
+    {"root", "string", "the workspace"},
+    {"state", "string", "the directory with its state"},
+    {"time", "string", "now"},
+    {"locks", "array", "as in lock.list"},
+    {"processes", "array", "as in process.list"},
+    {"processes_total", "integer?", "for agents, when not all are shown"},
+    {"runs", "array", "first those that run, wait or were interrupted, then the newest"},
+    {"requests", "array", "that are not done: id title status priority"},
+    {"workflows", "array", "that have an owner, as in own.list"},
+    {"agents", "array?", "names of those that work can be given to"},
+    {"teams", "array?", "the same for teams"},
+    {"instance", "string?", "with register: who you are in later calls"},
+    {"secret", "string?", "that goes with it; told once"},
+    {0}};
 static const enum tsk_code status_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_status = {

@@ -58,6 +58,8 @@ struct op_param {
     const char *completes; /* what shell completion offers: "lock-id", "noun", NULL */
     const char *option;    /* another name on the command line, or NULL */
     const char
+        *fills; /* with OP_CLI_ONLY: the text of the file that it names ("-": stdin) is given for that parameter */
+    const char
         *agent_help; /* what agents read instead of help, where that speaks of the command line; NULL: the same */
 };
 

@@ -60,23 +60,27 @@ static bool may_be_open(struct tsk_workspace *ws, const char *id)
     return strstr(head, "\"RUNNING\"") || strstr(head, "\"NEEDS_INPUT\"");
 }
 
+/* What goes on or waits comes first, then what is over, each the newest first: who shows only some of them cuts at the end. */
 static int add_runs(struct op_call *call, json_t *answer, struct tsk_error *err)
 {
     static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",      "status",
                                        "started_at", "ended_at",   "counts", "reason_code", NULL};
     json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i, over = 0;
+    size_t i;
     if (rundir_list(call->ws, &ids, err) < 0)
         return -1;
-    json_t *runs = json_array();
+    json_t *runs = json_array(), *over CLEANUP_JSON = json_array();
     json_array_foreach (ids, i, id) {
         if (i >= RUNS_LOOKED_AT &&
             (json_array_size(runs) >= RUNS_LOOKED_AT || !may_be_open(call->ws, json_string_value(id))))
             continue;
         json_t *stage CLEANUP_JSON = stage_of(call->ws, json_string_value(id));
-        if (stage && (is_open(stage) || (i < RUNS_LOOKED_AT && over++ < RUNS_OVER_SHOWN)))
+        if (stage && is_open(stage))
             json_array_append_new(runs, pick(stage, keys));
+        else if (stage && i < RUNS_LOOKED_AT && json_array_size(over) < RUNS_OVER_SHOWN)
+            json_array_append_new(over, pick(stage, keys));
     }
+    json_array_extend(runs, over);
     json_object_set_new(answer, "runs", runs);
     return 0;
 }

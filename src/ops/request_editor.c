@@ -64,7 +64,7 @@ static int copy_out(struct op_call *call, const struct request *request, char na
     snprintf(name, LOCK_ID_MAX + 32, FOLDER "/%s.%s.yaml", request->id, random);
     snprintf(path, (size_t)PATH_MAX * 2, "%s/%s", call->ws->state_path, name);
     if (fs_make_dirs(call->ws->state_dir, FOLDER) < 0)
-        return error_errno(err, "make", FOLDER);
+        return fs_error(err, "make", call->ws->state_dir, FOLDER);
     sweep_old(call->ws);
     int fd CLEANUP_FD = fs->openat(call->ws->state_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return fd < 0 || fs_write_all(fd, buf_str(&request->text), request->text.len) < 0 ? error_errno(err, "write", path)
@@ -85,7 +85,7 @@ static int take_in(struct op_call *call, const struct request *before, const cha
 {
     struct buf text CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
     if (fs_read_file(call->ws->state_dir, name, REQUEST_SIZE_MAX - 1, &text) < 0)
-        return error_errno(err, "read", name);
+        return fs_error(err, "read", call->ws->state_dir, name);
     return request_replace(call->ws, before->id, buf_str(&text), text.len, before->updated_at, call->lang, ret, err);
 }
 

@@ -162,9 +162,9 @@
     .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."
 #define TOOL_REQUEST_RUN                                                                                               \
     .refusal = "NOT STARTED",                                                                                          \
-    .text = "Run a request now, alone on it; the answer is the run that has begun (wait_for, run_show). "              \
-            "NOT STARTED (RUN_IN_PROGRESS) names the run that is there already: do not start another. It goes "        \
-            "on without this connection."
+    .text = "Run a request now, alone on it, or go on with its interrupted run; the answer is that run (wait_for, "    \
+            "run_show). NOT STARTED (RUN_IN_PROGRESS) names the run that is there already: do not start another. It "  \
+            "goes on without this connection."
 #define TOOL_QUEUE_NEXT                                                                                                \
     .text = "Say which request the queue would take next, and for each other one why not. It changes nothing."
 #define TOOL_QUEUE_RUN                                                                                                 \

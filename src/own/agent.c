@@ -229,7 +229,7 @@ int agents_load(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
     json_t *agents = json_object(), *teams = json_object();
     json_t *config CLEANUP_JSON = json_pack("{s:o, s:o}", "agents", agents, "teams", teams);
     if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0 && errno != ENOENT)
-        return error_errno(err, "read", "config.yaml");
+        return fs_error(err, "read", ws->state_dir, "config.yaml");
     if (yaml_parse(buf_str(&text), text.len, SOURCE, &doc, err) < 0)
         return -1;
     struct reading r = {.doc = doc, .err = err, .agents = agents};

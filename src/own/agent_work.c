@@ -376,6 +376,6 @@ int agent_work_write(const struct agent_work *work, int run_dir, struct tsk_erro
     json_t *text;
     json_object_foreach (work->files, name, text)
         if (fs_replace_file(run_dir, name, 0600, json_string_value(text), json_string_length(text)) < 0)
-            return error_errno(err, "write", name);
+            return fs_error(err, "write", run_dir, name);
     return 0;
 }

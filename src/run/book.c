@@ -52,10 +52,10 @@ static bool stamp_holds(const struct book_stamp *then, const struct book_stamp *
 int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err)
 {
     if (fs_make_dirs(ws->state_dir, NOTES) < 0)
-        return error_errno(err, "make", NOTES);
+        return fs_error(err, "make", ws->state_dir, NOTES);
     int folder CLEANUP_FD = fs->openat(ws->state_dir, NOTES, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (folder < 0 || fs_replace_file(folder, request_id, 0600, run_id, strlen(run_id)) < 0)
-        return error_errno(err, "write", NOTES);
+        return fs_error(err, "write", ws->state_dir, NOTES);
     return 0;
 }
 
@@ -145,7 +145,7 @@ static int find_latest(struct tsk_workspace *ws, const char *request_id, char ru
     snprintf(name, sizeof name, NOTES "/%s", request_id);
     run_id[0] = '\0';
     if (fs_read_file(ws->state_dir, name, RUN_ID_MAX - 1, &text) < 0 && errno != EFBIG)
-        return errno == ENOENT ? 0 : error_errno(err, "read", name);
+        return errno == ENOENT ? 0 : fs_error(err, "read", ws->state_dir, name);
     if (!id_is_valid(buf_str(&text)) || strncmp(buf_str(&text), "RUN-", 4) != 0)
         return search_latest(ws, request_id, run_id, err);
     snprintf(run_id, RUN_ID_MAX, "%s", buf_str(&text));
@@ -179,8 +179,8 @@ static bool run_is(const struct book_entry *entry, const char *status)
     return strcmp(json_get_string(entry->run, "status", ""), status) == 0;
 }
 
-/* B1. The time is the quick test; a file that was only touched, or checked out again, has the same text. */
-static bool is_same_file(const struct request *request, const json_t *stage)
+/* The time is the quick test. */
+bool book_is_same_file(const struct request *request, const json_t *stage)
 {
     char hash[SHA256_HEX_SIZE];
     if (strcmp(json_get_string(stage, "request_updated_at", ""), request->updated_at) == 0)
@@ -241,8 +241,8 @@ static void look_at_run(struct book *book, struct book_entry *entry, enum lang l
         return;
     }
     entry->run = stage && book_has_begun(stage) ? run_summary(stage) : NULL;
-    entry->is_done =
-        run_is(entry, "DONE") && (entry->request.status == REQUEST_ARCHIVED || is_same_file(&entry->request, stage));
+    entry->is_done = run_is(entry, "DONE") &&
+                     (entry->request.status == REQUEST_ARCHIVED || book_is_same_file(&entry->request, stage));
 }
 
 /* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */

@@ -84,6 +84,8 @@ json_t *book_json(const struct book_entry *entry);
 
 /* Whether a run has come to its first record. One that has not is no run: nothing of it was executed. */
 bool book_has_begun(const json_t *stage);
+/* B1: whether the run was begun with what the request's file says now. One that was only touched, or checked out again, is the same. */
+bool book_is_same_file(const struct request *request, const json_t *stage);
 /* rundir_look, but what a damaged stage does not say comes from the journal. */
 int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err);
 /* The same for a request's latest run; NULL: there is none, or it has not begun. */

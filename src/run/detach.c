@@ -161,16 +161,16 @@ static int place_make(struct tsk_workspace *ws, struct tsk_error *err)
 {
     char name[24];
     if (fs_make_dirs(ws->state_dir, FOLDER) < 0)
-        return error_errno(err, "make", FOLDER);
+        return fs_error(err, "make", ws->state_dir, FOLDER);
     int runners CLEANUP_FD = fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (runners < 0)
-        return error_errno(err, "open", FOLDER);
+        return fs_error(err, "open", ws->state_dir, FOLDER);
     places_tidy(runners);
     random_hex(name, 16);
     if (fs->mkdirat(runners, name, 0700) < 0)
-        return error_errno(err, "make", FOLDER);
+        return fs_error(err, "make", runners, name);
     int dir = fs->openat(runners, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    return dir < 0 ? error_errno(err, "open", FOLDER) : dir;
+    return dir < 0 ? fs_error(err, "open", runners, name) : dir;
 }
 
 /* ---- the starter ---------------------------------------------------------------------------------------- */

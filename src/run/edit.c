@@ -56,7 +56,7 @@ static int open_folder(struct tsk_workspace *ws, struct tsk_error *err)
     int folder = fs_make_dirs(ws->state_dir, REQUEST_FOLDER) < 0
                      ? -1
                      : fs->openat(ws->state_dir, REQUEST_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    return folder < 0 ? error_errno(err, "open", REQUEST_FOLDER) : folder;
+    return folder < 0 ? fs_error(err, "open", ws->state_dir, REQUEST_FOLDER) : folder;
 }
 
 static void report(struct tsk_workspace *ws, const char *type, const char *id)
@@ -91,14 +91,14 @@ static int publish(int folder, const char *id, const struct buf *text, struct ts
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, id);
     int fd CLEANUP_FD = fs_temp_open(folder, 0644, private_name);
     if (fd < 0 || fs_write_all(fd, text->data, text->len) < 0)
-        return error_errno(err, "write", name);
+        return fs_error(err, "write", folder, name);
     if (fs_publish(fd, private_name, folder, name) == 0)
         return 0;
     int number = errno;
     if (private_name[0])
         fs->unlinkat(folder, private_name, 0);
     errno = number;
-    return number == EEXIST ? 1 : error_errno(err, "create", name);
+    return number == EEXIST ? 1 : fs_error(err, "create", folder, name);
 }
 
 static int add_with_id(int folder, const char *id, const json_t *values, enum lang lang, struct tsk_error *err)
@@ -225,7 +225,7 @@ int request_remove(struct tsk_workspace *ws, const char *id, char kept[PATH_MAX]
         return -1;
     snprintf(from, sizeof from, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id);
     if (fs_make_dirs(ws->state_dir, REMOVED) < 0)
-        return error_errno(err, "make", REMOVED);
+        return fs_error(err, "make", ws->state_dir, REMOVED);
     int result = -1;
     for (int i = 0; i < NEW_ID_TRIES && result < 0 && (i == 0 || errno == EEXIST); i++) {
         random_hex(random, 4);
@@ -233,7 +233,7 @@ int request_remove(struct tsk_workspace *ws, const char *id, char kept[PATH_MAX]
         result = fs->renameat2(ws->state_dir, from, ws->state_dir, kept, RENAME_NOREPLACE);
     }
     if (result < 0)
-        return error_errno(err, "remove", from);
+        return fs_error(err, "remove", ws->state_dir, from);
     report(ws, "request.removed", id);
     return 0;
 }

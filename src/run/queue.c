@@ -60,7 +60,7 @@ static void write_record(struct queue *q)
     json_write(&text, q->record, true);
     buf_puts(&text, "\n");
     if (fs_replace_file(q->ws->state_dir, RECORD_NAME, 0600, text.data, text.len) < 0) {
-        error_errno(&problem, "write", RECORD_NAME);
+        fs_error(&problem, "write", q->ws->state_dir, RECORD_NAME);
         log_problem(&problem);
     }
 }

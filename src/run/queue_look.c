@@ -39,7 +39,7 @@ static int write_stop(struct tsk_workspace *ws, uint64_t fence, bool is_now, str
     bool was_now = queue_stop_read(ws, fence) == QUEUE_STOPS_NOW;
     int len = snprintf(text, sizeof text, "%" PRIu64 "%s\n", fence, is_now || was_now ? STOP_NOW : "");
     if (fs_replace_file(ws->state_dir, STOP_NAME, 0600, text, (size_t)len) < 0)
-        return error_errno(err, "write", STOP_NAME);
+        return fs_error(err, "write", ws->state_dir, STOP_NAME);
     return 0;
 }
 

@@ -310,10 +310,10 @@ int request_list(struct tsk_workspace *ws, json_t **ret, json_t **ret_strays, st
     struct dirent **names = NULL;
     int folder CLEANUP_FD = open_folder(ws);
     if (folder < 0 && errno != ENOENT)
-        return error_errno(err, "open", REQUEST_FOLDER);
+        return fs_error(err, "open", ws->state_dir, REQUEST_FOLDER);
     int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, compare_names);
     if (count < 0)
-        return error_errno(err, "read", REQUEST_FOLDER);
+        return fs_error(err, "read", ws->state_dir, REQUEST_FOLDER);
     *ret = json_array();
     *ret_strays = json_array();
     for (int i = 0; i < count; i++) {
@@ -386,7 +386,8 @@ int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struc
         return not_found(id, "request_unknown", NULL, err);
     int folder CLEANUP_FD = open_folder(ws);
     if (folder < 0)
-        return errno == ENOENT ? not_found(id, "request_unknown", NULL, err) : error_errno(err, "open", REQUEST_FOLDER);
+        return errno == ENOENT ? not_found(id, "request_unknown", NULL, err)
+                               : fs_error(err, "open", ws->state_dir, REQUEST_FOLDER);
     struct request request;
     begin(&request, id);
     if (read_file(folder, &request, lang, err) < 0) {

@@ -30,7 +30,7 @@ struct execution {
     struct buf flow_text;
     bool has_runner, has_flow;
     int64_t renewed_ms;
-    char goes_on[RUN_ID_MAX]; /* the run that was answered and is to be gone on with instead (S9); "": none */
+    char goes_on[RUN_ID_MAX]; /* the run that is to be gone on with instead (S9); "": none */
 };
 
 /* ---- locks ---------------------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static int max_runs(struct tsk_workspace *ws, int64_t *ret, struct tsk_error *er
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     *ret = 0;
     if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0)
-        return errno == ENOENT ? 0 : error_errno(err, "read", "config.yaml");
+        return errno == ENOENT ? 0 : fs_error(err, "read", ws->state_dir, "config.yaml");
     if (yaml_parse(b.data, b.len, ".aiflow/config.yaml", &doc, err) < 0)
         return -1;
     const struct yaml_node *node = yaml_get(yaml_root(doc), "max_runs");
@@ -187,7 +187,7 @@ static int take_slot(struct execution *e, struct tsk_error *err)
         return 0;
     e->slot = fs->openat(e->ws->state_dir, SLOTS_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (e->slot < 0)
-        return error_errno(err, "open", SLOTS_NAME);
+        return fs_error(err, "open", e->ws->state_dir, SLOTS_NAME);
     for (int64_t i = 0; i < max; i++)
         if (fs_lock_try(e->slot, F_WRLCK, i, 1) == 0)
             return 0;
@@ -229,20 +229,20 @@ static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_err
 
 static int load_flow(struct execution *e, const struct request *request, struct tsk_error *err)
 {
-    const char *name = json_get_string(request->json, "flow", NULL);
+    const char *given = json_get_string(request->json, "flow", NULL);
     e->flow_text = (struct buf){.max = FLOW_SIZE_MAX};
-    if (!name && !json_object_get(request->json, "run"))
+    if (!given && !json_object_get(request->json, "run"))
         return error_set(err, TSK_INVALID_INPUT, "request_nothing_to_run", "request", request->id, NULL);
-    if (name) {
-        int fd CLEANUP_FD = open_flow(e->ws, name, err);
+    if (given) {
+        int fd CLEANUP_FD = open_flow(e->ws, given, err);
         if (fd < 0)
             return -1;
         if (fs_read_fd(fd, FLOW_SIZE_MAX - 1, &e->flow_text) < 0)
-            return error_errno(err, "read", name);
+            return error_errno(err, "read", given);
     } else {
         put_command(request, &e->flow_text);
     }
-    const char *source = name ? name : request->source;
+    const char *source = given ? given : request->source;
     if (flow_load(&e->flow, source, buf_str(&e->flow_text), e->flow_text.len, e->start->lang, err) < 0)
         return -1;
     e->has_flow = true;
@@ -312,99 +312,6 @@ static void finish(struct execution *e)
     json_decref(e->lock_json);
 }
 
-/* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
-static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
-                          json_t **ret_stage, struct tsk_error *err)
-{
-    struct rundir dir;
-    json_t *stage CLEANUP_JSON = NULL;
-    *ret_stage = NULL;
-    book_latest_run(ws, request_id, latest);
-    if (!latest[0])
-        return 0;
-    if (rundir_open(ws, latest, &dir, err) < 0)
-        return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
-    int looked = book_look_at(&dir, &stage, err);
-    bool has_begun = looked == 0 && book_has_begun(stage);
-    if (looked == 0 && !has_begun && tidies)
-        rundir_remove_unbegun(ws, &dir); /* whoever made it was killed: nobody can go on with it */
-    rundir_clear(&dir);
-    *ret_stage = has_begun ? json_incref(stage) : NULL;
-    return looked;
-}
-
-static bool waits_for_answer(const json_t *stage)
-{
-    return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
-}
-
-/* S9. It is RUNNING for the moment in which who answers has the run's byte. */
-static bool is_answered(const json_t *stage)
-{
-    const char *status = json_get_string(stage, "status", "");
-    return json_get_bool(stage, "answered", false) &&
-           (strcmp(status, "INTERRUPTED") == 0 || strcmp(status, "RUNNING") == 0);
-}
-
-/* -1, and start_request goes on with that run. */
-static int go_on_instead(struct execution *e, const char *run_id, struct tsk_error *err)
-{
-    snprintf(e->goes_on, sizeof e->goes_on, "%s", run_id);
-    return error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run_id, NULL);
-}
-
-static int refuse_waiting(const char *request_id, const char *latest, struct tsk_error *err)
-{
-    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request_id, "run", latest, NULL);
-    error_add(err, "request_id", request_id);
-    error_add(err, "run_id", latest);
-    error_add_next(err, "tasuki runs show %s", latest); /* it has the commands that answer */
-    error_add_next(err, "tasuki request run %s --new", request_id);
-    return -1;
-}
-
-static bool is_locked(struct tsk_workspace *ws, const char *request_id)
-{
-    struct tsk_error ignored;
-    struct lock_target target;
-    struct judgement found = {.verdict = VERDICT_FREE};
-    if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, &ignored) < 0)
-        return false;
-    bool is = lock_inspect(&target, &found, &ignored) == 0 && found.verdict == VERDICT_HELD;
-    lock_target_clear(&target);
-    return is;
-}
-
-/* S6: who would be refused under the lock is refused without taking it, so that nobody meets the lock of a run that never
- * comes to be. A run that is just gone on with is locked: then the lock decides. */
-static int refuse_early(struct execution *e, const struct request *request, struct tsk_error *err)
-{
-    char latest[RUN_ID_MAX];
-    json_t *stage CLEANUP_JSON = NULL;
-    if (e->start->is_new)
-        return 0;
-    if (look_at_latest(e->ws, request->id, latest, false, &stage, err) < 0)
-        return -1;
-    if ((!waits_for_answer(stage) && !is_answered(stage)) || is_locked(e->ws, request->id))
-        return 0;
-    return is_answered(stage) ? go_on_instead(e, latest, err) : refuse_waiting(request->id, latest, err);
-}
-
-/* Under the lock: what is to be done about a run that waits for an answer, or that has got one and waits to go on. */
-static int settle_waiting(struct execution *e, const struct request *request, struct tsk_error *err)
-{
-    char latest[RUN_ID_MAX], run[RUN_ID_MAX];
-    const char *status;
-    json_t *stage CLEANUP_JSON = NULL;
-    if (look_at_latest(e->ws, request->id, latest, true, &stage, err) < 0)
-        return -1;
-    if (!waits_for_answer(stage) && !is_answered(stage))
-        return 0;
-    if (e->start->is_new)
-        return stop_run(e->ws, latest, false, run, &status, err);
-    return is_answered(stage) ? go_on_instead(e, latest, err) : refuse_waiting(request->id, latest, err);
-}
-
 static int begin(struct execution *e, const struct request *request, const char *run_id, struct tsk_error *err)
 {
     char hash[SHA256_HEX_SIZE];
@@ -464,7 +371,7 @@ static int start_new(struct tsk_workspace *ws, const struct run_start *start, ch
     rundir_new_id(run_id);
     int result = prepare(&e, &request, &flow, &flow_err, err);
     if (result == 0)
-        result = refuse_early(&e, &request, err);
+        result = latest_settle_early(ws, start, &request, e.goes_on, err);
     if (result == 0)
         result = take_lock(&e, request.id, run_id, err);
     if (result == 0)
@@ -472,7 +379,7 @@ static int start_new(struct tsk_workspace *ws, const struct run_start *start, ch
     if (result == 0)
         result = take_slot(&e, err);
     if (result == 0)
-        result = settle_waiting(&e, &request, err);
+        result = latest_settle(ws, start, &request, e.goes_on, err);
     if (result == 0 && flow < 0)
         result = unbegun_record(ws, &request, run_id, start->lang, &flow_err, err);
     if (result == 0)
@@ -494,10 +401,12 @@ int start_request(struct tsk_workspace *ws, const struct run_start *start, json_
     char goes_on[RUN_ID_MAX];
     struct run_start again = *start;
     again.resume = goes_on;
-    again.is_answered = true;
+    again.is_instead = true;
     int result = start_new(ws, start, goes_on, ret, err);
     for (int i = 0; goes_on[0] && i < AGAIN_MAX; i++) {
         result = start_again(ws, &again, ret, err);
+        if (result < 0 && err->code == TSK_ENVIRONMENT) /* it cannot go on: its files are damaged */
+            error_add_next(err, "tasuki request run %s --new", start->request_id);
         if (result == 0 || !start_was_answer_used(err))
             return result;
         result = start_new(ws, start, goes_on, ret, err); /* somebody was faster */
@@ -520,36 +429,10 @@ static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_
     return result;
 }
 
-/* Under the lock, S7: an answer goes on with the run that has asked, once, and not with one that another has taken the place of. */
-static int need_answered(struct execution *e, const char *request_id, const char *run_id, struct tsk_error *err)
-{
-    char latest[RUN_ID_MAX];
-    struct rundir run;
-    json_t *stage CLEANUP_JSON = NULL;
-    if (!e->start->is_answered)
-        return 0;
-    if (rundir_open(e->ws, run_id, &run, err) < 0)
-        return -1;
-    int looked = rundir_look(&run, &stage, err);
-    rundir_clear(&run);
-    if (looked < 0)
-        return -1;
-    if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)
-        return error_set(err, TSK_CONFLICT, "run_given_up", "run", run_id, NULL);
-    if (!is_answered(stage))
-        return error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);
-    book_latest_run(e->ws, request_id, latest);
-    if (!latest[0] || strcmp(latest, run_id) == 0)
-        return 0;
-    error_set(err, TSK_CONFLICT, "run_replaced", "run", run_id, "latest", latest, NULL);
-    error_add_next(err, "tasuki runs show %s", latest);
-    return -1;
-}
-
 static int resume(struct execution *e, const char *run_id, struct tsk_error *err)
 {
     struct runner_options options = options_of(e);
-    options.refuses_cancelled = e->start->is_answered || e->start->queue;
+    options.refuses_cancelled = e->start->is_answered || e->start->is_instead || e->start->queue;
     e->has_runner = true;
     int result = runner_resume(&e->runner, e->ws, run_id, &e->flow, &e->flow_text, e->start->lang, &options, err);
     e->has_flow = e->runner.flow;
@@ -568,7 +451,7 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
         return -1;
     int result = request_id[0] ? take_lock(&e, request_id, run_id, err) : 0;
     if (result == 0 && request_id[0])
-        result = need_answered(&e, request_id, run_id, err);
+        result = latest_need(ws, start, request_id, run_id, err);
     if (result == 0)
         result = decide(&e, err);
     if (result == 0 && request_id[0])

@@ -16,8 +16,10 @@
  *      with it already, or if it is not its request's latest run any more.
  *  S8  A queue leaves no request behind that is as ready as before although it cannot begin: what is wrong with its flow, or with
  *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c).
- *  S9  A run whose question was answered and that nobody executes yet (`answered` in its stage) is not overtaken: who runs its
- *      request goes on with it, unless --new gives it up. So whoever comes first uses the answer, and nobody else has to. */
+ *  S9  A run that can go on and that nobody executes (its question was answered: `answered` in its stage; or it was interrupted) is
+ *      not overtaken: who runs its request goes on with it, unless --new gives it up. So nothing is done twice, whoever comes first
+ *      uses the answer, and nobody else has to. If the request was changed since the interruption, a person decides: by hand
+ *      that is a refusal; the queue goes on. */
 #ifndef RUN_START_H
 #define RUN_START_H
 
@@ -30,9 +32,10 @@
 struct run_start {
     const char *request_id;
     const char *resume; /* go on with this run instead of beginning one; NULL: a new one */
-    bool is_new;        /* a run that waits for an answer is cancelled; without it, that is a refusal */
+    bool is_new;        /* a run that waits for an answer, or could go on, is cancelled (S9) */
     bool is_by_hand;    /* max_runs counts */
     bool is_answered;   /* it goes on because of an answer (S7) */
+    bool is_instead;    /* it goes on because its request was to be run (S9) */
     int64_t wait_ms;    /* for the lock */
     enum lang lang;
     int64_t parallel;
@@ -54,7 +57,8 @@ struct run_start {
 };
 
 /* Executes a run of the request until it has ended or asks something; its stage in *ret (owned). RUN_IN_PROGRESS with
- * `latest_run`, NEEDS_INPUT (its latest run waits for an answer), FLOW_INVALID, CONFLICT (max_runs), what `examine` says. */
+ * `latest_run`, NEEDS_INPUT (its latest run waits for an answer), FLOW_INVALID, CONFLICT (max_runs; changed since it was interrupted), what
+ * `examine` says. */
 int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
 /* Goes on with any run; of a request's, under its lock. `start->resume` names it, start->request_id is found. */
 int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
@@ -62,10 +66,23 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
 /* The run that a RUN_IN_PROGRESS names; false: none, the lock is held without one. */
 bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX]);
 
-/* Whether it says that somebody else has gone on with the answered run meanwhile. */
+/* Whether it says that somebody else has gone on with the run meanwhile. */
 bool start_was_answer_used(const struct tsk_error *err);
 /* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
 bool start_is_holder_gone(const struct lock_record *record);
+
+/* ---- latest.c ---- */
+
+/* What is to be done about the latest run of a request that waits for an answer, or that can go on. 0: nothing, or with is_new it
+ * is cancelled now. -1: a refusal; or goes_on is set, and that run is the one to be executed (S9). The lock must be ours. */
+int latest_settle(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
+                  char goes_on[RUN_ID_MAX], struct tsk_error *err);
+/* S6: the same before the lock is taken, and nothing is changed: nobody meets the lock of a run that never comes to be. */
+int latest_settle_early(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
+                        char goes_on[RUN_ID_MAX], struct tsk_error *err);
+/* Under the lock: whether a run that was not asked for by name is still the one to go on with (S7, S9). */
+int latest_need(struct tsk_workspace *ws, const struct run_start *start, const char *request_id, const char *run_id,
+                struct tsk_error *err);
 
 /* ---- unbegun.c ---- */
 

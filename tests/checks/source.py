@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness.harness import main, test  # noqa: E402
-from harness.sources import NOISE, ROOT, c_files, code_of, lines_matching, read, refuse  # noqa: E402
+from harness.sources import NOISE, ROOT, c_files, code_of, lines_matching, place, read, refuse  # noqa: E402
 
 BANNED = """strcpy stpcpy strcat strncpy strncat sprintf vsprintf strtok atoi atol atoll atof gets
     system popen tmpnam tempnam mktemp alloca gmtime localtime ctime asctime rand srand bsd_signal siglongjmp
@@ -101,6 +101,14 @@ def is_declaration(path, problem):
     """`int (*close)(...)` does not match the pattern, but a prototype of the same name would."""
     line = read(path).splitlines()[int(problem.split(":")[1]) - 1]
     return re.match(r"(static |extern )?(int|ssize_t|void) \w+\(", line) is not None
+
+
+@test("an error about a file of the workspace names its whole path: fs_error, not a name that nobody can open", init=False)
+def _(_ws):
+    bare = re.compile(r'error_errno\([^,]+,\s*"(?:read|write|open|make|create|remove|rename|delete|mend|name)",\s*'
+                      r'(name|file|hidden|[A-Z][A-Z_]+|"[^"/]*\.[a-z]+")\)')
+    files = [p for folder in ("own", "graph", "run", "ops") for p in c_files(f"src/{folder}")]
+    refuse([f"{place(p, read(p), m.start())}: {m[1]}" for p in files for m in bare.finditer(read(p))], "found:")
 
 
 @test("only the command line and main end the process or write to stdout", init=False)

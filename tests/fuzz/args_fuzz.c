@@ -36,10 +36,25 @@ static void check_refusal(const struct tsk_error *err)
     }
 }
 
+/* What is in files of this machine, or on stdin, is no input of ours. */
+static bool reads_file(const struct op *op, char **words, int count)
+{
+    char name[64];
+    for (const struct op_param *param = op->params; param->name; param++) {
+        cli_option_name(param, name);
+        for (int i = 0; param->fills && i < count; i++)
+            if (strncmp(words[i], "--", 2) == 0 && strncmp(words[i] + 2, name, strlen(name)) == 0)
+                return true;
+    }
+    return false;
+}
+
 static void parse_for(const struct op *op, char **words, int count)
 {
     struct tsk_error err;
     json_t *args CLEANUP_JSON = NULL;
+    if (reads_file(op, words, count))
+        return;
     if (cli_parse_args(op, words, count, &args, &err) < 0) {
         BUG(args);
         check_refusal(&err);

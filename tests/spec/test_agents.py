@@ -210,6 +210,35 @@ def _(ws):
     assert not (ws.path / "hacked").exists() and not (ws.home / "hacked").exists()
 
 
+@test("--task-file gives the text of a file or of stdin, byte for byte, longer than an argument of a command, with every verb")
+def _(ws):
+    configure(ws, "  readers: {agents: [reader, reader]}\n")
+    text = "line 'one' $(date)\n" + "täsk\n" * 100000
+    (ws.path / "task.md").write_text(text)
+    ways = {"run": ["reader"], "parallel": ["reader", "reader"], "team": ["readers"], "teams": ["readers"],
+            "loop": ["reader", "--max-iterations", "1"]}
+    for verb, words in ways.items():
+        agent(ws, verb, *words, "--task-file", "task.md").expect(0)
+    agent(ws, "run", "reader", "--task-file=-", input="from a pipe\n").expect(0)
+    agent(ws, "run", "reader", "--task-file", "task.md", "--detach").expect(0)
+    ws.until(lambda: len(calls(ws)) == 10, "all were called")
+    eq([bytes.fromhex(c["task"]).decode() == text for c in calls(ws)], [True] * 8 + [False, True], "the texts")
+    eq(bytes.fromhex(calls(ws)[8]["task"]), b"from a pipe\n", "what came through the pipe")
+
+
+@test("--task-file is refused where there is no file, beside a task, and for what is no text; only commands know it")
+def _(ws):
+    configure(ws)
+    agent(ws, "run", "coder", "--task-file", "missing.md").expect(5, "NOT_FOUND")
+    for content in (b"", b"\xff\xfe", b"a\0b", b"x" * ((1 << 20) + 1)):
+        (ws.path / "task").write_bytes(content)
+        agent(ws, "run", "reader", "--task-file", "task").expect(2, "INVALID_INPUT")
+    (ws.path / "task").write_text("do it")
+    assert "--task-file" in agent(ws, "run", "coder", "do that", "--task-file", "task").expect(2, "INVALID_INPUT").json["error"]["message"]
+    _, error = Agent(ws).refused("subagent_run", subagentId="coder", task="x", task_file="task")
+    eq((error["reason_code"], "task_file" in error["message"], calls(ws)), ("INVALID_INPUT", True, []), "over MCP, and who was called")
+
+
 @test("a text that is too long for an argument is refused before anything starts; a file takes it")
 def _(ws):
     configure(ws)

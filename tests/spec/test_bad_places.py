@@ -213,6 +213,38 @@ def nobodys_workspace(ws):
     return user
 
 
+# -- where it is ---------------------------------------------------------------------------------------------
+
+@test("an error about a file of a run, a request or the queue has its whole path, so that it can be opened from anywhere")
+def _(ws):
+    (ws.path / "flow.yaml").write_text("tasks: {a: 'exit 1'}\n")
+    ws.tasuki("run", "flow.yaml").expect(7)
+    state = ws.path / ".aiflow"
+    run = next((state / "runs").glob("RUN-*"))
+
+    def names(path, *args):
+        """The error of a command where there is a directory in the place of a file."""
+        path.unlink(missing_ok=True)
+        path.mkdir(parents=True)
+        error = ws.tasuki(*args, "--json").expect(3).json["error"]
+        assert str(path) in error["message"], f"{path} is not in {error['message']!r}"
+        path.rmdir()
+
+    journal, stage = (run / "journal").read_text(), (run / "stage.json").read_text()
+    names(run / "stage.json", "runs", "show", run.name)
+    (run / "stage.json").write_text(stage)
+    names(run / "journal", "resume", run.name)
+    (run / "journal").write_text(journal)
+    names(run / "flow.yaml", "resume", run.name)
+    names(run / "flow.yaml", "runs", "graph", run.name)
+    (run / "flow.yaml").write_text("tsks: {}\n")
+    for args in (("resume",), ("runs", "graph")):
+        text = ws.tasuki(*args, run.name, "--json").expect(2, "FLOW_INVALID").json["error"]["message"]
+        assert f"{run}/flow.yaml:1:" in text, text
+    (state / "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\n")
+    names(state / "config.yaml", "request", "run", "RQ-1")
+
+
 @test("what root makes in somebody's workspace and obeys itself is not his: no token, no run, no process", init=False)
 def _(ws):
     user = nobodys_workspace(ws)

@@ -301,13 +301,21 @@ def _(ws):
     no_locks(ws)
 
 
-@test("10.3: who runs a request anew after its runner was killed gets the lock at once")
+@test("10.3: who runs a request after its runner was killed gets the lock at once and goes on with that run; --new begins anew")
 def _(ws):
     proc, id = begin(ws, "RQ-1", "test -e go && exit 0; echo $$ > up; sleep 300")
     kill(ws, proc.pid)
     go(ws)
-    stage = run(ws, "RQ-1")
+    stage = run(ws, "RQ-1", "--new")
     assert stage["run_id"] != id and stage["status"] == "DONE", stage
+    eq(status(ws, id), "CANCELLED", "the one that was given up")
+    (ws.path / "go").unlink()
+    (ws.path / "up").unlink()
+    proc, id = begin(ws, "RQ-2", "test -e go && exit 0; echo $$ > up; sleep 300")
+    kill(ws, proc.pid)
+    go(ws)
+    stage = run(ws, "RQ-2")
+    eq((stage["run_id"], stage["status"], len(runs_of(ws, "RQ-2"))), (id, "DONE", 1), "gone on with")
     no_locks(ws)
 
 

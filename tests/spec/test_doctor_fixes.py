@@ -258,7 +258,7 @@ def _(ws):
         ws.tasuki("own", "claim", f"W-{number}", "--instance", "me").expect(0)
     ws.tasuki("lock", "acquire", "name", "deploy", "--pid", os.getpid()).expect(0)
     status = ws.tasuki("status", "--json").json
-    eq([r["run_id"] for r in status["runs"]][-1], asks, "the last run")
+    eq([r["run_id"] for r in status["runs"]][0], asks, "the first run")
     eq((len(status["runs"]), len(status["workflows"]), status["more_workflows"]), (6, 30, 2))
     text = ws.tasuki("status").expect(0).out
     assert text.index("deploy") < text.index("W-31") and "2 more" in text, text

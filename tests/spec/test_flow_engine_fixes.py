@@ -79,10 +79,10 @@ def writes(name, value):
     return f"{name}: {{run: 'echo n={value} >> $TASUKI_OUTPUT'}}"
 
 
-for first, second in [("1", "foo"), ("foo", "1")]:
-    @test(f"a sum of {first} and {second} fails the group and names the key and both branches")
-    def _(ws, first=first, second=second):
-        stage = run_flow(ws, "flow: (a|b)\nchannel: {merge: {n: sum}}\n"
+for rule, first, second in [("sum", "1", "foo"), ("sum", "foo", "1"), ("max", "-1", "foo"), ("min", "foo", "1"), ("max", "true", "false")]:
+    @test(f"a {rule} of {first} and {second} fails the group and names the key and both branches")
+    def _(ws, rule=rule, first=first, second=second):
+        stage = run_flow(ws, f"flow: (a|b)\nchannel: {{merge: {{n: {rule}}}}}\n"
                              f"tasks: {{{writes('a', first)}, {writes('b', second)}}}\n", code=7)
         eq(stage["reason_code"], "GROUP_FAILED", "reason code")
         for word in ("n ", "a", "b"):

@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from agent import Agent  # noqa: E402
 from flows import with_tool  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
+from http_common import Server  # noqa: E402
 from requests_common import GATE, add, call, go, kill, no_locks, parent_of, runs_of, status, trace  # noqa: E402
 
 ASK = 'answer=$(tasuki task ask "Deploy?" --type approval); test -n "$answer" || exit 0; echo $answer >> trace'
@@ -56,6 +57,21 @@ def _(ws):
     ws.until(lambda: status(ws, stage["run_id"]) == "DONE", "it is done")
     ws.until(lambda: not ws.alive(runner), "the runner ends")
     no_locks(ws)
+
+
+@test("a client that runs a request whose run was interrupted goes on with it, over HTTP and MCP; new: true begins anew")
+def _(ws):
+    server, connection = Server(ws, env=with_tool(ws)), agent(ws)
+    ways = [lambda **more: structure(tool(connection, "request_run", request="RQ-1", **more)),
+            lambda **more: server.post("/api/requests/RQ-1/run", more).expect(202).json]
+    add(ws, "RQ-1", "echo $$ >> up; sleep 300")
+    ids = []
+    for number, (way, more) in enumerate([(ways[0], {}), (ways[1], {}), (ways[0], {}), (ways[1], {"new": True})], 1):
+        ids.append(way(**more)["run_id"])
+        ws.until(lambda: len((ws.path / "up").read_text().split()) == number if (ws.path / "up").exists() else False, "it runs")
+        kill(ws, ws.read_lock("request", "RQ-1")["pid"])
+        ws.until(lambda: status(ws, ids[-1]) == "INTERRUPTED", "it is interrupted")
+    eq((ids[1:3], ids[3] != ids[0], status(ws, ids[0])), ([ids[0], ids[0]], True, "CANCELLED"), "the runs")
 
 
 @test("a refusal begins with the verdict, and has the seed's keys and latest_run in its structure")

@@ -3,7 +3,7 @@
 import json
 
 from common import need_namespace, need_root, unshare
-from flows import journal, only_run, resume, run_flow, run_ids, trace, with_tool, write_flow
+from flows import journal, last_document, only_run, resume, run_flow, run_ids, trace, with_tool, write_flow
 from harness.harness import eq, main, test
 from requests_common import add, call, queue, shown, stage_file, status
 
@@ -31,6 +31,23 @@ def _(ws):
     eq(queue(ws)["ran"], [], "what the queue runs")
     stage_file(ws, run).unlink()
     eq((status(ws, run), queue(ws)["ran"], trace(ws)), ("FAILED", [], ["x"]), "without any stage")
+
+
+@test("a run whose runner was killed before its last stage has its values all the same; too many are left out, and that is said")
+def _(ws):
+    write = "flow: (a | b) >> c\nchannel: {merge: {n: sum}}\ntasks:\n" + "".join(
+        f"  {name}: {json.dumps(command)}\n" for name, command in
+        [("a", "tasuki channel add n 1"), ("b", "tasuki channel add n 2"), ("c", "tasuki channel set word $(printf %0${LENGTH}d 7)")])
+    for length, left_out in (("3", None), ("70000", True)):
+        name = write_flow(ws, write)
+        stage = last_document(ws.tasuki("run", name, "--json", env={**with_tool(ws), "LENGTH": length}).expect(0))
+        eq(stage["channel"]["n"], 3, "what the run says itself")
+        as_if_killed(ws, stage["run_id"])
+        seen = call(ws, "runs", "show", stage["run_id"]).json
+        expected = {} if left_out else stage["channel"]
+        eq((seen["status"], seen["channel"], seen.get("channel_left_out")), ("DONE", expected, left_out), "what is seen")
+        stage_file(ws, stage["run_id"]).unlink()
+        eq(call(ws, "runs", "show", stage["run_id"]).json["channel"], expected, "without any stage")
 
 
 @test("a run that asks is one that asks, with its question, when its stage does not say so")

@@ -72,6 +72,51 @@ def interrupted(ws, id="RQ-1"):
 # -- nothing runs twice -------------------------------------------------------------------------------------
 
 
+STEPS = "flow: a >> b\ntasks: {a: 'echo a >> trace', b: 'echo $$ >> up; while ! test -e go; do sleep 0.01; done; echo b >> trace'}\n"
+
+
+@test("request run goes on with an interrupted run: what is done is not done twice, here, apart, and whoever comes at the same time")
+def _(ws):
+    (ws.path / "steps.yaml").write_text(STEPS)
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: two steps\nflow: steps.yaml\n")
+    id = call(ws, "request", "run", "RQ-1", "--detach").json["run_id"]
+    for number in (1, 2):
+        ws.until(lambda: len((ws.path / "up").read_text().split()) == number if (ws.path / "up").exists() else False, "b runs")
+        kill(ws, call(ws, "runs", "show", id).json["runner"]["pid"])
+        ws.until(lambda: is_free(ws.path / ".aiflow/runs" / id / "life", 0), "its task is gone")
+        if number == 1:
+            eq(call(ws, "request", "run", "RQ-1", "--detach").json["run_id"], id, "the run that goes on apart")
+    go(ws)
+    procs = [spawn(ws, "request", "run", "RQ-1", "--on-conflict", "attach") for _ in range(4)]
+    ends = [last_document(ws.finish(proc).expect(0)) for proc in procs]
+    eq({end["status"] for end in ends}, {"DONE"}, "their ends")
+    assert id in {end["run_id"] for end in ends}, ends
+    eq((status(ws, id), trace(ws)[:2]), ("DONE", ["a", "b"]), "the first run")
+
+
+@test("a request that was changed since its run was interrupted is refused, with the two ways on; a touched one is not changed")
+def _(ws):
+    id = interrupted(ws)
+    path = ws.path / ".aiflow/requests/RQ-1.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("title: RQ-1", "title: another"))
+    error = refused(ws, "RQ-1", reason="CONFLICT")["error"]
+    eq(error["next"], [f"tasuki resume {id}", "tasuki request run RQ-1 --new"], "what to do")
+    eq((status(ws, id), len(runs_of(ws))), ("INTERRUPTED", 1), "nothing has begun")
+    path.write_text(text)
+    eq(run(ws, "RQ-1")["run_id"], id, "the run")
+
+
+@test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
+def _(ws):
+    id = interrupted(ws)
+    (ws.path / ".aiflow/runs" / id / "flow.yaml").unlink()
+    error = call(ws, "request", "run", "RQ-1", code=3).json["error"]
+    assert "tasuki request run RQ-1 --new" in error["next"], error
+    assert run(ws, "RQ-1", "--new")["run_id"] != id
+    eq(status(ws, id), "CANCELLED", "the one that was given up")
+
+
 @test("a queue does not run what somebody has run since it looked")
 def _(ws):
     with_flow(ws, "RQ-1")

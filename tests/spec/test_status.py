@@ -15,6 +15,7 @@ import time
 from common import run_held, sleeper, until_settled
 from flows import run_flow
 from harness.harness import Skip, eq, main, test
+from http_common import Server
 
 KEYS = {"version", "root", "state", "time", "locks", "processes", "runs", "requests", "workflows"}
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -65,12 +66,35 @@ def _(ws):
     eq((runs.count("NEEDS_INPUT"), runs.count("DONE")), (1, 5), "runs")
 
 
+@test("status lists the runs that go on or wait before those that are over, however many and however old, in text, JSON and HTTP")
+def _(ws):
+    run_flow(ws, "tasks: {a: 'tasuki task ask Deploy?'}\n", code=8)
+    waits = next((ws.path / ".aiflow/runs").glob("RUN-*"))
+    old = [waits.with_name(f"RUN-20200101T0000{i:02}-000000") for i in range(12)]
+    for path in old:
+        shutil.copytree(waits, path)
+    interrupted = old[11] / "stage.json"
+    interrupted.write_text(interrupted.read_text().replace('"NEEDS_INPUT"', '"RUNNING"'))
+    lines = (old[11] / "journal").read_text().splitlines(keepends=True)
+    (old[11] / "journal").write_text("".join(lines[:-1]))  # without its end
+    for _ in range(2):
+        run_flow(ws, "tasks: {a: 'true'}\n")
+    expected = 12 * ["NEEDS_INPUT"] + ["INTERRUPTED"] + 2 * ["DONE"]
+    for runs in (ws.tasuki("status", "--json").expect(0).json["runs"], Server(ws).get("/api/status").json["runs"]):
+        eq(sorted(r["status"] for r in runs[:13]), sorted(expected[:13]), "first what goes on or waits")
+        eq([r["status"] for r in runs[13:]], expected[13:], "then what is over")
+        for some in (runs[:13], runs[13:]):
+            eq([r["run_id"] for r in some], sorted((r["run_id"] for r in some), reverse=True), "the newest first")
+    text = ws.tasuki("status").expect(0).out
+    eq((re.findall(r"RUN-\S+ +DONE", text), "5 more" in text), ([], True), text)
+
+
 def lasting(document):
     text = json.dumps(document)
     return re.sub(r'"(time|age_ms|expires_in_ms|expires_at|uptime_ms|cpu_ms|rss_bytes)": ("[^"]*"|-?\d+|null)', "", text)
 
 
-@test("of many runs status shows the newest, and how many more there are; --json has them all")
+@test("of many runs status shows the first, and how many more there are; --json has them all")
 def _(ws):
     run_flow(ws, "tasks: {a: 'tasuki task ask Deploy?'}\n", code=8)
     run = next((ws.path / ".aiflow/runs").glob("RUN-*"))
@@ -124,6 +148,7 @@ class Terminal:
         ws.at_close(self.close)
         fcntl.ioctl(self.main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.shown = b""
+        assert self.echoes(), "the terminal does not echo from the beginning"
         self.proc = ws.spawn_command(argv or [ws.binary, "watch"], env={"TERM": "xterm"}, stdin=self.side, stdout=self.side,
                                      stderr=self.side, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
@@ -163,7 +188,6 @@ def _(ws):
 @test("watch gives the terminal back on Ctrl-C: screen, cursor, echo")
 def _(ws):
     terminal = Terminal(ws, 24, 80)
-    assert terminal.echoes(), "the terminal does not echo from the beginning"
     terminal.until(lambda: ENTER in terminal.shown and terminal.frames(), "the picture")
     assert not terminal.echoes(), "what is typed would be drawn over the picture"
     os.write(terminal.main, b"\x03")

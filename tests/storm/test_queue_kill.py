@@ -35,15 +35,16 @@ def is_by_hand(id):
     return id.endswith("h")
 
 
-def by_hand(ws):
-    """The commands that bring drafts on: begun if they never were, else gone on with. Not those that are done, or that somebody is at."""
+def by_hand(ws, is_alone=False):
+    """The commands that bring drafts on: begun if they never were, else gone on with. Not those that are done, or that somebody is at.
+    Who is alone may run an interrupted one by its request: nobody can have done it since, which would make it a second time."""
     found = []
     for one in call(ws, "request", "list").json["requests"]:
         latest = one["latest_run"]
         if is_by_hand(one["id"]) and not latest:
             found.append(["request", "run", one["id"]])
         elif is_by_hand(one["id"]) and latest["status"] == "INTERRUPTED":
-            found.append(["resume", latest["run_id"]])
+            found.append(["request", "run", one["id"]] if is_alone else ["resume", latest["run_id"]])
     return found
 
 
@@ -96,7 +97,7 @@ def settle(ws, ids):
         result = ws.tasuki("queue", "run", "--json", env=with_tool(ws))
         # A detached one that nobody has killed may be about to begin a draft: who begins it as well does it twice, as he said.
         ws.until(lambda: not set(everybody(ws)) & {"runner", "holder"}, "nobody is at work")
-        for command in by_hand(ws):
+        for command in by_hand(ws, is_alone=True):
             ws.tasuki(*command, "--quiet", env=with_tool(ws)).expect(0)
         if result.code == 0 and last_document(result)["reason"] == "EMPTY":
             runs = runs_of(ws)

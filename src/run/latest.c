@@ -1,0 +1,157 @@
+/* latest.c - S6, S7, S9: what the latest run of a request means for who wants to run it, or to go on with that run. */
+#include "lock/lock.h"
+#include "run/book.h"
+#include "run/start.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
+static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
+                          json_t **ret_stage, struct tsk_error *err)
+{
+    struct rundir dir;
+    json_t *stage CLEANUP_JSON = NULL;
+    *ret_stage = NULL;
+    book_latest_run(ws, request_id, latest);
+    if (!latest[0])
+        return 0;
+    if (rundir_open(ws, latest, &dir, err) < 0)
+        return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
+    int looked = book_look_at(&dir, &stage, err);
+    bool has_begun = looked == 0 && book_has_begun(stage);
+    if (looked == 0 && !has_begun && tidies)
+        rundir_remove_unbegun(ws, &dir); /* whoever made it was killed: nobody can go on with it */
+    rundir_clear(&dir);
+    *ret_stage = has_begun ? json_incref(stage) : NULL;
+    return looked;
+}
+
+static bool waits_for_answer(const json_t *stage)
+{
+    return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+}
+
+/* S9. It is RUNNING for the moment in which who answers has the run's byte. */
+static bool is_answered(const json_t *stage)
+{
+    const char *status = json_get_string(stage, "status", "");
+    return json_get_bool(stage, "answered", false) &&
+           (strcmp(status, "INTERRUPTED") == 0 || strcmp(status, "RUNNING") == 0);
+}
+
+/* S9. */
+static bool can_go_on(const json_t *stage)
+{
+    return is_answered(stage) || strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+}
+
+/* S9. The old text would be gone on with, the new one stands in the file: nobody can know which is meant. */
+static int refuse_changed(const char *request_id, const char *latest, struct tsk_error *err)
+{
+    error_set(err, TSK_CONFLICT, "request_changed_since", "request", request_id, "run", latest, NULL);
+    error_add(err, "request_id", request_id);
+    error_add(err, "run_id", latest);
+    error_add_next(err, "tasuki resume %s", latest);
+    error_add_next(err, "tasuki request run %s --new", request_id);
+    return -1;
+}
+
+/* -1, and start_request goes on with that run. */
+static int go_on_instead(const struct run_start *start, const struct request *request, const char *run_id,
+                         const json_t *stage, char goes_on[RUN_ID_MAX], struct tsk_error *err)
+{
+    if (!is_answered(stage) && !start->queue && !book_is_same_file(request, stage))
+        return refuse_changed(request->id, run_id, err);
+    snprintf(goes_on, RUN_ID_MAX, "%s", run_id);
+    return error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run_id, NULL);
+}
+
+static int refuse_waiting(const char *request_id, const char *latest, struct tsk_error *err)
+{
+    error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request_id, "run", latest, NULL);
+    error_add(err, "request_id", request_id);
+    error_add(err, "run_id", latest);
+    error_add_next(err, "tasuki runs show %s", latest); /* it has the commands that answer */
+    error_add_next(err, "tasuki request run %s --new", request_id);
+    return -1;
+}
+
+static bool is_locked(struct tsk_workspace *ws, const char *request_id)
+{
+    struct tsk_error ignored;
+    struct lock_target target;
+    struct judgement found = {.verdict = VERDICT_FREE};
+    if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_REQUEST), request_id, NULL, &ignored) < 0)
+        return false;
+    bool is = lock_inspect(&target, &found, &ignored) == 0 && found.verdict == VERDICT_HELD;
+    lock_target_clear(&target);
+    return is;
+}
+
+/* A run that is just gone on with is locked: then the lock decides. */
+int latest_settle_early(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
+                        char goes_on[RUN_ID_MAX], struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX];
+    json_t *stage CLEANUP_JSON = NULL;
+    if (start->is_new)
+        return 0;
+    if (look_at_latest(ws, request->id, latest, false, &stage, err) < 0)
+        return -1;
+    if ((!waits_for_answer(stage) && !can_go_on(stage)) || is_locked(ws, request->id))
+        return 0;
+    return can_go_on(stage) ? go_on_instead(start, request, latest, stage, goes_on, err)
+                            : refuse_waiting(request->id, latest, err);
+}
+
+int latest_settle(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
+                  char goes_on[RUN_ID_MAX], struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX], run[RUN_ID_MAX];
+    const char *status;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (look_at_latest(ws, request->id, latest, true, &stage, err) < 0)
+        return -1;
+    if (!waits_for_answer(stage) && !can_go_on(stage))
+        return 0;
+    if (start->is_new)
+        return stop_run(ws, latest, false, run, &status, err);
+    return can_go_on(stage) ? go_on_instead(start, request, latest, stage, goes_on, err)
+                            : refuse_waiting(request->id, latest, err);
+}
+
+/* S7: an answer goes on with the run that has asked, once, and not with one that another has taken the place of. */
+static int need_answered(const char *run_id, const char *latest, const json_t *stage, struct tsk_error *err)
+{
+    if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)
+        return error_set(err, TSK_CONFLICT, "run_given_up", "run", run_id, NULL);
+    if (!is_answered(stage))
+        return error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);
+    if (!latest[0] || strcmp(latest, run_id) == 0)
+        return 0;
+    error_set(err, TSK_CONFLICT, "run_replaced", "run", run_id, "latest", latest, NULL);
+    error_add_next(err, "tasuki runs show %s", latest);
+    return -1;
+}
+
+int latest_need(struct tsk_workspace *ws, const struct run_start *start, const char *request_id, const char *run_id,
+                struct tsk_error *err)
+{
+    char latest[RUN_ID_MAX];
+    struct rundir run;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (!start->is_answered && !start->is_instead)
+        return 0;
+    if (rundir_open(ws, run_id, &run, err) < 0)
+        return -1;
+    int looked = start->is_instead ? book_look_at(&run, &stage, err) : rundir_look(&run, &stage, err);
+    rundir_clear(&run);
+    if (looked < 0)
+        return -1;
+    book_latest_run(ws, request_id, latest);
+    if (start->is_answered)
+        return need_answered(run_id, latest, stage, err);
+    bool is_latest = !latest[0] || strcmp(latest, run_id) == 0;
+    return is_latest && can_go_on(stage) ? 0 : error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);
+}
