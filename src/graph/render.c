@@ -46,9 +46,9 @@ static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t
     while (depth) {
         uint32_t node = stack[--depth], begin = depth;
         order[done++] = node;
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
-            if (--left[graph_edge(graph, e)->to] == 0)
-                stack[depth++] = graph_edge(graph, e)->to;
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s))
+            if (--left[s.node] == 0)
+                stack[depth++] = s.node;
         for (uint32_t a = begin, b = depth; a + 1 < b; a++, b--) { /* the first successor on top */
             uint32_t kept = stack[a];
             stack[a] = stack[b - 1];
@@ -70,15 +70,14 @@ struct before {
 static struct before before_make(const struct graph *graph)
 {
     struct before before = {.heads = calloc(graph->nodes.count + 1, sizeof *before.heads),
-                            .links = calloc(graph->edges.count + 1, sizeof *before.links)};
+                            .links = calloc((size_t)graph->edge_count + 1, sizeof *before.links)};
     uint32_t used = 0;
     BUG(!before.heads || !before.links);
     for (uint32_t n = (uint32_t)graph->nodes.count; n > 0; n--)
-        for (uint32_t e = graph_node(graph, n - 1)->first_edge; e; e = graph_edge(graph, e)->next) {
-            uint32_t to = graph_edge(graph, e)->to;
+        for (struct successor s = graph_first(graph, n - 1); s.node != NO_NODE; graph_next(graph, &s)) {
             before.links[used].node = n - 1;
-            before.links[used].next = before.heads[to];
-            before.heads[to] = ++used;
+            before.links[used].next = before.heads[s.node];
+            before.heads[s.node] = ++used;
         }
     return before;
 }
@@ -206,7 +205,7 @@ static void mermaid_group(const struct graph *graph, uint32_t node, unsigned dep
                 put_id(out, graph, inner, true);
                 buf_puts(out, "\n");
             }
-            if (!graph_node(graph, inner)->first_edge) {
+            if (!graph_node(graph, inner)->successor) {
                 buf_printf(out, "%*s  ", pad, "");
                 put_id(out, graph, inner, false);
                 buf_printf(out, " --> j%u\n", node);
@@ -228,11 +227,11 @@ static void mermaid_scope(const struct graph *graph, uint32_t scope, unsigned de
     }
     for (uint32_t i = 0; i < graph_scope(graph, scope)->node_count; i++) {
         uint32_t node = graph_scope_node(graph, scope, i);
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
             buf_printf(out, "%*s", (int)depth * 2, "");
             put_id(out, graph, node, false);
             buf_puts(out, " --> ");
-            put_id(out, graph, graph_edge(graph, e)->to, true);
+            put_id(out, graph, s.node, true);
             buf_puts(out, "\n");
         }
     }
@@ -267,7 +266,7 @@ static void dot_group(const struct graph *graph, uint32_t node, unsigned depth, 
                 put_id(out, graph, inner, true);
                 buf_puts(out, ";\n");
             }
-            if (!graph_node(graph, inner)->first_edge) {
+            if (!graph_node(graph, inner)->successor) {
                 buf_printf(out, "%*s  ", pad, "");
                 put_id(out, graph, inner, false);
                 buf_printf(out, " -> j%u;\n", node);
@@ -286,11 +285,11 @@ static void dot_scope(const struct graph *graph, uint32_t scope, unsigned depth,
             dot_group(graph, node, depth, out);
         else
             buf_printf(out, "%*sn%u [label=\"%s\"];\n", (int)depth * 2, "", node, graph_name(graph, node, buf));
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
             buf_printf(out, "%*s", (int)depth * 2, "");
             put_id(out, graph, node, false);
             buf_puts(out, " -> ");
-            put_id(out, graph, graph_edge(graph, e)->to, true);
+            put_id(out, graph, s.node, true);
             buf_puts(out, ";\n");
         }
     }
