@@ -6,14 +6,14 @@
  *
  * Small arrays are on the heap. From REGION_MAP_MIN bytes on they are mappings of their own, which the kernel moves by
  * changing page tables: growing to a million tasks copies nothing. They are huge pages from the beginning, where the system
- * has them: a small page that is touched for the first time costs as much as running a hundred tasks. */
+ * has them: a small page that is touched for the first time costs as much as running twenty tasks. */
 #ifndef GRAPH_REGION_H
 #define GRAPH_REGION_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define REGION_MAP_MIN (256u << 10)
+#define REGION_MAP_MIN (1u << 20)
 
 struct region {
     void *data;
