@@ -200,8 +200,8 @@ void buf_json_key(struct buf *b, const char *key)
     if (!is_first)
         *at++ = ',';
     *at++ = '"';
-    memcpy(at, key, len); /* keys are ours: nothing in them needs escaping */
-    memcpy(at + len, "\":", 3);
+    memcpy(at, key, len + 1); /* keys are ours: nothing in them needs escaping */
+    memcpy(at + len, "\":", sizeof "\":");
 }
 
 void buf_json_pair(struct buf *b, const char *key, const char *value)
