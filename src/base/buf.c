@@ -131,17 +131,39 @@ static void put_escaped(struct buf *b, unsigned char c)
     }
 }
 
+/* How many characters from here on stand for themselves. */
+static size_t plain_length(const char *s)
+{
+    size_t len = 0;
+    while ((unsigned char)s[len] >= 0x20 && (unsigned char)s[len] < 0x7f && s[len] != '"' && s[len] != '\\')
+        len++;
+    return len;
+}
+
+static void put_quoted(struct buf *b, const char *s, size_t len)
+{
+    char *at = buf_reserve(b, len + 2);
+    if (!at)
+        return;
+    at[0] = at[len + 1] = '"';
+    memcpy(at + 1, s, len);
+    at[len + 2] = '\0';
+    b->len += len + 2;
+}
+
 void buf_json_string(struct buf *b, const char *s)
 {
+    size_t plain = s ? plain_length(s) : 0;
     if (!s) {
         buf_puts(b, "null");
         return;
     }
+    if (!s[plain]) { /* nearly every one */
+        put_quoted(b, s, plain);
+        return;
+    }
     buf_put(b, "\"", 1);
-    while (*s) {
-        size_t plain = 0;
-        while ((unsigned char)s[plain] >= 0x20 && (unsigned char)s[plain] < 0x7f && s[plain] != '"' && s[plain] != '\\')
-            plain++;
+    for (; *s; plain = plain_length(s)) {
         buf_put(b, s, plain);
         s += plain;
         unsigned char c = (unsigned char)*s;
@@ -169,11 +191,17 @@ void buf_json_string(struct buf *b, const char *s)
 
 void buf_json_key(struct buf *b, const char *key)
 {
-    if (b->len && b->data[b->len - 1] != '{' && b->data[b->len - 1] != '[')
-        buf_put(b, ",", 1);
-    buf_put(b, "\"", 1);
-    buf_puts(b, key); /* keys are ours: nothing in them needs escaping */
-    buf_put(b, "\":", 2);
+    bool is_first = !b->len || b->data[b->len - 1] == '{' || b->data[b->len - 1] == '[';
+    size_t len = strlen(key);
+    char *at = buf_reserve(b, len + 3 + !is_first);
+    if (!at)
+        return;
+    b->len += len + 3 + !is_first;
+    if (!is_first)
+        *at++ = ',';
+    *at++ = '"';
+    memcpy(at, key, len + 1); /* keys are ours: nothing in them needs escaping */
+    memcpy(at + len, "\":", sizeof "\":");
 }
 
 void buf_json_pair(struct buf *b, const char *key, const char *value)

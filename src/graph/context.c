@@ -14,7 +14,7 @@ struct tsk_graph {
     struct graph graph;
 };
 
-static int no_memory(struct tsk_error *err)
+static RARE int no_memory(struct tsk_error *err)
 {
     errno = ENOMEM;
     return error_errno(err, "build", "graph");
@@ -41,23 +41,37 @@ void tsk_graph_free(struct tsk_graph *graph)
     free(graph);
 }
 
-static int refuse_sealed(const struct tsk_graph *graph, struct tsk_error *err)
+static RARE int is_sealed(struct tsk_error *err)
 {
-    return graph->graph.is_sealed ? error_set(err, TSK_INVALID_INPUT, "graph_is_sealed", NULL) : 0;
+    return error_set(err, TSK_INVALID_INPUT, "graph_is_sealed", NULL);
 }
 
-static int unknown(struct tsk_error *err, const char *what, uint32_t number)
+static inline int refuse_sealed(const struct tsk_graph *graph, struct tsk_error *err)
+{
+    return graph->graph.is_sealed ? is_sealed(err) : 0;
+}
+
+static RARE int unknown(struct tsk_error *err, const char *what, uint32_t number)
 {
     error_set(err, TSK_INVALID_INPUT, "graph_unknown", "what", what, NULL);
     error_add_int(err, "number", number);
     return -1;
 }
 
-static int check_name(const char *name, struct tsk_error *err)
+static RARE int check_given_name(const char *name, struct tsk_error *err)
 {
-    return !name || id_is_valid(name)
-               ? 0
-               : error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "name", "value", name, NULL);
+    return id_is_valid(name) ? 0
+                             : error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "name", "value", name, NULL);
+}
+
+static inline int check_name(const char *name, struct tsk_error *err)
+{
+    return name ? check_given_name(name, err) : 0;
+}
+
+static RARE int has_no_function(const char *name, struct tsk_error *err)
+{
+    return error_set(err, TSK_INVALID_INPUT, "graph_no_function", "task", name ? name : "", NULL);
 }
 
 int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *name, tsk_task_function *function, void *arg,
@@ -68,7 +82,7 @@ int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *name, ts
     if (scope >= graph->graph.scopes.count)
         return unknown(err, "scope", scope);
     if (!function)
-        return error_set(err, TSK_INVALID_INPUT, "graph_no_function", "task", name ? name : "", NULL);
+        return has_no_function(name, err);
     return graph_add_task(&graph->graph, scope, name, function, arg, ret_task, err);
 }
 

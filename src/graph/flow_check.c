@@ -59,7 +59,7 @@ static void check_reachable(struct flow *flow)
     for (uint32_t i = 0; i < flow->tasks.count; i++) {
         const struct flow_task *task = flow_task(flow, i);
         bool is_alone = !task->is_in_expression && !task->has_needs && !task->never_starts &&
-                        !graph_node(&flow->graph, task->node)->first_edge;
+                        !graph_node(&flow->graph, task->node)->successor;
         if (is_alone)
             flow_problem(flow, task->line, task->column, "flow_unreachable", "name", flow_string(flow, task->name),
                          NULL);

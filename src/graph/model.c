@@ -9,7 +9,7 @@ const char *const merge_rule_names[MERGE_COUNT + 1] = {
     [MERGE_LAST] = "last", [MERGE_FIRST] = "first", [MERGE_SUM] = "sum",    [MERGE_APPEND] = "append",
     [MERGE_MAX] = "max",   [MERGE_MIN] = "min",     [MERGE_ERROR] = "error"};
 
-static int no_memory(struct tsk_error *err)
+static RARE int no_memory(struct tsk_error *err)
 {
     errno = ENOMEM;
     return error_errno(err, "build", "graph");
@@ -106,7 +106,7 @@ static int copy_name(struct graph *graph, const char *name, uint32_t *ret_offset
     return 0;
 }
 
-static int set_name(struct graph *graph, uint32_t node, const char *name, struct tsk_error *err)
+static RARE int set_name(struct graph *graph, uint32_t node, const char *name, struct tsk_error *err)
 {
     uint32_t offset;
     if (graph->named * 2 >= graph->name_slots.count && slots_grow(graph) < 0)
@@ -162,13 +162,10 @@ static inline int add_node(struct graph *graph, uint32_t scope, const char *name
     uint32_t node = (uint32_t)graph->nodes.count;
     BUG(graph->is_sealed || scope >= graph->scopes.count);
     struct graph_node *made = node < GRAPH_NODES_MAX ? region_add_one(&graph->nodes) : NULL;
-    uint32_t *indegree = made ? region_add_one(&graph->indegree) : NULL;
-    if (!indegree)
+    if (!made)
         return no_memory(err);
-    *indegree = 0;
     if (name && set_name(graph, node, name, err) < 0) {
         graph->nodes.count--;
-        graph->indegree.count--;
         return -1;
     }
     struct graph_scope *s = graph_scope(graph, scope);
@@ -185,7 +182,7 @@ int graph_add_task(struct graph *graph, uint32_t scope, const char *name, tsk_ta
     if (add_node(graph, scope, name, ret, err) < 0)
         return -1;
     *REGION_AT(&graph->nodes, struct graph_node, graph->nodes.count - 1) =
-        (struct graph_node){.run = run, .arg = arg, .scope = scope & 0x7fffffff};
+        (struct graph_node){.run = run, .arg = arg, .scope = scope};
     return 0;
 }
 
@@ -200,7 +197,7 @@ int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum 
         return no_memory(err);
     *group = (struct graph_group){.node = node, .policy = policy};
     *graph_node(graph, node) =
-        (struct graph_node){.scope = scope & 0x7fffffff, .is_group = 1, .detail = (uint32_t)graph->groups.count - 1};
+        (struct graph_node){.scope = scope, .is_group = 1, .detail = (graph->groups.count - 1) & 0x7fffffff};
     *ret_node = node;
     return 0;
 }
@@ -273,30 +270,55 @@ static int siblings(const struct graph *graph, uint32_t before, uint32_t after, 
                      graph_name(graph, after, b), NULL);
 }
 
-int graph_add_edge(struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err)
+static __attribute__((noinline)) int add_further_edge(struct graph *graph, struct graph_node *node, uint32_t to)
 {
-    uint32_t from = before, to = after;
-    BUG(graph->is_sealed || before >= graph->nodes.count || after >= graph->nodes.count);
-    if (__builtin_expect(graph_node(graph, from)->scope != graph_node(graph, to)->scope, 0)) {
-        struct lifted lifted = lift(graph, before, after);
-        from = lifted.before;
-        to = lifted.after;
-        if (from == to)
-            return siblings(graph, before, after, err);
-    }
     struct graph_edge *edge = region_add_one(&graph->edges);
     if (!edge)
-        return no_memory(err);
+        return -1;
     uint32_t index = (uint32_t)graph->edges.count;
+    struct graph_edge *last = node->more ? graph_edge(graph, node->more) : edge;
+    edge->to = to;
+    edge->next = node->more ? last->next : index;
+    last->next = index;
+    node->more = index;
+    return 0;
+}
+
+static RARE int indegree_grow(struct graph *graph)
+{
+    return region_add(&graph->indegree, graph->nodes.room - graph->indegree.count) ? 0 : -1;
+}
+
+/* Both stand in one scope. */
+static inline int add_edge(struct graph *graph, uint32_t from, uint32_t to, struct tsk_error *err)
+{
     struct graph_node *node = graph_node(graph, from);
-    *edge = (struct graph_edge){.to = to};
-    if (node->last_edge)
-        graph_edge(graph, node->last_edge)->next = index;
-    else
-        node->first_edge = index;
-    node->last_edge = index;
+    if (__builtin_expect(to >= graph->indegree.count, 0) && indegree_grow(graph) < 0)
+        return no_memory(err);
+    if (!node->successor)
+        node->successor = to + 1;
+    else if (add_further_edge(graph, node, to) < 0)
+        return no_memory(err);
+    graph->goes_back = graph->goes_back || to <= from;
+    graph->edge_count++;
     ++*REGION_AT(&graph->indegree, uint32_t, to);
     return 0;
+}
+
+static RARE int add_edge_across(struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err)
+{
+    struct lifted lifted = lift(graph, before, after);
+    if (lifted.before == lifted.after)
+        return siblings(graph, before, after, err);
+    return add_edge(graph, lifted.before, lifted.after, err);
+}
+
+int graph_add_edge(struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err)
+{
+    BUG(graph->is_sealed || before >= graph->nodes.count || after >= graph->nodes.count);
+    if (__builtin_expect(graph_node(graph, before)->scope != graph_node(graph, after)->scope, 0))
+        return add_edge_across(graph, before, after, err);
+    return add_edge(graph, before, after, err);
 }
 
 struct task_detail *graph_detail(struct graph *graph, uint32_t task)
@@ -308,7 +330,7 @@ struct task_detail *graph_detail(struct graph *graph, uint32_t task)
             return NULL;
         *detail = (struct task_detail){
             .retries = -1, .backoff_initial_ms = 1000, .backoff_max_ms = 60000, .backoff_factor = 2};
-        graph_node(graph, task)->detail = (uint32_t)graph->details.count;
+        graph_node(graph, task)->detail = graph->details.count & 0x7fffffff;
     }
     return REGION_AT(&graph->details, struct task_detail, graph_node(graph, task)->detail - 1);
 }
@@ -371,12 +393,15 @@ static int cycle_found(const struct graph *graph, const uint32_t *left, struct t
     if (!before)
         return no_memory(err);
     uint32_t *seen = before + count, *walk = seen + count;
-    for (uint32_t n = 0; n < count; n++)
-        for (uint32_t e = left[n] ? graph_node(graph, n)->first_edge : 0; e; e = graph_edge(graph, e)->next) {
-            before[graph_edge(graph, e)->to] = n;
-            if (left[graph_edge(graph, e)->to])
-                node = graph_edge(graph, e)->to;
+    for (uint32_t n = 0; n < count; n++) {
+        if (!left[n])
+            continue;
+        for (struct successor s = graph_first(graph, n); s.node != NO_NODE; graph_next(graph, &s)) {
+            before[s.node] = n;
+            if (left[s.node])
+                node = s.node;
         }
+    }
     for (; !seen[node]; node = before[node]) {
         walk[steps] = node;
         seen[node] = ++steps;
@@ -395,25 +420,22 @@ static int cycle_found(const struct graph *graph, const uint32_t *left, struct t
 static int check_cycles(const struct graph *graph, struct tsk_error *err)
 {
     uint32_t count = (uint32_t)graph->nodes.count;
-    bool goes_back = false;
-    for (uint32_t n = 0; n < count && !goes_back; n++)
-        for (uint32_t e = graph_node(graph, n)->first_edge; e; e = graph_edge(graph, e)->next)
-            goes_back = goes_back || graph_edge(graph, e)->to <= n;
-    if (!goes_back)
+    if (!graph->goes_back)
         return 0;
     uint32_t *left = malloc((size_t)count * 2 * sizeof *left);
     if (!left)
         return no_memory(err);
     uint32_t *queue = left + count, head = 0, tail = 0;
-    memcpy(left, graph->indegree.data, count * sizeof *left);
-    for (uint32_t n = 0; n < count; n++)
+    for (uint32_t n = 0; n < count; n++) {
+        left[n] = graph_indegree(graph, n);
         if (!left[n])
             queue[tail++] = n;
+    }
     while (head < tail) {
         uint32_t n = queue[head++];
-        for (uint32_t e = graph_node(graph, n)->first_edge; e; e = graph_edge(graph, e)->next)
-            if (--left[graph_edge(graph, e)->to] == 0)
-                queue[tail++] = graph_edge(graph, e)->to;
+        for (struct successor s = graph_first(graph, n); s.node != NO_NODE; graph_next(graph, &s))
+            if (--left[s.node] == 0)
+                queue[tail++] = s.node;
     }
     int result = tail == count ? 0 : cycle_found(graph, left, err);
     free(left);

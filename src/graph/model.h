@@ -13,7 +13,8 @@
  *      node, unless it was given a name.
  *  M5  A sealed graph does not change and has no cycle of edges; several runs may read it at once.
  *
- * A million tasks are normal: a node is 32 bytes, an edge 8, and nothing is allocated per task. */
+ * A million tasks are normal: a node is 32 bytes with its first edge in it, a further edge 8, and nothing is allocated per
+ * task. */
 #ifndef GRAPH_MODEL_H
 #define GRAPH_MODEL_H
 
@@ -33,11 +34,14 @@ enum policy { POLICY_STRICT, POLICY_FAIL_FAST, POLICY_BEST_EFFORT, POLICY_AT_LEA
 struct graph_node {
     tsk_task_function *run; /* of the C library; NULL in a flow */
     void *arg;
-    uint32_t first_edge, last_edge; /* index + 1 into edges; 0: none */
-    uint32_t scope : 31, is_group : 1;
-    uint32_t detail; /* tasks: index + 1 into details, 0: none. Groups: index into groups */
+    uint32_t
+        successor; /* its first one, + 1, 0: none (NO_NODE + 1). Most have no other, and their edge is found where they are */
+    uint32_t more; /* the last of the further edges: index + 1 into edges; 0: none */
+    uint32_t scope;
+    uint32_t is_group : 1, detail : 31; /* tasks: index + 1 into details, 0: none. Groups: index into groups */
 };
 
+/* The further edges of a node are a ring: behind the last one comes the first, so that one number is enough for both. */
 struct graph_edge {
     uint32_t to;
     uint32_t next; /* index + 1 */
@@ -70,14 +74,17 @@ struct graph_scope {
 };
 
 struct graph {
-    struct region nodes, edges, indegree, details, groups, scopes;
+    struct region nodes, edges, details, groups, scopes;
+    struct region indegree;   /* per node, with nodes' room in advance; shorter when no edge leads to the rest */
     struct region names;      /* characters */
     struct region name_of;    /* per node: offset + 1 into names; shorter than nodes when the rest has no name */
     struct region name_slots; /* hash of names: node + 1; power of two */
     struct region scope_nodes;
     struct region rules; /* struct graph_rule */
     uint32_t named;      /* nodes in name_slots */
+    uint32_t edge_count;
     enum merge_rule default_rule;
+    bool goes_back; /* an edge leads to a node that was added before: there may be a cycle */
     bool is_sealed;
 };
 
@@ -121,6 +128,25 @@ static inline struct graph_edge *graph_edge(const struct graph *graph, uint32_t 
 {
     return REGION_AT(&graph->edges, struct graph_edge, edge - 1);
 }
+
+/* The successors of a node, in the order in which the edges were added:
+ *
+ *     for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) */
+struct successor {
+    uint32_t node;
+    uint32_t edge, last; /* index + 1 of the edge that comes then, 0: none; of the last one */
+};
+static inline struct successor graph_first(const struct graph *graph, uint32_t node)
+{
+    const struct graph_node *n = graph_node(graph, node);
+    return (struct successor){n->successor - 1, n->more ? graph_edge(graph, n->more)->next : 0, n->more};
+}
+static inline void graph_next(const struct graph *graph, struct successor *at)
+{
+    const struct graph_edge *edge = at->edge ? graph_edge(graph, at->edge) : NULL;
+    at->node = edge ? edge->to : NO_NODE;
+    at->edge = edge && at->edge != at->last ? edge->next : 0;
+}
 static inline struct graph_group *graph_group(const struct graph *graph, uint32_t group)
 {
     return REGION_AT(&graph->groups, struct graph_group, group);
@@ -131,7 +157,7 @@ static inline struct graph_scope *graph_scope(const struct graph *graph, uint32_
 }
 static inline uint32_t graph_indegree(const struct graph *graph, uint32_t node)
 {
-    return *REGION_AT(&graph->indegree, uint32_t, node);
+    return node < graph->indegree.count ? *REGION_AT(&graph->indegree, uint32_t, node) : 0;
 }
 /* The i-th node of a scope of a sealed graph. */
 static inline uint32_t graph_scope_node(const struct graph *graph, uint32_t scope, uint32_t i)

@@ -44,7 +44,7 @@ int plan_init(struct plan *plan, const struct graph *graph, const struct plan_ho
     plan->state = plan->state_region.data;
     const uint32_t *indegree = graph->indegree.data;
     uint64_t *plain = plan->state_region.data; /* nobody else looks yet */
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && i < graph->indegree.count; i++)
         plain[i] = indegree[i];
     for (uint32_t s = 0; s < graph->scopes.count; s++)
         atomic_init(&plan->scopes[s].live, graph_scope(graph, s)->node_count);
@@ -171,11 +171,10 @@ static void token_send(struct plan *plan, uint32_t node, enum token token, struc
 
 static void tokens_send(struct plan *plan, uint32_t node, enum token token, struct plan_out *out)
 {
-    const struct graph *graph = plan->graph;
     if (node & PLAN_DYNAMIC)
         return;
-    for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
-        token_send(plan, graph_edge(graph, e)->to, token, out);
+    for (struct successor s = graph_first(plan->graph, node); s.node != NO_NODE; graph_next(plan->graph, &s))
+        token_send(plan, s.node, token, out);
 }
 
 void plan_heads(struct plan *plan, struct plan_out *out)
@@ -441,11 +440,10 @@ static void raise_behind(struct plan *plan, uint32_t target)
         uint32_t node = todo.ready[--todo.count];
         if (node & PLAN_DYNAMIC)
             continue;
-        for (uint32_t e = graph_node(plan->graph, node)->first_edge; e; e = graph_edge(plan->graph, e)->next) {
-            uint32_t to = graph_edge(plan->graph, e)->to;
-            if (edge_raise(plan, to)) {
-                activated_again(plan, to);
-                plan_out_add(&todo, to);
+        for (struct successor s = graph_first(plan->graph, node); s.node != NO_NODE; graph_next(plan->graph, &s)) {
+            if (edge_raise(plan, s.node)) {
+                activated_again(plan, s.node);
+                plan_out_add(&todo, s.node);
             }
         }
     }

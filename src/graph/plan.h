@@ -194,12 +194,12 @@ static inline void plan_end_ok(struct plan *plan, uint32_t node, struct plan_out
         plan_end(plan, node, OUTCOME_OK, out);
         return;
     }
-    uint64_t old = atomic_fetch_or_explicit(&plan->state[node], STATE_DONE, memory_order_acq_rel);
-    for (uint32_t e = n->first_edge; e; e = graph_edge(graph, e)->next) {
-        uint32_t to = graph_edge(graph, e)->to;
-        uint64_t before = atomic_fetch_add_explicit(&plan->state[to], STATE_TOKEN_OK, memory_order_acq_rel);
+    /* A busy node is not DONE, so adding the bit sets it; x86 has no OR that tells what was there before. */
+    uint64_t old = atomic_fetch_add_explicit(&plan->state[node], STATE_DONE, memory_order_acq_rel);
+    for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
+        uint64_t before = atomic_fetch_add_explicit(&plan->state[s.node], STATE_TOKEN_OK, memory_order_acq_rel);
         if ((before & STATE_PENDING) == 1)
-            plan_out_add(out, to);
+            plan_out_add(out, s.node);
     }
     if (__builtin_expect((old & STATE_SELF) != 0, 0))
         plan_self_ended(plan, node, out);

@@ -11,8 +11,6 @@
 
 #define SPINS_BEFORE_SLEEP 64
 #define HEAD_SLICE_MAX     1024u
-/* Kept out of the way of a task that does next to nothing: what it needs on the stack would cost each of them. */
-#define RARE __attribute__((cold, noinline))
 
 /* ---- waking and sleeping (W3) --------------------------------------------------------------------------- */
 
@@ -77,13 +75,18 @@ static void stop_run(struct tsk_context *context)
     wake_all(context);
 }
 
-static void requests_clear(struct tsk_call *call)
+/* What the task left behind. */
+static RARE void call_clear(struct tsk_call *call)
 {
     for (struct request *request = call->requests, *next; request; request = next) {
         next = request->next;
         free(request->text);
         free(request);
     }
+    call->requests = NULL;
+    effects_clear(&call->effects);
+    free(call->message);
+    call->message = NULL;
 }
 
 static void cancelled_by_task(struct tsk_call *call, const char *message)
@@ -216,13 +219,9 @@ static RARE bool cycle_is_allowed(struct tsk_call *call)
 static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
 {
     struct tsk_context *context = worker->context;
-    struct tsk_call call; /* field by field: clearing it as a whole costs more than a small task */
-    call.worker = worker;
-    call.node = node;
-    call.attempt = attempt;
-    call.effects.list = NULL;
-    call.requests = NULL;
-    call.message = NULL;
+    struct tsk_call *call = &worker->call;
+    call->node = node;
+    call->attempt = attempt;
     tsk_task_function *run;
     void *arg;
     uint32_t scope;
@@ -233,44 +232,45 @@ static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
         const struct graph_node *task = graph_node(context->graph, node);
         run = task->run, arg = task->arg, scope = task->scope;
     }
-    call.session = context->plan.scopes[scope].session;
+    call->session = context->plan.scopes[scope].session;
     bool may_be_again = atomic_load_explicit(&context->plan.again, memory_order_relaxed) ||
                         (node & PLAN_DYNAMIC); /* else: nothing has run twice */
-    if (__builtin_expect(may_be_again && attempt == 1, 0) && !cycle_is_allowed(&call))
+    if (__builtin_expect(may_be_again && attempt == 1, 0) && !cycle_is_allowed(call))
         return;
     if (!step_is_allowed(worker)) {
         plan_end(&context->plan, node, OUTCOME_STOPPED, &worker->out);
         return;
     }
-    if (__builtin_expect(run(&call, arg) == 0, 1))
-        task_succeeded(&call);
+    if (__builtin_expect(run(call, arg) == 0, 1))
+        task_succeeded(call);
     else if (!pool_retry_later(context, node, attempt))
-        task_failed(&call, NULL);
-    if (call.requests)
-        requests_clear(&call);
-    if (call.effects.list)
-        effects_clear(&call.effects);
-    if (call.message)
-        free(call.message);
+        task_failed(call, NULL);
+    if (__builtin_expect(call->requests || call->effects.list || call->message, 0))
+        call_clear(call);
 }
 
-/* W1. */
-static void hand_out(struct worker *worker)
+static RARE void push_others(struct worker *worker)
 {
     struct plan_out *out = &worker->out;
-    size_t first = 0;
-    if (!out->count)
-        return;
-    if (worker->next == NO_NODE)
-        worker->next = out->ready[first++];
-    for (size_t i = out->count; i > first; i--) { /* the last one in is the first one out */
+    for (size_t i = out->count; i > 1; i--) { /* the last one in is the first one out */
         BUG(!deque_push(&worker->deque, out->ready[i - 1]));
         pool_wake_one(worker->context);
     }
-    out->count = 0;
 }
 
-static void execute(struct worker *worker, uint32_t node)
+/* W1: the node to go on with, or NO_NODE. */
+static inline uint32_t hand_out(struct worker *worker)
+{
+    struct plan_out *out = &worker->out;
+    if (!out->count)
+        return NO_NODE;
+    if (out->count > 1)
+        push_others(worker);
+    out->count = 0;
+    return out->ready[0];
+}
+
+static void execute_one(struct worker *worker, uint32_t node)
 {
     struct plan *plan = &worker->context->plan;
     enum outcome outcome;
@@ -285,7 +285,22 @@ static void execute(struct worker *worker, uint32_t node)
         plan_end(plan, node, outcome, &worker->out);
         break;
     }
-    hand_out(worker);
+}
+
+static void look_for_cancel(struct tsk_context *context)
+{
+    if (__builtin_expect(atomic_load_explicit(&context->is_cancelled, memory_order_relaxed), 0) &&
+        !atomic_exchange(&context->cancel_is_seen, true))
+        stop_run(context);
+}
+
+/* The node, and then what it made ready. */
+static void execute(struct worker *worker, uint32_t node)
+{
+    for (; node != NO_NODE; node = hand_out(worker)) {
+        look_for_cancel(worker->context);
+        execute_one(worker, node);
+    }
 }
 
 /* ---- finding work --------------------------------------------------------------------------------------- */
@@ -337,13 +352,6 @@ static void flush(struct worker *worker)
     }
 }
 
-static void look_for_cancel(struct tsk_context *context)
-{
-    if (__builtin_expect(atomic_load_explicit(&context->is_cancelled, memory_order_relaxed), 0) &&
-        !atomic_exchange(&context->cancel_is_seen, true))
-        stop_run(context);
-}
-
 static void retry_run(struct worker *worker, const struct retry *retry)
 {
     struct plan *plan = &worker->context->plan;
@@ -351,16 +359,11 @@ static void retry_run(struct worker *worker, const struct retry *retry)
         plan_end(plan, retry->node, OUTCOME_STOPPED, &worker->out);
     else
         run_task(worker, retry->node, retry->attempt);
-    hand_out(worker);
+    execute(worker, hand_out(worker));
 }
 
 static bool find_own(struct worker *worker, uint32_t *ret)
 {
-    if (worker->next != NO_NODE) {
-        *ret = worker->next;
-        worker->next = NO_NODE;
-        return true;
-    }
     return deque_pop(&worker->deque, ret) || head_take(worker, ret);
 }
 
@@ -430,7 +433,7 @@ static int workers_make(struct tsk_context *context, struct tsk_error *err)
     if (!context->workers)
         return error_errno(err, "start", "threads");
     for (unsigned i = 0; i < context->worker_count; i++) {
-        context->workers[i] = (struct worker){.context = context, .next = NO_NODE, .seed = i + 1};
+        context->workers[i] = (struct worker){.context = context, .seed = i + 1, .call.worker = &context->workers[i]};
         if (!deque_init(&context->workers[i].deque)) {
             context->worker_count = i;
             workers_free(context);

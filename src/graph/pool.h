@@ -1,7 +1,7 @@
 /* pool.h - the plan on threads: C functions as tasks, work stealing, nothing allocated or locked per task.
  *
- *  W1  A worker goes on with the first node its task made ready, puts the others into its deque, and steals when it has none.
- *      The nodes that are ready at the beginning are not queued at all: workers take them in slices from the graph.
+ *  W1  A worker goes on at once with the first node its task made ready, so that a chain never sees a queue; it puts the
+ *      others into its deque, and steals when it has none. The nodes that are ready at the beginning are not queued at all: workers take them in slices from the graph.
  *  W2  Ended nodes of the root are counted per worker and handed over when it runs out of work, so the run has ended when the
  *      last worker did that, not before.
  *  W3  Who pushes looks for a sleeper afterwards; who wants to sleep says so first and then looks for work. Both are
@@ -34,12 +34,22 @@ struct retry {
     unsigned attempt; /* the one that comes */
 };
 
+struct tsk_call {
+    struct worker *worker;
+    struct session *session;
+    uint32_t node;
+    unsigned attempt;
+    struct effects effects; /* these three are empty between two tasks */
+    struct request *requests, **last_request;
+    char *message;
+};
+
 struct worker {
     struct deque deque;
     struct tsk_context *context;
     pthread_t thread;
+    struct tsk_call call; /* of the task it runs: made once, because filling one costs more than a small task */
     struct plan_out out;
-    uint32_t next;              /* W1, or NO_NODE */
     uint32_t head_at, head_end; /* its slice of the heads */
     uint64_t steps;
     uint64_t seed; /* for choosing a victim */
@@ -68,16 +78,6 @@ struct tsk_context {
     json_t *cycles;                   /* of merged branches and of the ended run: task -> count */
     const struct tsk_context *parent; /* of which it is a branch; only compared */
     bool has_run, is_merged;
-};
-
-struct tsk_call {
-    struct worker *worker;
-    struct session *session;
-    uint32_t node;
-    unsigned attempt;
-    struct effects effects;
-    struct request *requests, **last_request;
-    char *message;
 };
 
 /* Runs the context's plan to its end on its workers. */

@@ -4,11 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_MIN (4u << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
 
-static size_t page_round(size_t bytes)
+/* A mapping is whole huge pages. */
+static size_t huge_round(size_t bytes)
 {
-    return (bytes + 4095) & ~(size_t)4095;
+    return (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 }
 
 static void *map(size_t bytes)
@@ -16,8 +17,7 @@ static void *map(size_t bytes)
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
         return NULL;
-    if (bytes >= HUGE_MIN)
-        madvise(data, bytes, MADV_HUGEPAGE);
+    madvise(data, bytes, MADV_HUGEPAGE);
     return data;
 }
 
@@ -26,8 +26,7 @@ static void *map_grow(void *old, size_t old_bytes, size_t bytes)
     void *data = mremap(old, old_bytes, bytes, MREMAP_MAYMOVE);
     if (data == MAP_FAILED)
         return NULL;
-    if (bytes >= HUGE_MIN)
-        madvise(data, bytes, MADV_HUGEPAGE);
+    madvise(data, bytes, MADV_HUGEPAGE);
     return data;
 }
 
@@ -53,8 +52,9 @@ int region_reserve(struct region *region, size_t count)
     size_t bytes = room * region->element;
     void *data;
     if (bytes >= REGION_MAP_MIN) {
-        bytes = page_round(bytes);
-        data = old_bytes >= REGION_MAP_MIN ? map_grow(region->data, page_round(old_bytes), bytes)
+        bytes = huge_round(bytes);
+        room = bytes / region->element;
+        data = old_bytes >= REGION_MAP_MIN ? map_grow(region->data, huge_round(old_bytes), bytes)
                                            : heap_to_map(region->data, region->count * region->element, bytes);
     } else {
         data = realloc(region->data, bytes);
@@ -82,7 +82,7 @@ void region_clear(struct region *region)
 {
     size_t bytes = region->room * region->element;
     if (bytes >= REGION_MAP_MIN)
-        munmap(region->data, page_round(bytes));
+        munmap(region->data, huge_round(bytes));
     else
         free(region->data);
     *region = (struct region){.element = region->element};

@@ -5,20 +5,24 @@
  *     REGION_AT(&nodes, struct graph_node, index)
  *
  * Small arrays are on the heap. From REGION_MAP_MIN bytes on they are mappings of their own, which the kernel moves by
- * changing page tables: growing to a million tasks copies nothing, and huge pages spare most of the page faults. */
+ * changing page tables: growing to a million tasks copies nothing. They are huge pages from the beginning, where the system
+ * has them: a small page that is touched for the first time costs as much as running twenty tasks. */
 #ifndef GRAPH_REGION_H
 #define GRAPH_REGION_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define REGION_MAP_MIN (256u << 10)
+#define REGION_MAP_MIN (1u << 20)
 
 struct region {
     void *data;
     size_t element; /* bytes */
     size_t count, room;
 };
+
+/* Kept out of the way of a task that does next to nothing: what it needs on the stack would cost each of them. */
+#define RARE __attribute__((cold, noinline))
 
 #define REGION_OF(type)                                                                                                \
     {                                                                                                                  \

@@ -43,7 +43,7 @@ static void mermaid_group(const struct graph *graph, uint32_t node, unsigned dep
                 put_id(out, graph, inner, true);
                 buf_puts(out, "\n");
             }
-            if (!graph_node(graph, inner)->first_edge) {
+            if (!graph_node(graph, inner)->successor) {
                 buf_printf(out, "%*s  ", pad, "");
                 put_id(out, graph, inner, false);
                 buf_printf(out, " --> j%u\n", node);
@@ -65,11 +65,11 @@ static void mermaid_scope(const struct graph *graph, uint32_t scope, unsigned de
     }
     for (uint32_t i = 0; i < graph_scope(graph, scope)->node_count; i++) {
         uint32_t node = graph_scope_node(graph, scope, i);
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
             buf_printf(out, "%*s", (int)depth * 2, "");
             put_id(out, graph, node, false);
             buf_puts(out, " --> ");
-            put_id(out, graph, graph_edge(graph, e)->to, true);
+            put_id(out, graph, s.node, true);
             buf_puts(out, "\n");
         }
     }
@@ -104,7 +104,7 @@ static void dot_group(const struct graph *graph, uint32_t node, unsigned depth, 
                 put_id(out, graph, inner, true);
                 buf_puts(out, ";\n");
             }
-            if (!graph_node(graph, inner)->first_edge) {
+            if (!graph_node(graph, inner)->successor) {
                 buf_printf(out, "%*s  ", pad, "");
                 put_id(out, graph, inner, false);
                 buf_printf(out, " -> j%u;\n", node);
@@ -123,11 +123,11 @@ static void dot_scope(const struct graph *graph, uint32_t scope, unsigned depth,
             dot_group(graph, node, depth, out);
         else
             buf_printf(out, "%*sn%u [label=\"%s\"];\n", (int)depth * 2, "", node, graph_name(graph, node, buf));
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
             buf_printf(out, "%*s", (int)depth * 2, "");
             put_id(out, graph, node, false);
             buf_puts(out, " -> ");
-            put_id(out, graph, graph_edge(graph, e)->to, true);
+            put_id(out, graph, s.node, true);
             buf_puts(out, ";\n");
         }
     }

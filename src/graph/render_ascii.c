@@ -38,9 +38,9 @@ static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t
     while (depth) {
         uint32_t node = stack[--depth], begin = depth;
         order[done++] = node;
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
-            if (--left[graph_edge(graph, e)->to] == 0)
-                stack[depth++] = graph_edge(graph, e)->to;
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s))
+            if (--left[s.node] == 0)
+                stack[depth++] = s.node;
         for (uint32_t a = begin, b = depth; a + 1 < b; a++, b--) { /* the first successor on top */
             uint32_t kept = stack[a];
             stack[a] = stack[b - 1];
@@ -62,15 +62,14 @@ struct before {
 static struct before before_make(const struct graph *graph)
 {
     struct before before = {.heads = calloc(graph->nodes.count + 1, sizeof *before.heads),
-                            .links = calloc(graph->edges.count + 1, sizeof *before.links)};
+                            .links = calloc((size_t)graph->edge_count + 1, sizeof *before.links)};
     uint32_t used = 0;
     BUG(!before.heads || !before.links);
     for (uint32_t n = (uint32_t)graph->nodes.count; n > 0; n--)
-        for (uint32_t e = graph_node(graph, n - 1)->first_edge; e; e = graph_edge(graph, e)->next) {
-            uint32_t to = graph_edge(graph, e)->to;
+        for (struct successor s = graph_first(graph, n - 1); s.node != NO_NODE; graph_next(graph, &s)) {
             before.links[used].node = n - 1;
-            before.links[used].next = before.heads[to];
-            before.heads[to] = ++used;
+            before.links[used].next = before.heads[s.node];
+            before.heads[s.node] = ++used;
         }
     return before;
 }
@@ -121,13 +120,13 @@ static uint32_t lanes_to(const struct lanes *lanes, uint32_t node)
 static uint32_t lanes_from(struct lanes *lanes, const struct graph *graph, uint32_t node, unsigned at, bool *fits)
 {
     uint32_t mask = 0;
-    for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
+    for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
         uint32_t free_lanes = ~lanes->open & (UINT32_MAX << at);
         if (!free_lanes) {
             *fits = false;
             return mask;
         }
-        lanes->to[lowest(free_lanes)] = graph_edge(graph, e)->to;
+        lanes->to[lowest(free_lanes)] = s.node;
         lanes->open |= 1U << lowest(free_lanes);
         mask |= 1U << lowest(free_lanes);
     }

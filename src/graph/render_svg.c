@@ -62,8 +62,8 @@ static int set_columns(struct layout *l, uint32_t scope)
         has_changed = false;
         for (uint32_t i = 0; i < count; i++) {
             uint32_t node = graph_scope_node(graph, scope, i);
-            for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
-                struct place *to = &l->nodes[graph_edge(graph, e)->to];
+            for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
+                struct place *to = &l->nodes[s.node];
                 if (to->column <= l->nodes[node].column) {
                     to->column = l->nodes[node].column + 1;
                     has_changed = true;
@@ -173,7 +173,7 @@ static void draw_group(struct layout *l, uint32_t node)
             const struct place *q = &l->nodes[inner];
             if (graph_indegree(l->graph, inner) == 0)
                 put_edge(l->out, fork + KNOT / 2, middle, q->x, middle_of(q));
-            if (!graph_node(l->graph, inner)->first_edge)
+            if (!graph_node(l->graph, inner)->successor)
                 put_edge(l->out, q->x + q->width, middle_of(q), join - KNOT / 2, middle);
         }
         draw_scope(l, s);
@@ -187,8 +187,8 @@ static void draw_scope(struct layout *l, uint32_t scope)
         uint32_t node = graph_scope_node(graph, scope, i);
         const struct place *p = &l->nodes[node];
         char buf[GRAPH_NAME_MAX];
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next) {
-            const struct place *q = &l->nodes[graph_edge(graph, e)->to];
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
+            const struct place *q = &l->nodes[s.node];
             put_edge(l->out, p->x + p->width, middle_of(p), q->x, middle_of(q));
         }
         if (graph_node(graph, node)->is_group) {

@@ -111,8 +111,8 @@ static void want(struct runner *runner, uint32_t first)
         runner->is_wanted[node] = 1;
         if (graph_node(graph, node)->is_group)
             want_inside(runner, node);
-        for (uint32_t e = graph_node(graph, node)->first_edge; e; e = graph_edge(graph, e)->next)
-            plan_out_add(&todo, graph_edge(graph, e)->to);
+        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s))
+            plan_out_add(&todo, s.node);
     }
     plan_out_clear(&todo);
 }
@@ -132,8 +132,8 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT;
          scope = graph_scope(graph, scope)->parent) {
         uint32_t around = graph_group(graph, graph_scope(graph, scope)->group)->node;
-        for (uint32_t e = graph_node(graph, around)->first_edge; e; e = graph_edge(graph, e)->next)
-            want(runner, graph_edge(graph, e)->to);
+        for (struct successor s = graph_first(graph, around); s.node != NO_NODE; graph_next(graph, &s))
+            want(runner, s.node);
     }
     return 0;
 }

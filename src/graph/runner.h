@@ -87,6 +87,7 @@ struct running {
     uint32_t scope;
     pid_t pid;
     int pidfd;
+    siginfo_t end;     /* how its process ended, once it is reaped (si_pid) */
     char log[512];     /* path below the run's directory, once it is there */
     bool is_log_named; /* the log has that path; before, it is the slot's file */
     int64_t started_ms, started_wall_ms;

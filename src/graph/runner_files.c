@@ -179,6 +179,9 @@ void task_log_close(struct runner *runner, struct running *slot, bool must_stay)
 int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err)
 {
     char node[16], name[64];
+    *ret_has_answer = false;
+    if (!json_object_size(runner->answers))
+        return 0;
     snprintf(node, sizeof node, "%u", slot->claim.node);
     const json_t *answers = json_object_get(runner->answers, node);
     *ret_has_answer = json_array_size(answers) > 0;

@@ -72,23 +72,24 @@ static void env_put(struct runner *runner, struct env_own *own, const char *name
 
 static void env_put_number(struct runner *runner, struct env_own *own, const char *name, uint64_t value)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    env_put(runner, own, name, text);
+    own->offsets[own->count++] = runner->env_text.len;
+    buf_puts(&runner->env_text, name);
+    buf_put_int(&runner->env_text, (int64_t)value);
+    buf_put(&runner->env_text, "", 1);
 }
 
 /* `<run>/<what>.<number>`. */
 static void env_put_file(struct runner *runner, struct env_own *own, const char *name, const char *what,
                          uint64_t number)
 {
-    char text[24];
-    snprintf(text, sizeof text, ".%llu", (unsigned long long)number);
     own->offsets[own->count++] = runner->env_text.len;
     buf_puts(&runner->env_text, name);
     buf_puts(&runner->env_text, runner->run.path);
     buf_puts(&runner->env_text, "/");
     buf_puts(&runner->env_text, what);
-    buf_put(&runner->env_text, text, strlen(text) + 1);
+    buf_puts(&runner->env_text, ".");
+    buf_put_int(&runner->env_text, (int64_t)number);
+    buf_put(&runner->env_text, "", 1);
 }
 
 /* The variables that every task gets; their places in the text. */
@@ -395,6 +396,8 @@ static void add_answer(struct runner *runner, const struct running *slot, struct
 {
     char node[16], key[200];
     struct tsk_error err;
+    if (!json_object_size(runner->answers))
+        return;
     snprintf(node, sizeof node, "%u", slot->claim.node);
     const json_t *answers = json_object_get(runner->answers, node);
     if (!json_array_size(answers) || completion->outcome != OUTCOME_OK)
@@ -511,7 +514,7 @@ static int check_spawns(const json_t *requests, struct tsk_error *err)
 
 void task_exited(struct runner *runner, struct running *slot)
 {
-    siginfo_t info = {0};
+    siginfo_t *info = &slot->end;
     struct tsk_error err;
     struct output output = {0};
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
@@ -519,10 +522,10 @@ void task_exited(struct runner *runner, struct running *slot)
         return;
     if (slot->stops != STOP_NONE)
         task_end_processes(runner, slot);
-    while (waitid(P_PID, (id_t)slot->pid, &info, WEXITED) < 0 && errno == EINTR)
+    while (!info->si_pid && waitid(P_PID, (id_t)slot->pid, info, WEXITED) < 0 && errno == EINTR)
         ;
-    bool by_signal = info.si_code != CLD_EXITED;
-    int exit_code = by_signal ? 128 + info.si_status : info.si_status;
+    bool by_signal = info->si_code != CLD_EXITED;
+    int exit_code = by_signal ? 128 + info->si_status : info->si_status;
     bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
     int result = task_output(runner, slot, &output, &err);
     if (result == 0 && output.question && !*json_get_string(output.question, "question", ""))
@@ -537,7 +540,7 @@ void task_exited(struct runner *runner, struct running *slot)
         task_complete(runner, slot, OUTCOME_OK, 0, &output, NULL);
     else {
         if (!is_good)
-            failure_of(slot, exit_code, by_signal ? info.si_status : 0, task ? task->timeout_ms : 0, &err);
+            failure_of(slot, exit_code, by_signal ? info->si_status : 0, task ? task->timeout_ms : 0, &err);
         task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
     }
     output_clear(&output);

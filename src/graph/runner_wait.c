@@ -64,14 +64,21 @@ void runner_hear(struct runner *runner)
     runner->is_deaf = false;
 }
 
+/* Reaps what has exited by itself in the same call; what was stopped stays a zombie until the rest of it is gone (X4). */
+static bool has_exited(struct running *slot)
+{
+    siginfo_t seen = {.si_pid = 0};
+    bool is_stopped = slot->stops != STOP_NONE;
+    siginfo_t *info = is_stopped ? &seen : &slot->end;
+    return waitid(P_PID, (id_t)slot->pid, info, WEXITED | WNOHANG | (is_stopped ? WNOWAIT : 0)) == 0 && info->si_pid;
+}
+
 /* One SIGCHLD may stand for several ends. */
 static void look_at_tasks(struct runner *runner)
 {
     for (size_t i = 0; i < runner->parallel; i++) {
         struct running *slot = &runner->running[i];
-        siginfo_t info = {.si_pid = 0};
-        if (slot->is_used && slot->pid > 0 && !slot->look_at_ms &&
-            waitid(P_PID, (id_t)slot->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+        if (slot->is_used && slot->pid > 0 && !slot->look_at_ms && has_exited(slot))
             task_exited(runner, slot);
     }
 }

@@ -81,7 +81,7 @@ static int run_validate(struct op_call *call, json_t **ret, struct tsk_error *er
         return -1;
     *ret = json_pack("{s:b, s:s, s:s?, s:I, s:I, s:I}", "valid", true, "source", file.path, "name", file.flow.name,
                      "tasks", (json_int_t)file.flow.tasks.count, "groups", (json_int_t)file.flow.graph.groups.count,
-                     "edges", (json_int_t)file.flow.graph.edges.count);
+                     "edges", (json_int_t)file.flow.graph.edge_count);
     flow_file_clear(&file);
     return 0;
 }

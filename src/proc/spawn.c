@@ -76,6 +76,10 @@ static void reset_signals(const struct spawn *s)
     for (int number = 1; number < NSIG; number++) {
         if (s->changed_signals && !sigismember(s->changed_signals, number))
             continue;
+        if (s->changed_signals && !s->keeps_signals) { /* known to be changed, and wanted by nobody */
+            reset_signal(number);
+            continue;
+        }
         if (sigaction(number, NULL, &current) < 0 || current.sa_handler == SIG_DFL)
             continue;
         /* Our own SIGXFSZ is ignored so that a write fails instead of killing us; nobody else wants that. */

@@ -19,6 +19,26 @@ TEST(a_diamond_of_plain_edges_joins_once)
     end(&s);
 }
 
+TEST(successors_begin_in_the_order_in_which_their_edges_were_added)
+{
+    struct scene s;
+    begin(&s);
+    s.options.workers = 1;
+    /* They are older than what they wait for: edges may lead back. */
+    uint32_t e = task(&s, TSK_ROOT, "e", run_noting, NULL), d = task(&s, TSK_ROOT, "d", run_noting, NULL);
+    uint32_t c = task(&s, TSK_ROOT, "c", run_noting, NULL), b = task(&s, TSK_ROOT, "b", run_noting, NULL);
+    uint32_t a = task(&s, TSK_ROOT, "a", run_noting, NULL), z = task(&s, TSK_ROOT, "z", run_noting, NULL);
+    edge(&s, a, b);
+    edge(&s, a, c);
+    edge(&s, z, e);
+    edge(&s, a, d);
+    edge(&s, a, e);
+    edge(&s, a, z);
+    ASSERT_INT(run(&s), 0);
+    ASSERT_STR(seen.text, "a b c d z e");
+    end(&s);
+}
+
 TEST(groups_in_groups_join_each_once)
 {
     struct scene s;

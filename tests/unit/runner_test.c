@@ -29,7 +29,7 @@ static void run_flow(const char *text, const char *status, int exit_code)
     struct runner_options options = {.parallel = 2, .tell = wait_for_task};
     json_t *stage CLEANUP_JSON = NULL;
     struct tsk_workspace *ws = scene_open();
-    sigset_t before, after;
+    sigset_t before = {0}, after = {0}; /* compared as a whole, and the kernel fills in only what it has signals for */
     sigprocmask(SIG_SETMASK, NULL, &before);
     ASSERT_OK(flow_load(&flow, "flow.yaml", text, strlen(text), LANG_EN, &err));
     ASSERT_OK(runner_begin(&runner, ws, &flow, text, strlen(text), NULL, &options, &err));
