@@ -218,9 +218,10 @@ void duration_format(int64_t ms, char text[TIME_TEXT_MAX])
     } steps[] = {{86400000, 3600000, "d", "h"}, {3600000, 60000, "h", "min"}, {60000, 1000, "min", "s"}};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         if (ms >= steps[i].ms) {
-            long long whole = ms / steps[i].ms, rest = ms % steps[i].ms / steps[i].sub_ms;
+            long long whole = ms / steps[i].ms;
+            unsigned char rest = (unsigned char)(ms % steps[i].ms / steps[i].sub_ms); /* below 60 */
             if (rest)
-                snprintf(text, TIME_TEXT_MAX, "%lld %s %lld %s", whole, steps[i].unit, rest, steps[i].sub);
+                snprintf(text, TIME_TEXT_MAX, "%lld %s %u %s", whole, steps[i].unit, rest, steps[i].sub);
             else
                 snprintf(text, TIME_TEXT_MAX, "%lld %s", whole, steps[i].unit);
             return;
