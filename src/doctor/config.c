@@ -217,14 +217,16 @@ static bool ping(int fd)
     return strncmp(answer, "+PONG", 5) == 0 || strncmp(answer, "-NOAUTH", 7) == 0;
 }
 
-/* NULL if one of the addresses answers, else the last one's reason. */
+/* NULL if one of the addresses answers, else the first one's reason: a machine without IPv6 says something odd for the second. */
 static const char *try_redis(const union address *list, size_t count)
 {
-    const char *reason = strerrordesc_np(ECONNREFUSED);
-    for (size_t i = 0; i < count && reason; i++) {
+    const char *reason = NULL;
+    for (size_t i = 0; i < count; i++) {
         errno = 0;
         int fd CLEANUP_FD = connect_to(&list[i]);
-        reason = fd >= 0 && ping(fd) ? NULL : strerrordesc_np(errno);
+        if (fd >= 0 && ping(fd))
+            return NULL;
+        reason = reason ? reason : strerrordesc_np(errno);
     }
     return reason;
 }

@@ -182,6 +182,7 @@ enum {
     STAT_SESSION = 6,
     STAT_THREADS = 20,
     STAT_TICKS = 22,
+    STAT_MEMORY = 23,
     STAT_ENV_START = 50,
     STAT_ENV_END = 51,
     STAT_EXIT_CODE = 52

@@ -90,11 +90,12 @@ static int environment_read(struct holder *h, pid_t pid, enum belonging *ret)
     return total ? 0 : -1;
 }
 
-/* W4. An environment that is empty begins and ends at one place; while a program is replaced there is no place. */
+/* W4. An environment that is empty begins and ends at one place; while a program is replaced there is no place. Neither has a
+ * thread of the kernel one (older kernels let root read that: nothing), but that has no memory, either, and never will. */
 static bool is_without(pid_t pid)
 {
     char line[STAT_SIZE];
-    return stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line) ||
+    return stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line) || !stat_field(line, STAT_MEMORY) ||
            (stat_field(line, STAT_ENV_END) && stat_field(line, STAT_ENV_START) == stat_field(line, STAT_ENV_END));
 }
 

@@ -14,19 +14,22 @@ static const struct op *acting_op(const struct http_agents *agents, const json_t
     return op && op_param_find(op, "instance") ? op : NULL;
 }
 
-/* What they lack is taken from the headers; they are proved with the call, whose refusal a model can read. */
-static void complete_call(const struct http_conn *conn, const struct op *op, json_t *message)
+/* What they lack is taken from the headers; they are proved with the call, whose refusal a model can read. false: the headers name
+ * somebody whom no argument can, because it is not UTF-8. */
+static bool complete_call(const struct http_conn *conn, const struct op *op, json_t *message)
 {
     json_t *params = json_object_get(message, "params");
     if (!json_object_get(params, "arguments"))
         json_object_set_new(params, "arguments", json_object());
     json_t *args = json_object_get(params, "arguments"), *secret = json_object_get(args, OP_SECRET);
     if (!json_is_object(args) || (secret && !json_is_string(secret)))
-        return; /* is refused with the other arguments */
+        return true; /* is refused with the other arguments */
     struct http_caller caller = caller_take(conn, op, args, false);
+    bool is_said = !caller.instance || json_is_string(json_object_get(args, "instance"));
     if (caller.secret)
         json_object_set_new(args, OP_SECRET, json_string(caller.secret));
     caller_clear(&caller);
+    return is_said;
 }
 
 /* ---- all else ---- */
@@ -78,9 +81,8 @@ void agents_admit(struct exchange *exchange, json_t *message_take)
         conn_answer(conn, code_info(err.code)->http_status, "application/json", NULL, body.data, body.len);
         return;
     }
-    if (op)
-        complete_call(conn, op, message_take);
-    struct http_caller caller = op ? (struct http_caller){0} : caller_of_headers(conn);
+    bool is_said = op && complete_call(conn, op, message_take);
+    struct http_caller caller = is_said ? (struct http_caller){0} : caller_of_headers(conn);
     if (caller.instance) {
         prove(exchange, caller, message_take);
         return;

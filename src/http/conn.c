@@ -486,7 +486,8 @@ static void half_close(struct http_conn *conn)
     }
     if (conn->phase == CONN_WORKING && conn->work->hung_up)
         conn->work->hung_up(conn);
-    loop_want(&conn->server->loop, &conn->source, is_flushed(conn) ? 0 : EPOLLOUT);
+    if (!conn->is_closed) /* else its descriptor may be another's by now */
+        loop_want(&conn->server->loop, &conn->source, is_flushed(conn) ? 0 : EPOLLOUT);
 }
 
 static void readable(struct http_conn *conn)

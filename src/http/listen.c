@@ -315,9 +315,10 @@ static int refuse(const char *address, int port, struct tsk_error *err)
 {
     char text[128];
     const char *reason = strerrordesc_np(errno);
+    bool is_port = port > 0 && (errno == EADDRINUSE || errno == EACCES); /* else another one would not help */
     snprintf(text, sizeof text, "%s:%d", address, port < 0 ? SERVE_PORT : port);
     error_set(err, TSK_ENVIRONMENT, "serve_address", "address", text, "reason", reason ? reason : "?", NULL);
-    if (port > 0)
+    if (is_port)
         error_add_next(err, "tasuki serve --port 0");
     return -1;
 }

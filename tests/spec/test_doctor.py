@@ -7,8 +7,10 @@ import pathlib
 import random
 import shutil
 import socket
+import socketserver
 import sqlite3
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
@@ -340,6 +342,18 @@ def _(ws):
         result = ws.tasuki("doctor", "--json").expect(3)
     found = check(result.json, "redis")
     assert f"127.0.0.1:{port} cannot be reached" in found["summary"] and "secret" not in result.out, found
+
+
+@test("of a name's addresses the first one's reason is told: there somebody answers who is no Redis")
+def _(ws):
+    server = socketserver.TCPServer(("127.0.0.1", 0), type("Other", (socketserver.BaseRequestHandler,), {
+        "handle": lambda self: self.request.recv(64) and self.request.sendall(b"220 who are you?\r\n")}))
+    ws.at_close(server.server_close)
+    thread = threading.Thread(target=server.handle_request, daemon=True)
+    thread.start()
+    state(ws, "config.yaml").write_text(f"redis: redis://localhost:{server.server_address[1]}\n")
+    assert "Protocol error" in check(examine(ws), "redis")["summary"]
+    thread.join(30)
 
 
 # -- garbage --------------------------------------------------------------------------------------------------------

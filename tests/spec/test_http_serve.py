@@ -112,6 +112,8 @@ def _(ws):
     port = taken.getsockname()[1]
     refused = ws.tasuki("serve", "--port", port, "--json").expect(3, "ENVIRONMENT").error
     assert f"127.0.0.1:{port}" in refused["message"] and refused["next"] == ["tasuki serve --port 0"], refused
+    refused = ws.tasuki("serve", "--listen", "192.0.2.1", "--port", port, "--json").expect(3, "ENVIRONMENT").error
+    assert f"192.0.2.1:{port}" in refused["message"] and not refused["next"], "another port does not make the address ours"
     server = Server(ws, port=None)
     server.stop()
 

@@ -381,6 +381,9 @@ def _(ws):
         client.post(ping, headers).expect(status)
         server.post("/mcp", modern("tools/list"), headers={**modern_headers(modern("tools/list")), **headers}).expect(status)
     server.get("/mcp", headers=client.headers(wrong)).expect(401, "UNAUTHORIZED")
+    for arguments in ({}, {"instance": None}):  # what no argument can say is not left unsaid
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_status", "arguments": arguments}}
+        client.post(message, {"Tasuki-Instance": b"\xff"}).expect(401, "UNAUTHORIZED")
     set_lease(ws, one, -1)
     client.post(ping, as_headers(one)).expect(200)
     assert lease_left(ws, one) > 0, "a call that acts for nobody"

@@ -5,6 +5,8 @@
 #include "http/internal.h"
 
 #include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -84,5 +86,43 @@ TEST(a_reader_that_takes_what_there_is_may_wait_for_ever)
     conn_tick(conn, clock_now().boot_ms + 10 * (int64_t)HTTP_PATIENCE_MS);
     ASSERT(!conn->is_closed);
     conn_close(conn);
+    end(&server, client);
+}
+
+/* ---- a client that hangs up ---- */
+
+static struct loop_source next; /* who gets the number of the descriptor that was closed */
+static int next_count;
+
+static void next_ready(struct loop_source *source, uint32_t events)
+{
+    (void)source;
+    next_count += (events & EPOLLIN) != 0;
+}
+
+static void leave(struct http_conn *conn)
+{
+    int fd = conn->source.fd;
+    conn_close(conn);
+    next = (struct loop_source){.fd = eventfd(1, EFD_CLOEXEC), .ready = next_ready};
+    ASSERT_INT(next.fd, fd);
+    ASSERT(loop_add(&conn->server->loop, &next, EPOLLIN) == 0);
+}
+
+static const struct http_work leaves = {.gone = gone, .hung_up = leave, .room = room};
+
+TEST(who_leaves_when_its_client_hangs_up_does_not_touch_who_has_its_descriptor_next)
+{
+    struct http_server server = {0};
+    int client;
+    struct http_conn *conn = connect_one(&server, &client);
+    conn_wait(conn, &leaves, NULL);
+    shutdown(client, SHUT_WR);
+    loop_turn(&server.loop, 1000);
+    ASSERT(conn->is_closed);
+    loop_turn(&server.loop, 1000);
+    ASSERT_INT(next_count, 1);
+    loop_remove(&server.loop, &next);
+    close(next.fd);
     end(&server, client);
 }
