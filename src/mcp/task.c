@@ -194,7 +194,7 @@ void task_end(struct mcp_task *task, const json_t *result, const struct mcp_faul
     bool is_mine = !task->is_over;
     task->is_over = true;
     if (is_mine && result) {
-        json_t *kept = json_copy((json_t *)result);
+        json_t *kept = json_deep_copy(result);
         json_object_set_new(kept, "resultType", json_string("complete"));
         json_object_set_new(task->record, "result", kept);
         change(task, "completed");
