@@ -109,12 +109,12 @@ def _(ws):
 @test("--once and run-next run one, --max N so many, --for no more after its time")
 def _(ws):
     for n in range(6):
-        add(ws, f"RQ-{n}", "sleep 0.05")
+        add(ws, f"RQ-{n}", "sleep 2.5" if n == 4 else "true")
     eq(len(queue(ws, "--once")["ran"]), 1, "--once")
     eq(len(last_document(call(ws, "queue", "run-next"))["ran"]), 1, "run-next")
     answer = queue(ws, "--max", "2")
     eq((len(answer["ran"]), answer["reason"]), (2, "MAX"), "--max 2")
-    answer = queue(ws, "--for", "10ms")
+    answer = queue(ws, "--for", "2s")
     eq((len(answer["ran"]), answer["reason"]), (1, "TIME"), "--for")
     answer = queue(ws)
     eq((len(answer["ran"]), answer["reason"]), (1, "EMPTY"), "the rest")
