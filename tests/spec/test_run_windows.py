@@ -109,12 +109,17 @@ def _(ws):
 
 @test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
 def _(ws):
-    id = interrupted(ws)
-    (ws.path / ".aiflow/runs" / id / "flow.yaml").unlink()
-    error = call(ws, "request", "run", "RQ-1", code=3).json["error"]
-    assert "tasuki request run RQ-1 --new" in error["next"], error
-    assert run(ws, "RQ-1", "--new")["run_id"] != id
-    eq(status(ws, id), "CANCELLED", "the one that was given up")
+    for number, name in enumerate(("flow.yaml", "journal")):
+        for left in ("go", "up"):
+            (ws.path / left).unlink(missing_ok=True)
+        id = interrupted(ws, f"RQ-{number}")
+        folder = ws.path / ".aiflow/runs" / id
+        (folder / name).unlink()
+        os.utime(folder, (1, 1))  # one that has just been made is looked at as if somebody made it
+        error = call(ws, "request", "run", f"RQ-{number}", code=3).json["error"]
+        assert f"tasuki request run RQ-{number} --new" in error["next"], error
+        assert run(ws, f"RQ-{number}", "--new")["run_id"] != id
+        eq(status(ws, id), "CANCELLED", f"the one without its {name}")
 
 
 @test("a queue does not run what somebody has run since it looked")
