@@ -107,6 +107,23 @@ def _(ws):
     eq(run(ws, "RQ-1")["run_id"], id, "the run")
 
 
+@test("so is one whose flow was changed; the queue goes on with what was begun")
+def _(ws):
+    flow = ws.path / "steps.yaml"
+    flow.write_text(STEPS)
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: two steps\nstatus: ready\nflow: steps.yaml\n")
+    proc = spawn(ws, "request", "run", "RQ-1")
+    ws.until_file("up")
+    id = ws.read_lock("request", "RQ-1")["run_id"]
+    kill(ws, proc.pid)
+    ws.until(lambda: is_free(ws.path / ".aiflow/runs" / id / "life", 0), "its task is gone")
+    go(ws)
+    flow.write_text(STEPS.replace("echo b", "echo c"))
+    error = refused(ws, "RQ-1", reason="CONFLICT")["error"]
+    eq(error["next"], [f"tasuki resume {id}", "tasuki request run RQ-1 --new"], "what to do")
+    eq((ran(queue(ws)), trace(ws)), ([("RQ-1", "DONE")], ["a", "b"]), "the queue")
+
+
 @test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
 def _(ws):
     for number, name in enumerate(("flow.yaml", "journal")):
