@@ -6,6 +6,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+#define LEAVE_MS 2000
 
 /* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
 static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
@@ -26,6 +29,20 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
     rundir_clear(&dir);
     *ret_stage = has_begun ? json_incref(stage) : NULL;
     return looked;
+}
+
+void latest_wait(struct tsk_workspace *ws, const char *request_id)
+{
+    int64_t until = clock_now().boot_ms + LEAVE_MS;
+    for (;;) {
+        char latest[RUN_ID_MAX];
+        struct tsk_error ignored;
+        json_t *stage CLEANUP_JSON = NULL;
+        int looked = look_at_latest(ws, request_id, latest, false, &stage, &ignored);
+        if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0 || clock_now().boot_ms > until)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+    }
 }
 
 static bool waits_for_answer(const json_t *stage)

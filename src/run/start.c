@@ -118,6 +118,7 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
         return refused(request_id, err);
     e->lock_json = describe_lock(e->lock);
     e->renewed_ms = clock_now().boot_ms;
+    latest_wait(e->ws, request_id);
     return 0;
 }
 

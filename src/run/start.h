@@ -81,6 +81,9 @@ struct wanted {
     const struct buf *flow;
 };
 
+/* With the lock, nobody executes a run of the request. But who was killed closes its files one after the other, and who cancels a
+ * run or ends its leftovers has its byte for a moment: until then it is RUNNING, and would be overtaken (S9). */
+void latest_wait(struct tsk_workspace *ws, const char *request_id);
 /* What is to be done about the latest run of a request that waits for an answer, or that can go on. 0: nothing, or with is_new it
  * is cancelled now. -1: a refusal; or goes_on is set, and that run is the one to be executed (S9). The lock must be ours. */
 int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err);

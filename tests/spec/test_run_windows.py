@@ -124,6 +124,17 @@ def _(ws):
     eq((ran(queue(ws)), trace(ws)), ([("RQ-1", "DONE")], ["a", "b"]), "the queue")
 
 
+@test("an interrupted run whose byte somebody has for a moment, as a runner that is just being killed, is not overtaken")
+def _(ws):
+    id = interrupted(ws)
+    with open(ws.path / ".aiflow/runs" / id / "life", "r+b") as life:
+        fcntl.lockf(life, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
+        proc = spawn(ws, "request", "run", "RQ-1")
+        follows(ws, proc)
+    eq(last_document(ws.finish(proc).expect(0))["run_id"], id, "the run")
+    eq(len(runs_of(ws)), 1, "runs")
+
+
 @test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
 def _(ws):
     for number, name in enumerate(("flow.yaml", "journal")):
