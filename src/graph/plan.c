@@ -38,6 +38,7 @@ int plan_init(struct plan *plan, const struct graph *graph, const struct plan_ho
         free(plan->scopes);
         free(plan->groups);
         region_clear(&plan->state_region);
+        plan->graph = NULL; /* nothing is left for plan_clear */
         return no_memory(err);
     }
     pthread_mutex_init(&plan->mutex, NULL);

@@ -83,7 +83,9 @@ static int replace(struct op_call *call, const char *request, const char *run, s
         return -1; /* a runner that has ended since needs no signal */
     if (run_follow(call->ws, run, request, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
-    return 0;
+    /* Its runner was killed before it could say so: it must not be gone on with (S9). */
+    bool is_left = strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+    return is_left ? stop_run(call->ws, run, false, id, &status, err) : 0;
 }
 
 /* *err is the refusal, and what is left if the lock names no run of ours: then there is nothing to follow or to cancel. */

@@ -1,10 +1,14 @@
 /* latest.c - S6, S7, S9: what the latest run of a request means for who wants to run it, or to go on with that run. */
+#include "base/fs.h"
 #include "lock/lock.h"
 #include "run/book.h"
 #include "run/start.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+#define LEAVE_MS 2000
 
 /* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
 static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
@@ -27,6 +31,20 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
     return looked;
 }
 
+void latest_wait(struct tsk_workspace *ws, const char *request_id)
+{
+    int64_t until = clock_now().boot_ms + LEAVE_MS;
+    for (;;) {
+        char latest[RUN_ID_MAX];
+        struct tsk_error ignored;
+        json_t *stage CLEANUP_JSON = NULL;
+        int looked = look_at_latest(ws, request_id, latest, false, &stage, &ignored);
+        if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0 || clock_now().boot_ms > until)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+    }
+}
+
 static bool waits_for_answer(const json_t *stage)
 {
     return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
@@ -46,10 +64,24 @@ static bool can_go_on(const json_t *stage)
     return is_answered(stage) || strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
 }
 
-/* S9. The old text would be gone on with, the new one stands in the file: nobody can know which is meant. */
-static int refuse_changed(const char *request_id, const char *latest, struct tsk_error *err)
+/* Whether the run was begun with what the flow's file says now; one that cannot be read is told of by who goes on with it. */
+static bool is_same_flow(const struct wanted *wanted, const char *run_id)
 {
-    error_set(err, TSK_CONFLICT, "request_changed_since", "request", request_id, "run", latest, NULL);
+    struct rundir dir;
+    struct tsk_error ignored;
+    struct buf begun CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
+    if (!json_object_get(wanted->request->json, "flow") || rundir_open(wanted->ws, run_id, &dir, &ignored) < 0)
+        return true;
+    bool is_read = fs_read_file(dir.dir, "flow.yaml", FLOW_SIZE_MAX - 1, &begun) == 0;
+    rundir_clear(&dir);
+    return !is_read ||
+           (begun.len == wanted->flow->len && memcmp(buf_str(&begun), buf_str(wanted->flow), begun.len) == 0);
+}
+
+/* S9. The old text would be gone on with, the new one stands in the file: nobody can know which is meant. */
+static int refuse_changed(const char *text, const char *request_id, const char *latest, struct tsk_error *err)
+{
+    error_set(err, TSK_CONFLICT, text, "request", request_id, "run", latest, NULL);
     error_add(err, "request_id", request_id);
     error_add(err, "run_id", latest);
     error_add_next(err, "tasuki resume %s", latest);
@@ -58,11 +90,15 @@ static int refuse_changed(const char *request_id, const char *latest, struct tsk
 }
 
 /* -1, and start_request goes on with that run. */
-static int go_on_instead(const struct run_start *start, const struct request *request, const char *run_id,
-                         const json_t *stage, char goes_on[RUN_ID_MAX], struct tsk_error *err)
+static int go_on_instead(const struct wanted *wanted, const char *run_id, const json_t *stage, char goes_on[RUN_ID_MAX],
+                         struct tsk_error *err)
 {
-    if (!is_answered(stage) && !start->queue && !book_is_same_file(request, stage))
-        return refuse_changed(request->id, run_id, err);
+    const struct request *request = wanted->request;
+    bool must_be_same = !is_answered(stage) && !wanted->start->queue;
+    if (must_be_same && !book_is_same_file(request, stage))
+        return refuse_changed("request_changed_since", request->id, run_id, err);
+    if (must_be_same && !is_same_flow(wanted, run_id))
+        return refuse_changed("request_flow_changed_since", request->id, run_id, err);
     snprintf(goes_on, RUN_ID_MAX, "%s", run_id);
     return error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run_id, NULL);
 }
@@ -90,35 +126,32 @@ static bool is_locked(struct tsk_workspace *ws, const char *request_id)
 }
 
 /* A run that is just gone on with is locked: then the lock decides. */
-int latest_settle_early(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
-                        char goes_on[RUN_ID_MAX], struct tsk_error *err)
+int latest_settle_early(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err)
 {
+    const char *id = wanted->request->id;
     char latest[RUN_ID_MAX];
     json_t *stage CLEANUP_JSON = NULL;
-    if (start->is_new)
+    if (wanted->start->is_new)
         return 0;
-    if (look_at_latest(ws, request->id, latest, false, &stage, err) < 0)
+    if (look_at_latest(wanted->ws, id, latest, false, &stage, err) < 0)
         return -1;
-    if ((!waits_for_answer(stage) && !can_go_on(stage)) || is_locked(ws, request->id))
+    if ((!waits_for_answer(stage) && !can_go_on(stage)) || is_locked(wanted->ws, id))
         return 0;
-    return can_go_on(stage) ? go_on_instead(start, request, latest, stage, goes_on, err)
-                            : refuse_waiting(request->id, latest, err);
+    return can_go_on(stage) ? go_on_instead(wanted, latest, stage, goes_on, err) : refuse_waiting(id, latest, err);
 }
 
-int latest_settle(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
-                  char goes_on[RUN_ID_MAX], struct tsk_error *err)
+int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err)
 {
+    const char *id = wanted->request->id, *status;
     char latest[RUN_ID_MAX], run[RUN_ID_MAX];
-    const char *status;
     json_t *stage CLEANUP_JSON = NULL;
-    if (look_at_latest(ws, request->id, latest, true, &stage, err) < 0)
+    if (look_at_latest(wanted->ws, id, latest, true, &stage, err) < 0)
         return -1;
     if (!waits_for_answer(stage) && !can_go_on(stage))
         return 0;
-    if (start->is_new)
-        return stop_run(ws, latest, false, run, &status, err);
-    return can_go_on(stage) ? go_on_instead(start, request, latest, stage, goes_on, err)
-                            : refuse_waiting(request->id, latest, err);
+    if (wanted->start->is_new)
+        return stop_run(wanted->ws, latest, false, run, &status, err);
+    return can_go_on(stage) ? go_on_instead(wanted, latest, stage, goes_on, err) : refuse_waiting(id, latest, err);
 }
 
 /* S7: an answer goes on with the run that has asked, once, and not with one that another has taken the place of. */

@@ -118,6 +118,7 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
         return refused(request_id, err);
     e->lock_json = describe_lock(e->lock);
     e->renewed_ms = clock_now().boot_ms;
+    latest_wait(e->ws, request_id);
     return 0;
 }
 
@@ -368,10 +369,11 @@ static int start_new(struct tsk_workspace *ws, const struct run_start *start, ch
     struct tsk_error flow_err;
     struct request request CLEANUP(request_clear) = {.json = NULL};
     struct execution e = {.ws = ws, .start = start, .slot = -1};
+    const struct wanted wanted = {.ws = ws, .start = start, .request = &request, .flow = &e.flow_text};
     rundir_new_id(run_id);
     int result = prepare(&e, &request, &flow, &flow_err, err);
     if (result == 0)
-        result = latest_settle_early(ws, start, &request, e.goes_on, err);
+        result = latest_settle_early(&wanted, e.goes_on, err);
     if (result == 0)
         result = take_lock(&e, request.id, run_id, err);
     if (result == 0)
@@ -379,7 +381,7 @@ static int start_new(struct tsk_workspace *ws, const struct run_start *start, ch
     if (result == 0)
         result = take_slot(&e, err);
     if (result == 0)
-        result = latest_settle(ws, start, &request, e.goes_on, err);
+        result = latest_settle(&wanted, e.goes_on, err);
     if (result == 0 && flow < 0)
         result = unbegun_record(ws, &request, run_id, start->lang, &flow_err, err);
     if (result == 0)

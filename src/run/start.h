@@ -18,8 +18,8 @@
  *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c).
  *  S9  A run that can go on and that nobody executes (its question was answered: `answered` in its stage; or it was interrupted) is
  *      not overtaken: who runs its request goes on with it, unless --new gives it up. So nothing is done twice, whoever comes first
- *      uses the answer, and nobody else has to. If the request was changed since the interruption, a person decides: by hand
- *      that is a refusal; the queue goes on. */
+ *      uses the answer, and nobody else has to. If the request or its flow was changed since the interruption, a person
+ *      decides: by hand that is a refusal; the queue goes on. */
 #ifndef RUN_START_H
 #define RUN_START_H
 
@@ -73,13 +73,22 @@ bool start_is_holder_gone(const struct lock_record *record);
 
 /* ---- latest.c ---- */
 
+/* A request that is to be run, and the text of its flow as it is now. */
+struct wanted {
+    struct tsk_workspace *ws;
+    const struct run_start *start;
+    const struct request *request;
+    const struct buf *flow;
+};
+
+/* With the lock, nobody executes a run of the request. But who was killed closes its files one after the other, and who cancels a
+ * run or ends its leftovers has its byte for a moment: until then it is RUNNING, and would be overtaken (S9). */
+void latest_wait(struct tsk_workspace *ws, const char *request_id);
 /* What is to be done about the latest run of a request that waits for an answer, or that can go on. 0: nothing, or with is_new it
  * is cancelled now. -1: a refusal; or goes_on is set, and that run is the one to be executed (S9). The lock must be ours. */
-int latest_settle(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
-                  char goes_on[RUN_ID_MAX], struct tsk_error *err);
+int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err);
 /* S6: the same before the lock is taken, and nothing is changed: nobody meets the lock of a run that never comes to be. */
-int latest_settle_early(struct tsk_workspace *ws, const struct run_start *start, const struct request *request,
-                        char goes_on[RUN_ID_MAX], struct tsk_error *err);
+int latest_settle_early(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err);
 /* Under the lock: whether a run that was not asked for by name is still the one to go on with (S7, S9). */
 int latest_need(struct tsk_workspace *ws, const struct run_start *start, const char *request_id, const char *run_id,
                 struct tsk_error *err);

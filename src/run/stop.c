@@ -55,7 +55,10 @@ static int take_idle(struct rundir *run, const char **ret_status, struct tsk_err
 {
     json_t *records CLEANUP_JSON = NULL;
     *ret_status = NULL;
-    if (rundir_take(run, err) < 0 || journal_read_whole(run->dir, &records, err) < 0)
+    if (rundir_take(run, err) < 0)
+        return -1;
+    /* A run without a journal cannot go on; it must be possible to give it up. */
+    if (journal_read_whole(run->dir, &records, err) < 0 && err->sys_errno != ENOENT)
         return -1;
     *ret_status = over_word(rundir_end_of(records));
     return *ret_status ? 0 : rundir_take_life(run, rundir_was_interrupted(records), err);

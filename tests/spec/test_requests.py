@@ -360,6 +360,19 @@ def _(ws):
     eq(last_document(call(ws, "resume", stage["run_id"]))["status"], "DONE", "resumed")
 
 
+@test("replace runs anew also if the runner is killed while it cancels: what was left of that run is not gone on with")
+def _(ws):
+    proc, first = begin(ws, "RQ-1", "trap 'echo >> told' TERM; " + GATE)
+    second = spawn(ws, "request", "run", "RQ-1", "--on-conflict", "replace", "--yes")
+    ws.until_file("told")
+    kill(ws, proc.pid)
+    go(ws)
+    stage = last_document(ws.finish(second).expect(0))
+    assert stage["run_id"] != first, stage
+    eq((status(ws, first), stage["status"]), ("CANCELLED", "DONE"), "the old run and the new one")
+    no_locks(ws)
+
+
 @test("replace cancels the run that is there, after a yes, and runs anew; without a yes nothing happens")
 def _(ws):
     proc, first = begin(ws, "RQ-1", "echo $TASUKI_RUN_ID >> up; while ! test -e go; do sleep 0.01; done")

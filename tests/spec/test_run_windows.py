@@ -107,14 +107,47 @@ def _(ws):
     eq(run(ws, "RQ-1")["run_id"], id, "the run")
 
 
-@test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
+@test("so is one whose flow was changed; the queue goes on with what was begun")
+def _(ws):
+    flow = ws.path / "steps.yaml"
+    flow.write_text(STEPS)
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: two steps\nstatus: ready\nflow: steps.yaml\n")
+    proc = spawn(ws, "request", "run", "RQ-1")
+    ws.until_file("up")
+    id = ws.read_lock("request", "RQ-1")["run_id"]
+    kill(ws, proc.pid)
+    ws.until(lambda: is_free(ws.path / ".aiflow/runs" / id / "life", 0), "its task is gone")
+    go(ws)
+    flow.write_text(STEPS.replace("echo b", "echo c"))
+    error = refused(ws, "RQ-1", reason="CONFLICT")["error"]
+    eq(error["next"], [f"tasuki resume {id}", "tasuki request run RQ-1 --new"], "what to do")
+    eq((ran(queue(ws)), trace(ws)), ([("RQ-1", "DONE")], ["a", "b"]), "the queue")
+
+
+@test("an interrupted run whose byte somebody has for a moment, as a runner that is just being killed, is not overtaken")
 def _(ws):
     id = interrupted(ws)
-    (ws.path / ".aiflow/runs" / id / "flow.yaml").unlink()
-    error = call(ws, "request", "run", "RQ-1", code=3).json["error"]
-    assert "tasuki request run RQ-1 --new" in error["next"], error
-    assert run(ws, "RQ-1", "--new")["run_id"] != id
-    eq(status(ws, id), "CANCELLED", "the one that was given up")
+    with open(ws.path / ".aiflow/runs" / id / "life", "r+b") as life:
+        fcntl.lockf(life, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
+        proc = spawn(ws, "request", "run", "RQ-1")
+        follows(ws, proc)
+    eq(last_document(ws.finish(proc).expect(0))["run_id"], id, "the run")
+    eq(len(runs_of(ws)), 1, "runs")
+
+
+@test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
+def _(ws):
+    for number, name in enumerate(("flow.yaml", "journal")):
+        for left in ("go", "up"):
+            (ws.path / left).unlink(missing_ok=True)
+        id = interrupted(ws, f"RQ-{number}")
+        folder = ws.path / ".aiflow/runs" / id
+        (folder / name).unlink()
+        os.utime(folder, (1, 1))  # one that has just been made is looked at as if somebody made it
+        error = call(ws, "request", "run", f"RQ-{number}", code=3).json["error"]
+        assert f"tasuki request run RQ-{number} --new" in error["next"], error
+        assert run(ws, f"RQ-{number}", "--new")["run_id"] != id
+        eq(status(ws, id), "CANCELLED", f"the one without its {name}")
 
 
 @test("a queue does not run what somebody has run since it looked")

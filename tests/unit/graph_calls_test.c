@@ -1,6 +1,11 @@
 /* The C library's graphs, spec 6 rules 5 to 7: limits, what a task asks for while it runs, retries; and contexts. */
 #include "unit/graph_scene.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 /* ---- rules 5 to 7 ---- */
 
 static int run_again(struct tsk_call *call, void *arg)
@@ -394,5 +399,38 @@ TEST(a_branch_is_merged_once_and_into_its_own_context_only)
     ASSERT_INT(s.err.code, TSK_INVALID_INPUT);
     tsk_context_free(made);
     tsk_context_free(other);
+    end(&s);
+}
+
+/* ---- no memory ---- */
+
+static size_t mapped_bytes(void)
+{
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    ASSERT(file && fscanf(file, "%zu", &pages) == 1);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+TEST(a_context_for_which_there_is_no_memory_is_refused_and_leaves_the_graph_usable)
+{
+    struct scene s;
+    struct rlimit before, little;
+    begin(&s);
+    for (unsigned i = 0; i < 500000; i++) /* their states take more than is left below */
+        task(&s, TSK_ROOT, NULL, run_adding, NULL);
+    ASSERT_INT(tsk_context_create(s.graph, NULL, &s.context, &s.err),
+               0); /* sealed: from here on only the context is missing */
+    tsk_context_free(s.context);
+    s.context = NULL;
+    ASSERT_INT(getrlimit(RLIMIT_AS, &before), 0);
+    little = (struct rlimit){.rlim_cur = mapped_bytes() + (1u << 20), .rlim_max = before.rlim_max};
+    ASSERT_INT(setrlimit(RLIMIT_AS, &little), 0);
+    int refused = tsk_context_create(s.graph, NULL, &s.context, &s.err);
+    ASSERT_INT(setrlimit(RLIMIT_AS, &before), 0);
+    ASSERT_INT(refused, -1);
+    ASSERT_INT(s.err.sys_errno, ENOMEM);
+    ASSERT_INT(tsk_context_create(s.graph, NULL, &s.context, &s.err), 0);
     end(&s);
 }
