@@ -23,6 +23,12 @@ static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err
     return error_errno(err, "signal", "runner");
 }
 
+static bool nap_until(int64_t until)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+    return clock_now().boot_ms <= until;
+}
+
 /* A run that has just begun may not have said who executes it. */
 static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
@@ -32,12 +38,28 @@ static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
         if (book_look_at(run, ret, err) < 0)
             return -1;
         bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
-        if (!is_running || rundir_runner(*ret, &id) || clock_now().boot_ms > until)
+        if (!is_running || rundir_runner(*ret, &id) || !nap_until(until))
             return 0;
-        json_decref(*ret);
-        *ret = NULL;
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+        json_free(ret);
     }
+}
+
+/* Asks the runner of a run that is RUNNING. One that is dying has no ears any more: a moment later the run is INTERRUPTED. */
+static int ask_runner(const struct rundir *run, json_t **stage, bool is_now, bool *ret_is_asked, struct tsk_error *err)
+{
+    int64_t until = clock_now().boot_ms + BEGIN_MS;
+    *ret_is_asked = false;
+    while (strcmp(json_get_string(*stage, "status", ""), "RUNNING") == 0) {
+        *ret_is_asked = signal_runner(*stage, is_now, err) == 0;
+        if (*ret_is_asked)
+            return 0;
+        if (err->sys_errno != ESRCH || !nap_until(until))
+            return -1;
+        json_free(stage);
+        if (look(run, stage, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* The word for a run that is over; NULL: it is not. */
@@ -112,15 +134,13 @@ int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char id[
     if (rundir_open(ws, run_id, &run, err) < 0)
         return -1;
     snprintf(id, RUN_ID_MAX, "%s", run.id);
+    bool is_asked = false;
     int result = look(&run, &stage, err);
-    const char *status = json_get_string(stage, "status", "");
-    *ret_status = over_word(status);
-    if (result == 0 && strcmp(status, "RUNNING") == 0) {
-        result = signal_runner(stage, is_now, err);
-        *ret_status = "CANCELLING";
-    } else if (result == 0 && !*ret_status) {
+    if (result == 0)
+        result = ask_runner(&run, &stage, is_now, &is_asked, err);
+    *ret_status = is_asked ? "CANCELLING" : over_word(json_get_string(stage, "status", ""));
+    if (result == 0 && !*ret_status)
         result = cancel_idle(ws, &run, stage, ret_status, err);
-    }
     rundir_clear(&run);
     return result;
 }

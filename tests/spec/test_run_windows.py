@@ -135,6 +135,16 @@ def _(ws):
     eq(len(runs_of(ws)), 1, "runs")
 
 
+@test("a run whose runner is just being killed is cancelled, not refused because the runner is gone")
+def _(ws):
+    id = interrupted(ws)
+    with open(ws.path / ".aiflow/runs" / id / "life", "r+b") as life:
+        fcntl.lockf(life, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
+        proc = spawn(ws, "runs", "cancel", id)
+        follows(ws, proc)
+    eq(last_document(ws.finish(proc).expect(0))["status"], "CANCELLED", "the run")
+
+
 @test("an interrupted run that cannot go on is an error for who runs its request, and --new gives it up")
 def _(ws):
     for number, name in enumerate(("flow.yaml", "journal")):
