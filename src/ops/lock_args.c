@@ -176,6 +176,24 @@ static bool may_be_confirmed(const struct lock_target *target, const struct judg
     return wants_force && found->verdict == VERDICT_HELD && found->st.st_ino;
 }
 
+/* A lock that is granted to a caller who has gone while he waited would be nobody's: it goes back. */
+static int acquire_for(struct op_call *call, struct lock_target *target, const struct lock_request *request,
+                       struct lock_outcome *outcome, struct tsk_error *err)
+{
+    int result = lock_acquire(target, request, NULL, outcome, err);
+    if (result < 0 || !request->wait_ms || !call->is_cancelled || !call->is_cancelled(call))
+        return result;
+    struct lock_outcome given_back;
+    struct tsk_error ignored;
+    struct lock_proof proof = {.token = outcome->record.token,
+                               .instance = request->instance,
+                               .session_id = request->session_id,
+                               .strict = true,
+                               .is_remote = true};
+    lock_release_by(target, &proof, &given_back, &ignored); /* if it cannot be: as if he had gone a moment later */
+    return error_set(err, TSK_CONFLICT, "interrupted", NULL);
+}
+
 int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
                            struct lock_outcome *outcome, struct tsk_error *err)
 {
@@ -187,7 +205,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     int64_t wait_ms = request->wait_ms;
     if (wants_force)
         request->wait_ms = 0;
-    int result = lock_acquire(target, request, NULL, outcome, err);
+    int result = acquire_for(call, target, request, outcome, err);
     bool is_refusal = err->code == target->kind->held_code || err->code == TSK_ZOMBIE_DETECTED;
     if (result == 0 || !is_refusal || !may_be_confirmed(target, &outcome->before, wants_force))
         return result;
@@ -219,7 +237,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     request->wait_ms = wants_force ? 0 : wait_ms;
     struct judgement shown = outcome->before; /* the yes was for what was shown, not for what came since */
     request->confirmed = &shown;
-    return lock_acquire(target, request, NULL, outcome, err);
+    return acquire_for(call, target, request, outcome, err);
 }
 
 static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, const char *id, const char *project,
