@@ -95,7 +95,7 @@ static int find_id(struct tsk_workspace *ws, const char *start, char id[RUN_ID_M
         }
     if (found == 1)
         return 0;
-    error_set(err, TSK_RUN_NOT_FOUND, found ? "run_ambiguous" : "run_unknown", "run", start, NULL);
+    error_set(err, TSK_RUN_NOT_FOUND, found ? "run_ambiguous" : "run_unknown", "run", start, "run_id", start, NULL);
     error_add_next(err, "tasuki runs list");
     return -1;
 }

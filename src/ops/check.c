@@ -227,10 +227,46 @@ int op_param_missing(const struct op *op, const char *word, struct tsk_error *er
     return -1;
 }
 
+/* What a parameter holds goes by another name in results, in lock files and in U2's own inputs: whoever hands it back as it was
+ * given is understood. `id` is what a path calls it (/api/runs/:id), so only what such a path names. */
+static const struct {
+    const char *given, *meant;
+} synonyms[] = {{"run_id", "run"},
+                {"request_id", "request"},
+                {"session_id", "session"},
+                {"epic_spec", "epic"},
+                {"lock_file_name", "lock_file"},
+                {"id", "request"},
+                {"id", "run"},
+                {"id", "ulTaskId"}};
+
+/* The parameter that is meant, or NULL. */
+static const struct op_param *synonym_find(const struct op *op, size_t i)
+{
+    const struct op_param *param = op_param_find(op, synonyms[i].meant);
+    bool is_id = strcmp(synonyms[i].given, "id") == 0;
+    if (!param || op_param_find(op, synonyms[i].given) || (is_id && !(param->flags & OP_REQUIRED)))
+        return NULL;
+    return param;
+}
+
+/* Both names with different values: the other one stays, and is unknown. */
+static void take_synonyms(const struct op *op, json_t *args)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++) {
+        json_t *value = json_object_get(args, synonyms[i].given);
+        const struct op_param *param = value ? synonym_find(op, i) : NULL;
+        json_t *known = param ? json_object_get(args, param->name) : NULL;
+        if (param && (known ? json_equal(known, value) : json_object_set(args, param->name, value) == 0))
+            json_object_del(args, synonyms[i].given);
+    }
+}
+
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
     const char *key;
     json_t *value;
+    take_synonyms(op, args);
     json_object_foreach (args, key, value)
         if (!op_param_find(op, key))
             return unknown(err, op, key);

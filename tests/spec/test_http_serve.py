@@ -218,6 +218,19 @@ def _(ws):
     server.stop()
 
 
+@test("U2 over HTTP: its own input names are understood, too")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    body = {"mode": "acquire", "session_id": "s1", "epic_spec": "e1", "lock_file_name": ".other", "pid": holder.pid}
+    info = server.post("/api/sprint", body).expect(200).json["lock_info"]
+    eq((info["session_id"], info["epic_spec"]), ("s1", "e1"), "what was recorded")
+    assert (ws.path / ".other").exists() and not (ws.path / ".sprint-running").exists()
+    body = {"mode": "release", "session_id": "s1", "lock_file_name": ".other"}
+    eq(server.post("/api/sprint", body).expect(200).json["status"], "released", "release")
+    server.stop()
+
+
 @test("arguments: from path, query and body, checked like everywhere else")
 def _(ws):
     server = Server(ws)

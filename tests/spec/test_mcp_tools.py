@@ -105,6 +105,19 @@ def _(ws):
         eq(agent.request("prompts/get", {"name": "test_simple_prompt"})["error"]["code"], -32602)
 
 
+@test("what a result calls run_id, request_id or id may be handed back under that name")
+def _(ws):
+    agent = Agent(ws, "--tools", "all")
+    request = agent.ok("request_add", title="t", run=["true"])["id"]
+    run = agent.ok("request_run", request_id=request)["run_id"]
+    for arguments in ({"run": run}, {"run_id": run}, {"id": run}, {"id": run, "run": run}):
+        eq(agent.ok("run_show", **arguments)["run_id"], run, arguments)
+    eq(agent.ok("request_show", id=request)["id"], request, "a request by id")
+    eq(agent.ok("run_list", request_id=request)["runs"][0]["run_id"], run, "a filter")
+    for tool, arguments in (("run_show", {"id": "RUN-x", "run": run}), ("run_show", {"name": run}), ("run_list", {"id": request})):
+        assert "has no parameter" in agent.call(tool, **arguments)["structuredContent"]["error"]["message"], arguments
+
+
 @test("annotations say what only reads, what destroys, what may be repeated")
 def _(ws):
     tools = tools_of(Agent(ws, "--tools", "all"))
