@@ -209,7 +209,8 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     case OP_BOOL:
         return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
-        return check_list(param, value, err);
+        return (param->flags & OP_SHELL) && json_is_string(value) ? check_string(param, value, err)
+                                                                  : check_list(param, value, err);
     case OP_MAP:
         return check_map(param, value, err);
     case OP_ANY:
