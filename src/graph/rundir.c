@@ -344,6 +344,16 @@ json_t *rundir_questions(const json_t *records)
     return list;
 }
 
+int rundir_refuse_answer(const char *run, const json_t *records, struct tsk_error *err)
+{
+    const json_t *record;
+    size_t i;
+    json_array_foreach (records, i, record)
+        if (strcmp(json_get_string(record, "e", ""), "ask") == 0)
+            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, NULL);
+    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, NULL);
+}
+
 /* The states of the tasks that a stage lists, as the journal has them. */
 static void tasks_from_journal(json_t *tasks, const json_t *records)
 {
