@@ -68,7 +68,7 @@ def _(ws):
 def _(ws):
     tools = tools_of(Agent(ws))
     eq(sorted(tools), sorted(tools_of(Agent(ws, "--tools", "core"))), "the default")
-    size = len(json.dumps(list(tools.values()), separators=(",", ":"), ensure_ascii=False).encode())
+    size = len(json.dumps(list(tools.values())))  # with spaces: whoever counts, it is not more
     assert len(tools) <= 24 and size <= 24000, (len(tools), size)
     configure_agent(ws)
     eq(len(tools_of(Agent(ws))) <= 30, True, "with delegation")
@@ -125,7 +125,7 @@ def _(ws):
                         "lock_release": {"destructiveHint": False, "idempotentHint": True},
                         "lock_acquire": {"destructiveHint": True}, "flow_run": {"destructiveHint": True},
                         "create_process": {"destructiveHint": False}}.items():
-        eq(tools[name]["annotations"], {"openWorldHint": False, **hints}, name)
+        eq(tools[name]["annotations"], hints, name)
 
 
 @test("a default that a schema names is what the operation takes without it")
