@@ -150,15 +150,23 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     return -1;
 }
 
-static int check_map(const struct op_param *param, const json_t *value, struct tsk_error *err)
+/* A number or a truth value is the text that a command line would have (PORT: 8080). */
+static int check_map(const struct op_param *param, json_t *value, struct tsk_error *err)
 {
     const char *key;
     json_t *item;
+    void *next;
     if (!json_is_object(value))
         return bad(err, param, "param_type", "?", "object");
-    json_object_foreach ((json_t *)value, key, item)
-        if (!json_is_string(item) || !*key)
+    json_object_foreach_safe(value, next, key, item)
+    {
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        bool is_plain = json_is_number(item) || json_is_boolean(item);
+        if (!*key || (!json_is_string(item) && !is_plain))
             return bad(err, param, "param_type", key, "object of strings");
+        if (is_plain)
+            json_object_set_new(value, key, json_string(text_of(item, &text)));
+    }
     return 0;
 }
 

@@ -118,6 +118,16 @@ def _(ws):
         assert "has no parameter" in agent.call(tool, **arguments)["structuredContent"]["error"]["message"], arguments
 
 
+@test("a number or a truth value in a map is the text that a command line would have")
+def _(ws):
+    agent = Agent(ws)
+    (ws.path / "f.yaml").write_text("tasks: {a: 'true'}\n")
+    run = agent.ok("flow_run", flow="f.yaml", set={"n": 1, "yes": True, "half": 0.5, "s": "x"})
+    eq(run["channel"], {"n": 1, "yes": True, "half": 0.5, "s": "x"}, "the channel")
+    eq(agent.ok("create_process", id="p", command="true", env={"PORT": 8080})["env"], {"PORT": "8080"}, "the environment")
+    agent.refused("flow_run", flow="f.yaml", set={"n": [1]})
+
+
 @test("annotations say what only reads, what destroys, what may be repeated")
 def _(ws):
     tools = tools_of(Agent(ws, "--tools", "all"))
