@@ -193,6 +193,33 @@ static int set_rest(const struct op *op, const struct op_param *param, char **wo
     return 0;
 }
 
+/* What follows the name in a word that spells it, ulTaskId also as ul-task-id; NULL: it is another word. */
+static const char *spelled(const char *word, const char *name)
+{
+    for (; *name; name++) {
+        if (*word == *name || (*word == '-' && *name == '_'))
+            word++;
+        else if (*word == '-' && *name >= 'A' && *name <= 'Z' && word[1] == *name - 'A' + 'a')
+            word += 2;
+        else
+            return NULL;
+    }
+    return word;
+}
+
+/* By the name in JSON, where the command line has another one. */
+static const struct op_param *option_by_name(const struct op *op, const char *word, const char **ret_value)
+{
+    for (const struct op_param *param = op->params; param->name; param++) {
+        const char *rest = strncmp(word, "--", 2) == 0 ? spelled(word + 2, param->name) : NULL;
+        if ((param->flags & OP_NOT_AN_OPTION) || !rest || (*rest && *rest != '='))
+            continue;
+        *ret_value = *rest ? rest + 1 : NULL;
+        return param;
+    }
+    return NULL;
+}
+
 /* The option a word means: `--lock-file`, `--lock-file=x`, `-n`. */
 static const struct op_param *option_of(const struct op *op, const char *word, const char **ret_value)
 {
@@ -215,7 +242,7 @@ static const struct op_param *option_of(const struct op *op, const char *word, c
             return param;
         }
     }
-    return NULL;
+    return option_by_name(op, word, ret_value);
 }
 
 static const struct op_param *next_positional(const struct op *op, const json_t *args)

@@ -91,6 +91,8 @@ struct flow {
 int flow_load(struct flow *flow, const char *source, const char *text, size_t len, enum lang lang,
               struct tsk_error *err);
 void flow_clear(struct flow *flow);
+/* The file that a word means in the state directory: flows/WORD, with .yaml unless it says so itself. */
+void flow_kept_path(const char *word, char *path, size_t size);
 /* flow_agent.c: the commands of tasks with `agent:`. With a run (a new one, or one that is resumed): the agents as the run began
  * with them, and the files that their commands name; NULL: only whether there are such agents. `text` is for the report of what
  * is wrong (FLOW_INVALID). The flow stays loaded in any case. */

@@ -188,3 +188,10 @@ void flow_clear(struct flow *flow)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         region_clear(all[i]);
 }
+
+void flow_kept_path(const char *word, char *path, size_t size)
+{
+    const char *dot = strrchr(word, '.');
+    bool has_ending = dot && strcmp(dot, ".yaml") == 0;
+    snprintf(path, size, "flows/%s%s", word, has_ending ? "" : ".yaml");
+}

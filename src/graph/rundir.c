@@ -95,7 +95,7 @@ static int find_id(struct tsk_workspace *ws, const char *start, char id[RUN_ID_M
         }
     if (found == 1)
         return 0;
-    error_set(err, TSK_RUN_NOT_FOUND, found ? "run_ambiguous" : "run_unknown", "run", start, NULL);
+    error_set(err, TSK_RUN_NOT_FOUND, found ? "run_ambiguous" : "run_unknown", "run", start, "run_id", start, NULL);
     error_add_next(err, "tasuki runs list");
     return -1;
 }
@@ -342,6 +342,16 @@ json_t *rundir_questions(const json_t *records)
                               json_pack("{s:s, s:s, s:O*}", "task", json_get_string(record, "k", ""), "session_id",
                                         json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
     return list;
+}
+
+int rundir_refuse_answer(const char *run, const json_t *records, struct tsk_error *err)
+{
+    const json_t *record;
+    size_t i;
+    json_array_foreach (records, i, record)
+        if (strcmp(json_get_string(record, "e", ""), "ask") == 0)
+            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, NULL);
+    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, NULL);
 }
 
 /* The states of the tasks that a stage lists, as the journal has them. */

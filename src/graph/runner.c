@@ -231,7 +231,7 @@ static int refuse_answer(const struct runner *runner, const json_t *records, str
 {
     json_t *open CLEANUP_JSON = rundir_questions(records);
     if (json_array_size(open) == 0)
-        error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", runner->run.id, NULL);
+        rundir_refuse_answer(runner->run.id, records, err);
     else
         error_set(err, TSK_CONFLICT, "answer_ended", "run", runner->run.id, "status", rundir_end_of(records), NULL);
     error_add_next(err, "tasuki runs show %s", runner->run.id);

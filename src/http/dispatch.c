@@ -72,10 +72,22 @@ static int take_body(const struct http_conn *conn, json_t **ret, struct tsk_erro
     return json_is_object(*ret) ? 0 : error_set(err, TSK_INVALID_INPUT, "http_body_not_object", NULL);
 }
 
-static bool wants_stream(const struct http_conn *conn, const struct http_route *route)
+/* Live is what /api/events is for: only who asks for JSON, or for a page, gets a list. */
+static bool is_live_by_itself(const struct http_conn *conn, const json_t *args)
+{
+    if (!http_text_is(&conn->head->path, "/api/events"))
+        return false;
+    if (http_header(conn->head, "Last-Event-ID"))
+        return true;
+    return !http_text_has(http_header(conn->head, "Accept"), "application/json") && !json_object_get(args, "limit") &&
+           !json_object_get(args, "after");
+}
+
+static bool wants_stream(const struct http_conn *conn, const struct http_route *route, const json_t *args)
 {
     bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only; /* what does something does it once */
-    bool is_asked = is_get && http_text_has(http_header(conn->head, "Accept"), "text/event-stream");
+    bool is_asked = is_get && (http_text_has(http_header(conn->head, "Accept"), "text/event-stream") ||
+                               is_live_by_itself(conn, args));
     return (route->op->flags & OP_STREAMS) &&
            (is_asked || (route->preset && strcmp(route->preset, "follow=true") == 0));
 }
@@ -142,7 +154,7 @@ static bool take_yes(const struct op *op, json_t *args)
 
 static void begin_op(struct http_conn *conn, const struct http_route *route, json_t *args_take, struct tsk_error *err)
 {
-    bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route);
+    bool says_yes = take_yes(route->op, args_take), streams = wants_stream(conn, route, args_take);
     int checked = caller_check(conn, route->op, args_take, err);
     struct http_caller caller = caller_take(conn, route->op, args_take, streams);
     if (streams)

@@ -46,6 +46,9 @@ static json_t *schema_of(const struct op_param *param)
     case OP_ENUM:
         return one_or_many(param, choices(param->choices));
     case OP_ARGV:
+        if (param->flags & OP_SHELL)
+            return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type", "array", "items", "type",
+                             "string");
         return json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "string");
     case OP_OBJECTS:
         return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type", "array", "items", "type",

@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *verdict_name(enum verdict verdict)
@@ -37,6 +38,15 @@ static void set_time(json_t *json, const char *key, int64_t wall_ms)
     json_object_set_new(json, key, wall_ms < 0 ? json_null() : json_string(text));
 }
 
+#define SAME_MOMENT_MS 2000 /* two looks at the clock, and the file has whole seconds */
+
+/* As the file says it; where the clock was set since, as it is by now. */
+static int64_t expires_shown(const struct judgement *found, const struct now *now)
+{
+    int64_t computed = now->wall_ms + found->expires_in_ms, recorded = found->record.expires_ms;
+    return llabs(computed - recorded) < SAME_MOMENT_MS ? recorded : computed;
+}
+
 json_t *report_lock(const struct lock_target *target, const struct now *now, const struct judgement *found)
 {
     char path[PATH_MAX];
@@ -52,7 +62,7 @@ json_t *report_lock(const struct lock_target *target, const struct now *now, con
     json_object_set_new(json, "fence", record->fence ? json_integer((json_int_t)record->fence) : json_null());
     set_time(json, "created_at", record->created_ms);
     bool has_ttl = found->expires_in_ms != INT64_MAX; /* a sprint's is U2's 24 hours */
-    set_time(json, "expires_at", has_ttl && !target->kind->is_sprint ? now->wall_ms + found->expires_in_ms : -1);
+    set_time(json, "expires_at", has_ttl && !target->kind->is_sprint ? expires_shown(found, now) : -1);
     json_object_set_new(json, "expires_in_ms", has_ttl ? json_integer(found->expires_in_ms) : json_null());
     json_object_set_new(json, "age_ms", found->age_ms < 0 ? json_null() : json_integer(found->age_ms));
     json_object_set_new(json, "expired", json_boolean(found->is_expired));

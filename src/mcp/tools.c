@@ -52,7 +52,7 @@ static int check_groups(const char *wanted, struct tsk_error *err)
 
 static json_t *annotations(const struct op *op)
 {
-    json_t *hints = json_pack("{s:b}", "openWorldHint", false);
+    json_t *hints = json_object();
     if (op->flags & OP_READ_ONLY) {
         json_object_set_new(hints, "readOnlyHint", json_true());
         return hints; /* the others mean nothing then */

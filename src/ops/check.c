@@ -150,15 +150,23 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     return -1;
 }
 
-static int check_map(const struct op_param *param, const json_t *value, struct tsk_error *err)
+/* A number or a truth value is the text that a command line would have (PORT: 8080). */
+static int check_map(const struct op_param *param, json_t *value, struct tsk_error *err)
 {
     const char *key;
     json_t *item;
+    void *next;
     if (!json_is_object(value))
         return bad(err, param, "param_type", "?", "object");
-    json_object_foreach ((json_t *)value, key, item)
-        if (!json_is_string(item) || !*key)
+    json_object_foreach_safe(value, next, key, item)
+    {
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        bool is_plain = json_is_number(item) || json_is_boolean(item);
+        if (!*key || (!json_is_string(item) && !is_plain))
             return bad(err, param, "param_type", key, "object of strings");
+        if (is_plain)
+            json_object_set_new(value, key, json_string(text_of(item, &text)));
+    }
     return 0;
 }
 
@@ -209,7 +217,8 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     case OP_BOOL:
         return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
-        return check_list(param, value, err);
+        return (param->flags & OP_SHELL) && json_is_string(value) ? check_string(param, value, err)
+                                                                  : check_list(param, value, err);
     case OP_MAP:
         return check_map(param, value, err);
     case OP_ANY:
@@ -227,10 +236,46 @@ int op_param_missing(const struct op *op, const char *word, struct tsk_error *er
     return -1;
 }
 
+/* What a parameter holds goes by another name in results, in lock files and in U2's own inputs: whoever hands it back as it was
+ * given is understood. `id` is what a path calls it (/api/runs/:id), so only what such a path names. */
+static const struct {
+    const char *given, *meant;
+} synonyms[] = {{"run_id", "run"},
+                {"request_id", "request"},
+                {"session_id", "session"},
+                {"epic_spec", "epic"},
+                {"lock_file_name", "lock_file"},
+                {"id", "request"},
+                {"id", "run"},
+                {"id", "ulTaskId"}};
+
+/* The parameter that is meant, or NULL. */
+static const struct op_param *synonym_find(const struct op *op, size_t i)
+{
+    const struct op_param *param = op_param_find(op, synonyms[i].meant);
+    bool is_id = strcmp(synonyms[i].given, "id") == 0;
+    if (!param || op_param_find(op, synonyms[i].given) || (is_id && !(param->flags & OP_REQUIRED)))
+        return NULL;
+    return param;
+}
+
+/* Both names with different values: the other one stays, and is unknown. */
+static void take_synonyms(const struct op *op, json_t *args)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++) {
+        json_t *value = json_object_get(args, synonyms[i].given);
+        const struct op_param *param = value ? synonym_find(op, i) : NULL;
+        json_t *known = param ? json_object_get(args, param->name) : NULL;
+        if (param && (known ? json_equal(known, value) : json_object_set(args, param->name, value) == 0))
+            json_object_del(args, synonyms[i].given);
+    }
+}
+
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
     const char *key;
     json_t *value;
+    take_synonyms(op, args);
     json_object_foreach (args, key, value)
         if (!op_param_find(op, key))
             return unknown(err, op, key);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The file itself, or .aiflow/flows/NAME.yaml. */
+/* The file itself, or one in .aiflow/flows/. */
 static int open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "flow", "");
@@ -14,7 +14,7 @@ static int open_file(struct op_call *call, struct flow_file *file, struct tsk_er
     int fd = fs->openat(AT_FDCWD, given, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 && errno == ENOENT && call->ws && id_is_valid(given)) {
         char name[256];
-        snprintf(name, sizeof name, "flows/%s.yaml", given);
+        flow_kept_path(given, name, sizeof name);
         fd = fs->openat(call->ws->state_dir, name, O_RDONLY | O_CLOEXEC, 0);
         if (fd >= 0)
             snprintf(file->path, sizeof file->path, ".aiflow/%s", name);

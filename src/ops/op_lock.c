@@ -11,7 +11,7 @@
 #define KIND_PARAM                                                                                                     \
     {                                                                                                                  \
         .name = "kind", .type = OP_ENUM, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KIND",                        \
-        .help = "request, queue, name or sprint.", .choices = lock_kind_choices                                        \
+        .help = "request, queue, name or sprint.", .agent_help = "What kind.", .choices = lock_kind_choices            \
     }
 #define ID_PARAM                                                                                                       \
     {                                                                                                                  \

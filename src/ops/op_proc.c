@@ -336,7 +336,8 @@ static const struct op_param list_params[] = {
      .type = OP_ENUM,
      .value = "S",
      .choices = proc_state_names,
-     .help = "Only those in this state: NotStarted, Running, Stopped or Failed."},
+     .help = "Only those in this state: NotStarted, Running, Stopped or Failed.",
+     .agent_help = "Only those."},
     PAGE_PARAMS,
     {0},
 };

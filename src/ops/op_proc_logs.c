@@ -362,6 +362,7 @@ static const struct op_param params[] = {
      .type = OP_ENUM,
      .value = "NAME",
      .help = "Which output: stdout, stderr, or both merged by time.",
+     .agent_help = "both: merged by time.",
      .choices = stream_choices,
      .fallback = "stdout"},
     {.name = "grep",

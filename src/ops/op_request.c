@@ -37,6 +37,13 @@ static void put_given(const json_t *args, const char *key, json_t *values)
         json_object_set_new(values, key, is_empty ? json_null() : json_incref(value));
 }
 
+/* As in the file: a list of words, or a line for a shell. */
+static bool has_command(const json_t *values)
+{
+    const json_t *run = json_object_get(values, "run");
+    return json_is_array(run) || json_is_string(run);
+}
+
 int request_values(const struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     static const char *const keys[] = {"title", "status", "priority", "flow", "run", "body"};
@@ -51,7 +58,7 @@ int request_values(const struct op_call *call, json_t **ret, struct tsk_error *e
     /* One takes the other's place. */
     if (json_is_string(json_object_get(values, "flow")) && !json_object_get(values, "run"))
         json_object_set_new(values, "run", json_null());
-    else if (json_is_array(json_object_get(values, "run")) && !json_object_get(values, "flow"))
+    else if (has_command(values) && !json_object_get(values, "flow"))
         json_object_set_new(values, "flow", json_null());
     *ret = json_incref(values);
     return 0;
@@ -89,7 +96,7 @@ static const struct op_field request_fields[] = {
     {"priority", "string", "P0 to P3"},
     {"depends_on", "array?", "ids"},
     {"flow", "string?", "what it runs"},
-    {"run", "array?", "or the command"},
+    {"run", "any", "or the command: words, or a line for a shell"},
     {"body", "string?", ""},
     {"path", "string", "its file"},
     {"updated_at", "string", "the file's time, for expected_updated_at"},
@@ -116,8 +123,7 @@ static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (id)
         json_object_set_new(values, "id", json_string(id));
     if (!json_object_get(values, "status")) {
-        bool has_work =
-            json_is_string(json_object_get(values, "flow")) || json_is_array(json_object_get(values, "run"));
+        bool has_work = json_is_string(json_object_get(values, "flow")) || has_command(values);
         json_object_set_new(values, "status", json_string(has_work ? "ready" : "draft"));
     }
     if (!json_object_get(values, "priority"))
@@ -149,7 +155,12 @@ static const struct op_param add_params[] = {
      .fallback = "ready; without a flow or command: draft"},
     {.name = "body", .type = OP_STRING, .value = "TEXT", .help = BODY_TEXT, .max = 512 << 10},
     {.name = "id", .type = OP_ID, .value = "RQ", .help = "RQ-… of your own.", .fallback = "RQ-<time>-<random>"},
-    {.name = "run", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "CMD…", .help = RUN_TEXT},
+    {.name = "run",
+     .type = OP_ARGV,
+     .flags = OP_POSITIONAL | OP_SHELL,
+     .value = "CMD…",
+     .help = RUN_TEXT,
+     .max = 1 << 16},
     {0},
 };
 
@@ -340,7 +351,12 @@ static const struct op_param edit_params[] = {
      .type = OP_STRING,
      .value = "T",
      .help = "Refuse (CONFLICT) if the file is not of this time any more."},
-    {.name = "run", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "CMD…", .help = RUN_TEXT},
+    {.name = "run",
+     .type = OP_ARGV,
+     .flags = OP_POSITIONAL | OP_SHELL,
+     .value = "CMD…",
+     .help = RUN_TEXT,
+     .max = 1 << 16},
     {0},
 };
 static const enum tsk_code edit_errors[] = {TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_STORAGE_FULL,

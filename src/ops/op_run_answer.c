@@ -92,20 +92,20 @@ static const json_t *question_of(const struct runner *runner, const char *task)
     return NULL;
 }
 
-/* Whether a question of the run has no answer yet; the journal says it, whoever executes the run. */
-static bool has_open_question(int run_dir)
+/* Somebody executes the run. Whether a question has no answer yet the journal says; one that cannot be read refuses nothing. */
+static int refuse_unasked(const struct rundir *run, struct tsk_error *err)
 {
     struct tsk_error ignored;
     json_t *records CLEANUP_JSON = NULL, *record;
     int64_t open = 0;
     size_t i;
-    if (journal_read(run_dir, &records, &ignored) < 0)
-        return true;
+    if (journal_read(run->dir, &records, &ignored) < 0)
+        return 0;
     json_array_foreach (records, i, record) {
         const char *event = json_get_string(record, "e", "");
         open += (strcmp(event, "ask") == 0) - (strcmp(event, "answer") == 0);
     }
-    return open > 0;
+    return open > 0 ? 0 : rundir_refuse_answer(run->id, records, err);
 }
 
 /* What a look can refuse: a run that goes on because of an answer, and one that was given up. */
@@ -119,8 +119,8 @@ static int look_first(struct op_call *call, struct tsk_error *err)
     const char *status = json_get_string(stage, "status", "");
     if (result == 0 && strcmp(status, "CANCELLED") == 0)
         result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, NULL);
-    else if (result == 0 && rundir_has_runner(&run) && !has_open_question(run.dir))
-        result = error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run.id, NULL);
+    else if (result == 0 && rundir_has_runner(&run))
+        result = refuse_unasked(&run, err);
     rundir_clear(&run);
     return result;
 }

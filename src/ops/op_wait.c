@@ -111,6 +111,9 @@ static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND,
                                        TSK_NOT_FOUND,
                                        TSK_OK};
 
+/* With a body, as the tool has it. */
+static const struct op_route post_route[] = {{"POST", "/api/wait", NULL}, {0}};
+
 const struct op op_wait = {
     .name = "wait",
     .verb = "wait",
@@ -127,7 +130,7 @@ const struct op op_wait = {
     .params = params,
     .result = fields,
     .errors = errors,
-    .http = {.method = "GET", .path = "/api/wait"},
+    .http = {.method = "GET", .path = "/api/wait", .also = post_route},
     .mcp = {.tool = "wait_for", .group = "workspace", .is_core = true, TOOL_WAIT_FOR},
     .run = run_wait,
 };

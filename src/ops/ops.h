@@ -42,6 +42,7 @@ enum op_param_flags {
     OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
     OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
     OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, whoever calls */
+    OP_SHELL = 4096,        /* OP_ARGV: by name also one string, a line for a shell */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
 

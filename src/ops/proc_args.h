@@ -48,6 +48,7 @@
          .value = "P",                                                                                                 \
          .choices = proc_restart_names,                                                                                \
          .help = "When it ends by itself: no, on-failure or always start it again.",                                   \
+         .agent_help = "Whether it starts again by itself.",                                                           \
          .fallback = "no"},                                                                                            \
         {.name = "max_retries",                                                                                        \
          .type = OP_INT,                                                                                               \
@@ -124,6 +125,7 @@
          .value = "A",                                                                                                 \
          .choices = proc_action_names,                                                                                 \
          .help = "What an unhealthy process gets: none, or restart.",                                                  \
+         .agent_help = "What an unhealthy one gets.",                                                                  \
          .fallback = "none"},                                                                                          \
     {                                                                                                                  \
         .name = "depends_on", .type = OP_MAP, .value = "ID=WHAT",                                                      \

@@ -218,7 +218,7 @@ static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_err
     snprintf(path, sizeof path, "%s/%.4095s", ws->root, given);
     int fd = fs->openat(AT_FDCWD, given[0] == '/' ? given : path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 && errno == ENOENT && id_is_valid(given)) {
-        snprintf(path, sizeof path, "flows/%s.yaml", given);
+        flow_kept_path(given, path, sizeof path);
         fd = fs->openat(ws->state_dir, path, O_RDONLY | O_CLOEXEC, 0);
     }
     if (fd >= 0)

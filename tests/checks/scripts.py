@@ -65,7 +65,7 @@ def _(_ws):
 
 @test("./dev refuses words that it would ignore", init=False)
 def _(_ws):
-    for words in (["build", "extra"], ["nonsense"]):
+    for words in (["build", "extra"], ["nonsense"], ["fmt", "extra"], ["install", "--help"]):
         result = subprocess.run([ROOT / "dev", *words], capture_output=True, text=True, check=False)
         assert result.returncode == 2 and "usage" in result.stderr, result
 

@@ -407,11 +407,20 @@ def _(ws):
     eq((status["agents"], status["teams"]), (["coder", "tester", "reader", "hasty"], ["pair", "easy", "one", "led"]), "who there is")
 
 
+@test("an agent that takes no text is one all the same, and stands in nobody's way; --ulTaskId is --workflow")
+def _(ws):
+    (ws.path / ".aiflow/config.yaml").write_text("agents:\n  no: {run: ['false']}\n  say: {run: [echo, '{task}']}\n")
+    eq(agent(ws, "run", "no", "x").expect(7).json["reason_code"], "TASK_FAILED", "it ran")
+    for option in ("--workflow", "--ulTaskId", "--ul-task-id"):
+        eq(agent(ws, "run", "say", "x", option, "W1").expect(0).json["ulTaskId"], "W1", option)
+    eq(agent(ws, "run", "say", "x", "--ulTaskId=W1").expect(0).json["ulTaskId"], "W1", "with =")
+    agent(ws, "run", "say", "x", "--ul-Task-id", "W1").expect(2, "INVALID_INPUT")
+
+
 @test("what is wrong in the configuration is said with its place, and nothing is started")
 def _(ws):
     config = ws.path / ".aiflow/config.yaml"
     for text, place, words in (
-            ("agents:\n  a: {run: [x]}\n", "2:12", "{task}"),
             ("agents:\n  a: {run: 'x {task}'}\n", "2:12", "list"),
             ("agents:\n  a: {run: [x, '{task}'], time: 3s}\n", "2:", "did you mean timeout"),
             ("agents:\n  a: {run: [x, '{task}'], timeout: soon}\n", "2:36", "timeout"),

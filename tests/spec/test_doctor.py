@@ -14,7 +14,7 @@ import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
-from common import foreign_lock, make_old, need_namespace, need_root, run_as_nobody, sleeper, unshare  # noqa: E402
+from common import foreign_lock, make_old, need_namespace, need_root, parse_time, run_as_nobody, sleeper, unshare  # noqa: E402
 from doctor_common import check, defect, differences, examine, problems, started, state, tree, type_in  # noqa: E402
 from flows import only_run, run_flow  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
@@ -58,6 +58,15 @@ def _(ws):
         eq(lines[0], "WARN", "the first line")
         assert word in lines and lines[-1].strip().startswith("chmod 700 "), out
         eq(sum(line.startswith(("  PASS  ", "  WARN  ")) for line in lines), len(report["checks"]), "lines of checks")
+
+
+@test("a recovered lock is told with the times of its file")
+def _(ws):
+    foreign_lock(ws, "request", "RQ-1", 4000000, created=-7200, expires=-3600)
+    lock = ws.read_lock("request", "RQ-1")
+    told = examine(ws, "--full")["recovered"][0]
+    for key in ("created_at", "expires_at"):
+        eq(parse_time(told[key]), parse_time(lock[key]), key)
 
 
 @test("exit 0 for a warning, 1 with --strict, 3 for a FAIL whatever the options")

@@ -79,7 +79,7 @@ def _(ws):
     server.stop()
 
 
-@test("?type= streams only those; without Accept: text/event-stream the same path is a list")
+@test("?type= streams only those; who asks for JSON or for a page gets a list, everybody else the stream")
 def _(ws):
     server = Server(ws)
     stream = server.stream("/api/events?type=lock.released").hello()
@@ -90,6 +90,10 @@ def _(ws):
     eq([data["data"]["id"] for _, data in take(stream, 2)], ["a", "b"], "the released ones")
     stream.close()
     listed = server.get("/api/events?limit=2").expect(200).json
+    eq(server.get("/api/events", headers={"Accept": "application/json"}).expect(200).json["next"], listed["next"], "a list")
+    for path, headers in (("/api/events", {}), ("/api/events?type=x", {"Accept": "*/*"}), ("/api/events?limit=2", {"Last-Event-ID": "0"})):
+        kind = server.ask("HEAD", path, headers=headers).expect(200).headers["Content-Type"]
+        eq(kind, "text/event-stream", "live without being asked")
     eq([e["type"] for e in listed["events"]], ["lock.acquired", "lock.released"], "the list")
     server.get("/api/events?type=" + "x" * 200, headers={"Accept": "text/event-stream"}).expect(400, "INVALID_INPUT")
     server.stop()

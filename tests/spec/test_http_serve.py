@@ -218,12 +218,40 @@ def _(ws):
     server.stop()
 
 
+@test("U2 over HTTP: its own input names are understood, too")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    body = {"mode": "acquire", "session_id": "s1", "epic_spec": "e1", "lock_file_name": ".other", "pid": holder.pid}
+    info = server.post("/api/sprint", body).expect(200).json["lock_info"]
+    eq((info["session_id"], info["epic_spec"]), ("s1", "e1"), "what was recorded")
+    assert (ws.path / ".other").exists() and not (ws.path / ".sprint-running").exists()
+    body = {"mode": "release", "session_id": "s1", "lock_file_name": ".other"}
+    eq(server.post("/api/sprint", body).expect(200).json["status"], "released", "release")
+    server.stop()
+
+
+@test("a request's command may be a line for a shell, as in its file; what GET shows can be PUT back")
+def _(ws):
+    server = Server(ws)
+    line = "echo $((1+1)) > sum"
+    request = server.post("/api/requests", {"title": "t", "run": line}).expect(200).json
+    eq((request["run"], request["status"]), (line, "ready"), "as it was given")
+    path = f"/api/requests/{request['id']}"
+    eq(server.ask("PUT", path, {"title": "u", "run": server.get(path).json["run"]}).expect(200).json["run"], line, "put back")
+    ws.tasuki("request", "run", request["id"]).expect(0)
+    eq((ws.path / "sum").read_text(), "2\n", "by a shell")
+    server.post("/api/requests", {"title": "t", "run": 5}).expect(400, "INVALID_INPUT")
+    server.stop()
+
+
 @test("arguments: from path, query and body, checked like everywhere else")
 def _(ws):
     server = Server(ws)
     server.post("/api/processes", {"id": "a", "command": "sh", "args": ["-c", "for i in 1 2 3; do echo $i; done"]}).expect(200)
     server.post("/api/processes/a/start").expect(200)
     server.get("/api/wait?kind=process&id=a&for=exit&timeout=20s").expect(200)
+    server.post("/api/wait", {"kind": "process", "id": "a", "for": "exit", "timeout": "20s"}).expect(200)
     lines = server.get("/api/processes/a/logs?lines=2&strip_ansi=true").expect(200).json["lines"]
     eq([line["text"] for line in lines], ["2", "3"], "the last two lines")
     for path, text in (("/api/processes/a/logs?lines=x", "lines"), ("/api/processes/a/logs?nope=1", "nope"),

@@ -288,7 +288,7 @@ def _(ws):
 def _(ws):
     (ws.path / "f.yaml").write_text("flow: a >> b\ntasks: {a: 'true', b: 'true'}\n")
     (ws.path / ".aiflow/flows/named.yaml").write_text("tasks: {a: 'true'}\n")
-    for id, flow, total in (("RQ-1", "f.yaml", 2), ("RQ-2", "named", 1)):
+    for id, flow, total in (("RQ-1", "f.yaml", 2), ("RQ-2", "named", 1), ("RQ-4", "named.yaml", 1)):
         write(ws, id, f"title: x\nflow: {flow}\n")
         eq(run(ws, id)["counts"]["done"], total, "tasks")
     write(ws, "RQ-3", "title: x\nflow: bad.yaml\n")
@@ -296,7 +296,7 @@ def _(ws):
     (ws.path / "bad.yaml").write_text("tasks: {a: {needs: [b], run: x}}\n")
     call(ws, "request", "run", "RQ-3", code=2, reason="FLOW_INVALID")
     call(ws, "request", "run", "RQ-3", "--detach", code=2, reason="FLOW_INVALID")
-    eq(len(runs_of(ws)), 2, "runs")
+    eq(len(runs_of(ws)), 3, "runs")
     no_locks(ws)
 
 

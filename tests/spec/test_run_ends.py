@@ -97,6 +97,13 @@ for how, request, code, word, groups in ENDS:
             eq([q["task"] for q in resume(ws, run, code=8)["questions"]], ["a"], "after resume")
 
 
+@test("an answer to a run that has not asked anything is no second one")
+def _(ws):
+    run = run_flow(ws, "tasks: {a: 'true'}\n")["run_id"]
+    error = call(ws, "answer", run, "yes", code=4, reason="CONFLICT").json["error"]
+    assert "not asked" in error["message"], error
+
+
 @test("a second answer to a run that is done says so, and does not propose to resume it")
 def _(ws):
     run = run_flow(ws, f"tasks: {{a: {json.dumps(ASK.format('Q?'))}}}\n", code=8)["run_id"]
