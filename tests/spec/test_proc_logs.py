@@ -322,12 +322,13 @@ for _mode in ("kill", "kill-after", "ENOSPC"):
 @test("mode stamped keeps the order of both outputs, and parts them again")
 def _(ws):
     t = Talker(ws, "--log", "stamped")
-    for i in range(5):
-        t.said(f"echo out {i}")
-        t.said(f"echo err {i} >&2")
-    eq(t.plain("--both"), b"".join(b"out %d\nerr %d\n" % (i, i) for i in range(5)))
-    eq(t.plain("--stderr", "-n", "2"), b"err 3\nerr 4\n")
-    eq(t.texts("-n", "1"), ["out 4"])
+    lines = []
+    for line, command in ((f"{name} {i}", f"echo {name} {i} {to}") for i in range(3) for name, to in (("out", ""), ("err", ">&2"))):
+        lines.append(line)
+        t.say(command)  # the order is that in which they were read: the next one is said when this one was
+        ws.until(lambda: t.plain("--both").decode().splitlines() == lines, f"{line} is the last line")
+    eq(t.plain("--stderr", "-n", "2"), b"err 1\nerr 2\n")
+    eq(t.texts("-n", "1"), ["out 2"])
 
 
 @test("mode pipe is read like a plain log")
