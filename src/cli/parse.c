@@ -197,7 +197,7 @@ static int set_rest(const struct op *op, const struct op_param *param, char **wo
 static const char *spelled(const char *word, const char *name)
 {
     for (; *name; name++) {
-        if (*word == *name || (*word == '-' && *name == '_'))
+        if (*word == (*name == '_' ? '-' : *name))
             word++;
         else if (*word == '-' && *name >= 'A' && *name <= 'Z' && word[1] == *name - 'A' + 'a')
             word += 2;
