@@ -184,6 +184,13 @@ static void write_ending(int fd)
     int len = snprintf(text, sizeof text, "%20lld %20lld\n", (long long)now.boot_ms, (long long)now.wall_ms);
     if (fs->pwrite(fd, text, (size_t)len, 0) < 0)
         return; /* then the grace period is that of an earlier end */
+    /* Files have their times from a clock that is some milliseconds late. Before it has passed the end, nothing is over: what is
+     * locked from then on has a later time (is_later). A clock that is set back is not waited for. */
+    struct timespec late;
+    for (int i = 0; i < 20 && clock_gettime(CLOCK_REALTIME_COARSE, &late) == 0 &&
+                    late.tv_sec * 1000 + late.tv_nsec / 1000000 <= now.wall_ms;
+         i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 static struct ending read_ending(int fd)
