@@ -36,8 +36,8 @@ static int tell(struct op_call *call, const char *what, struct tsk_error *err)
     json_t *value = output_value(json_get_string(call->args, "value", ""));
     if (strcmp(what, "add") == 0 && !json_is_number(value)) {
         json_decref(value);
-        return error_set(err, TSK_INVALID_INPUT, "param_not_a_number", "param", "value", "value",
-                         json_get_string(call->args, "value", ""), "want", "…", NULL);
+        return error_set(err, TSK_INVALID_INPUT, "channel_add_value", "key", key, "value",
+                         json_get_string(call->args, "value", ""), NULL);
     }
     return task_args_tell_take(json_pack("{s:s, s:s, s:o}", "do", what, "key", key, "value", value), err);
 }
