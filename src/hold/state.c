@@ -77,6 +77,8 @@ int holder_first_start(struct holder *h)
 static void end_reached(struct holder *h)
 {
     run_lock_end(h, h->run.lock, h->run.n);
+    /* An exec wakes us before it closes what it inherited: a restart may have found its predecessor's lock still held. */
+    run_locks_tidy(h);
     spares_remove(h);
     lock_drop(HOLD_FD_LOCK, 0);
     h->state = OVER;

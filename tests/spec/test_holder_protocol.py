@@ -8,7 +8,7 @@ import stat
 import time
 
 from harness.harness import eq, main, test
-from holder_common import BOOT_ID, Holder, kill, python, sh, ticks_of, wait_until
+from holder_common import BOOT_ID, F_OFD_SETLK, Holder, kill, lock_call, python, sh, ticks_of, wait_until
 
 IDLE_S = 1.0
 POLICY = dict(max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=60000)
@@ -262,6 +262,21 @@ def _(ws):
     eq([(f["delay_ms"], f["retry"]) for f in h.facts("restarting")], [(0, 1), (1, 2)])
     # The first is handed over by us, and may still be open here when its start has ended: then the next holder removes it.
     eq([n for n in h.run_locks() if n != 1 or h.is_locked("run.1.lock")], [], "life locks")
+
+
+@test("at its end a holder removes the life locks of earlier starts that could not be removed in time", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("until test -e go; do sleep 0.01; done"), n=3)
+    wait_until(lambda: h.run_locks() == [3], "it has removed what was there before")
+    for n in (1, 2):
+        (h.dir / f"run.{n}.lock").touch()
+    held = os.open(h.dir / "run.2.lock", os.O_RDWR)
+    lock_call(held, F_OFD_SETLK, 0)
+    (ws.path / "go").touch()
+    h.wait()
+    os.close(held)
+    eq([n for n in h.run_locks() if n != 3], [2], "only what somebody has")
 
 
 @test("always restarts after 0 as well; no never does", init=False)

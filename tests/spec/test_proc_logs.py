@@ -156,7 +156,7 @@ def _(ws):
 
 @test("a line of a hundred megabytes does no harm", quick=False)
 def _(ws):
-    t = Talker(ws)
+    t = Talker(ws, "--log-max", str(256 << 20))
     t.said("head -c 104857600 /dev/zero | tr '\\000' x; echo; echo after", "")
     eq(t.texts("-n", "1"), ["after"])
     eq(len(t.plain("-n", "2")), 104857600 + 1 + 6)
