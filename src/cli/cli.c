@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "proc/log_text.h"
 #include "run/detach.h"
@@ -314,8 +315,18 @@ static int finish_output(const struct cli_options *options, int code)
     return code ? code : code_info(err.code)->exit_code;
 }
 
+/* A descriptor below 3 that the caller has closed would go to the next file that is opened, and our output into that file. What
+ * is put there instead cannot be used either: reading and writing fail, as the caller wants it. */
+static void occupy_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            fs->openat(AT_FDCWD, "/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC, 0);
+}
+
 int cli_main(int argc, char **argv)
 {
+    occupy_standard();
     struct cli_options options = {.lang = lang_from_environment()};
     struct tsk_error err = {0};
     log_to(print_problem, &options);

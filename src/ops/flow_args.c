@@ -5,13 +5,27 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+bool flow_args_is_stdin(const struct op_call *call)
+{
+    return strcmp(json_get_string(call->args, "flow", ""), "-") == 0;
+}
+
+/* A command of a terminal may read a pipe, `-` or <(…); who serves others waits for none. */
+static bool may_read_pipe(const struct op_call *call)
+{
+    return call->is_cli && !call->decided;
+}
 
 /* The file itself, or one in .aiflow/flows/. */
 static int open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "flow", "");
-    snprintf(file->path, sizeof file->path, "%s", given);
-    int fd = fs->openat(AT_FDCWD, given, O_RDONLY | O_CLOEXEC, 0);
+    bool is_stdin = may_read_pipe(call) && flow_args_is_stdin(call);
+    snprintf(file->path, sizeof file->path, "%s", is_stdin ? "stdin" : given);
+    int fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                      : fs->openat(AT_FDCWD, given, O_RDONLY | O_CLOEXEC | (may_read_pipe(call) ? 0 : O_NONBLOCK), 0);
     if (fd < 0 && errno == ENOENT && call->ws && id_is_valid(given)) {
         char name[256];
         flow_kept_path(given, name, sizeof name);
@@ -26,9 +40,16 @@ static int open_file(struct op_call *call, struct flow_file *file, struct tsk_er
     return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", given, NULL);
 }
 
+static int read_text(const struct op_call *call, int fd, struct buf *text)
+{
+    struct stat st;
+    bool is_stream = may_read_pipe(call) && fs->fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    return is_stream ? fs_read_stream(fd, FLOW_SIZE_MAX, text) : fs_read_fd(fd, FLOW_SIZE_MAX, text);
+}
+
 static int load(struct op_call *call, int fd, struct flow_file *file, struct tsk_error *err)
 {
-    if (fs_read_fd(fd, FLOW_SIZE_MAX, &file->text) < 0) {
+    if (read_text(call, fd, &file->text) < 0) {
         error_errno(err, "read", file->path);
     } else if (flow_load(&file->flow, file->path, buf_str(&file->text), file->text.len, call->lang, err) == 0) {
         if (!call->ws ||

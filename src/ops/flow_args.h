@@ -9,7 +9,8 @@
 #define FLOW_PARAM                                                                                                     \
     {                                                                                                                  \
         .name = "flow", .type = OP_PATH, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "FLOW",                        \
-        .help = "A flow file, or the name of one in .aiflow/flows/ (without .yaml).", .max = 4096                      \
+        .help = "A flow file, the name of one in .aiflow/flows/ (without .yaml), or - for standard input.",            \
+        .agent_help = "A flow file, or the name of one in .aiflow/flows/ (without .yaml).", .max = 4096                \
     }
 
 struct flow_file {
@@ -18,6 +19,8 @@ struct flow_file {
     char path[FS_PATH_MAX];
 };
 
+/* Whether the flow is to come from standard input: `-`. */
+bool flow_args_is_stdin(const struct op_call *call);
 /* FLOW_INVALID with all problems, NOT_FOUND with where it was looked for. `file` is to be cleared after success only. */
 int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err);
 /* The same for a file of ours, in an open directory. */

@@ -121,8 +121,11 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct flow_file file;
     struct runner runner;
     bool is_dry = json_get_bool(call->args, "dry_run", false);
-    if (!is_dry && op_is_apart(call))
+    if (!is_dry && op_is_apart(call)) {
+        if (call->is_cli && flow_args_is_stdin(call))
+            return error_set(err, TSK_INVALID_INPUT, "flow_stdin_detached", NULL);
         return op_run_apart(call, ret, err);
+    }
     struct runner_options options = run_options(call);
     json_t *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
     if (flow_args_load(call, &file, err) < 0)

@@ -272,6 +272,13 @@ def _(ws):
     ws.until(has_ended, "events -f notices that nobody reads")
 
 
+@test("what the caller has closed of 0, 1 and 2 is not given to a file of ours, which output would go into")
+def _(ws):
+    look = "for fd in 0 1 2; do readlink /proc/$PPID/fd/$fd; done > seen"
+    proc = ws.spawn_command(["sh", "-c", 'exec "$0" lock run a -- sh -c "$1" <&- >&- 2>&-', ws.binary, look])
+    eq((proc.wait(60), (ws.path / "seen").read_text().split()), (0, ["/dev/null"] * 3))
+
+
 @test("a torn last line in the trail is closed and skipped")
 def _(ws):
     ws.tasuki("lock", "acquire", "name", "a").expect(0)

@@ -1,5 +1,6 @@
 """Flow files and their pictures: what is accepted, what is refused and how that is said, what is drawn."""
 
+import json
 import random
 import re
 import shutil
@@ -51,6 +52,24 @@ def edges_of(dot):
     """Edges by label; groups are their fork and join."""
     labels = dict(re.findall(r'(n\d+) \[label="([^"]+)"\]', dot))
     return sorted((labels.get(a, a[0]), labels.get(b, b[0])) for a, b in re.findall(r"(\w+) -> (\w+);", dot))
+
+
+@test("a flow is read from standard input, or from a pipe; detached, there is none")
+def _(ws):
+    def said(script, code=0):
+        proc = ws.spawn_command(["bash", "-c", script, ws.binary])
+        out = "".join(proc.communicate(timeout=60))
+        eq((proc.returncode, out), (code, out))
+        return out
+
+    flow = '"tasks: {a: cat; echo hello}"'
+    stage = json.loads(said(f"echo {flow} | $0 run - --json").splitlines()[-1])
+    eq((stage["status"], stage["source"]), ("DONE", "stdin"))
+    eq(ws.tasuki("runs", "logs", stage["run_id"]).expect(0).out.splitlines()[-1], "hello", "a task does not read the flow's rest")
+    eq(said(f"$0 flow validate <(echo {flow})").split(":")[1], " valid, 1 tasks, 0 groups\n")
+    eq(said("echo 'tasks: 5' | $0 graph -", 2).startswith("tasuki: stdin:1:8: "), True)
+    eq("cannot be detached" in said(f"echo {flow} | $0 run - --detach", 2), True)
+    eq(ws.tasuki("runs", "list", "--json").json["runs"][0]["run_id"], stage["run_id"], "the only run")
 
 
 @test("the flow of the specification is valid", init=False)

@@ -85,6 +85,9 @@ def _(ws):
     for path in ("sub/flow.yaml", "./sub/../sub/flow.yaml", ws.path / "sub" / "flow.yaml"):
         server.post("/api/flows/validate", {"flow": str(path)}).expect(200)
     server.post("/api/flows/validate", {"flow": "absent"}).expect(404)
+    os.mkfifo(ws.path / "pipe")  # nobody writes into it: it is not waited for
+    server.post("/api/flows/validate", {"flow": "pipe"}).expect(503)
+    server.post("/api/flows/validate", {"flow": "-"}).expect(404)
     sprint = {"mode": "acquire", "session": "s", "epic": "e", "pid": os.getpid()}
     server.post("/api/sprint", {**sprint, "project_root": str(outside)}).expect(400, "INVALID_INPUT")
     eq(sorted(p.name for p in outside.iterdir()), ["flow.yaml"], "nothing is written there")
