@@ -80,7 +80,7 @@ int listen_lock(struct http_server *server, struct tsk_error *err)
         return say_where(server, err);
     int fd = fs->openat(server->ws->state_dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return error_errno(err, "open", LOCK_FILE);
+        return fs_error(err, "open", server->ws->state_dir, LOCK_FILE);
     server->lock_fd = fd;
     if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0) {
         struct stat st;
@@ -88,7 +88,8 @@ int listen_lock(struct http_server *server, struct tsk_error *err)
             server->seen_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
         return 0;
     }
-    return errno == EAGAIN || errno == EACCES ? say_where(server, err) : error_errno(err, "lock", LOCK_FILE);
+    return errno == EAGAIN || errno == EACCES ? say_where(server, err)
+                                              : fs_error(err, "lock", server->ws->state_dir, LOCK_FILE);
 }
 
 void listen_beat(struct http_server *server)
@@ -111,7 +112,7 @@ int listen_tell(struct http_server *server, struct tsk_error *err)
     /* In place: the lock is on this file. */
     if (fs->ftruncate(server->lock_fd, 0) < 0 ||
         fs->pwrite(server->lock_fd, text.data, text.len, 0) != (ssize_t)text.len)
-        return error_errno(err, "write", LOCK_FILE);
+        return fs_error(err, "write", server->ws->state_dir, LOCK_FILE);
     return 0;
 }
 
@@ -138,7 +139,8 @@ int listen_token(struct http_server *server, struct tsk_error *err)
     random_hex(server->token, HTTP_TOKEN_DIGITS);
     buf_reset(&text);
     buf_printf(&text, "%s\n", server->token);
-    return fs_replace_file(dir, TOKEN_FILE, 0600, text.data, text.len) < 0 ? error_errno(err, "write", TOKEN_FILE) : 0;
+    return fs_replace_file(dir, TOKEN_FILE, 0600, text.data, text.len) < 0 ? fs_error(err, "write", dir, TOKEN_FILE)
+                                                                           : 0;
 }
 
 /* ---- accepting ---- */
@@ -349,7 +351,7 @@ int listen_unix(struct http_server *server, struct tsk_error *err)
     struct stat st;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return error_errno(err, "make", SOCKET_FILE);
+        return fs_error(err, "make", server->ws->state_dir, SOCKET_FILE);
     fs->unlinkat(server->ws->state_dir, SOCKET_FILE, 0); /* of one that was killed: we have its lock */
     mode_t mask = umask(0177);
     int result = bind(fd, (struct sockaddr *)&address, sizeof address);
@@ -359,7 +361,7 @@ int listen_unix(struct http_server *server, struct tsk_error *err)
         server->socket_ino = st.st_ino;
     }
     if (result < 0 || add_listener(server, fd, true) < 0) {
-        error_errno(err, "make", SOCKET_FILE);
+        fs_error(err, "make", server->ws->state_dir, SOCKET_FILE);
         fs_close(&fd);
         return -1;
     }

@@ -59,16 +59,16 @@ void workspace_cleanup(struct tsk_workspace **ws)
     *ws = NULL;
 }
 
-static int open_dir(int at, const char *name, const char *shown, struct tsk_error *err)
+static int open_dir(int at, const char *name, struct tsk_error *err)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
     int fd = fs->openat(at, name, flags, 0);
     if (fd < 0 && errno == ENOENT) {
         if (fs->mkdirat(at, name, 0700) < 0 && errno != EEXIST)
-            return error_errno(err, "create", shown);
+            return fs_error(err, "create", at, name);
         fd = fs->openat(at, name, flags, 0);
     }
-    return fd < 0 ? error_errno(err, "open", shown) : fd;
+    return fd < 0 ? fs_error(err, "open", at, name) : fd;
 }
 
 int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err)
@@ -80,9 +80,9 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err)
         fs_close(&ws->locks_dir);
     }
     if (ws->locks_dir < 0)
-        ws->locks_dir = open_dir(ws->state_dir, "locks", ".aiflow/locks", err);
+        ws->locks_dir = open_dir(ws->state_dir, "locks", err);
     if (ws->locks_dir >= 0 && ws->guard_dir < 0)
-        ws->guard_dir = open_dir(ws->locks_dir, ".guard", ".aiflow/locks/.guard", err);
+        ws->guard_dir = open_dir(ws->locks_dir, ".guard", err);
     int result = ws->guard_dir < 0 ? -1 : 0;
     pthread_mutex_unlock(&ws->mutex);
     return result;
