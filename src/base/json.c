@@ -133,14 +133,21 @@ static json_t *message_of_error(const struct tsk_error *err, const char *name)
     return string_of_anything(buf_str(&message));
 }
 
+/* Spec 8: the run that is in the way stands beside the error, where D39's clients look for it. NULL: there is none. */
+static json_t *take_latest_run(const struct tsk_error *err, json_t *context)
+{
+    json_t *latest_run = json_incref(json_object_get(context, "latest_run"));
+    const char *run = json_get_string(context, "run_id", json_get_string(context, "run", NULL));
+    json_object_del(context, "latest_run");
+    bool is_named = err->code == TSK_RUN_IN_PROGRESS && run && run[0];
+    return latest_run || !is_named ? latest_run : json_sprintf("/api/runs/%s", run);
+}
+
 json_t *json_of_error(const struct tsk_error *err, const char *lang)
 {
     const struct code_info *info = code_info(err->code);
     json_t *context = json_of_error_context(err);
-    /* Spec 8: the run that is in the way stands beside the error, where D39's clients look for it. */
-    json_t *latest_run = json_incref(json_object_get(context, "latest_run"));
-    if (latest_run)
-        json_object_del(context, "latest_run");
+    json_t *latest_run = take_latest_run(err, context);
     json_t *error = json_object();
     json_object_set_new(error, "category", json_string(info->category));
     json_object_set_new(error, "reason_code", json_string(info->name));

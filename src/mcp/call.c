@@ -48,7 +48,10 @@ static const char *verdict_of(const struct op *op, enum tsk_code code)
 static const char *tool_of_command(const struct mcp_server *server, const char *command)
 {
     char start[128], *word[3] = {NULL, NULL, ""};
-    snprintf(start, sizeof start, "%s", command);
+    static const char root[] = "tasuki --root ";
+    bool has_root = strncmp(command, root, strlen(root)) == 0;
+    const char *verb = has_root ? strchr(command + strlen(root), ' ') : NULL;
+    snprintf(start, sizeof start, "%s%s", verb ? "tasuki" : "", verb ? verb : command);
     if (words_split(start, word, 3) < 2 || strcmp(word[0], "tasuki") != 0)
         return NULL;
     const struct op *op = op_find(word[1], word[2]);
@@ -68,6 +71,37 @@ static void put_next(struct buf *text, const struct mcp_server *server, const js
     }
 }
 
+static bool is_held_by_other(const struct tsk_error *err)
+{
+    bool is_held = err->code == TSK_LOCK_HELD || err->code == TSK_RUN_IN_PROGRESS ||
+                   err->code == TSK_QUEUE_IN_PROGRESS || err->code == TSK_SPRINT_BLOCKED;
+    return is_held && tsk_error_context(err, "holder") && !(err->text && strcmp(err->text, "lock_held_by_you") == 0);
+}
+
+/* Spec 8: "held by …". The titles of most codes do not say by whom, and not every client shows the structure to its model. */
+static void put_holder(struct buf *text, const json_t *context)
+{
+    const json_t *holder = json_object_get(context, "holder"), *alive = json_object_get(holder, "alive");
+    static const char *const keys[] = {"session_id", "run_id", "instance"}, *const words[] = {"session", "run",
+                                                                                              "instance"};
+    const char *since = json_get_string(context, "created_at", NULL);
+    if (json_is_integer(json_object_get(holder, "pid")))
+        buf_printf(text, "held by pid %lld", (long long)json_get_int(holder, "pid", 0));
+    else
+        buf_puts(text, "held by somebody");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_get_string(holder, keys[i], NULL))
+            buf_printf(text, ", %s %s", words[i], json_get_string(holder, keys[i], ""));
+    buf_printf(text, " (%s: %s)",
+               json_is_true(alive)    ? "alive"
+               : json_is_false(alive) ? "dead"
+                                      : "alive or dead",
+               json_get_string(holder, "how", "?"));
+    if (since)
+        buf_printf(text, " since %s", since);
+    buf_puts(text, ". ");
+}
+
 /* `verdict` NULL: by the error. */
 static json_t *error_result(const struct mcp_server *server, const struct op *op, const struct tsk_error *err,
                             const char *verdict)
@@ -75,8 +109,10 @@ static json_t *error_result(const struct mcp_server *server, const struct op *op
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *document = json_of_error(err, lang_name(server->options.lang));
     const json_t *error = json_object_get(document, "error");
-    buf_printf(&text, "%s: %s (%s)", verdict ? verdict : verdict_of(op, err->code),
-               json_get_string(error, "message", ""), code_info(err->code)->name);
+    buf_printf(&text, "%s: ", verdict ? verdict : verdict_of(op, err->code));
+    if (!verdict && is_held_by_other(err))
+        put_holder(&text, json_object_get(error, "context"));
+    buf_printf(&text, "%s (%s)", json_get_string(error, "message", ""), code_info(err->code)->name);
     put_next(&text, server, json_object_get(error, "next"));
     json_t *result = mcp_text_result(buf_str(&text), true);
     json_object_set_new(result, "structuredContent", document);

@@ -173,10 +173,12 @@ json_t *mcp_listen(struct mcp_request *request, struct mcp_fault *fault)
         .prompts = has_changes && json_get_bool(filter, "promptsListChanged", false),
         .uris = string_set(json_object_get(filter, "resourceSubscriptions"), link->server),
         .task_ids = string_set(mcp_client_has_tasks(request) ? json_object_get(filter, "taskIds") : NULL, NULL)};
-    /* First the acknowledgement: nothing can be sent for it before it is on the list. */
+    /* First the acknowledgement: nothing can be sent for it before it is on the list. And before that the place in the
+     * trail: what the client does as soon as it has read the acknowledgement is news for it. */
+    pthread_mutex_lock(&link->mutex);
+    start_watching(link);
     mcp_link_notify(link, listen->about, "notifications/subscriptions/acknowledged",
                     tagged(listen, json_pack("{s:o}", "notifications", honoured(listen))));
-    pthread_mutex_lock(&link->mutex);
     listen_add(link, listen);
     pthread_mutex_unlock(&link->mutex);
     return NULL; /* the answer is its end */

@@ -212,7 +212,8 @@ def _(ws):
 def _(ws):
     proc = spawn_flow(ws, flow("a", a="touch up; while test -e up; do sleep 0.01; done"))
     ws.until(lambda: (ws.path / "up").exists(), "the task runs")
-    ws.tasuki("resume", only_run(ws), "--json").expect(4, "RUN_IN_PROGRESS")
+    refused = ws.tasuki("resume", only_run(ws), "--json").expect(4, "RUN_IN_PROGRESS").json
+    eq(refused["latest_run"], f"/api/runs/{only_run(ws)}", "the run that is in the way")
     (ws.path / "up").unlink()
     ws.finish(proc).expect(0)
 

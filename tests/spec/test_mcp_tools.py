@@ -219,6 +219,21 @@ def _(ws):
     assert "Next: tasuki lock acquire" in text and "(lock_acquire)" in text, text
 
 
+@test("a refused lock begins with who holds it, whatever its kind; commands with --root name their tools, too")
+def _(ws):
+    holder = sleeper(ws)
+    agent = Agent(ws, command=[ws.binary, "--root", str(ws.path), "mcp"])
+    for kind in ({"kind": "name", "id": "a"}, {"kind": "request", "id": "RQ-1"}, {"kind": "queue"},
+                 {"kind": "sprint", "session": "s", "epic": "e"}):
+        options = [word for key in ("session", "epic") if key in kind for word in ("--" + key, kind[key])]
+        ws.tasuki("lock", "acquire", kind["kind"], *([kind["id"]] if "id" in kind else []), *options, "--pid", holder.pid).expect(0)
+        text, error = agent.refused("lock_acquire", **kind)
+        assert text.startswith(f"NOT ACQUIRED: held by pid {holder.pid}") and error["message"] in text, text
+        assert " (alive: process exists) since " in text, text
+        if kind["kind"] != "sprint":  # whose commands are of tools that are not in the working set
+            assert "--wait 30m (lock_acquire)" in text, text
+
+
 @test("an answer that is no success is a refusal where something was asked for, and none where it was only looked")
 def _(ws):
     holder = sleeper(ws)

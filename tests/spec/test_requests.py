@@ -187,7 +187,8 @@ def _(ws):
 @test("request rm takes the file away and keeps it; not while it runs")
 def _(ws):
     proc, _ = begin(ws, "RQ-1")
-    call(ws, "request", "rm", "RQ-1", code=4, reason="RUN_IN_PROGRESS")
+    answer = call(ws, "request", "rm", "RQ-1", code=4, reason="RUN_IN_PROGRESS").json
+    eq(answer["latest_run"], "/api/runs/" + answer["error"]["context"]["run_id"], "the run that is in the way")
     go(ws)
     ws.finish(proc)
     text = file(ws, "RQ-1").read_text()

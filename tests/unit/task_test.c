@@ -1,4 +1,5 @@
-/* Tasks and the connections that began them: what may be gone by the time that somebody looks. */
+/* Tasks and the connections that began them: what may be gone by the time that somebody looks. And who listens: what
+ * may have happened by then. */
 #include "mcp/internal.h"
 #include "mcp/signals.h"
 #include "unit/scene.h"
@@ -118,4 +119,38 @@ TEST(who_cancels_a_task_does_not_touch_the_connection_that_began_it)
     mcp_link_end(other, SCENE_DEADLINE_MS);
     mcp_link_free(other);
     mcp_server_free(server);
+}
+
+/* ---- listening ---- */
+
+/* As fast as a client can be: it has read the acknowledgement and done something before whoever sent it goes on. */
+static void act_when_acknowledged(void *data, const struct mcp_frame *frame)
+{
+    struct tsk_error err;
+    struct now now = clock_now();
+    struct event event = {.type = "lock.acquired", .data = "{\"kind\":\"name\",\"id\":\"a\"}"};
+    keep(NULL, frame);
+    if (strcmp(json_get_string(inbox.last, "method", ""), "notifications/subscriptions/acknowledged") == 0)
+        ASSERT_OK(workspace_event(data, &now, &event, &err));
+}
+
+TEST(what_a_client_does_as_soon_as_it_is_listening_is_news)
+{
+    struct tsk_error err;
+    struct mcp_server *server = NULL;
+    struct tsk_workspace *ws = scene_open();
+    ASSERT_OK(mcp_server_new(&(struct mcp_options){.root = ".", .lang = LANG_EN, .is_shared = true, .is_told = true},
+                             &server, &err));
+    struct mcp_link *link = mcp_link_new(server, act_when_acknowledged, ws);
+    mcp_link_take_json(link, 1,
+                       json_pack("{s:s, s:i, s:s, s:{s:{s:[s]}, s:{s:s, s:{}}}}", "jsonrpc", "2.0", "id", 1, "method",
+                                 "subscriptions/listen", "params", "notifications", "resourceSubscriptions",
+                                 "tasuki://lock/name/a", "_meta", MCP_META "protocolVersion", MCP_MODERN,
+                                 MCP_META "clientCapabilities"));
+    mcp_link_tick(link);
+    ASSERT_STR(json_get_string(inbox.last, "method", ""), "notifications/resources/updated");
+    mcp_link_end(link, SCENE_DEADLINE_MS);
+    mcp_link_free(link);
+    mcp_server_free(server);
+    tsk_workspace_close(ws);
 }
