@@ -324,6 +324,22 @@ def _(ws):
     state(ws, "requests/RQ-2.yaml").write_text("title: two\npriority: urgent\nrun: 'true'\n")
 
 
+@defect("what stands in the place of a request's file is said, and copied or put aside by the command", "requests", "WARN",
+        ".aiflow/requests/RQ-1.yaml:1:1: it is a symbolic link")
+def _(ws):
+    (ws.path / "target").write_text("title: one\nrun: 'true'\n")
+    state(ws, "requests/RQ-1.yaml").symlink_to(ws.path / "target")
+    state(ws, "requests/RQ-2.yaml").mkdir()
+    os.mkfifo(state(ws, "requests/RQ-3.yaml"))
+
+
+@defect("a request's file with a name that cannot be an id is found under that name, and renamed by the command", "requests", "WARN",
+        ".aiflow/requests/RQ-1.yml:1:1: ")
+def _(ws):
+    for name in ("RQ-1.yml", "RQ-a  b.yaml", "lower.yaml", "RQ-" + "x" * 140 + ".yaml"):
+        state(ws, "requests", name).write_text("title: one\nrun: 'true'\n")
+
+
 @defect("requests that wait for each other are found", "requests", "WARN", "depends on itself", "look")
 def _(ws):
     state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\nstatus: ready\ndepends_on: [RQ-2]\n")
