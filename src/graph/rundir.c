@@ -350,8 +350,8 @@ int rundir_refuse_answer(const char *run, const json_t *records, struct tsk_erro
     size_t i;
     json_array_foreach (records, i, record)
         if (strcmp(json_get_string(record, "e", ""), "ask") == 0)
-            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, NULL);
-    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, NULL);
+            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, "run_id", run, NULL);
+    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, "run_id", run, NULL);
 }
 
 /* The states of the tasks that a stage lists, as the journal has them. */

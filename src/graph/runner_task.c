@@ -528,10 +528,10 @@ void task_exited(struct runner *runner, struct running *slot)
     int exit_code = by_signal ? 128 + info->si_status : info->si_status;
     bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
     int result = task_output(runner, slot, &output, &err);
-    if (result == 0 && output.question && !*json_get_string(output.question, "question", ""))
-        result = error_set(&err, TSK_INVALID_INPUT, "request_lacks", "request", "ask", "key", "question", NULL);
-    if (result == 0 && check_spawns(output.requests, &err) < 0)
-        result = -1;
+    if (result == 0 && output.question)
+        result = output_check_question(output.question, &err);
+    if (result == 0)
+        result = check_spawns(output.requests, &err);
     if (result == 0 && output.question && slot->stops == STOP_NONE)
         task_asks(runner, slot, output.question);
     else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)
