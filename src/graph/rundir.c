@@ -218,13 +218,20 @@ bool rundir_has_runner(const struct rundir *run)
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */
 
+int rundir_damaged(const struct rundir *run, const char *file, struct tsk_error *err)
+{
+    error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, "file", file, "run_id", run->id, NULL);
+    error_add_next(err, "tasuki doctor");
+    return -1;
+}
+
 int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = STAGE_MAX};
     if (fs_read_file(run->dir, "stage.json", STAGE_MAX - 1, &text) < 0)
         return fs_error(err, "read", run->dir, "stage.json");
     *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
-    return *ret ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
+    return *ret ? 0 : rundir_damaged(run, "stage.json", err);
 }
 
 static bool publish_stage(const struct rundir *run, const struct buf *text)

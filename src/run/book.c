@@ -97,7 +97,7 @@ int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
         if (result == 0)
             json_decref(stage);
         stage = stage_of_journal(run);
-        result = stage ? 0 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, NULL);
+        result = stage ? 0 : rundir_damaged(run, "stage.json", err);
     }
     if (result == 0)
         *ret = stage;
