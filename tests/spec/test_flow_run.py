@@ -398,8 +398,9 @@ def _(ws):
 @test("--json prints one document per line and the stage at the end; --quiet prints nothing on success")
 def _(ws):
     result = ws.tasuki("run", write_flow(ws, flow("a")), "--json", env=with_tool(ws)).expect(0)
-    types = [json.loads(line)["type"] for line in result.out.splitlines() if line.startswith('{"time"')]
-    eq(types, ["run.started", "task.started", "task.ended", "run.ended"], "types")
+    told = [json.loads(line) for line in result.out.splitlines() if line.startswith('{"time"')]
+    eq([(one["type"], one["progress"]["running"]) for one in told],
+       [("run.started", 0), ("task.started", 1), ("task.ended", 0), ("run.ended", 0)], "types, and how many tasks run")
     eq(ws.tasuki("run", "flow.yaml", "--quiet").expect(0).out, "", "quiet")
 
 
