@@ -162,7 +162,7 @@ static void put_questions(struct buf *b, const struct cli_options *options, cons
         buf_puts(b, "\n");
         json_array_foreach (json_object_get(question, "options"), k, option) {
             buf_printf(b, "    %zu. ", k + 1);
-            cli_put(b, options, stdout, STYLE_PLAIN, json_string_value(option));
+            cli_put(b, options, stdout, STYLE_PLAIN, json_is_string(option) ? json_string_value(option) : "?");
             buf_puts(b, "\n");
         }
     }

@@ -159,6 +159,17 @@ static void needs_of_agents(const struct doctor *d, json_t *needs)
     }
 }
 
+/* `by`: file:line. What installs the program is not known here; where it is named is. */
+static void tell_missing(struct finding *f, const char *program, const char *by)
+{
+    char file[256];
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    const char *line = strrchr(by, ':') + 1;
+    snprintf(file, sizeof file, "%.*s", (int)(line - 1 - by), by);
+    finding_add(f, DOCTOR_WARN, "doctor_tool_missing", "program", program, "place", by, NULL);
+    finding_fix(f, "${EDITOR:-vi} +%s %s", line, state_word(f->doctor, file, &word));
+}
+
 void check_tools(struct finding *f)
 {
     json_t *needs CLEANUP_JSON = json_object(), *by;
@@ -171,8 +182,7 @@ void check_tools(struct finding *f)
         if (find_program(f->doctor, program, path))
             finding_add(f, DOCTOR_PASS, "doctor_tool", "program", program, "path", path, NULL);
         else
-            finding_add(f, DOCTOR_WARN, "doctor_tool_missing", "program", program, "place", json_string_value(by),
-                        NULL);
+            tell_missing(f, program, json_string_value(by));
     }
     finding_summary(f, "doctor_tools_good", "count", number_text((int64_t)json_object_size(needs), count), NULL);
 }

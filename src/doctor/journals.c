@@ -65,14 +65,11 @@ static int read_lines(int fd, struct journal_look *look)
 static void tell_journal(struct finding *f, const struct run_look *run, const struct journal_look *look)
 {
     char place[24], count[24];
-    struct buf from CLEANUP(buf_clear) = BUF_INIT, to CLEANUP(buf_clear) = BUF_INIT;
     number_text((int64_t)look->end, place);
     number_text((int64_t)look->records, count);
     if (look->is_damaged) {
-        char aside[RUN_ID_MAX + 24];
-        snprintf(aside, sizeof aside, "runs/damaged.%s", run->run.id);
         finding_add(f, DOCTOR_FAIL, "doctor_journal_damaged", "run", run->run.id, "place", place, "count", count, NULL);
-        finding_fix(f, "mv %s %s", shell_word(&from, run->run.path), state_word(f->doctor, aside, &to));
+        run_suggest_aside(f, run);
     } else if (look->torn_len && !run->has_runner) {
         finding_add(f, DOCTOR_PASS, "doctor_journal_torn", "run", run->run.id, "place", place, NULL);
     }
@@ -92,6 +89,8 @@ static void look_at_journal(struct finding *f, const struct run_look *run, struc
     int reason = errno;
     snprintf(path, sizeof path, "runs/%s/journal", run->run.id);
     finding_add(f, DOCTOR_FAIL, "doctor_access", "path", path, "reason", strerrordesc_np(reason), NULL);
+    if (reason == EINVAL || reason == ELOOP)
+        run_suggest_aside(f, run);
 }
 
 /* stage.json is made from the journal. Not by resume, which would start cancelled and failed work again. */
@@ -106,7 +105,10 @@ static void look_at_stage(struct finding *f, struct run_look *run, const struct 
     }
     finding_add(f, DOCTOR_WARN, "doctor_stage_broken", "run", run->run.id, "status",
                 journal->status[0] ? journal->status : "?", NULL);
-    finding_fix_ours(f, "doctor --fix");
+    if (journal->records > 0)
+        finding_fix_ours(f, "doctor --fix");
+    else
+        run_suggest_aside(f, run); /* there is nothing to make it from */
 }
 
 static void look_at_run(struct finding *f, const char *id, size_t *counts)

@@ -164,7 +164,10 @@ static void look_at_read_only(struct finding *f)
 {
     if (faccessat(f->doctor->ws->state_dir, ".", W_OK, AT_EACCESS) == 0 || errno != EROFS)
         return;
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
     finding_add(f, DOCTOR_FAIL, "doctor_read_only", "path", f->doctor->ws->state_path, NULL);
+    finding_fix(f, "findmnt -T %s",
+                shell_word(&word, f->doctor->ws->state_path)); /* why it is read-only decides what helps */
 }
 
 void check_workspace(struct finding *f)

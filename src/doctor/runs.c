@@ -37,6 +37,14 @@ int run_look_open(struct finding *f, const char *id, struct run_look *ret)
     return 0;
 }
 
+void run_suggest_aside(struct finding *f, const struct run_look *look)
+{
+    char aside[RUN_ID_MAX + 24];
+    struct buf from CLEANUP(buf_clear) = BUF_INIT, to CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(aside, sizeof aside, "runs/damaged.%s", look->run.id);
+    finding_fix(f, "mv %s %s", shell_word(&from, look->run.path), state_word(f->doctor, aside, &to));
+}
+
 /* ---- leftovers ---------------------------------------------------------------------------------------------- */
 
 static bool has_life_held(const struct rundir *run)
@@ -122,7 +130,10 @@ static void look_at_run(struct finding *f, const char *id, size_t running[2])
     struct tsk_error err;
     struct run_look look CLEANUP(run_look_clear);
     if (run_look_open(f, id, &look) < 0) {
-        finding_add(f, DOCTOR_WARN, "doctor_access", "path", look.run.path, "reason", strerrordesc_np(errno), NULL);
+        int reason = errno;
+        finding_add(f, DOCTOR_WARN, "doctor_access", "path", look.run.path, "reason", strerrordesc_np(reason), NULL);
+        if (reason == ENOTDIR) /* also of a link */
+            run_suggest_aside(f, &look);
         return;
     }
     if (is_empty(&look, &f->doctor->now)) {

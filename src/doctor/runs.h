@@ -13,6 +13,9 @@ struct run_look {
 int run_look_open(struct finding *f, const char *id, struct run_look *ret); /* ret is to be cleared also after -1 */
 void run_look_clear(struct run_look *look);                                 /* for CLEANUP */
 
+/* The command that puts it where nobody looks for runs: nothing can be made of it. */
+void run_suggest_aside(struct finding *f, const struct run_look *look);
+
 /* Calls `look` for every run, the newest first. */
 void runs_each(struct finding *f, void (*look)(struct finding *f, const char *id, size_t *counts), size_t *counts);
 

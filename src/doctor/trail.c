@@ -86,6 +86,14 @@ static void tell_torn(struct finding *f, const char *key, const char *key_fixed)
     finding_fix_ours(f, "doctor --fix");
 }
 
+/* Nothing is to be mended: an event's id is its place, so no line can go. */
+static void suggest_looking(struct finding *f, uint64_t place)
+{
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    finding_fix(f, "tail -c +%llu %s | head -n 1 | cat -v", (unsigned long long)place + 1,
+                state_word(f->doctor, TRAIL_NAME, &word));
+}
+
 void check_events(struct finding *f)
 {
     struct stat st;
@@ -110,6 +118,7 @@ void check_events(struct finding *f)
         number_text((int64_t)look.broken, count);
         number_text((int64_t)look.first_broken, place);
         finding_add(f, DOCTOR_WARN, "doctor_events_broken", "count", count, "place", place, NULL);
+        suggest_looking(f, look.first_broken);
     }
     if (look.torn)
         finding_add(f, DOCTOR_PASS, "doctor_events_cut", "count", number_text((int64_t)look.torn, count), NULL);

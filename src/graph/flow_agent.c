@@ -21,7 +21,7 @@ static int load_agents(struct tsk_workspace *ws, const struct rundir *run, json_
     if (!run || fs_read_file(run->dir, KEPT_NAME, KEPT_MAX - 1, &text) < 0)
         return agents_load(ws, ret, err);
     *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
-    return *ret ? 1 : error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, "file", KEPT_NAME, NULL);
+    return *ret ? 1 : rundir_damaged(run, KEPT_NAME, err);
 }
 
 static bool has_variable(const struct flow *flow, const struct flow_task *task, const char *name)

@@ -18,6 +18,44 @@ json_t *output_value(const char *text)
     return value ? value : json_string(text);
 }
 
+static bool is_known_type(const char *type)
+{
+    static const char *const types[] = {"approval", "text", "selection", "multi_selection"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+/* How many there are; -1: they are no list of texts. */
+static int count_options(const json_t *question)
+{
+    const json_t *options = json_object_get(question, "options"), *option;
+    size_t i;
+    json_array_foreach (options, i, option)
+        if (!json_is_string(option))
+            return -1;
+    return !options || json_is_null(options) || json_is_array(options) ? (int)json_array_size(options) : -1;
+}
+
+int output_check_question(const json_t *question, struct tsk_error *err)
+{
+    const json_t *given = json_object_get(question, "type");
+    const char *type = given && !json_is_null(given) ? json_get_string(question, "type", "?") : "text";
+    bool is_selection = strcmp(type, "selection") == 0 || strcmp(type, "multi_selection") == 0;
+    int options = count_options(question);
+    if (!*json_get_string(question, "question", ""))
+        return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", "ask", "key", "question", NULL);
+    if (!is_known_type(type))
+        return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "type", "value", type, "want",
+                         "approval, text, selection, multi_selection", NULL);
+    if (options < 0)
+        return error_set(err, TSK_INVALID_INPUT, "question_options", NULL);
+    if (is_selection && options == 0)
+        return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", "ask", "key", "options", NULL);
+    return 0;
+}
+
 static int bad_line(struct tsk_error *err, unsigned number, const char *line)
 {
     char shown[100];

@@ -22,6 +22,8 @@ struct output {
 /* INVALID_INPUT, text "output_line", when a line is neither. */
 int output_parse(struct output *output, const char *text, size_t len, struct tsk_error *err);
 void output_clear(struct output *output);
+/* INVALID_INPUT for a question that nobody could answer: without a text, of an unknown type, a selection of nothing. */
+int output_check_question(const json_t *question, struct tsk_error *err);
 /* `value` as JSON if it is that, as a text otherwise. NULL: it is not UTF-8. */
 json_t *output_value(const char *text);
 

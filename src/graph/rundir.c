@@ -218,10 +218,10 @@ bool rundir_has_runner(const struct rundir *run)
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */
 
-int rundir_stage_broken(const struct rundir *run, struct tsk_error *err)
+int rundir_damaged(const struct rundir *run, const char *file, struct tsk_error *err)
 {
-    error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, "file", "stage.json", NULL);
-    error_add_next(err, "tasuki doctor --fix");
+    error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, "file", file, "run_id", run->id, NULL);
+    error_add_next(err, "tasuki doctor");
     return -1;
 }
 
@@ -231,7 +231,7 @@ int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *
     if (fs_read_file(run->dir, "stage.json", STAGE_MAX - 1, &text) < 0)
         return fs_error(err, "read", run->dir, "stage.json");
     *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
-    return *ret ? 0 : rundir_stage_broken(run, err);
+    return *ret ? 0 : rundir_damaged(run, "stage.json", err);
 }
 
 static bool publish_stage(const struct rundir *run, const struct buf *text)
@@ -357,8 +357,8 @@ int rundir_refuse_answer(const char *run, const json_t *records, struct tsk_erro
     size_t i;
     json_array_foreach (records, i, record)
         if (strcmp(json_get_string(record, "e", ""), "ask") == 0)
-            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, NULL);
-    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, NULL);
+            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, "run_id", run, NULL);
+    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, "run_id", run, NULL);
 }
 
 /* The states of the tasks that a stage lists, as the journal has them. */

@@ -67,9 +67,9 @@ bool rundir_has_runner(const struct rundir *run);
 /* The runner that a stage names; false: none. */
 bool rundir_runner(const json_t *stage, struct proc_id *ret);
 
+/* -1: a file of the run is not what it should be; doctor says what can be done. */
+int rundir_damaged(const struct rundir *run, const char *file, struct tsk_error *err);
 int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *err);
-/* Sets the error of a stage that is no JSON; doctor makes it anew from the journal. Returns -1. */
-int rundir_stage_broken(const struct rundir *run, struct tsk_error *err);
 int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk_error *err);
 /* stage.json with `status` INTERRUPTED where that is the truth. */
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err);

@@ -233,7 +233,8 @@ static int refuse_answer(const struct runner *runner, const json_t *records, str
     if (json_array_size(open) == 0)
         rundir_refuse_answer(runner->run.id, records, err);
     else
-        error_set(err, TSK_CONFLICT, "answer_ended", "run", runner->run.id, "status", rundir_end_of(records), NULL);
+        error_set(err, TSK_CONFLICT, "answer_ended", "run", runner->run.id, "run_id", runner->run.id, "status",
+                  rundir_end_of(records), NULL);
     error_add_next(err, "tasuki runs show %s", runner->run.id);
     return -1;
 }

@@ -97,6 +97,7 @@ struct running {
     enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
     uint32_t channel_file;
     bool is_passed; /* before --start: counts as done, is shown as skipped */
+    bool is_over;   /* not counted as running any more, while it is told how it ended */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */

@@ -46,6 +46,13 @@ static struct pollfd *poll_of(struct runner *runner, const struct running *slot)
     return &runner->polls[slot - runner->running + 1];
 }
 
+/* Before anybody is told: who hears of an end does not hear that it runs. */
+static void running_end(struct runner *runner, struct running *slot)
+{
+    slot->is_over = true;
+    runner->running_count--;
+}
+
 void running_free(struct runner *runner, struct running *slot)
 {
     poll_of(runner, slot)->fd = -1;
@@ -53,7 +60,8 @@ void running_free(struct runner *runner, struct running *slot)
     free((char *)slot->claim.task);
     free((char *)slot->claim.session);
     slot->is_used = false;
-    runner->running_count--;
+    if (!slot->is_over)
+        running_end(runner, slot);
 }
 
 /* ---- environment ---------------------------------------------------------------------------------------- */
@@ -425,6 +433,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     task_channel_done(runner, slot);
     task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
+    running_end(runner, slot);
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
     struct task_view view = *view_of(runner, slot->claim.node);
@@ -466,6 +475,7 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     task_channel_done(runner, slot);
     task_log_close(runner, slot, false);
     BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
+    running_end(runner, slot);
     runner_fact(runner, "task.asked", slot->claim.session, slot->claim.task, json_incref(question), true);
     running_free(runner, slot);
 }
@@ -528,10 +538,10 @@ void task_exited(struct runner *runner, struct running *slot)
     int exit_code = by_signal ? 128 + info->si_status : info->si_status;
     bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
     int result = task_output(runner, slot, &output, &err);
-    if (result == 0 && output.question && !*json_get_string(output.question, "question", ""))
-        result = error_set(&err, TSK_INVALID_INPUT, "request_lacks", "request", "ask", "key", "question", NULL);
-    if (result == 0 && check_spawns(output.requests, &err) < 0)
-        result = -1;
+    if (result == 0 && output.question)
+        result = output_check_question(output.question, &err);
+    if (result == 0)
+        result = check_spawns(output.requests, &err);
     if (result == 0 && output.question && slot->stops == STOP_NONE)
         task_asks(runner, slot, output.question);
     else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)

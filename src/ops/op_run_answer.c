@@ -27,6 +27,11 @@ static json_t *option_of(const json_t *options, const char *text, size_t len)
     return NULL;
 }
 
+static bool has_option(const json_t *list, const json_t *option)
+{
+    return option_of(list, json_string_value(option), json_string_length(option)) != NULL;
+}
+
 /* Several options, with commas between them: their texts or their numbers. */
 static int options_make(const json_t *options, const char *text, json_t **ret, struct tsk_error *err)
 {
@@ -39,7 +44,8 @@ static int options_make(const json_t *options, const char *text, json_t **ret, s
             option = option_at(options, strtoll(text, &end, 10));
         if (!option)
             return error_set(err, TSK_INVALID_INPUT, "answer_option", NULL);
-        json_array_append(list, option);
+        if (!has_option(list, option)) /* chosen twice is chosen */
+            json_array_append(list, option);
         if (!text[len])
             break;
         text += len + 1;
@@ -118,9 +124,11 @@ static int look_first(struct op_call *call, struct tsk_error *err)
     int result = rundir_look(&run, &stage, err);
     const char *status = json_get_string(stage, "status", "");
     if (result == 0 && strcmp(status, "CANCELLED") == 0)
-        result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, NULL);
+        result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, "run_id", run.id, NULL);
     else if (result == 0 && rundir_has_runner(&run))
         result = refuse_unasked(&run, err);
+    if (result < 0 && (err->code == TSK_CONFLICT || err->code == TSK_ALREADY_ANSWERED))
+        error_add_next(err, "tasuki runs show %s", run.id);
     rundir_clear(&run);
     return result;
 }
@@ -130,7 +138,7 @@ static int refuse_second(const struct runner *runner, struct tsk_error *err)
 {
     if (json_object_size(runner->questions))
         return 0;
-    error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", runner->run.id, NULL);
+    error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", runner->run.id, "run_id", runner->run.id, NULL);
     error_add_next(err, "tasuki resume %s", runner->run.id);
     return -1;
 }

@@ -1,6 +1,7 @@
 /* op_task.c - task next, spawn, again, finish, cancel, ask: what a task asks of its run. */
 #include "base/fs.h"
 #include "base/ident.h"
+#include "graph/output.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
 #include "ops/task_args.h"
@@ -205,8 +206,9 @@ static int run_ask(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (!type)
         type = json_array_size(list) ? "selection" : "text";
     *ret = NULL;
-    return task_args_tell_take(
-        json_pack("{s:s, s:s, s:s, s:o}", "do", "ask", "question", question, "type", type, "options", list), err);
+    json_t *asked CLEANUP_JSON =
+        json_pack("{s:s, s:s, s:s, s:o}", "do", "ask", "question", question, "type", type, "options", list);
+    return output_check_question(asked, err) < 0 ? -1 : task_args_tell_take(json_incref(asked), err);
 }
 
 static const char *const types[] = {"approval", "text", "selection", "multi_selection", NULL};

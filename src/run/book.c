@@ -97,7 +97,7 @@ int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
         if (result == 0)
             json_decref(stage);
         stage = stage_of_journal(run);
-        result = stage ? 0 : rundir_stage_broken(run, err);
+        result = stage ? 0 : rundir_damaged(run, "stage.json", err);
     }
     if (result == 0)
         *ret = stage;
@@ -529,8 +529,10 @@ int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct b
     BUG(!fresh.entries || !fresh.by_id);
     json_array_foreach (ids, i, id)
         add_entry(&fresh, book_find(book, json_string_value(id)), json_string_value(id), lang);
-    json_array_foreach (strays, i, id)
+    json_array_foreach (strays, i, id) {
+        fresh.entries[fresh.count] = (struct book_entry){.detail = BUF_INIT};
         request_of_stray(json_string_value(id), lang, &fresh.entries[fresh.count++].request);
+    }
     settle(&fresh, retries);
     book_clear(book);
     *book = fresh;

@@ -349,6 +349,19 @@ static size_t count_beginning(struct tsk_workspace *ws, const char *start, char 
     return found;
 }
 
+/* What a user has put there instead of a file is said in his words, not in the system's. */
+static void add_unreadable(struct reader *r, int reason)
+{
+    const char *key = reason == ELOOP    ? "req_symlink"
+                      : reason == EINVAL ? "req_no_file"
+                      : reason == EFBIG  ? "req_too_long"
+                                         : NULL;
+    if (key)
+        req_problem(r, NULL, key, NULL);
+    else
+        add_problem(r, 1, 1, strerrordesc_np(reason));
+}
+
 static int read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + 8];
@@ -362,7 +375,7 @@ static int read_file(int folder, struct request *request, enum lang lang, struct
         /* Q1: what cannot be read is broken, and no reason to stop. */
         struct reader r = {.request = request, .text = "", .lang = lang};
         request->read_errno = errno;
-        add_problem(&r, 1, 1, strerrordesc_np(errno));
+        add_unreadable(&r, errno);
         return 0;
     }
     request->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
@@ -416,6 +429,7 @@ void request_of_stray(const char *name, enum lang lang, struct request *ret)
     char id[LOCK_ID_MAX];
     utf8_copy(id, sizeof id, name);
     begin(ret, id);
+    snprintf(ret->source, sizeof ret->source, ".aiflow/" REQUEST_FOLDER "/%s", name);
     struct reader r = {.request = ret, .text = "", .lang = lang};
     req_problem(&r, NULL, "req_name", NULL);
     finish_json(ret);

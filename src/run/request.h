@@ -33,7 +33,7 @@ extern const char *const request_keys[REQUEST_KEY_COUNT]; /* in their usual orde
 
 struct request {
     char id[LOCK_ID_MAX];
-    char source[LOCK_ID_MAX + 32]; /* ".aiflow/requests/RQ-….yaml" */
+    char source[NAME_MAX + 32]; /* ".aiflow/requests/RQ-….yaml" */
     enum request_status status;
     int priority;     /* 0 is the most urgent */
     json_t *json;     /* the file's keys, with what they are when they are missing; and path, updated_at */

@@ -56,18 +56,24 @@ bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX])
     return id_is_valid(run_id) && strcmp(run_id, "null") != 0; /* a lock may be held without a run: JSON's null */
 }
 
-/* The commands that help here, instead of those for locks in general. */
-static int refused(const char *request_id, struct tsk_error *err)
+/* The commands that help here, instead of those for locks in general. A lock that was taken by hand, or by another tool, has no
+ * run that could be followed or replaced. */
+static int refused(const char *request_id, enum hold hold, struct tsk_error *err)
 {
     char run[LOCK_ID_MAX];
     if (err->code != TSK_RUN_IN_PROGRESS)
         return -1;
-    bool has_run = start_refused_by(err, run);
     error_clear_next(err);
-    if (has_run)
+    if (start_refused_by(err, run) && hold == HOLD_LIFE) {
         error_add_next(err, "tasuki runs show %s", run);
-    error_add_next(err, "tasuki request run %s --on-conflict attach", request_id);
-    error_add_next(err, "tasuki request run %s --on-conflict replace", request_id);
+        error_add_next(err, "tasuki request run %s --on-conflict attach", request_id);
+        error_add_next(err, "tasuki request run %s --on-conflict replace", request_id);
+        return -1;
+    }
+    error_add_next(err, "tasuki wait lock request/%s", request_id);
+    if (hold != HOLD_FOREIGN)
+        error_add_next(err, "tasuki lock release request %s --token TOKEN", request_id);
+    error_add_next(err, "tasuki lock acquire request %s --force", request_id);
     return -1;
 }
 
@@ -115,7 +121,7 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
         /* Whoever executed it last may be just about to release it. */
         result = try_lock(e, request_id, run_id, RELEASE_MS, &outcome, err);
     if (result < 0)
-        return refused(request_id, err);
+        return refused(request_id, by->hold, err);
     e->lock_json = describe_lock(e->lock);
     e->renewed_ms = clock_now().boot_ms;
     latest_wait(e->ws, request_id);

@@ -116,8 +116,11 @@ static int fail_sqlite(struct db *db, int rc, struct tsk_error *err)
     if ((rc & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT))
         rc = SQLITE_FULL; /* where it had no room for its shared memory */
     const char *reason = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc);
-    if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT)
-        return error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", path, "reason", reason, NULL);
+    if ((rc & 0xff) == SQLITE_NOTADB || (rc & 0xff) == SQLITE_CORRUPT) {
+        error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", path, "reason", reason, NULL);
+        error_add_next(err, "tasuki doctor"); /* which has the command that begins a new one */
+        return -1;
+    }
     return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason", reason,
                      NULL);
 }

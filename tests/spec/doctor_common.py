@@ -80,7 +80,7 @@ def plant(ws):
 def defect(rule, name, status, says, mends="command", changes=()):
     """Registers a test: `prepare` breaks the workspace in one way; doctor finds it with evidence that has the words `says`,
     changes nothing but `changes`, and gives a command. mends="command": typed as it stands it makes the check PASS;
-    "--fix": so does doctor --fix (and says so); "both"; "look": the command only helps to look; None: there is no command."""
+    "--fix": so does doctor --fix (and says so); "both"; "look": the command only helps to look."""
 
     def register(prepare):
         def body(ws):
@@ -92,7 +92,7 @@ def defect(rule, name, status, says, mends="command", changes=()):
             eq(found["status"], status, f"status of {found}")
             assert any(says in line for line in found["evidence"]), f"{says!r} is not in {found['evidence']}"
             eq(differences(before, tree(ws)), sorted(changes), "what has changed")
-            eq(bool(found.get("fix")), mends is not None, f"a command in {found}")
+            assert found.get("fix"), f"there is no command in {found}"
             mend(ws, name, found, mends)
 
         test(rule)(body)

@@ -157,6 +157,7 @@ def _(ws):
     result = unshare(ws, ["-m"], script.replace("--json;", "--json ||"))
     report = result.expect(3).json
     assert "read-only file system" in check(report, "workspace")["summary"], report
+    eq(check(report, "workspace")["fix"], [f"findmnt -T {ws.path}/.aiflow"], "the command that helps to look")
     assert any("RQ-1 is held" in e for e in check(report, "locks")["evidence"]), report
     eq(check(report, "database")["status"], "PASS", "database")
 
@@ -225,6 +226,8 @@ def _(ws):
     for path in state(ws).glob("state.db*"):
         path.unlink()
     state(ws, "state.db").write_bytes(b"this is no database, and longer than the first sixteen bytes" * 100)
+    refused = ws.tasuki("own", "claim", "w", "--json").expect(3, "ENVIRONMENT").json["error"]
+    eq(refused["next"], ["tasuki doctor"], "where others send their user")
 
 
 @defect("a damaged page of the database is found", "database", "FAIL", "state.db is damaged")
@@ -271,7 +274,7 @@ def _(ws):
     path.write_bytes(path.read_bytes().split(b"\n", 1)[1])
 
 
-@defect("lines of the trail that are no events are found", "events", "WARN", "2 lines are no events", None)
+@defect("lines of the trail that are no events are found", "events", "WARN", "2 lines are no events", "look")
 def _(ws):
     with trail(ws).open("ab") as file:
         file.write(b"\x00\xff garbage\n{}\n")
@@ -335,7 +338,7 @@ def _(ws):
     state(ws, "flows/good.yaml").write_text("tasks: {a: {run: 'true'}}\n")
 
 
-@defect("a program that a flow or an agent needs and that is not there is found", "tools", "WARN", "no-such-program is not found", None)
+@defect("a program that a flow or an agent needs and that is not there is found", "tools", "WARN", "no-such-program is not found", "look")
 def _(ws):
     state(ws, "flows/a.yaml").write_text("tasks:\n  a: {run: [no-such-program, x]}\n  b: {run: 'true && also-not-there'}\n")
     state(ws, "config.yaml").write_text("agents: {one: {run: [no-such-agent, '{task}']}}\n")

@@ -228,6 +228,22 @@ def _(ws):
     ws.tasuki("resume", run, "--json", env=with_tool(ws)).expect(0)
 
 
+@defect("a stage.json that is none, without a journal that it could be made from, is put aside by the command", "journals", "WARN",
+        "stage.json cannot be read")
+def _(ws):
+    run = run_flow(ws, "tasks: {a: 'true'}\n")["run_id"]
+    state(ws, "runs", run, "journal").unlink()
+    state(ws, "runs", run, "stage.json").write_text("{")
+    refused = ws.tasuki("runs", "show", run, "--json").expect(3, "ENVIRONMENT").json["error"]
+    eq((refused["message"], refused["next"]), (f"{state(ws, 'runs', run)}/stage.json is damaged", ["tasuki doctor"]), "what others say")
+
+
+@defect("what is no directory in the place of a run is found, and put aside by the command", "runs", "WARN", "Not a directory")
+def _(ws):
+    state(ws, "runs").mkdir(exist_ok=True)
+    state(ws, "runs/RUN-20260207T223000-1a2b3c").symlink_to(ws.path)
+
+
 @defect("a stage.json that is none is found, and made anew by the command", "journals", "WARN", "stage.json cannot be read")
 def _(ws):
     run_flow(ws, "tasks: {a: {run: 'true'}}\n")
@@ -322,6 +338,22 @@ def _(ws):
 def _(ws):
     state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\n")
     state(ws, "requests/RQ-2.yaml").write_text("title: two\npriority: urgent\nrun: 'true'\n")
+
+
+@defect("what stands in the place of a request's file is said, and copied or put aside by the command", "requests", "WARN",
+        ".aiflow/requests/RQ-1.yaml:1:1: it is a symbolic link")
+def _(ws):
+    (ws.path / "target").write_text("title: one\nrun: 'true'\n")
+    state(ws, "requests/RQ-1.yaml").symlink_to(ws.path / "target")
+    state(ws, "requests/RQ-2.yaml").mkdir()
+    os.mkfifo(state(ws, "requests/RQ-3.yaml"))
+
+
+@defect("a request's file with a name that cannot be an id is found under that name, and renamed by the command", "requests", "WARN",
+        ".aiflow/requests/RQ-1.yml:1:1: ")
+def _(ws):
+    for name in ("RQ-1.yml", "RQ-a  b.yaml", "lower.yaml", "RQ-" + "x" * 140 + ".yaml"):
+        state(ws, "requests", name).write_text("title: one\nrun: 'true'\n")
 
 
 @defect("requests that wait for each other are found", "requests", "WARN", "depends on itself", "look")

@@ -372,6 +372,18 @@ def _(ws):
     eq(trace(ws), ["blue", "c"], "trace")
 
 
+@test("a question that nobody could answer fails the task that asked it, and is shown as that")
+def _(ws):
+    for wrong, says in (({"type": "selection"}, "lacks options"), ({"type": "multi_selection", "options": []}, "lacks options"),
+                        ({"type": "maybe"}, "'maybe' is not one of"), ({"options": [1, None]}, "options must be"), ({"options": "red"}, "options must be")):
+        (ws.path / "line").write_text(json.dumps({"do": "ask", "question": "Which?", **wrong}) + "\n")
+        stage = run_flow(ws, flow("a", a="cat line >> $TASUKI_OUTPUT"), code=7)
+        assert says in stage["failures"][0]["reason"], f"{wrong}: {stage['failures']}"
+    stage = run_flow(ws, flow("a", a="tasuki task ask Which? --type selection || exit 5"), code=7)
+    eq(stage["failures"][0]["exit_code"], 5, "what task ask told the task")
+    ws.tasuki("runs", "show", stage["run_id"]).expect(0)
+
+
 # ---- the command line ----
 
 @test("without a terminal there is a line per task, and failures end with the path of their log")
@@ -393,8 +405,9 @@ def _(ws):
 @test("--json prints one document per line and the stage at the end; --quiet prints nothing on success")
 def _(ws):
     result = ws.tasuki("run", write_flow(ws, flow("a")), "--json", env=with_tool(ws)).expect(0)
-    types = [json.loads(line)["type"] for line in result.out.splitlines() if line.startswith('{"time"')]
-    eq(types, ["run.started", "task.started", "task.ended", "run.ended"], "types")
+    told = [json.loads(line) for line in result.out.splitlines() if line.startswith('{"time"')]
+    eq([(one["type"], one["progress"]["running"]) for one in told],
+       [("run.started", 0), ("task.started", 1), ("task.ended", 0), ("run.ended", 0)], "types, and how many tasks run")
     eq(ws.tasuki("run", "flow.yaml", "--quiet").expect(0).out, "", "quiet")
 
 

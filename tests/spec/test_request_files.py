@@ -181,6 +181,8 @@ def _(ws):
     (folder / "notes.yml").write_text("no request")
     paths = {one["path"].split("/")[-1]: one["status"] for one in listed(ws).values()}
     eq(paths, {"RQ-good.yaml": "ready", "RQ-a b.yaml": "broken", "RQ-x.yml": "broken", long: "broken", "RQ-\\xff.yaml": "broken"}, "the files")
+    said = {line["request_id"]: (line["reason"], line.get("detail")) for line in call(ws, "queue", "next").json["others"]}
+    eq(said["RQ-x.yml"], ("NOT_READY", "broken"), "why it is not chosen")
     eq([line["request_id"] for line in queue(ws)["ran"]], ["RQ-good"], "what the queue runs")
     assert "RQ-a b.yaml:1:1: " in ws.tasuki("request", "list").expect(0).out
 

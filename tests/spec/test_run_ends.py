@@ -133,6 +133,19 @@ def _(ws):
     eq(sorted(trace(ws)), ["TEXT", "blue"], "the answers")
 
 
+@test("an option that is chosen twice counts once; a second answer, and one to a run that was cancelled, name the run and where to look")
+def _(ws):
+    pick = 'x=$(tasuki task ask Which --type multi_selection --option red --option blue); test -n "$x" || exit 0; echo $x >> trace'
+    run = run_flow(ws, f"tasks: {{a: {json.dumps(pick)}}}\n", code=8)["run_id"]
+    call(ws, "answer", run, "red,2,1", "--wait")
+    eq(trace(ws), ['["red","blue"]'], "the answer")
+    cancelled = run_flow(ws, f"tasks: {{a: {json.dumps(ASK.format('Q?'))}}}\n", code=8)["run_id"]
+    call(ws, "runs", "cancel", cancelled)
+    for id, reason in ((run, "ALREADY_ANSWERED"), (cancelled, "CONFLICT")):
+        refused = call(ws, "answer", id, "blue", code=4, reason=reason).json["error"]
+        eq((refused["context"]["run_id"], refused["next"]), (id, [f"tasuki runs show {id}"]), f"of {refused}")
+
+
 @test("a request whose run asks is refused with commands that can be typed as they stand")
 def _(ws):
     add(ws, "RQ-1", ASK.format("Q?"))

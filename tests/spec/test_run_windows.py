@@ -366,17 +366,20 @@ def _(ws):
         eq(status(ws, run_id), "INTERRUPTED", "status")
 
 
-@test("a lock without a run of ours is a refusal for attach and replace, with the holder, at once")
+@test("a lock without a run of ours is a refusal for attach and replace, with the holder, at once; they are not proposed")
 def _(ws):
     add(ws, "RQ-1", "true")
     call(ws, "lock", "acquire", "request", "RQ-1", "--pid", sleeper(ws).pid)
     for rule in ("fail", "attach", "replace"):
         error = refused(ws, "RQ-1", "--on-conflict", rule, "--yes")["error"]
-        assert not any("null" in command for command in error["next"]), error["next"]
+        eq(error["next"], ["tasuki wait lock request/RQ-1", "tasuki lock release request RQ-1 --token TOKEN",
+                           "tasuki lock acquire request RQ-1 --force"], "what can be done")
     add(ws, "RQ-2", "true")
     foreign_lock(ws, "request", "RQ-2", sleeper(ws).pid, created=0, expires=600, run_id="RUN-foreign")
     for rule in ("attach", "replace"):
-        eq(refused(ws, "RQ-2", "--on-conflict", rule, "--yes")["error"]["context"]["run_id"], "RUN-foreign", "the holder")
+        error = refused(ws, "RQ-2", "--on-conflict", rule, "--yes")["error"]
+        eq((error["context"]["run_id"], error["next"]),
+           ("RUN-foreign", ["tasuki wait lock request/RQ-2", "tasuki lock acquire request RQ-2 --force"]), "the holder, and what can be done")
 
 
 # -- stopping -----------------------------------------------------------------------------------------------
