@@ -190,7 +190,7 @@ class Processes:
 
     # -- waiting -------------------------------------------------------------------------------------------
 
-    def until_state(self, id, state, phase=None, timeout=20):
+    def until_state(self, id, state, phase=None, timeout=60):
         """Waits until the state's name (and the phase, when given) is that; returns the record."""
         seen = {}
 
@@ -241,7 +241,7 @@ class Processes:
             return [f"{pid} {' '.join(command_line_of(pid))}" for pid in descendants_of(os.getpid())]
 
         try:
-            self.ws.until(lambda: not left(), "", 10)
+            self.ws.until(lambda: not left(), "")
         except AssertionError:
             raise AssertionError(f"still running: {left()}") from None
 

@@ -253,7 +253,7 @@ class Workspace:
 
     # -- waiting ------------------------------------------------------------------------------------------
 
-    def until(self, condition, what, timeout=20):
+    def until(self, condition, what, timeout=60):
         """Waits until condition() is true and returns its value; fails with `what` after the deadline."""
         end = time.monotonic() + timeout
         while True:
@@ -263,13 +263,13 @@ class Workspace:
             assert time.monotonic() < end, f"waited {timeout} s in vain: {what}"
             time.sleep(POLL_S)
 
-    def until_file(self, path, timeout=20):
+    def until_file(self, path, timeout=60):
         """Waits until the file exists and is not empty; returns its text."""
         path = self.path / path
         self.until(lambda: path.exists() and path.stat().st_size > 0, f"the file {path.name} appears", timeout)
         return path.read_text()
 
-    def until_held(self, kind, id=None, timeout=20):
+    def until_held(self, kind, id=None, timeout=60):
         """Waits until the lock's file is there."""
         self.until(lambda: os.path.lexists(self.lock_path(kind, id)), f"the lock {kind} {id or ''} is held", timeout)
 

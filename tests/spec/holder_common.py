@@ -13,7 +13,7 @@ import time
 
 from harness.workspace import eq
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 POLL_S = 0.003
 F_OFD_GETLK, F_OFD_SETLK = 36, 37
 FLOCK = "hhqqi4x"

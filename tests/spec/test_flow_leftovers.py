@@ -61,7 +61,7 @@ for signals in (1, 2):
         if signals == 2:
             ws.until(lambda: ws.events("run.cancelling"), "the first signal was seen")
             proc.send_signal(signal.SIGINT)
-        eq(last_document(ws.finish(proc, 30).expect(7))["status"], "CANCELLED", "status")
+        eq(last_document(ws.finish(proc).expect(7))["status"], "CANCELLED", "status")
         eq(ws.alive(pid), False, "whether it lives")
 
 
@@ -96,7 +96,7 @@ def _(ws):
     proc = spawn_flow(ws, flow("a", a={"run": 'sh -c "$CLEANS" near & setsid -f sh -c "$CLEANS" far; wait', "env": {"CLEANS": cleans}}))
     ws.until(lambda: (ws.path / "up.near").exists() and (ws.path / "up.far").exists(), "both run")
     proc.send_signal(signal.SIGINT)
-    ws.finish(proc, 30).expect(7)
+    ws.finish(proc).expect(7)
     eq([(ws.path / f"cleaned.{name}").exists() for name in ("near", "far")], [True, True], "who could clean up")
 
 
@@ -106,7 +106,7 @@ def _(ws):
     proc = spawn_flow(ws, flow("a", a={"run": 'setsid -f sh -c "$STUBBORN"; sleep 1000', "env": {"STUBBORN": stubborn}}))
     pid = left(ws)
     proc.send_signal(signal.SIGTERM)
-    ws.finish(proc, 30).expect(7)
+    ws.finish(proc).expect(7)
     eq(ws.alive(pid), False, "whether it lives")
 
 
@@ -121,7 +121,7 @@ def _(ws):
     proc = spawn_flow(ws, flow("a >> b", a=hides("left", "exit 0"), b="touch up; sleep 1000"))
     ws.until(lambda: (ws.path / "up").exists(), "the second task runs")
     proc.send_signal(signal.SIGINT)
-    ws.finish(proc, 30).expect(7)
+    ws.finish(proc).expect(7)
     eq(ws.alive(left(ws)), True, "whether it lives after the run was cancelled")
     os.kill(left(ws), signal.SIGKILL)
 

@@ -91,7 +91,7 @@ def _(ws):
         both = [ws.spawn("resume", run, "--json", env=with_tool(ws)) for _ in range(2)]
         ws.until(lambda: any(one.poll() is not None for one in both), "one of them is refused")
         (ws.path / "go").touch()
-        results = sorted((ws.finish(one, 30) for one in both), key=lambda result: result.code)
+        results = sorted((ws.finish(one) for one in both), key=lambda result: result.code)
         eq([result.code for result in results], [0, 4], f"exit codes in round {number}")
         eq(results[1].error["reason_code"], "RUN_IN_PROGRESS", "why the other was refused")
         eq((last_document(results[0])["status"], trace(ws)), ("DONE", ["a", "b", "b", "c"]), f"the end of round {number}")

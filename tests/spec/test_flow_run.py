@@ -492,7 +492,7 @@ STUBBORN = "trap '' TERM INT; touch up; sh -c \"trap '' TERM; sleep 300\" & sets
 
 
 def cancelled(ws, proc, code=7):
-    stage = last_document(ws.finish(proc, 30).expect(code))
+    stage = last_document(ws.finish(proc).expect(code))
     eq(stage["status"], "CANCELLED", "status")
     eq(processes_of(stage["run_id"]), [], "processes that are left")
     return stage

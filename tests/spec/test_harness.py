@@ -32,7 +32,7 @@ def _(ws):
 @test("a process that a test leaves behind fails it, and is killed", init=False)
 def _(ws):
     code = f"ws.run(['sh', '-c', 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > {ws.base}/pid'])"
-    result = run_suite(ws, rule("leaks", code))
+    result = run_suite(ws, rule("leaks", code), "--grace", "1")
     assert "not ok 1" in result.out and "processes were left behind" in result.out, result
     assert not ws.alive(int((ws.base / "pid").read_text()))
 

@@ -213,7 +213,7 @@ def _(ws):
     with open(ws.path / "go", "w", encoding="ascii") as go:
         print("x", file=go, flush=True)
         wait_until(lambda: h.log() == b"early\nlate\n", "the leftover's line")
-    h.proc.wait(20)
+    h.proc.wait(60)
 
 
 @test("pipe: the next start's holder takes over a leftover's pipe from the one that only emptied it", init=False)
@@ -228,7 +228,7 @@ def _(ws):
     wait_until(lambda: h.log() == b"early\nsecond\n", "the second start's line")
     (ws.path / "go").write_text("x\n")
     wait_until(lambda: h.log() == b"early\nsecond\nlate\n", "the leftover's line")
-    first.wait(20)
+    first.wait(60)
     h.stop()
     kill(int((ws.path / "left").read_text()))
 
@@ -248,7 +248,7 @@ def _(ws):
             print(word, file=go, flush=True)
             wait_until(lambda word=word: b"late" + word.encode() in h.log(), "the leftover's line")
     eq(h.log(), b"early\nsecond\nlate1\nlate2\n")
-    first.wait(20)
+    first.wait(60)
     h.stop()
 
 

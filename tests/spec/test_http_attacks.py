@@ -213,7 +213,6 @@ def _(ws):
 @test("slow headers and slow bodies end after their time; others are answered meanwhile", quick=False)
 def _(ws):
     server = Server(ws)
-    begun = time.monotonic()
     listening = open_streams(ws, server)
     ws.tasuki("proc", "create", "loud", "--", "sh", "-c", "yes what nobody reads | head -c 8000000; exec sleep 1000").expect(0)
     ws.tasuki("proc", "start", "loud").expect(0)
@@ -222,17 +221,19 @@ def _(ws):
     stream = server.stream("/api/events").hello()
     listening += [(slow, server.stream("/api/events", as_headers(slow))) for _ in range(100)]
     for me, _ in listening:
-        set_lease(ws, me, 60000)
-    slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
+        set_lease(ws, me, 300000)
+    begun = time.monotonic()
+    slow_head, slow_body, silent = server.connect(), server.connect(), server.connect()
+    slow_head.sendall(b"GET /api/status HTTP/1.1\r\n")
     slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
     ended, threads = {}, 0
-    while time.monotonic() - begun < 40 and len(ended) < 3:
+    while time.monotonic() - begun < 120 and len(ended) < 3:
         for name, sock in (("head", slow_head), ("body", slow_body), ("silent", silent)):
             if name in ended:
                 continue
             try:
                 if name == "head":
-                    sock.sendall(b"GET /api/status HTTP/1.1\r\n" if time.monotonic() - begun < 0.3 else b"X: y\r\n")
+                    sock.sendall(b"X: y\r\n")
                 elif name == "body":
                     sock.sendall(b" ")
                 sock.settimeout(0.2)
@@ -247,7 +248,7 @@ def _(ws):
     assert threads < 50, f"{threads} threads for streams that only wait"
     eq(set(ended), {"head", "body", "silent"}, "what was ended")
     eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
-    assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
+    assert ended["head"][1] > 9.9 and ended["body"][1] > 19.9 and list(ended).index("head") < list(ended).index("body"), ended
     eq(stream.file.readline(), b": alive\n", "meanwhile a stream on which nothing happens has had its heartbeat")
     ws.until(lambda: all(lease_left(ws, me) > LEASE_MS for me, _ in listening), "with it the leases of those who listen are renewed")
     stream.close()
@@ -260,7 +261,7 @@ def _(ws):
     server = Server(ws)
     crowd = []
     for i in range(2000):
-        sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=90)
         ws.at_close(sock.close)
         crowd.append(sock)
         if i % 3 == 0:
@@ -280,7 +281,7 @@ def _(ws):
 def crowd_of(ws, server, count, *greetings):
     """Connections that say one of these, in turn, and then nothing more; each is yielded."""
     for i in range(count):
-        sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=90)
         ws.at_close(sock.close)
         try:
             sock.sendall(greetings[i % len(greetings)])
@@ -295,7 +296,7 @@ def _(ws):
     stream = server.stream("/api/events").hello()
     held = server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200).json
     waiting = server.connect()
-    waiting.sendall(request(server, "GET /api/wait?kind=lock&id=name/a&timeout=40s HTTP/1.1"))
+    waiting.sendall(request(server, "GET /api/wait?kind=lock&id=name/a&timeout=45s HTTP/1.1"))
     still_there(server)
     greetings = (b"", b"GET /slow HTTP/1.1\r\nHost: ", request(server, "GET / HTTP/1.1", token=False),
                  request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000", token=False))
@@ -382,7 +383,7 @@ def _(ws):
     except BlockingIOError:
         pass
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-    late.settimeout(30)
+    late.settimeout(90)
     eq(status_of(late.recv(4096)), 200, "the late one")
     stream.close()
     server.stop()

@@ -75,14 +75,14 @@ class Follower:
 
     def until(self, text):
         """Waits until it has shown exactly this, from its beginning."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while len(self.shown) < len(text.encode()) and self._read(end):
             pass
         eq(self.shown.decode(), text, "what follow shows")
 
     def ends(self, text):
         """It ends by itself, successfully, having shown exactly this."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while self._read(end):
             pass
         eq(self.proc.wait(max(0.1, end - time.monotonic())), 0, "exit code of follow")
@@ -367,7 +367,7 @@ def _(ws):
     t.said("echo one", "echo two")
     t.p.stop("web")
     t.follow().ends("one\ntwo\n")
-    t.follow("-n", "1", json=True).proc.wait(20)
+    t.follow("-n", "1", json=True).proc.wait(60)
 
 
 @test("follow waits through a backoff and ends when the process is stopped")
@@ -389,13 +389,13 @@ def _(ws):
     t = Talker(ws)
     follower = t.follow("--both", json=True)
     t.said("printf 'half '", "echo whole", "echo bad >&2")
-    ws.until(lambda: follower._read(time.monotonic() + 20) and follower.shown.count(b"\n") == 2, "two documents")
+    ws.until(lambda: follower._read(time.monotonic() + 60) and follower.shown.count(b"\n") == 2, "two documents")
     documents = [json.loads(line) for line in follower.shown.decode().splitlines()]
     eq(sorted((d["stream"], d["text"]) for d in documents), [("stderr", "bad"), ("stdout", "half whole")])
     assert all("partial" not in d for d in documents)
     t.say("printf tail; exit 0")
-    follower.proc.wait(20)
-    follower._read(time.monotonic() + 20)
+    follower.proc.wait(60)
+    follower._read(time.monotonic() + 60)
     eq(json.loads(follower.shown.splitlines()[-1])["text"], "tail")
 
 

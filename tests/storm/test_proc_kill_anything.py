@@ -222,7 +222,7 @@ class Target:
             return not record["holder_pid"] and not self.lives.somebody_lives()
 
         try:
-            self.ws.until(is_true, "", 30)
+            self.ws.until(is_true, "")
         except AssertionError:
             raise AssertionError(f"the record is not what runs: {seen[0]}; lives: {self.lives.all()[-2:]}, witness held: "
                                  f"{self.lives.somebody_lives()}; below us: {self.storm.tree()}") from None

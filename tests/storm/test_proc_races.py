@@ -174,7 +174,7 @@ def _(ws):
         return expected == running and p.holders() == holders
     said = []
     try:
-        ws.until(is_true, "", 10)  # a policy may be about to restart somebody
+        ws.until(is_true, "")  # a policy may be about to restart somebody
     except AssertionError:
         raise AssertionError(f"TASUKI_SEED={seed}: the record is not what runs: {said[0]}") from None
     folders = {name for name in os.listdir(p.folder) if not name.startswith(".")}

@@ -42,7 +42,7 @@ def send(pid, number):
 
 
 def await_state(pid, states):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while state_of(pid) not in states:
         assert time.monotonic() < end, f"process {pid} is {state_of(pid)}, not one of {states}"
         time.sleep(0.0005)
