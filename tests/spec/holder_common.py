@@ -32,6 +32,17 @@ def wait_until(condition, what="the condition"):
         time.sleep(POLL_S)
 
 
+def stop_while(pid, condition, what):
+    """SIGSTOP for a process at a moment at which the condition is true, and stays so."""
+    while True:
+        wait_until(condition, what)
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "its stop")
+        if condition():
+            return
+        os.kill(pid, signal.SIGCONT)
+
+
 def lock_call(fd, command, byte):
     kind = fcntl.F_WRLCK
     return struct.unpack(FLOCK, fcntl.fcntl(fd, command, struct.pack(FLOCK, kind, 0, byte, 1, 0)))[0]

@@ -130,14 +130,14 @@ def _(ws):
 def _(ws):
     processes = Processes(ws)
     start = "tasuki proc create db --json -- sleep 1000; tasuki proc start db --json"
-    run = run_flow(ws, flow("a >> b", a=start, b={"run": "test -e fixed || sleep 1000", "timeout": "300ms"}), code=7)["run_id"]
+    run = run_flow(ws, flow("a >> b", a=start, b={"run": "test -e fixed || sleep 1000", "timeout": "3s"}), code=7)["run_id"]
     (ws.path / "fixed").touch()
     pid = processes.status("db")["pid"]
     eq("TASUKI_RUN_ID" in open(f"/proc/{pid}/environ").read(), False, "whether its environment names the run")
     limits = [line for line in open(f"/proc/{pid}/limits").read().splitlines() if "realtime timeout" in line]
     eq(limits[0].split()[3], "unlimited", "the mark of the task")
     eq((resume(ws, run)["status"], ws.alive(pid)), ("DONE", True), "the run and the process after resume")
-    run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "2s"}), code=7)
+    run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "6s"}), code=7)
     eq((ws.alive(pid), processes.status("db")["state_name"], (ws.path / "up").exists()), (False, "Running", True), "the process")
     processes.stop("db")
 
@@ -146,7 +146,7 @@ def _(ws):
 def _(ws):
     resource.setrlimit(resource.RLIMIT_RTTIME, (5_000_000, 6_000_000))
     command = ["bash", "-c", "grep 'realtime timeout' /proc/self/limits > limits; setsid -f sleep 1000; sleep 1000"]
-    stage = run_flow(ws, flow("a", a={"run": command, "timeout": "300ms"}), code=7)
+    stage = run_flow(ws, flow("a", a={"run": command, "timeout": "3s"}), code=7)
     eq((ws.path / "limits").read_text().split()[3:5], ["5000000", "6000000"], "the limits of the task")
     eq(processes_of(stage["run_id"]), [], "processes that are left")
 

@@ -207,9 +207,9 @@ def _(ws):
 @test("times choose lines: since and until, as a time or as how long ago")
 def _(ws):
     t = Talker(ws, "--log", "stamped")
-    t.said("echo one")
-    t.said("sleep 0.01; echo two >&2")
-    t.said("sleep 0.01; echo three")
+    for count, command in enumerate(("echo one", "sleep 0.01; echo two >&2", "sleep 0.01; echo three"), 1):
+        t.say(command)  # the time of a line is that at which it was read
+        ws.until(lambda: len(t.logs("--both")["lines"]) == count, f"the holder has read {command}")
     times = [line["time"] for line in t.logs("--both")["lines"]]
     eq(sorted(set(times)), times, "the times")
     eq(t.texts("--both", "--since", times[1]), ["two", "three"])
@@ -411,8 +411,10 @@ def _(ws):
 def _(ws):
     t = Talker(ws, "--log", "stamped")
     follower = t.follow("--both")
-    t.said("echo one")
-    t.said("echo two >&2")
+    t.say("echo one")
+    follower.until("one\n")  # the order is that in which they were read
+    t.say("echo two >&2")
+    follower.until("one\ntwo\n")
     t.say("printf three", "exit 0")
     follower.ends("one\ntwo\nthree")
 
@@ -457,6 +459,7 @@ def _(ws):
     t = Talker(ws)
     follower = t.follow("--run", "-1")
     t.said("echo one")
+    follower.until("one\n")  # it has begun before the next start
     t.p.call("restart", "web").expect(0)
     t.said("echo two")
     follower.ends("one\n")
