@@ -86,9 +86,10 @@ class Init:
 
     def run(self):
         while not self.is_over.wait(self.POLL_S):
-            spawned = self.ws.spawned_pids()
-            for pid in zombies_of(os.getpid()):
-                if pid not in spawned and name_of(pid) not in self.OWN:
+            with self.ws.starting:  # or what was just started and has ended already would be taken for an orphan
+                orphans = set(zombies_of(os.getpid())) - self.ws.spawned_pids()
+            for pid in orphans:
+                if name_of(pid) not in self.OWN:
                     reap(pid)
 
     def close(self):

@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 from harness.harness import eq, main, test
+from harness.processes import Init, Processes
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 HEAD = "import os, time\nfrom harness.harness import Skip, eq, main, test\n"
@@ -59,6 +60,14 @@ def _(ws):
     result = run_suite(ws, rule("spawns", code))
     eq(result.code, 0, "exit code")
     assert not ws.alive(int((ws.base / "pid").read_text()))
+
+
+@test("what a test runs is waited for by itself, and not reaped as an orphan", init=False)
+def _(ws):
+    Init.POLL_S = 0
+    Processes(ws)
+    for _ in range(100):
+        ws.run(["sh", "-c", "exit 3"]).expect(3)
 
 
 @test("what a test registered for its end runs then, also when it fails", init=False)
