@@ -375,6 +375,7 @@ def _(ws):
         os.kill(pid, signal.SIGKILL)
     instance = ws.read_lock("name", "a").get("instance") or agent_instance(ws)
     agent = Agent(ws)  # it is back: the old one's end changes nothing
+    agent.ok("get_status")  # and has said so, before somebody looks
     ws.tasuki("mcp", "--let-go", "--instance", instance, "--grace", "0s").expect(0)
     eq(holder_pid(ws), os.getpid(), "after it came back")
     agent.kill()
