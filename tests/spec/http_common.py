@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import time
 
+from common import free_port
 from harness.harness import eq
 
 
@@ -35,7 +36,9 @@ class Server:
     """`tasuki serve` of a workspace."""
 
     def __init__(self, ws, *args, port=0, env=None, binary=None):
+        """port=0: one that stays this test's, so that a later server can have it again; None: the server finds one."""
         self.ws = ws
+        port = free_port(ws) if port == 0 else port
         words = ["serve", "--json", *(["--port", port] if port is not None else []), *args]
         self.proc = ws.spawn_command([binary or ws.binary, *words], env=env)
         line = self.proc.stdout.readline()

@@ -7,7 +7,7 @@ import socket
 
 from harness.harness import Skip, children_of, eq, main, test
 from harness.processes import Processes, command_line_of, send
-from common import check_error
+from common import check_error, free_port
 
 PYTHON = "/usr/bin/env", "python3"
 
@@ -47,16 +47,6 @@ while True:
     open("said", "w").write(str(said))
     time.sleep(0.005)
 """
-
-
-def free_port(ws):
-    """A port that nobody listens on, and that nobody else is given while the test runs: it stays bound. Who sets SO_REUSEADDR, as
-    servers do, may listen on it all the same."""
-    one = socket.socket()
-    ws.at_close(one.close)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    one.bind(("127.0.0.1", 0))
-    return one.getsockname()[1]
 
 
 def python(p, id, text, *args, options=()):
