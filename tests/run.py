@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 
 from harness.workspace import kill_tree  # noqa: E402
 
-SUITE_DEADLINE_S = 840
+SUITE_DEADLINE_S = 1800
 LINE = re.compile(r"^(not )?ok\b(?: (\d+))?(?: - )?(.*?)(?:\s+# (SKIP|TODO)\b\s*(.*))?$", re.IGNORECASE)
 PLAN = re.compile(r"^1\.\.(\d+)(\s+# SKIP\b.*)?")
 

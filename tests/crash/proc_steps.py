@@ -25,7 +25,7 @@ class Impatient(Processes):
     """A command that does not come back in time is one that hangs."""
 
     def call(self, *words, **options):
-        return super().call(*words, **{"timeout": 15, **options})
+        return super().call(*words, **{"timeout": 60, **options})
 
 
 class Bench:
@@ -85,7 +85,7 @@ class Bench:
             return self.is_running() and self.lives.has(record["pid"]) and self.ws.alive(record["pid"])
 
         try:
-            self.ws.until(is_true, "", 10)
+            self.ws.until(is_true, "")
         except AssertionError:
             raise AssertionError(f"I2: the record is {seen[0]}; it runs: {self.is_running()}") from None
         return seen[0]
@@ -279,7 +279,7 @@ def for_every_step(bench, operation, mode, judge_code):
     problems = []
     for n in steps():
         words, judge, repeat = operation(bench)
-        result = bench.ws.fault("--json", "proc", *words, at=n, mode=mode, timeout=30)
+        result = bench.ws.fault("--json", "proc", *words, at=n, mode=mode)
         is_over = result.calls is not None and result.calls < n
         for check in (lambda: check_answer(result, is_over, mode, judge_code, judge), bench.check_truth, repeat,
                       bench.check_truth, bench.check_sweep):

@@ -11,10 +11,9 @@ def _(ws):
                               env={"TASUKI_FAULT_AT": "1", "TASUKI_FAULT_MODE": "kill", "TASUKI_FAULT_ONLY": "renameat2"})
     ws.until(lambda: holder.poll() is not None, "tasuki is killed at its first renewal")
     eq(holder.returncode, -signal.SIGKILL)
-    found = ws.tasuki("--json", "lock", "check", "name", "job", timeout=8).expect(4).json
+    found = ws.tasuki("--json", "lock", "check", "name", "job").expect(4).json
     eq(found["holder"]["how"], "life byte is locked")
-    ws.tasuki("--json", "lock", "acquire", "name", "job", "--pid", str(os.getpid()), "--force", "--yes", "--kill",
-              timeout=8).expect(0)
+    ws.tasuki("--json", "lock", "acquire", "name", "job", "--pid", str(os.getpid()), "--force", "--yes", "--kill").expect(0)
 
 
 @test("a waiter that is stopped does not keep a free lock from those behind it")
@@ -28,7 +27,7 @@ def _(ws):
     ws.until(lambda: tickets(ws, "gate") == 2, "the second one stands in line")
     holder.terminate()
     ws.finish(holder)
-    eq(ws.finish(second, timeout=30).code, 0)
+    eq(ws.finish(second).code, 0)
     os.kill(first.pid, signal.SIGCONT)
     eq(ws.finish(first).code, 0)
 

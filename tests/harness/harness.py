@@ -38,7 +38,6 @@ class Deadline(Exception):
 
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE_S = 2.0  # for processes that are already ending when the test returns
 
 _tests = []
 
@@ -74,7 +73,7 @@ def main(module_name):
     _reset_signals()
     failed = 0
     for number, one in enumerate(chosen, 1):
-        verdict, details = _run_forked(one, one.deadline or options.deadline)
+        verdict, details = _run_forked(one, one.deadline or options.deadline, options.grace)
         failed += verdict == "not ok"
         _report(number, one.name, verdict, details)
     sys.exit(1 if failed else 0)
@@ -92,7 +91,8 @@ def _options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--long", action="store_true")
-    parser.add_argument("--deadline", type=float, default=120, help="seconds per test")
+    parser.add_argument("--deadline", type=float, default=300, help="seconds per test")
+    parser.add_argument("--grace", type=float, default=30, help="seconds for what is already ending when a test returns")
     parser.add_argument("--filter", default="", help="only tests whose name contains this")
     return parser.parse_args()
 
@@ -121,23 +121,23 @@ def _become_subreaper():
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _run_forked(one, deadline):
+def _run_forked(one, deadline, grace):
     """Runs one test in a child. Returns ("ok" | "not ok" | "skip", details)."""
     base = pathlib.Path(tempfile.mkdtemp(prefix="tasuki-test-")).resolve()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _child(one, base, writer, deadline)
+        _child(one, base, writer, deadline, grace)
     os.close(writer)
     try:
-        answer = _read_until(reader, time.monotonic() + deadline + 15)
+        answer = _read_until(reader, time.monotonic() + deadline + grace + 15)
     finally:
         os.close(reader)
         _end_child(pid)
         _remove(base)
     if answer is None:
-        return "not ok", f"the test did not end {deadline + 15:.0f} s after it began and was killed"
+        return "not ok", f"the test did not end {deadline + grace + 15:.0f} s after it began and was killed"
     if not answer:
         return "not ok", "the test's process died"
     verdict, details = json.loads(answer)
@@ -185,13 +185,13 @@ def _remove(base):
     shutil.rmtree(base, onerror=make_writable)
 
 
-def _child(one, base, writer, deadline):
+def _child(one, base, writer, deadline, grace):
     """The forked process: never returns."""
     try:
         _become_subreaper()
         signal.signal(signal.SIGALRM, _on_alarm)
         signal.setitimer(signal.ITIMER_REAL, deadline)
-        answer = _perform(one, base)
+        answer = _perform(one, base, grace)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException:  # whatever it is, it is this test's failure
         answer = ("not ok", traceback.format_exc())
@@ -205,7 +205,7 @@ def _on_alarm(_signal, _frame):
     raise Deadline("the deadline of the test has passed")
 
 
-def _perform(one, base):
+def _perform(one, base, grace):
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     os.close(devnull)
@@ -224,7 +224,7 @@ def _perform(one, base):
     except BaseException as error:  # AssertionError and Deadline, but a bug in the test is a failure as well
         problem = _describe(error)
     ws.close()
-    problems = [p for p in (problem, _left_processes(), _left_descriptors(descriptors)) if p]
+    problems = [p for p in (problem, _left_processes(grace), _left_descriptors(descriptors)) if p]
     if not problems:
         return "ok", ""
     return "not ok", "\n".join(problems + ["the last commands:"] + ws.commands[-6:])
@@ -240,8 +240,8 @@ def _describe(error):
     return f"{text}\n{where}".rstrip()
 
 
-def _left_processes():
-    end = time.monotonic() + GRACE_S
+def _left_processes(grace):
+    end = time.monotonic() + grace
     while True:
         while _reap():
             pass

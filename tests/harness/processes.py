@@ -86,9 +86,10 @@ class Init:
 
     def run(self):
         while not self.is_over.wait(self.POLL_S):
-            spawned = self.ws.spawned_pids()
-            for pid in zombies_of(os.getpid()):
-                if pid not in spawned and name_of(pid) not in self.OWN:
+            with self.ws.starting:  # or what was just started and has ended already would be taken for an orphan
+                orphans = set(zombies_of(os.getpid())) - self.ws.spawned_pids()
+            for pid in orphans:
+                if name_of(pid) not in self.OWN:
                     reap(pid)
 
     def close(self):
@@ -190,7 +191,7 @@ class Processes:
 
     # -- waiting -------------------------------------------------------------------------------------------
 
-    def until_state(self, id, state, phase=None, timeout=20):
+    def until_state(self, id, state, phase=None, timeout=60):
         """Waits until the state's name (and the phase, when given) is that; returns the record."""
         seen = {}
 
@@ -241,7 +242,7 @@ class Processes:
             return [f"{pid} {' '.join(command_line_of(pid))}" for pid in descendants_of(os.getpid())]
 
         try:
-            self.ws.until(lambda: not left(), "", 10)
+            self.ws.until(lambda: not left(), "")
         except AssertionError:
             raise AssertionError(f"still running: {left()}") from None
 

@@ -20,11 +20,7 @@
 #include <unistd.h>
 
 /* For what hangs. A sanitizer on a busy machine takes thirty times as long as the program. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define DEADLINE_MS (300 * 1000)
-#else
-#define DEADLINE_MS (60 * 1000)
-#endif
 
 enum {
     EXIT_SKIPPED = 77,

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import termios
+import threading
 import time
 
 # What the environment of the person who runs the tests may add: where programs are, and the sanitizers' options.
@@ -115,7 +116,9 @@ class Workspace:
         self.binary = self.build / "tasuki"
         self.fault_binary = self.build / "tests" / "fault" / "tasuki-fault"
         self.commands = []  # printed when the test fails
+        self.starting = threading.Lock()  # held until a process that was started is among spawned_pids()
         self._spawned = []
+        self._running = set()
         self._closers = []
 
     # -- running ------------------------------------------------------------------------------------------
@@ -131,10 +134,12 @@ class Workspace:
         """Runs any program to its end, without a terminal. Returns a Result."""
         argv = [os.fspath(a) if isinstance(a, os.PathLike) else str(a) for a in argv]
         data = input.encode() if isinstance(input, str) else input
-        proc = subprocess.Popen(
-            argv, cwd=cwd or self.path, env=self.env(env), start_new_session=True,
-            stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with self.starting:
+            proc = subprocess.Popen(
+                argv, cwd=cwd or self.path, env=self.env(env), start_new_session=True,
+                stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self._running.add(proc.pid)
         try:
             out, err = proc.communicate(data, timeout)
         except BaseException:
@@ -143,6 +148,8 @@ class Workspace:
             out, err = proc.communicate()
             self._record(argv, "did not end in time", out, err)
             raise
+        finally:
+            self._running.discard(proc.pid)
         return self._record(argv, proc.returncode, out, err)
 
     def tasuki(self, *args, cwd=None, env=None, input=None, timeout=60):
@@ -173,13 +180,15 @@ class Workspace:
         argv = [os.fspath(a) if isinstance(a, os.PathLike) else str(a) for a in argv]
         defaults = dict(cwd=self.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                         text=True, encoding="utf-8", errors="replace", start_new_session=True)
-        proc = subprocess.Popen(argv, env=self.env(env), **{**defaults, **options})
-        self._spawned.append(proc)
+        with self.starting:
+            proc = subprocess.Popen(argv, env=self.env(env), **{**defaults, **options})
+            self._spawned.append(proc)
         self.commands.append(f"$ {' '.join(map(repr_arg, argv))} &   (pid {proc.pid})")
         return proc
 
     def spawned_pids(self):
-        return {proc.pid for proc in self._spawned}
+        """Of what run and spawn have started, and wait for themselves."""
+        return {proc.pid for proc in self._spawned} | self._running
 
     def finish(self, proc, timeout=60):
         """Waits for a spawned process. Returns a Result."""
@@ -253,7 +262,7 @@ class Workspace:
 
     # -- waiting ------------------------------------------------------------------------------------------
 
-    def until(self, condition, what, timeout=20):
+    def until(self, condition, what, timeout=60):
         """Waits until condition() is true and returns its value; fails with `what` after the deadline."""
         end = time.monotonic() + timeout
         while True:
@@ -263,13 +272,13 @@ class Workspace:
             assert time.monotonic() < end, f"waited {timeout} s in vain: {what}"
             time.sleep(POLL_S)
 
-    def until_file(self, path, timeout=20):
+    def until_file(self, path, timeout=60):
         """Waits until the file exists and is not empty; returns its text."""
         path = self.path / path
         self.until(lambda: path.exists() and path.stat().st_size > 0, f"the file {path.name} appears", timeout)
         return path.read_text()
 
-    def until_held(self, kind, id=None, timeout=20):
+    def until_held(self, kind, id=None, timeout=60):
         """Waits until the lock's file is there."""
         self.until(lambda: os.path.lexists(self.lock_path(kind, id)), f"the lock {kind} {id or ''} is held", timeout)
 

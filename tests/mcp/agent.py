@@ -75,7 +75,7 @@ class Agent:
         self.send({"jsonrpc": "2.0", "id": self._count, "method": method, "params": params})
         return self._count
 
-    def answer(self, number, timeout=20):
+    def answer(self, number, timeout=60):
         """The response to that id."""
         def arrived():
             return number in self._answers or self.is_over
@@ -91,7 +91,12 @@ class Agent:
         with self._changed:
             return number in self._answers
 
-    def until(self, condition, what, timeout=20):
+    def answers(self):
+        """All responses so far."""
+        with self._changed:
+            return [frame for frames in self._answers.values() for frame in frames]
+
+    def until(self, condition, what, timeout=60):
         """Waits until a notification or request came for which condition(frame) is true; returns it."""
         def found():
             return next((n for n in self.notifications if condition(n)), None)
@@ -99,7 +104,7 @@ class Agent:
             assert self._changed.wait_for(lambda: found() or self.is_over, timeout) and found(), f"in vain: {what}"
             return found()
 
-    def request(self, method, params=None, modern=False, capabilities=None, timeout=20):
+    def request(self, method, params=None, modern=False, capabilities=None, timeout=60):
         return self.answer(self.begin(method, params, modern, capabilities), timeout)
 
     # -- tools --------------------------------------------------------------------------------------------
@@ -127,7 +132,7 @@ class Agent:
 
     # -- the end ------------------------------------------------------------------------------------------
 
-    def close(self, timeout=10):
+    def close(self, timeout=60):
         """Ends the input; returns the exit code."""
         self.proc.stdin.close()
         return self.proc.wait(timeout)

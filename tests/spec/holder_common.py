@@ -13,7 +13,7 @@ import time
 
 from harness.workspace import eq
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 POLL_S = 0.003
 F_OFD_GETLK, F_OFD_SETLK = 36, 37
 FLOCK = "hhqqi4x"
@@ -30,6 +30,17 @@ def wait_until(condition, what="the condition"):
             return value
         assert time.monotonic() < end, f"{what} did not come true within {DEADLINE_S} s"
         time.sleep(POLL_S)
+
+
+def stop_while(pid, condition, what):
+    """SIGSTOP for a process at a moment at which the condition is true, and stays so."""
+    while True:
+        wait_until(condition, what)
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "its stop")
+        if condition():
+            return
+        os.kill(pid, signal.SIGCONT)
 
 
 def lock_call(fd, command, byte):

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import time
 
+from common import free_port
 from harness.harness import eq
 
 
@@ -35,7 +36,9 @@ class Server:
     """`tasuki serve` of a workspace."""
 
     def __init__(self, ws, *args, port=0, env=None, binary=None):
+        """port=0: one that stays this test's, so that a later server can have it again; None: the server finds one."""
         self.ws = ws
+        port = free_port(ws) if port == 0 else port
         words = ["serve", "--json", *(["--port", port] if port is not None else []), *args]
         self.proc = ws.spawn_command([binary or ws.binary, *words], env=env)
         line = self.proc.stdout.readline()
@@ -47,13 +50,13 @@ class Server:
 
     def stop(self, code=0):
         self.proc.terminate()
-        self.proc.wait(20)
+        self.proc.wait(60)
         assert self.proc.returncode == code, f"the server ended with {self.proc.returncode}: {self.proc.stderr.read()[-8000:]}"
 
     def auth(self):
         return {"Authorization": f"Bearer {self.token}"}
 
-    def ask(self, method, path, body=None, headers=None, token=True, timeout=30):
+    def ask(self, method, path, body=None, headers=None, token=True, timeout=90):
         """One request on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -70,12 +73,12 @@ class Server:
     def post(self, path, body=None, **options):
         return self.ask("POST", path, {} if body is None else body, **options)
 
-    def connect(self, timeout=30):
+    def connect(self, timeout=90):
         sock = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
         self.ws.at_close(sock.close)
         return sock
 
-    def raw(self, data, timeout=30):
+    def raw(self, data, timeout=90):
         """Sends bytes, returns what comes back until the server closes."""
         sock = self.connect(timeout)
         try:
@@ -84,7 +87,7 @@ class Server:
             pass  # it has closed already
         return read_all(sock)
 
-    def stream(self, path, headers=None, body=None, timeout=20):
+    def stream(self, path, headers=None, body=None, timeout=60):
         return Stream(self, path, headers, body, timeout)
 
 
@@ -114,7 +117,7 @@ def as_headers(me):
 
 @contextlib.contextmanager
 def table_of(ws):
-    db = sqlite3.connect(ws.path / ".aiflow" / "state.db", timeout=10)
+    db = sqlite3.connect(ws.path / ".aiflow" / "state.db", timeout=60)
     try:
         with db:
             yield db
@@ -221,7 +224,7 @@ def over_unix(ws, path):
 class Stream:
     """A stream of events: iterating gives (id, data); comments and blocks without data are skipped."""
 
-    def __init__(self, server, path, headers=None, body=None, timeout=20):
+    def __init__(self, server, path, headers=None, body=None, timeout=60):
         self.sock = server.connect(timeout)
         headers = {**(headers or {}), **({"Content-Length": len(body)} if body else {})}
         lines = [f"{'POST' if body else 'GET'} {path} HTTP/1.1", f"Host: localhost:{server.port}", "Accept: text/event-stream"]

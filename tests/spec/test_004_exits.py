@@ -104,8 +104,9 @@ def _(ws):
 @test("an exit that the holder could record but no longer tell (SIGKILL between the two) is told by whoever looks, once")
 def _(ws):
     p = Processes(ws)
-    p.script("bad", "sleep 0.3; exit 3")  # nobody looks between its end and what follows
+    p.script("bad", "while ! test -e go; do sleep 0.01; done; exit 3", "--cwd", str(ws.path))
     p.start("bad")
+    (ws.path / "go").touch()  # nobody looks between its end and what follows
     ws.until(lambda: p.history("bad", "exited") and not p.holders(), "its end is recorded")
     history = p.dir("bad") / "history"
     lines = history.read_text().splitlines(True)

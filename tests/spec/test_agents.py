@@ -43,7 +43,7 @@ def configure(ws, more="", teams=True):
     program = json.dumps([sys.executable, str(stand_in)])[1:-1]
     config = "agents:\n" + "".join(f'  {name}: {{run: [{program}, {name}, "{{task}}"]}}\n' for name in ("coder", "tester"))
     config += f'  reader: {{run: [{program}, reader, "@{{task_file}}"]}}\n'
-    config += f'  hasty: {{run: [{program}, hasty, "{{task}}"], timeout: 500ms}}\n'
+    config += f'  hasty: {{run: [{program}, hasty, "{{task}}"], timeout: 4s}}\n'
     if teams:
         config += ("teams:\n  pair: {agents: [coder, tester]}\n  easy: {agents: [coder, tester], policy: best_effort}\n"
                    "  one: {agents: [coder, tester], policy: {at_least: 1}}\n"

@@ -253,7 +253,7 @@ def _(ws):
     for line in (ws.base / "follow").read_text().splitlines():
         json.loads(line)
     proc.terminate()
-    proc.wait(20)
+    proc.wait(60)
 
 
 @test("events -f ends when its reader goes away")

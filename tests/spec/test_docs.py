@@ -61,7 +61,7 @@ def run_snippet(ws, snippet):
 def add_snippet_test(snippet, number):
     name = f"{snippet.path.relative_to(ROOT)}: snippet {number} works as shown"
 
-    @test(name, deadline=60)
+    @test(name)
     def _(ws):
         run_snippet(ws, snippet)
 

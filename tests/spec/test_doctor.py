@@ -365,7 +365,7 @@ def _(ws):
     thread.start()
     state(ws, "config.yaml").write_text(f"redis: redis://localhost:{server.server_address[1]}\n")
     assert "Protocol error" in check(examine(ws), "redis")["summary"]
-    thread.join(30)
+    thread.join(90)
 
 
 # -- garbage --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Spec 6: what a run must not do in silence: cancel as success, take requests unchecked, lose the cause of a failure."""
 
 import json
+import os
 
 from flows import run_flow, trace
 from harness.harness import eq, main, test
@@ -43,12 +44,13 @@ for what, request in [
         assert not list(ws.path.rglob("x*.log")), "a log of the task that was refused"
 
 
-@test("a task that spawns 40,000 keeps the runner busy for a moment, not for minutes", deadline=60)
+@test("a task that spawns 40,000 keeps the runner busy for a moment, not for minutes")
 def _(ws):
     lines = """import json; [print(json.dumps({'do': 'spawn', 'task': f't{n}', 'payload': {'run': ['true']}})) for n in range(40000)]"""
     (ws.path / "spawn.py").write_text(lines)
     text = "limits: {max_steps: 3}\n" + one("python3 spawn.py >> $TASUKI_OUTPUT")
-    stage = run_flow(ws, text, code=7, timeout=50)
+    is_sanitized = "ASAN_OPTIONS" in os.environ  # strict_string_checks reads all of the output for each of its lines
+    stage = run_flow(ws, text, code=7, timeout=280 if is_sanitized else 50)
     eq((stage["reason_code"], stage["counts"]["total"]), ("MAX_STEPS_EXCEEDED", 40001), "the end, and how many there are")
 
 

@@ -61,7 +61,7 @@ for signals in (1, 2):
         if signals == 2:
             ws.until(lambda: ws.events("run.cancelling"), "the first signal was seen")
             proc.send_signal(signal.SIGINT)
-        eq(last_document(ws.finish(proc, 30).expect(7))["status"], "CANCELLED", "status")
+        eq(last_document(ws.finish(proc).expect(7))["status"], "CANCELLED", "status")
         eq(ws.alive(pid), False, "whether it lives")
 
 
@@ -96,7 +96,7 @@ def _(ws):
     proc = spawn_flow(ws, flow("a", a={"run": 'sh -c "$CLEANS" near & setsid -f sh -c "$CLEANS" far; wait', "env": {"CLEANS": cleans}}))
     ws.until(lambda: (ws.path / "up.near").exists() and (ws.path / "up.far").exists(), "both run")
     proc.send_signal(signal.SIGINT)
-    ws.finish(proc, 30).expect(7)
+    ws.finish(proc).expect(7)
     eq([(ws.path / f"cleaned.{name}").exists() for name in ("near", "far")], [True, True], "who could clean up")
 
 
@@ -106,7 +106,7 @@ def _(ws):
     proc = spawn_flow(ws, flow("a", a={"run": 'setsid -f sh -c "$STUBBORN"; sleep 1000', "env": {"STUBBORN": stubborn}}))
     pid = left(ws)
     proc.send_signal(signal.SIGTERM)
-    ws.finish(proc, 30).expect(7)
+    ws.finish(proc).expect(7)
     eq(ws.alive(pid), False, "whether it lives")
 
 
@@ -121,7 +121,7 @@ def _(ws):
     proc = spawn_flow(ws, flow("a >> b", a=hides("left", "exit 0"), b="touch up; sleep 1000"))
     ws.until(lambda: (ws.path / "up").exists(), "the second task runs")
     proc.send_signal(signal.SIGINT)
-    ws.finish(proc, 30).expect(7)
+    ws.finish(proc).expect(7)
     eq(ws.alive(left(ws)), True, "whether it lives after the run was cancelled")
     os.kill(left(ws), signal.SIGKILL)
 
@@ -130,14 +130,14 @@ def _(ws):
 def _(ws):
     processes = Processes(ws)
     start = "tasuki proc create db --json -- sleep 1000; tasuki proc start db --json"
-    run = run_flow(ws, flow("a >> b", a=start, b={"run": "test -e fixed || sleep 1000", "timeout": "300ms"}), code=7)["run_id"]
+    run = run_flow(ws, flow("a >> b", a=start, b={"run": "test -e fixed || sleep 1000", "timeout": "3s"}), code=7)["run_id"]
     (ws.path / "fixed").touch()
     pid = processes.status("db")["pid"]
     eq("TASUKI_RUN_ID" in open(f"/proc/{pid}/environ").read(), False, "whether its environment names the run")
     limits = [line for line in open(f"/proc/{pid}/limits").read().splitlines() if "realtime timeout" in line]
     eq(limits[0].split()[3], "unlimited", "the mark of the task")
     eq((resume(ws, run)["status"], ws.alive(pid)), ("DONE", True), "the run and the process after resume")
-    run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "2s"}), code=7)
+    run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "6s"}), code=7)
     eq((ws.alive(pid), processes.status("db")["state_name"], (ws.path / "up").exists()), (False, "Running", True), "the process")
     processes.stop("db")
 
@@ -146,7 +146,7 @@ def _(ws):
 def _(ws):
     resource.setrlimit(resource.RLIMIT_RTTIME, (5_000_000, 6_000_000))
     command = ["bash", "-c", "grep 'realtime timeout' /proc/self/limits > limits; setsid -f sleep 1000; sleep 1000"]
-    stage = run_flow(ws, flow("a", a={"run": command, "timeout": "300ms"}), code=7)
+    stage = run_flow(ws, flow("a", a={"run": command, "timeout": "3s"}), code=7)
     eq((ws.path / "limits").read_text().split()[3:5], ["5000000", "6000000"], "the limits of the task")
     eq(processes_of(stage["run_id"]), [], "processes that are left")
 

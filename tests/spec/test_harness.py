@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 from harness.harness import eq, main, test
+from harness.processes import Init, Processes
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 HEAD = "import os, time\nfrom harness.harness import Skip, eq, main, test\n"
@@ -32,7 +33,7 @@ def _(ws):
 @test("a process that a test leaves behind fails it, and is killed", init=False)
 def _(ws):
     code = f"ws.run(['sh', '-c', 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > {ws.base}/pid'])"
-    result = run_suite(ws, rule("leaks", code))
+    result = run_suite(ws, rule("leaks", code), "--grace", "1")
     assert "not ok 1" in result.out and "processes were left behind" in result.out, result
     assert not ws.alive(int((ws.base / "pid").read_text()))
 
@@ -59,6 +60,14 @@ def _(ws):
     result = run_suite(ws, rule("spawns", code))
     eq(result.code, 0, "exit code")
     assert not ws.alive(int((ws.base / "pid").read_text()))
+
+
+@test("what a test runs is waited for by itself, and not reaped as an orphan", init=False)
+def _(ws):
+    Init.POLL_S = 0
+    Processes(ws)
+    for _ in range(100):
+        ws.run(["sh", "-c", "exit 3"]).expect(3)
 
 
 @test("what a test registered for its end runs then, also when it fails", init=False)

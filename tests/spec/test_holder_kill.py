@@ -82,7 +82,7 @@ class Traced(Holder):
         return True
 
     def _next_stop(self, pid):
-        end, asleep, looks = time.monotonic() + 20, 0, 0
+        end, asleep, looks = time.monotonic() + 60, 0, 0
         while time.monotonic() < end:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import resource
 import socket
 import time
@@ -216,7 +215,6 @@ def _(ws):
 @test("slow headers and slow bodies end after their time; others are answered meanwhile", quick=False)
 def _(ws):
     server = Server(ws)
-    begun = time.monotonic()
     listening = open_streams(ws, server)
     ws.tasuki("proc", "create", "loud", "--", "sh", "-c", "yes what nobody reads | head -c 8000000; exec sleep 1000").expect(0)
     ws.tasuki("proc", "start", "loud").expect(0)
@@ -225,17 +223,19 @@ def _(ws):
     stream = server.stream("/api/events").hello()
     listening += [(slow, server.stream("/api/events", as_headers(slow))) for _ in range(100)]
     for me, _ in listening:
-        set_lease(ws, me, 60000)
-    slow_head, slow_body, silent = server.connect(60), server.connect(60), server.connect(60)
+        set_lease(ws, me, 300000)
+    begun = time.monotonic()
+    slow_head, slow_body, silent = server.connect(), server.connect(), server.connect()
+    slow_head.sendall(b"GET /api/status HTTP/1.1\r\n")
     slow_body.sendall(request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000"))
     ended, threads = {}, 0
-    while time.monotonic() - begun < 40 and len(ended) < 3:
+    while time.monotonic() - begun < 120 and len(ended) < 3:
         for name, sock in (("head", slow_head), ("body", slow_body), ("silent", silent)):
             if name in ended:
                 continue
             try:
                 if name == "head":
-                    sock.sendall(b"GET /api/status HTTP/1.1\r\n" if time.monotonic() - begun < 0.3 else b"X: y\r\n")
+                    sock.sendall(b"X: y\r\n")
                 elif name == "body":
                     sock.sendall(b" ")
                 sock.settimeout(0.2)
@@ -250,7 +250,7 @@ def _(ws):
     assert threads < 50, f"{threads} threads for streams that only wait"
     eq(set(ended), {"head", "body", "silent"}, "what was ended")
     eq((ended["head"][0], ended["body"][0], ended["silent"][0]), (408, 408, None), f"how: {ended}")
-    assert ended["head"][1] < 15 < ended["body"][1] + 1, ended
+    assert ended["head"][1] > 9.9 and ended["body"][1] > 19.9 and list(ended).index("head") < list(ended).index("body"), ended
     eq(stream.file.readline(), b": alive\n", "meanwhile a stream on which nothing happens has had its heartbeat")
     ws.until(lambda: all(lease_left(ws, me) > LEASE_MS for me, _ in listening), "with it the leases of those who listen are renewed")
     stream.close()
@@ -263,7 +263,7 @@ def _(ws):
     server = Server(ws)
     crowd = []
     for i in range(2000):
-        sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=90)
         ws.at_close(sock.close)
         crowd.append(sock)
         if i % 3 == 0:
@@ -283,7 +283,7 @@ def _(ws):
 def crowd_of(ws, server, count, *greetings):
     """Connections that say one of these, in turn, and then nothing more; each is yielded."""
     for i in range(count):
-        sock = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=90)
         ws.at_close(sock.close)
         try:
             sock.sendall(greetings[i % len(greetings)])
@@ -298,7 +298,7 @@ def _(ws):
     stream = server.stream("/api/events").hello()
     held = server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200).json
     waiting = server.connect()
-    waiting.sendall(request(server, "GET /api/wait?kind=lock&id=name/a&timeout=40s HTTP/1.1"))
+    waiting.sendall(request(server, "GET /api/wait?kind=lock&id=name/a&timeout=45s HTTP/1.1"))
     still_there(server)
     greetings = (b"", b"GET /slow HTTP/1.1\r\nHost: ", request(server, "GET / HTTP/1.1", token=False),
                  request(server, "POST /api/processes HTTP/1.1", "Content-Length: 1000", token=False))
@@ -365,12 +365,25 @@ def _(ws):
     server.stop()
 
 
+def kept_fds(pid):
+    """The descriptors that a server has all the time. Every second it looks at processes, and has some more for a moment; on a
+    slow machine that is a long one."""
+    def all_fds():
+        return {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+
+    kept, since = all_fds(), time.monotonic()
+    while time.monotonic() - since < 1.5:
+        time.sleep(0.01)
+        if not kept <= (now := all_fds()):
+            kept, since = kept & now, time.monotonic()
+    return kept
+
+
 @test("without a descriptor for a new one nobody who is served leaves, and it waits until there is one")
 def _(ws):
     server = Server(ws)
     stream = server.stream("/api/events").hello()
-    pid, folder = server.proc.pid, pathlib.Path(f"/proc/{server.proc.pid}/fd")
-    taken = set.intersection(*({int(fd.name) for fd in folder.iterdir()} for _ in range(10)))
+    pid, taken = server.proc.pid, kept_fds(server.proc.pid)
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(1000)) - taken), limits[1]))
     late = server.connect()
@@ -385,7 +398,7 @@ def _(ws):
     except BlockingIOError:
         pass
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-    late.settimeout(30)
+    late.settimeout(90)
     eq(status_of(late.recv(4096)), 200, "the late one")
     stream.close()
     server.stop()

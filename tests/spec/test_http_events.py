@@ -301,7 +301,7 @@ def _(ws):
     ahead = ("GET /api/processes/absent/logs/stream HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
              f"Authorization: Bearer {server.token}\r\n\r\n").encode()
     for _ in range(66):  # more than there are places
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=90) as sock:
             sock.sendall(ahead * 2)
             data = b""
             while data.count(b"ProcessNotFound") < 2:

@@ -34,13 +34,13 @@ def waiting(ws, server, path, me):
     """Begins to wait for a lock; returns what gives its answer."""
     box = []
     tickets = len(ws.events())
-    thread = threading.Thread(target=lambda: box.append(server.post(path, {**me, "wait": "30s"})))
+    thread = threading.Thread(target=lambda: box.append(server.post(path, {**me, "wait": "45s"})))
     thread.start()
     ws.until(lambda: somebody_waits(ws, path.rpartition("/")[2]), "somebody waits in line")
     assert len(ws.events()) == tickets
 
     def answer():
-        thread.join(30)
+        thread.join(90)
         return box[0]
     return answer
 
@@ -158,12 +158,12 @@ def _(ws):
     server.post("/api/locks/name/left", gone).expect(200)
     server.proc.kill()
     server.proc.wait()
-    set_lease(ws, one, -5000)  # nobody could renew it meanwhile
-    set_lease(ws, gone, -15000)  # it was over when the server was still there
-    seen = time.time() - 10
+    set_lease(ws, one, -60000)  # nobody could renew it meanwhile
+    set_lease(ws, gone, -600000)  # it was over when the server was still there
+    seen = time.time() - 300
     os.utime(ws.path / ".aiflow" / "server.lock", (seen, seen))
     server = Server(ws, port=server.port)
-    assert lease_left(ws, one) > LEASE_MS - 5000, "the lease is extended before the server is to be found"
+    assert lease_left(ws, one) > LEASE_MS - 60000, "the lease is extended before the server is to be found"
     server.post("/api/locks/name/a", two).expect(409, "LOCK_HELD")
     eq(check(ws, "name", "left")[0], 6, "the lock of who was gone")
     set_lease(ws, two, -1000)  # more than the time of a file may be behind the clock
@@ -384,7 +384,7 @@ def _(ws):
     ws.until(lambda: not (ws.path / ".a").exists(), "the first one is released, the second cannot be yet")
     eq(acquire(".a"), "acquired", "a call that was on its way")
     os.close(guard)
-    end.join(30)
+    end.join(90)
     eq([(ws.path / file).exists() for file in (".a", ".b")], [False] * 2, "what is left")
     eq(lease_left(ws, me), None, "it has ended")
     server.stop()

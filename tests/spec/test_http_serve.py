@@ -36,7 +36,7 @@ def _(ws):
         for path in ("/api/status?register=true", "/api/locks", "/api/sprint", "/api/flows"):
             eq(over_unix(ws, path), 200, f"{words}: {path}")
         proc.terminate()
-        eq(proc.wait(20), 0, "its end")
+        eq(proc.wait(60), 0, "its end")
 
 
 @test("without --json a person gets the page's address with the token")
@@ -48,13 +48,13 @@ def _(ws):
     token = (ws.path / ".aiflow" / "server.token").read_text().strip()
     assert f"/#token={token}" in page, page
     proc.terminate()
-    eq(proc.wait(20), 0, "exit code")
+    eq(proc.wait(60), 0, "exit code")
 
 
 @test("a second serve says where the first one is")
 def _(ws):
     server = Server(ws)
-    refused = ws.tasuki("serve", "--json", timeout=20).expect(4, "CONFLICT").error
+    refused = ws.tasuki("serve", "--json").expect(4, "CONFLICT").error
     eq((refused["context"]["url"], int(refused["context"]["pid"])), (server.url, server.proc.pid), "where")
     assert server.url in ws.tasuki("serve").expect(4).err
     server.stop()
@@ -65,7 +65,7 @@ def _(ws):
     state = ws.path / ".aiflow"
     server = Server(ws)
     (state / "server.lock").unlink()
-    refused = ws.tasuki("serve", "--json", timeout=20).expect(4, "CONFLICT").error
+    refused = ws.tasuki("serve", "--json").expect(4, "CONFLICT").error
     eq((refused["context"]["socket"], int(refused["context"]["pid"])), (str(state / "server.sock"), server.proc.pid), "where")
     (state / "server.sock").unlink()
     (state / "server.sock").write_text("another's")
@@ -141,7 +141,7 @@ def _(ws):
         eq(other.out.strip(), "0", f"what another user gets ({other.err})")
     assert said["socket"].endswith("server.sock")
     server.terminate()
-    eq(server.wait(20), 0, "exit code")
+    eq(server.wait(60), 0, "exit code")
 
 
 @test("healthz and the page need no token, everything else does")
@@ -250,8 +250,8 @@ def _(ws):
     server = Server(ws)
     server.post("/api/processes", {"id": "a", "command": "sh", "args": ["-c", "for i in 1 2 3; do echo $i; done"]}).expect(200)
     server.post("/api/processes/a/start").expect(200)
-    server.get("/api/wait?kind=process&id=a&for=exit&timeout=20s").expect(200)
-    server.post("/api/wait", {"kind": "process", "id": "a", "for": "exit", "timeout": "20s"}).expect(200)
+    server.get("/api/wait?kind=process&id=a&for=exit&timeout=45s").expect(200)
+    server.post("/api/wait", {"kind": "process", "id": "a", "for": "exit", "timeout": "45s"}).expect(200)
     lines = server.get("/api/processes/a/logs?lines=2&strip_ansi=true").expect(200).json["lines"]
     eq([line["text"] for line in lines], ["2", "3"], "the last two lines")
     for path, text in (("/api/processes/a/logs?lines=x", "lines"), ("/api/processes/a/logs?nope=1", "nope"),
@@ -281,7 +281,7 @@ def _(ws):
 @test("HEAD is GET without a body; a connection is used again; what is sent ahead is answered in order")
 def _(ws):
     server = Server(ws)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=90)
     for _ in range(3):
         connection.request("HEAD", "/api/status", headers=server.auth())
         answer = connection.getresponse()
@@ -328,7 +328,7 @@ def _(ws):
     holder = sleeper(ws)
     server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200)
     head = (f"POST /api/locks/name/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
-            "Content-Length: 34\r\n\r\n{\"wait\": \"40s\", \"pid\": %10d}" % os.getpid()).encode()
+            "Content-Length: 34\r\n\r\n{\"wait\": \"45s\", \"pid\": %10d}" % os.getpid()).encode()
     waiting = [server.connect() for _ in range(20)]
     for sock in waiting:
         sock.sendall(head)
@@ -347,7 +347,7 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
-    body = json.dumps({"wait": "40s", "pid": os.getpid()})
+    body = json.dumps({"wait": "45s", "pid": os.getpid()})
     head = (f"POST /api/locks/name/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
     waiting = [server.connect() for _ in range(300)]
@@ -356,7 +356,7 @@ def _(ws):
     threads = pathlib.Path(f"/proc/{server.proc.pid}/task")
     ws.until(lambda: len(list(threads.iterdir())) > 300, "all of them wait")
     for _ in range(20):
-        server.get("/api/processes/absent", timeout=10).expect(404)
+        server.get("/api/processes/absent").expect(404)
     for sock in waiting:
         sock.close()
     ws.until(lambda: server.get("/metrics").body.count(b"tasuki_http_connections 1\n"), "they are gone")
@@ -368,18 +368,21 @@ def _(ws):
     server = Server(ws)
     server.post("/api/processes", {"id": "web", "command": "sleep", "args": ["1000"]}).expect(200)
     pid = server.post("/api/processes/web/start").expect(200).json["pid"]
-    slow = {"id": "slow", "command": "sh", "args": ["-c", "trap 'sleep 1; exit 0' TERM; touch up; while :; do sleep 0.05; done"]}
+    script = "trap 'touch told; while ! test -e go; do sleep 0.01; done; exit 0' TERM; touch up; while :; do sleep 0.05; done"
+    slow = {"id": "slow", "command": "sh", "args": ["-c", script]}
     server.post("/api/processes", slow).expect(200)
     server.post("/api/processes/slow/start").expect(200)
     ws.until(lambda: (ws.path / "up").exists(), "it has its trap")
     answers = []
-    asking = threading.Thread(target=lambda: answers.append(server.post("/api/processes/slow/stop")))
+    asking = threading.Thread(target=lambda: answers.append(server.post("/api/processes/slow/stop", {"grace_period_ms": 60000})))
     stream = server.stream("/api/events").hello()
     asking.start()
-    ws.until(lambda: ws.events("process.stopping") or server.get("/api/processes/slow").json["phase"] == "stopping",
-             "the stop has begun")
-    server.stop()
-    asking.join(20)
+    ws.until(lambda: (ws.path / "told").exists(), "the stop has begun")
+    server.proc.terminate()
+    ws.until(lambda: not (ws.path / ".aiflow" / "server.sock").exists(), "it has begun to end")
+    (ws.path / "go").touch()
+    eq(server.proc.wait(60), 0, "exit code")
+    asking.join(90)
     eq(answers[0].expect(200).json["state_name"], "Stopped", "the open response")
     for _ in stream:
         pass
@@ -393,7 +396,7 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
-    body = json.dumps({"wait": "40s", "pid": os.getpid()})
+    body = json.dumps({"wait": "45s", "pid": os.getpid()})
     head = f"Host: localhost\r\nAuthorization: Bearer {server.token}\r\n"
     asked = {
         "wait": f"GET /api/wait?kind=lock&id=name/a&timeout=40s HTTP/1.1\r\n{head}\r\n",
@@ -414,7 +417,7 @@ def _(ws):
     begun = ws.path / ".aiflow" / "server.sock"
     server.proc.terminate()
     ws.until(lambda: not begun.exists(), "it has begun to end")
-    eq(server.proc.wait(20), 0, "exit code")
+    eq(server.proc.wait(60), 0, "exit code")
     answers = {name: read_all(sock) for name, sock in clients.items()}
     eq({name: status_of(data) for name, data in answers.items()},
        {"wait": 503, "lock": 503, "half a body": 503, "half a head": None, "nothing": None, "wait_for": 200, "lock_acquire": 200},
@@ -478,7 +481,7 @@ def _(ws):
     server = Server(ws, binary=wrapper)
     server.post("/api/processes", {"id": "a", "command": "sh", "args": ["-c", "ulimit -S -n"]}).expect(200)
     server.post("/api/processes/a/start").expect(200)
-    server.get("/api/wait?kind=process&id=a&for=exit&timeout=20s").expect(200)
+    server.get("/api/wait?kind=process&id=a&for=exit&timeout=45s").expect(200)
     eq(server.get("/api/processes/a/logs").json["lines"][0]["text"], "512", "the limit")
     assert "4096" in [w for line in pathlib.Path(f"/proc/{server.proc.pid}/limits").read_text().splitlines()
                       if line.startswith("Max open files") for w in line.split()], "the server's own"
@@ -510,7 +513,7 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     holder = sleeper(ws)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=90)
 
     def locks():
         found = []
@@ -560,11 +563,12 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     server.proc.send_signal(signal.SIGINT)
-    eq(server.proc.wait(20), 0, "exit code")
+    eq(server.proc.wait(60), 0, "exit code")
     server = Server(ws)
-    deaf = {"id": "deaf", "command": "sh", "args": ["-c", "trap '' TERM; while :; do sleep 0.05; done"]}
+    deaf = {"id": "deaf", "command": "sh", "args": ["-c", "trap '' TERM; touch up; while :; do sleep 0.05; done"]}
     server.post("/api/processes", deaf).expect(200)
     pid = server.post("/api/processes/deaf/start").expect(200).json["pid"]
+    ws.until(lambda: (ws.path / "up").exists(), "it has its trap")
     stopping = server.connect()  # an operation that is not cut short
     body = '{"grace_period_ms": 60000}'
     stopping.sendall(f"POST /api/processes/deaf/stop HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
@@ -574,7 +578,7 @@ def _(ws):
     ws.until(lambda: not (ws.path / ".aiflow" / "server.sock").exists(), "it has begun to end")
     eq(server.proc.poll(), None, "and waits for the operation")
     server.proc.send_signal(signal.SIGINT)
-    eq((server.proc.wait(20), read_all(stopping)), (0, b""), "exit code, and no answer")
+    eq((server.proc.wait(60), read_all(stopping)), (0, b""), "exit code, and no answer")
     os.kill(pid, signal.SIGKILL)
     ws.until(lambda: not ws.alive(pid), "its end")
 

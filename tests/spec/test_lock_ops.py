@@ -227,7 +227,7 @@ def _(ws):
 def _(ws):
     holder, _ = held_by(ws)
     acquire(ws, "--force", "--yes", "--kill").expect(0)
-    holder.wait(20)
+    holder.wait(60)
     assert holder.returncode in (-signal.SIGTERM, -signal.SIGKILL), holder.returncode
 
 

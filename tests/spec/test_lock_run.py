@@ -274,7 +274,7 @@ def _(ws):
 
 @test("a lock run inside a lock run of the same name is refused, not a deadlock")
 def _(ws):
-    result = ws.tasuki("lock", "run", "a", "--", ws.binary, "lock", "run", "a", "--", "true", timeout=20)
+    result = ws.tasuki("lock", "run", "a", "--", ws.binary, "lock", "run", "a", "--", "true", timeout=60)
     eq(result.code, 4, "exit code")
 
 

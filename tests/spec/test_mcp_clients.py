@@ -113,7 +113,7 @@ class Rival:
 
     def leave(self):
         self.proc.stdin.close()
-        eq(self.proc.wait(20), 0, "its exit code")
+        eq(self.proc.wait(60), 0, "its exit code")
 
 
 def compete(ws, tool, **arguments):

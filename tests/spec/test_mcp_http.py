@@ -27,7 +27,7 @@ class Client:
         named = {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": "2025-11-25"} if self.session else {}
         return {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **named, **(more or {})}
 
-    def post(self, message, headers=None, timeout=30):
+    def post(self, message, headers=None, timeout=90):
         return self.server.post("/mcp", message, headers=self.headers(headers), timeout=timeout)
 
     def initialize(self):
@@ -173,7 +173,7 @@ def _(ws):
     client, silent = Client(server).initialize(), Client(server).initialize()
     stream = server.stream("/mcp", client.headers())
     client.request("resources/subscribe", {"uri": "tasuki://processes"})
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=90)
     hello = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
     for _ in range(1000):
         connection.request("POST", "/mcp", hello, {**server.auth(), **Client(server).headers()})
@@ -212,7 +212,7 @@ def _(ws):
     who = client.call("get_status", register=True)["structuredContent"]
     arguments = {"kind": "name", "id": "a", "force": True, "instance": who["instance"], "secret": who["secret"]}
     body = json.dumps({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "lock_acquire", "arguments": arguments}})
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=90)
     connection.request("POST", "/mcp", body, {**client.headers(), **server.auth()})
     response = connection.getresponse()
     eq(response.headers["Content-Type"], "text/event-stream", "the answer is a stream")
@@ -239,13 +239,13 @@ def _(ws):
     server = Server(ws)
     holder, other = sleeper(ws), sleeper(ws)
     token = server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200).json["token"]
-    call = modern("tools/call", {"name": "lock_acquire", "arguments": {"kind": "name", "id": "a", "wait": "40s", "pid": other.pid}})
+    call = modern("tools/call", {"name": "lock_acquire", "arguments": {"kind": "name", "id": "a", "wait": "45s", "pid": other.pid}})
     sock = open_modern(server, call)
     ws.until(lambda: server.get("/metrics").body.count(b"tasuki_http_connections 2"), "it waits")
     sock.close()
     ws.until(lambda: server.get("/metrics").body.count(b"tasuki_http_connections 1"), "it is gone")
     server.ask("DELETE", "/api/locks/name/a", {"token": token}).expect(200)
-    got = server.post("/api/locks/name/a", {"pid": holder.pid, "wait": "5s"}).expect(200).json
+    got = server.post("/api/locks/name/a", {"pid": holder.pid, "wait": "45s"}).expect(200).json
     eq(got["holder"]["pid"], holder.pid, "who has it")
     server.stop()
 
@@ -289,7 +289,7 @@ def _(ws):
     holder, other = sleeper(ws), sleeper(ws)
     token = server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200).json["token"]
     able = {"extensions": {TASKS: {}}}
-    call = modern("tools/call", {"name": "lock_acquire", "arguments": {"kind": "name", "id": "a", "wait": "40s", "pid": other.pid}}, able)
+    call = modern("tools/call", {"name": "lock_acquire", "arguments": {"kind": "name", "id": "a", "wait": "45s", "pid": other.pid}}, able)
     made = post_modern(server, call)["result"]
     eq((made["resultType"], made["status"]), ("task", "working"), "the answer")
     sock = open_modern(server, modern("subscriptions/listen", {"notifications": {"taskIds": [made["taskId"]]}}, able, id=5))
@@ -423,7 +423,7 @@ def _(ws):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     eq((failures, len(answers)), ([], 100), "the answers")
     for id, (answered, lock) in answers.items():
         eq((answered, lock), (id, f"l{id}"), "an answer")

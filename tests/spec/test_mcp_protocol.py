@@ -113,7 +113,7 @@ def _(ws):
                           (b'[{"jsonrpc":"2.0","id":"x","method":"ping"}]', -32600)):
         agent._answers.clear()
         agent.send_raw(frame + b"\n")
-        got = ws.until(lambda: [a for answers in agent._answers.values() for a in answers], f"an answer to {frame[:60]}")
+        got = ws.until(agent.answers, f"an answer to {frame[:60]}")
         eq(code(got[0]), wanted, f"the answer to {frame[:60]}")
     eq(agent.request("ping")["result"], {}, "ping")
 

@@ -47,7 +47,7 @@ def until_state_of_the_first(p, id, name):
 
 
 def database(ws):
-    return sqlite3.connect(ws.path / ".aiflow" / "state.db", timeout=20)
+    return sqlite3.connect(ws.path / ".aiflow" / "state.db", timeout=60)
 
 
 # -- D1: order ---------------------------------------------------------------------------------------------------------

@@ -75,14 +75,14 @@ class Follower:
 
     def until(self, text):
         """Waits until it has shown exactly this, from its beginning."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while len(self.shown) < len(text.encode()) and self._read(end):
             pass
         eq(self.shown.decode(), text, "what follow shows")
 
     def ends(self, text):
         """It ends by itself, successfully, having shown exactly this."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while self._read(end):
             pass
         eq(self.proc.wait(max(0.1, end - time.monotonic())), 0, "exit code of follow")
@@ -207,9 +207,9 @@ def _(ws):
 @test("times choose lines: since and until, as a time or as how long ago")
 def _(ws):
     t = Talker(ws, "--log", "stamped")
-    t.said("echo one")
-    t.said("sleep 0.01; echo two >&2")
-    t.said("sleep 0.01; echo three")
+    for count, command in enumerate(("echo one", "sleep 0.01; echo two >&2", "sleep 0.01; echo three"), 1):
+        t.say(command)  # the time of a line is that at which it was read
+        ws.until(lambda: len(t.logs("--both")["lines"]) == count, f"the holder has read {command}")
     times = [line["time"] for line in t.logs("--both")["lines"]]
     eq(sorted(set(times)), times, "the times")
     eq(t.texts("--both", "--since", times[1]), ["two", "three"])
@@ -367,7 +367,7 @@ def _(ws):
     t.said("echo one", "echo two")
     t.p.stop("web")
     t.follow().ends("one\ntwo\n")
-    t.follow("-n", "1", json=True).proc.wait(20)
+    t.follow("-n", "1", json=True).proc.wait(60)
 
 
 @test("follow waits through a backoff and ends when the process is stopped")
@@ -389,13 +389,13 @@ def _(ws):
     t = Talker(ws)
     follower = t.follow("--both", json=True)
     t.said("printf 'half '", "echo whole", "echo bad >&2")
-    ws.until(lambda: follower._read(time.monotonic() + 20) and follower.shown.count(b"\n") == 2, "two documents")
+    ws.until(lambda: follower._read(time.monotonic() + 60) and follower.shown.count(b"\n") == 2, "two documents")
     documents = [json.loads(line) for line in follower.shown.decode().splitlines()]
     eq(sorted((d["stream"], d["text"]) for d in documents), [("stderr", "bad"), ("stdout", "half whole")])
     assert all("partial" not in d for d in documents)
     t.say("printf tail; exit 0")
-    follower.proc.wait(20)
-    follower._read(time.monotonic() + 20)
+    follower.proc.wait(60)
+    follower._read(time.monotonic() + 60)
     eq(json.loads(follower.shown.splitlines()[-1])["text"], "tail")
 
 
@@ -411,8 +411,10 @@ def _(ws):
 def _(ws):
     t = Talker(ws, "--log", "stamped")
     follower = t.follow("--both")
-    t.said("echo one")
-    t.said("echo two >&2")
+    t.say("echo one")
+    follower.until("one\n")  # the order is that in which they were read
+    t.say("echo two >&2")
+    follower.until("one\ntwo\n")
     t.say("printf three", "exit 0")
     follower.ends("one\ntwo\nthree")
 
@@ -457,6 +459,7 @@ def _(ws):
     t = Talker(ws)
     follower = t.follow("--run", "-1")
     t.said("echo one")
+    follower.until("one\n")  # it has begun before the next start
     t.p.call("restart", "web").expect(0)
     t.said("echo two")
     follower.ends("one\n")

@@ -7,7 +7,7 @@ import socket
 
 from harness.harness import Skip, children_of, eq, main, test
 from harness.processes import Processes, command_line_of, send
-from common import check_error
+from common import check_error, free_port
 
 PYTHON = "/usr/bin/env", "python3"
 
@@ -47,12 +47,6 @@ while True:
     open("said", "w").write(str(said))
     time.sleep(0.005)
 """
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def python(p, id, text, *args, options=()):
@@ -144,7 +138,7 @@ def _(ws):
 for address in ("127.0.0.1", "::1"):
     @test(f"ready by a port on {address}")
     def _(ws, address=address):
-        p, port = Processes(ws), free_port()
+        p, port = Processes(ws), free_port(ws)
         if address == "::1" and not os.path.exists("/proc/net/if_inet6"):
             raise Skip("this machine has no IPv6")
         python(p, "web", PORT_SERVER, port, address, options=("--ready", f"port:{port}"))
@@ -154,7 +148,7 @@ for address in ("127.0.0.1", "::1"):
 
 @test("ready by HTTP: not while the answer is 503")
 def _(ws):
-    p, port = Processes(ws), free_port()
+    p, port = Processes(ws), free_port(ws)
     python(p, "web", HTTP_SERVER, port, options=("--ready", f"http://127.0.0.1:{port}/healthz?deep=1"))
     becomes_ready_only_after_go(p, "web")
     assert phase_file(p, "web")["detail"].endswith("HTTP 200")
@@ -214,7 +208,7 @@ def _(ws):
 
 @test("a process that is not ready in time stays starting, says why, and who waits is told at once")
 def _(ws):
-    p, port = Processes(ws), free_port()
+    p, port = Processes(ws), free_port(ws)
     p.run("web", ("sleep", "1000"), "--ready", f"port:{port}", "--ready-timeout", "200ms")
     error = check_error(ws.finish(wait_ready(p, "web")), 7, "ProcessStartFailed", "PROCESS")
     eq(error["message"], "Failed to start process 'web': it did not become ready within 200 ms: "
@@ -373,7 +367,7 @@ def _(ws):
 
 @test("health begins when the process is ready, by its own probe")
 def _(ws):
-    p, port = Processes(ws), free_port()
+    p, port = Processes(ws), free_port(ws)
     python(p, "web", PORT_SERVER, port, "127.0.0.1",
            options=("--ready", f"port:{port}", "--health", "exec:test -e healthy", "--health-interval", "20ms"))
     becomes_ready_only_after_go(p, "web")
@@ -388,13 +382,13 @@ def _(ws):
     p = Processes(ws)
     spec = {"command": "sh", "args": ["-c", "trap '' TERM; echo $$ >> born; while :; do sleep 0.01; done"], "cwd": str(ws.path),
             "restart": "always", "backoff_ms": 1, "backoff_max_ms": 1,
-            "health": {"command": ["sh", "-c", "test $(wc -l < born) -gt 1"], "interval_ms": 20, "failures": 2,
+            "health": {"command": ["sh", "-c", "! test -e born || test $(wc -l < born) -gt 1"], "interval_ms": 20, "failures": 2,
                        "action": "restart"}}
     (ws.path / "web.json").write_text(json.dumps({"version": 1, "processes": {"web": spec}}))
     p.call("import", "web.json").expect(0)
     p.start("web")
-    record = p.until_state("web", "Running", "ready", timeout=30)
-    ws.until(lambda: p.status("web")["run"] == 2, "it was restarted", timeout=30)
+    record = p.until_state("web", "Running", "ready")
+    ws.until(lambda: p.status("web")["run"] == 2, "it was restarted")
     eq(p.history("web", "exited")[0]["status"], signal.SIGKILL, "how the first one ended")
     p.until_state("web", "Running", "ready")
     p.stop("web", "--grace", "0")
@@ -495,7 +489,7 @@ def _(ws):
 
 @test("tasuki probe by hand tries the probes once, says what they find, and changes nothing")
 def _(ws):
-    p, port = Processes(ws), free_port()
+    p, port = Processes(ws), free_port(ws)
     shell(p, "web", "exec sleep 1000", "--env", "A=b c", "--ready", f"port:{port}", "--health", "exec:sh check.sh")
     (ws.path / "check.sh").write_text('test "$A" = "b c" && echo fine')
     check_error(ws.tasuki("--json", "probe", "web"), 4, "ProcessNotRunning")

@@ -8,6 +8,7 @@ import signal
 
 from harness.harness import eq, main, test
 from harness.processes import Processes, send
+from holder_common import stop_while
 
 LATER = ("--backoff", "1h", "--backoff-max", "2h")  # the second retry does not come while the test runs
 SOON = ("--backoff", "1ms", "--backoff-max", "2ms")
@@ -347,16 +348,19 @@ def _(ws):
 def _(ws):
     p = Processes(ws)
     create(p, "web", "exec sleep 1000", "--restart", "always", *SOON)
-    create(p, "late", "exit 1", "--restart", "always", "--backoff", "300ms", "--backoff-max", "300ms")
+    create(p, "late", "exit 1", "--restart", "always", "--backoff", "1s", "--backoff-max", "1s")
     p.start("web")
     p.start("late")
     pid = until_births(p, "web", 1)
-    ws.until(lambda: p.status_file("late")["phase"] == "backoff", "the other one waits for its second restart")
+    late = p.status_file("late")["holder"]["pid"]
+    stop_while(late, lambda: p.status_file("late")["phase"] == "backoff", "the other one waits for its next restart")
+    born = len(births(p, "late"))
     for id in ("web", "late"):
         (p.dir(id) / "want").write_text("down 100\n")
+    send(late, signal.SIGCONT)
     send(pid)
     p.nothing_runs()
-    eq((len(births(p, "web")), len(births(p, "late"))), (1, 2), "births")
+    eq((len(births(p, "web")), len(births(p, "late"))), (1, born), "births")
     for id in ("web", "late"):
         assert p.status(id)["state_name"] in ("Stopped", "Failed"), p.status(id)["state"]
     ws.tasuki("restore", "--all-auto").expect(0)

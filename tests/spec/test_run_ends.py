@@ -173,13 +173,13 @@ def _(ws):
 
 # ---- large values ----
 
-@test("six tasks with 15 MB each that end together: the run is DONE, its stage without the values, and stays DONE", quick=False, deadline=120)
+@test("six tasks with 15 MB each that end together: the run is DONE, its stage without the values, and stays DONE", quick=False)
 def _(ws):
     names = "abcdef"
     wait = f"; touch up.$TASUKI_TASK_ID; until test -e up.{' -a -e up.'.join(names)}; do sleep 0.05; done"
     tasks = "".join(f"  {name}: {json.dumps(LARGE.format(name, 'x', 15000000) + wait)}\n" for name in names)
     name = write_flow(ws, f"flow: ({' | '.join(names)}) >> z\ntasks:\n{tasks}  z: wc -c < $TASUKI_CHANNEL > trace\n")
-    ws.tasuki("run", name, "-j", "6", "--quiet", env=with_tool(ws), timeout=100).expect(0)
+    ws.tasuki("run", name, "-j", "6", "--quiet", env=with_tool(ws), timeout=280).expect(0)
     assert int(trace(ws)[0]) > 90000000, trace(ws)
     stage = json.loads(stage_file(ws, only_run(ws)).read_text())
     eq((stage["status"], stage["channel"], stage["channel_left_out"]), ("DONE", {}, True), "the stage")

@@ -220,7 +220,7 @@ def _(ws):
         assert ws.lock_path("request", "RQ-1").exists(), "its lock is there"
         proc.send_signal(number)
         os.kill(proc.pid, signal.SIGCONT)
-        proc.wait(20)
+        proc.wait(60)
         no_locks(ws)
 
 
@@ -305,7 +305,7 @@ def _(ws):
     resumer = held(ws, "life", 2, "resume", run_id)
     add(ws, "RQ-2", "echo 2 >> trace")
     queue_ = spawn(ws, "queue", "run")
-    ws.until(lambda: "2" in trace(ws), "the other one is run", timeout=10)
+    ws.until(lambda: "2" in trace(ws), "the other one is run")
     let_go(ws, resumer)
     ws.finish(queue_)
     eq((sorted(trace(ws)), status(ws, run_id)), (["2", run_id], "DONE"), "executions")

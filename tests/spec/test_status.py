@@ -153,7 +153,7 @@ class Terminal:
                                      stderr=self.side, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
     def until(self, condition, what):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not condition():
             ready, _, _ = select.select([self.main], [], [], max(0, end - time.monotonic()))
             assert ready, f"waited in vain: {what}; it shows {self.shown[-500:]!r}"
@@ -192,7 +192,7 @@ def _(ws):
     assert not terminal.echoes(), "what is typed would be drawn over the picture"
     os.write(terminal.main, b"\x03")
     terminal.until(lambda: LEAVE in terminal.shown, "the screen is left")
-    eq(terminal.proc.wait(20), -signal.SIGINT, "how it ended")
+    eq(terminal.proc.wait(60), -signal.SIGINT, "how it ended")
     assert b"\x1b[?25h" in terminal.shown and terminal.echoes(), "the terminal is not as it was"
 
 
@@ -206,7 +206,7 @@ def _(ws):
     assert b" echo " in after and b"stopped" in after, f"the terminal was not as it was: {after!r}"
     os.write(terminal.main, b"\x03")
     terminal.until(lambda: terminal.shown.count(LEAVE) == 2, "the screen is left again")
-    terminal.proc.wait(20)
+    terminal.proc.wait(60)
 
 
 main(__name__)

@@ -24,7 +24,7 @@ def answer(proc):
 def let_end(proc):
     proc.stdin.close()
     proc.stdin = None
-    return proc.wait(20)
+    return proc.wait(60)
 
 
 def stat_of(pid):
@@ -59,7 +59,7 @@ def _(ws):
     acquire(ws).expect(4, "LOCK_HELD")
     waiter = ws.spawn("lock", "run", "x", "--wait", "30s", "--", "true")
     eq(let_end(client), 0, "the client's exit code")
-    eq(waiter.wait(30), 0, "the waiter's exit code")
+    eq(waiter.wait(60), 0, "the waiter's exit code")
 
 
 @test("a lock of ours keeps a D39 client out, also when it has expired")
@@ -67,7 +67,7 @@ def _(ws):
     ws.fault("--json", "lock", "acquire", "name", "x", "--pid", os.getpid(), wall_ms=-2 * HOUR_MS).expect(0)
     client = d39(ws)
     eq(answer(client), "held", "the client's answer")
-    eq(client.wait(20), 4, "the client's exit code")
+    eq(client.wait(60), 4, "the client's exit code")
 
 
 @test("another tool's lock with much more in it than we know is still a lock")
@@ -95,7 +95,7 @@ def _(ws):
             used = max(used, sum(map(int, stat_of(waiter.pid)[11:13])))
         except OSError:
             break
-    eq(waiter.wait(20), 4, "the waiter's exit code")
+    eq(waiter.wait(60), 4, "the waiter's exit code")
     assert used <= os.sysconf("SC_CLK_TCK") // 4, f"the waiter used {used} clock ticks in one second"
 
 
@@ -131,7 +131,7 @@ def _(ws):
     eq(answer(client), "acquired", "the client's answer")
     run.stdin.close()
     run.stdin = None
-    run.wait(20)
+    run.wait(60)
     assert run.stderr.read().strip(), "it said nothing"
     eq(len(ws.events("lock.lost")), 1, "lock.lost events")
     eq(ws.read_lock("name", "x")["pid"], client.pid, "the pid in the lock file")
@@ -145,7 +145,7 @@ def _(ws):
     sprint(ws, "acquire", "--session", "ours", "--epic", "e").expect(0)
     resume(client)
     eq(answer(client), "failure", "the client's answer")
-    client.wait(20)
+    client.wait(60)
     eq(ws.read_lock("sprint")["session_id"], "ours", "the session in the file")
     sprint(ws, "release", "--session", "ours").expect(0)
     eq(os.path.lexists(ws.path / ".sprint-running.tmp"), False, "that the temporary directory is left")
@@ -158,7 +158,7 @@ def _(ws):
     eq(sprint(ws, "acquire", "--session", "ours", "--epic", "e").expect(4).json["status"], "blocked", "our status")
     resume(client)
     eq(answer(client), "acquired", "the client's answer")
-    client.wait(20)
+    client.wait(60)
     eq(sprint(ws, "check").expect(4).json["lock_info"]["session_id"], "u2", "the session that blocks us")
 
 
@@ -173,7 +173,7 @@ def _(ws):
     sprint(ws, "acquire", "--session", "ours", "--epic", "e", "--yes").expect(0)
     resume(client)
     eq(answer(client), "failure", "the client's answer")
-    client.wait(20)
+    client.wait(60)
     eq(ws.read_lock("sprint")["session_id"], "ours", "the session in the file")
 
 
@@ -181,13 +181,13 @@ def _(ws):
 def _(ws):
     client = u2(ws, "acquire", ws.path, "u2", "epic")
     eq(answer(client), "acquired", "the client's answer")
-    client.wait(20)
+    client.wait(60)
     eq(sprint(ws, "acquire", "--session", "ours", "--epic", "e").expect(4).json["status"], "blocked", "our status")
-    u2(ws, "release", ws.path).wait(20)
+    u2(ws, "release", ws.path).wait(60)
     sprint(ws, "acquire", "--session", "ours", "--epic", "e").expect(0)
     client = u2(ws, "acquire", ws.path, "u2", "epic", "yes")
     eq(answer(client), "blocked", "the client's answer")
-    client.wait(20)
+    client.wait(60)
 
 
 main(__name__)

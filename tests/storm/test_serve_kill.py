@@ -79,15 +79,15 @@ def storm(ws, kills):
     for worker in workers:
         worker.is_over.set()
     for worker in workers:
-        worker.join(30)
+        worker.join(90)
     (ws.path / "stop").touch()
-    eq(run.wait(30), 0, "the run's exit code")
+    eq(run.wait(60), 0, "the run's exit code")
     check(ws, server, followers, workers, first, pid, begun["run_id"])
     for follower in followers:
         follower.is_over.set()
     server.stop()
     for follower in followers:
-        follower.join(10)
+        follower.join(90)
     ws.tasuki("proc", "stop", "lives").expect(0)
 
 

@@ -42,7 +42,7 @@ def send(pid, number):
 
 
 def await_state(pid, states):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while state_of(pid) not in states:
         assert time.monotonic() < end, f"process {pid} is {state_of(pid)}, not one of {states}"
         time.sleep(0.0005)
@@ -270,7 +270,7 @@ def check_nothing_is_stuck(ws):
         words = [kind] + ([id] if id else [])
         names = ["--session", "after", "--epic", "storm", "--yes"] if kind == "sprint" else []
         # A foreign file that was torn by a kill counts as being written until it is 10 s old.
-        won = ws.tasuki("--json", "lock", "acquire", *words, *names, "--pid", os.getpid(), "--wait", "20s").expect(0)
+        won = ws.tasuki("--json", "lock", "acquire", *words, *names, "--pid", os.getpid(), "--wait", "45s").expect(0)
         ws.tasuki("lock", "release", *words, "--token", won.json["token"]).expect(0)
         ws.tasuki("lock", "check", *words).expect(0)
     left = sorted(os.listdir(ws.path / ".aiflow/locks"))
