@@ -22,6 +22,23 @@ def as_if_killed(ws, run):
 
 # ---- the journal is the truth ----
 
+@test("an answer that was recorded by somebody who was killed before the stage could say so is no open question any more: the run can go on")
+def _(ws):
+    add(ws, "RQ-1", ASK.format("Q?"))
+    call(ws, "request", "run", "RQ-1", code=8)
+    run = only_run(ws)
+    asked = next(r for r in journal(ws, run) if r["e"] == "ask")
+    with stage_file(ws, run).with_name("journal").open("a") as file:
+        for record in ({"e": "resume", "keep": True}, {"e": "answer", "n": asked["n"], "v": "first"}):
+            file.write(json.dumps({"t": asked["t"], **record}, separators=(",", ":")) + "\n")
+    seen = call(ws, "runs", "show", run).json
+    eq((seen["status"], seen["questions"], seen["tasks"][0]["state"]), ("INTERRUPTED", [], "waiting"), "what is seen")
+    refused = call(ws, "answer", run, "second", code=4, reason="ALREADY_ANSWERED").json["error"]
+    eq(refused["next"], [f"tasuki resume {run}"], "next")
+    eq([(one["run_id"], one["status"]) for one in queue(ws)["ran"]], [(run, "DONE")], "what the queue went on with")
+    eq(trace(ws), ["first"], "the answer")
+
+
 @test("a run whose journal has its end has ended, whatever its stage says; the queue does not run a failed one again")
 def _(ws):
     add(ws, "RQ-1", "echo x >> trace; exit 1")
