@@ -438,18 +438,18 @@ static bool has_newer_journal(const struct rundir *run)
     return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
 }
 
-/* D5. An answer stands in the journal and not in the stage: whoever recorded it was killed in between. Nobody waits for a second
- * one, which would be refused. */
-static void take_answer(const struct rundir *run, json_t *stage)
+/* D5. The stage says that the run asks; whoever has recorded an answer, or that it is cancelled, was killed before he could say so.
+ * Nobody waits for an answer then: it would be refused. */
+static void catch_up(const struct rundir *run, json_t *stage)
 {
     json_t *records CLEANUP_JSON = has_newer_journal(run) ? records_of(run) : json_array(), *one;
-    bool is_answered = false;
+    bool is_answered = false, is_over = rundir_is_over(rundir_end_of(records));
     size_t i;
     json_array_foreach (records, i, one) {
         const char *event = json_get_string(one, "e", "");
         is_answered = strcmp(event, "answer") == 0 || (is_answered && strcmp(event, "done") != 0);
     }
-    if (!is_answered || rundir_has_runner(run))
+    if ((!is_answered && !is_over) || rundir_has_runner(run) || end_from_journal(stage, records))
         return;
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
     json_object_set_new(stage, "answered", json_true());
@@ -466,7 +466,7 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
     bool is_executed;
     int looked = look_at_stage(run, ret, err);
     if (looked > 0 && strcmp(json_get_string(*ret, "status", ""), "NEEDS_INPUT") == 0)
-        take_answer(run, *ret);
+        catch_up(run, *ret);
     if (looked != 0)
         return looked < 0 ? -1 : 0;
     is_executed = rundir_has_runner(run);
