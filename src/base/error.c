@@ -112,8 +112,10 @@ static enum tsk_code code_of_errno(int number)
 int error_errno(struct tsk_error *err, const char *what, const char *path)
 {
     int number = errno;
-    error_set(err, code_of_errno(number), "system_call", "what", what, "path", path, "reason", strerrordesc_np(number),
-              NULL);
+    /* What is too long to be read is somebody's file, not our disk. */
+    bool is_too_long = number == EFBIG && strcmp(what, "read") == 0;
+    error_set(err, is_too_long ? TSK_INVALID_INPUT : code_of_errno(number), "system_call", "what", what, "path", path,
+              "reason", strerrordesc_np(number), NULL);
     err->sys_errno = number;
     error_add(err, "errno", strerrorname_np(number));
     return -1;

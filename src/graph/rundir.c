@@ -427,11 +427,46 @@ static bool is_being_made(const struct rundir *run, const json_t *records)
            clock_now().wall_ms - (int64_t)st.st_mtim.tv_sec * 1000 < BEING_MADE_MS;
 }
 
+/* The stage is written behind the journal, so one that is newer needs no look. */
+static bool has_newer_journal(const struct rundir *run)
+{
+    struct stat journal, stage;
+    if (fs->fstatat(run->dir, "journal", &journal, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fs->fstatat(run->dir, "stage.json", &stage, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    int64_t seconds = (int64_t)journal.st_mtim.tv_sec - stage.st_mtim.tv_sec;
+    return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
+}
+
+/* D5. The stage says that the run asks; whoever has recorded an answer, or that it is cancelled, was killed before he could say so.
+ * Nobody waits for an answer then: it would be refused. */
+static void catch_up(const struct rundir *run, json_t *stage)
+{
+    json_t *records CLEANUP_JSON = has_newer_journal(run) ? records_of(run) : json_array(), *one;
+    bool is_answered = false, is_over = rundir_is_over(rundir_end_of(records));
+    size_t i;
+    json_array_foreach (records, i, one) {
+        const char *event = json_get_string(one, "e", "");
+        is_answered = strcmp(event, "answer") == 0 || (is_answered && strcmp(event, "done") != 0);
+    }
+    if ((!is_answered && !is_over) || rundir_has_runner(run) || end_from_journal(stage, records))
+        return;
+    json_object_set_new(stage, "status", json_string("INTERRUPTED"));
+    json_object_set_new(stage, "answered", json_true());
+    json_object_set_new(stage, "ended_at", json_null());
+    json_object_set_new(stage, "questions", json_array());
+    json_array_foreach (json_object_get(stage, "tasks"), i, one)
+        if (strcmp(json_get_string(one, "state", ""), "asks") == 0)
+            json_object_set_new(one, "state", json_string("waiting"));
+}
+
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
     bool is_executed;
     int looked = look_at_stage(run, ret, err);
+    if (looked > 0 && strcmp(json_get_string(*ret, "status", ""), "NEEDS_INPUT") == 0)
+        catch_up(run, *ret);
     if (looked != 0)
         return looked < 0 ? -1 : 0;
     is_executed = rundir_has_runner(run);

@@ -20,7 +20,7 @@
  *      ended in good order, or that asks, have left running was left on purpose.
  *  D4  Whether a run is over is known to who holds byte 1 and has read the journal after that; what was seen before is a guess.
  *  D5  The journal is the truth: a run has ended as its last record says, also where the stage could not be written any more. Only
- *      of a run that asks (NEEDS_INPUT), or is executed, questions are open. */
+ *      of a run that asks (NEEDS_INPUT), or is executed, questions are open; one that has its answer there can go on. */
 #ifndef GRAPH_RUNDIR_H
 #define GRAPH_RUNDIR_H
 

@@ -245,6 +245,7 @@ static const struct {
                 {"session_id", "session"},
                 {"epic_spec", "epic"},
                 {"lock_file_name", "lock_file"},
+                {"answer", "text"},
                 {"id", "request"},
                 {"id", "run"},
                 {"id", "ulTaskId"}};

@@ -215,6 +215,13 @@ static void put_command(const struct request *request, struct buf *text)
     buf_puts(text, "\n");
 }
 
+/* A pipe or a device: whoever reads it may wait for ever, with the queue behind him. */
+static bool is_endless(int fd)
+{
+    struct stat st;
+    return fs->fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 /* A path below the workspace's root, or a name in .aiflow/flows/. */
 static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_error *err)
 {
@@ -222,16 +229,20 @@ static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_err
     if (!given[0])
         return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", "\"\"", NULL);
     snprintf(path, sizeof path, "%s/%.4095s", ws->root, given);
-    int fd = fs->openat(AT_FDCWD, given[0] == '/' ? given : path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = fs->openat(AT_FDCWD, given[0] == '/' ? given : path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0 && errno == ENOENT && id_is_valid(given)) {
         flow_kept_path(given, path, sizeof path);
-        fd = fs->openat(ws->state_dir, path, O_RDONLY | O_CLOEXEC, 0);
+        fd = fs->openat(ws->state_dir, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
     }
-    if (fd >= 0)
-        return fd;
-    if (errno != ENOENT)
+    if (fd < 0 && errno == ENOENT)
+        return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", given, NULL);
+    if (fd < 0 && errno != ENXIO)
         return error_errno(err, "open", given);
-    return error_set(err, TSK_NOT_FOUND, "flow_not_found", "flow", given, NULL);
+    if (fd < 0 || is_endless(fd)) {
+        fs_close(&fd);
+        return error_set(err, TSK_INVALID_INPUT, "doctor_no_file", "path", given, NULL);
+    }
+    return fd;
 }
 
 static int load_flow(struct execution *e, const struct request *request, struct tsk_error *err)

@@ -15,7 +15,7 @@ static bool is_lasting(const struct tsk_error *why)
 {
     bool is_of_file = why->sys_errno == 0 || why->sys_errno == ENOENT || why->sys_errno == ENOTDIR ||
                       why->sys_errno == EACCES || why->sys_errno == EISDIR || why->sys_errno == ELOOP ||
-                      why->sys_errno == EFBIG;
+                      why->sys_errno == EFBIG || why->sys_errno == ENAMETOOLONG;
     return is_of_file && why->code != TSK_RUN_IN_PROGRESS && why->code != TSK_CONFLICT &&
            why->code != TSK_PROCESS_STOP_FAILED && why->code != TSK_STORAGE_FULL;
 }

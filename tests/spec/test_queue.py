@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import stat
 import sys
 import time
 
@@ -230,6 +231,20 @@ def _(ws):
     eq({id: shown(ws, id)["status"] for id in ("RQ-1", "RQ-2")}, {"RQ-1": "done", "RQ-2": "done"}, "the requests")
     empty = call(ws, "queue", "run", "--detach").json
     eq((empty["status"], empty["reason"]), ("STOPPED", "EMPTY"), "with nothing to do")
+
+
+@test("a flow that can never be read fails its request once, waits for nobody, and the queue comes to the others")
+def _(ws):
+    os.mkfifo(ws.path / "pipe.yaml")
+    os.mknod(ws.path / "socket.yaml", stat.S_IFSOCK | 0o600)
+    flows = ["pipe.yaml", "socket.yaml", "/dev/zero", "n" * 300]
+    for n, name in enumerate(flows):
+        (ws.path / f".aiflow/requests/RQ-{n}.yaml").write_text(f"title: t\npriority: P0\nflow: {name}\n")
+        call(ws, "request", "run", f"RQ-{n}", code=2, reason="INVALID_INPUT")
+    add(ws, "RQ-good", NOTE)
+    for n in range(len(flows)):
+        eq(ran(queue(ws, code=7)), [(f"RQ-{n}", "FAILED")], "what the queue ran")
+    eq(ran(queue(ws)), [("RQ-good", "DONE")], "what came after them")
 
 
 @test("a queue and a run by hand do not run one request twice")

@@ -123,6 +123,11 @@ def _(ws):
     eq(structure(tool(server, "run_answer", run=id, yes=True, wait=True))["status"], "DONE", "after the answer")
     refusal = structure(tool(server, "run_answer", run=id, yes=True), is_error=True)
     eq(refusal["error"]["reason_code"], "ALREADY_ANSWERED", "a second answer")
+    add(ws, "RQ-2", 'x=$(tasuki task ask Name?); test -n "$x" || exit 0; echo $x >> trace')
+    id = structure(tool(server, "request_run", request="RQ-2"))["run_id"]
+    ws.until(lambda: status(ws, id) == "NEEDS_INPUT", "it asks")
+    given = structure(tool(server, "run_answer", run=id, answer="Ann"))
+    eq(given["answer"], "Ann", "the answer, called as the result calls it")
     eq(os.readlink(f"/proc/{server.proc.pid}/cwd"), str(ws.path), "where the server is")
 
 

@@ -1,6 +1,7 @@
 """Spec 6 and 7: how a run has ended is said the same by everybody: its journal, its stage, the queue, who answers, what comes next."""
 
 import json
+import os
 
 from common import need_namespace, need_root, unshare
 from flows import journal, last_document, only_run, resume, run_flow, run_ids, trace, with_tool, write_flow
@@ -21,6 +22,38 @@ def as_if_killed(ws, run):
 
 
 # ---- the journal is the truth ----
+
+@test("a run that asked and was cancelled by somebody who was killed before the stage could say so is cancelled: its request can run anew")
+def _(ws):
+    add(ws, "RQ-1", ASK.format("Q?"))
+    call(ws, "request", "run", "RQ-1", code=8)
+    run = only_run(ws)
+    asking = stage_file(ws, run).read_text()
+    call(ws, "runs", "cancel", run)
+    stage_file(ws, run).write_text(asking)
+    os.utime(stage_file(ws, run), (1e9, 1e9))
+    seen = call(ws, "runs", "show", run).json
+    eq((seen["status"], seen["questions"], shown(ws, "RQ-1")["status"]), ("CANCELLED", [], "ready"), "what is seen")
+    call(ws, "request", "run", "RQ-1", code=8)
+    eq(len(run_ids(ws)), 2, "runs")
+
+
+@test("an answer that was recorded by somebody who was killed before the stage could say so is no open question any more: the run can go on")
+def _(ws):
+    add(ws, "RQ-1", ASK.format("Q?"))
+    call(ws, "request", "run", "RQ-1", code=8)
+    run = only_run(ws)
+    asked = next(r for r in journal(ws, run) if r["e"] == "ask")
+    with stage_file(ws, run).with_name("journal").open("a") as file:
+        for record in ({"e": "resume", "keep": True}, {"e": "answer", "n": asked["n"], "v": "first"}):
+            file.write(json.dumps({"t": asked["t"], **record}, separators=(",", ":")) + "\n")
+    seen = call(ws, "runs", "show", run).json
+    eq((seen["status"], seen["questions"], seen["tasks"][0]["state"]), ("INTERRUPTED", [], "waiting"), "what is seen")
+    refused = call(ws, "answer", run, "second", code=4, reason="ALREADY_ANSWERED").json["error"]
+    eq(refused["next"], [f"tasuki resume {run}"], "next")
+    eq([(one["run_id"], one["status"]) for one in queue(ws)["ran"]], [(run, "DONE")], "what the queue went on with")
+    eq(trace(ws), ["first"], "the answer")
+
 
 @test("a run whose journal has its end has ended, whatever its stage says; the queue does not run a failed one again")
 def _(ws):

@@ -129,6 +129,14 @@ TEST(a_full_disk_has_a_code_of_its_own)
     }
 }
 
+TEST(a_file_that_is_too_long_to_be_read_is_its_users_not_a_full_disk)
+{
+    struct tsk_error err;
+    errno = EFBIG;
+    error_errno(&err, "read", "x");
+    ASSERT_INT(err.code, TSK_INVALID_INPUT);
+}
+
 TEST(an_errno_that_nobody_knows_is_no_crash)
 {
     struct tsk_error err;
