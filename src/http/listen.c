@@ -59,11 +59,11 @@ static int say_where(struct http_server *server, struct tsk_error *err)
     struct buf socket CLEANUP(buf_clear) = BUF_INIT;
     for (int waited = 0; waited < TELL_MS && !(record = read_lock(server)); waited += 10)
         poll(NULL, 0, 10);
-    char pid[16];
     buf_printf(&socket, "%s/%s", server->ws->state_path, SOCKET_FILE);
-    snprintf(pid, sizeof pid, "%d", (int)json_get_int(record, "pid", record ? 0 : (int)socket_owner(server)));
-    return error_set(err, TSK_CONFLICT, "serve_running", "url", json_get_string(record, "url", buf_str(&socket)), "pid",
-                     pid, "socket", json_get_string(record, "socket", buf_str(&socket)), NULL);
+    error_set(err, TSK_CONFLICT, "serve_running", "url", json_get_string(record, "url", buf_str(&socket)), NULL);
+    error_add_int(err, "pid", json_get_int(record, "pid", record ? 0 : socket_owner(server)));
+    error_add(err, "socket", json_get_string(record, "socket", buf_str(&socket)));
+    return -1;
 }
 
 /* Whoever has it serves, also when server.lock is not there any more. Not every file system can do this (NFS cannot): then the

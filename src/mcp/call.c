@@ -47,8 +47,10 @@ static const char *verdict_of(const struct op *op, enum tsk_code code)
 /* The tool that does what a command does, for agents without a shell; NULL: it is not offered. */
 static const char *tool_of_command(const struct mcp_server *server, const char *command)
 {
-    char start[128], *word[3] = {NULL, NULL, ""};
     static const char root[] = "tasuki --root ";
+    char start[128], *word[3] = {NULL, NULL, ""};
+    if (strstr(command, "/api/status?register=true"))
+        return mcp_tool_find(server, "get_status") ? "get_status with register: true" : NULL;
     bool has_root = strncmp(command, root, strlen(root)) == 0;
     const char *verb = has_root ? strchr(command + strlen(root), ' ') : NULL;
     snprintf(start, sizeof start, "%s%s", verb ? "tasuki" : "", verb ? verb : command);
@@ -82,21 +84,23 @@ static bool is_held_by_other(const struct tsk_error *err)
 static void put_holder(struct buf *text, const json_t *context)
 {
     const json_t *holder = json_object_get(context, "holder"), *alive = json_object_get(holder, "alive");
-    static const char *const keys[] = {"session_id", "run_id", "instance"}, *const words[] = {"session", "run",
-                                                                                              "instance"};
-    const char *since = json_get_string(context, "created_at", NULL);
-    if (json_is_integer(json_object_get(holder, "pid")))
-        buf_printf(text, "held by pid %lld", (long long)json_get_int(holder, "pid", 0));
-    else
-        buf_puts(text, "held by somebody");
+    static const char *const keys[][2] = {{"session_id", "session"}, {"run_id", "run"}, {"instance", "instance"}};
+    const char *since = json_get_string(context, "created_at", NULL), *separator = " ", *state = "alive or dead";
+    buf_puts(text, "held by");
+    if (json_is_integer(json_object_get(holder, "pid"))) {
+        buf_printf(text, " pid %lld", (long long)json_get_int(holder, "pid", 0));
+        separator = ", ";
+    }
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_get_string(holder, keys[i], NULL))
-            buf_printf(text, ", %s %s", words[i], json_get_string(holder, keys[i], ""));
-    buf_printf(text, " (%s: %s)",
-               json_is_true(alive)    ? "alive"
-               : json_is_false(alive) ? "dead"
-                                      : "alive or dead",
-               json_get_string(holder, "how", "?"));
+        if (json_get_string(holder, keys[i][0], NULL)) {
+            buf_printf(text, "%s%s %s", separator, keys[i][1], json_get_string(holder, keys[i][0], ""));
+            separator = ", ";
+        }
+    if (separator[0] == ' ')
+        buf_puts(text, " somebody");
+    if (json_is_boolean(alive))
+        state = json_is_true(alive) ? "alive" : "dead";
+    buf_printf(text, " (%s: %s)", state, json_get_string(holder, "how", "?"));
     if (since)
         buf_printf(text, " since %s", since);
     buf_puts(text, ". ");

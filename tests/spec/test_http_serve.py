@@ -55,7 +55,7 @@ def _(ws):
 def _(ws):
     server = Server(ws)
     refused = ws.tasuki("serve", "--json").expect(4, "CONFLICT").error
-    eq((refused["context"]["url"], int(refused["context"]["pid"])), (server.url, server.proc.pid), "where")
+    eq((refused["context"]["url"], refused["context"]["pid"]), (server.url, server.proc.pid), "where")
     assert server.url in ws.tasuki("serve").expect(4).err
     server.stop()
 
@@ -66,7 +66,7 @@ def _(ws):
     server = Server(ws)
     (state / "server.lock").unlink()
     refused = ws.tasuki("serve", "--json").expect(4, "CONFLICT").error
-    eq((refused["context"]["socket"], int(refused["context"]["pid"])), (str(state / "server.sock"), server.proc.pid), "where")
+    eq((refused["context"]["socket"], refused["context"]["pid"]), (str(state / "server.sock"), server.proc.pid), "where")
     (state / "server.sock").unlink()
     (state / "server.sock").write_text("another's")
     server.stop()

@@ -340,7 +340,9 @@ def _(ws):
         server.ask("DELETE", "/api/locks/name/a", wrong).expect(401, "UNAUTHORIZED")
     other = two.call("get_status", register=True)["structuredContent"]
     held = two.call("lock_acquire", kind="name", id="a", instance=other["instance"], secret=other["secret"])
-    assert held["isError"] and held["content"][0]["text"].startswith("NOT ACQUIRED: "), held
+    assert held["isError"] and held["content"][0]["text"].startswith(f"NOT ACQUIRED: held by instance {who['instance']}"), held
+    nobody = two.call("lock_acquire", kind="name", id="b")
+    assert nobody["isError"] and "(get_status with register: true)" in nobody["content"][0]["text"], nobody
     for somebody in ({"instance": other["instance"], "secret": other["secret"]}, {}):
         taken = two.call("lock_release", kind="name", id="a", **somebody)
         eq(taken["structuredContent"]["error"]["reason_code"], "LOCK_LOST", "another one's release")
