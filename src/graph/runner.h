@@ -78,6 +78,8 @@ struct runner_options {
     int64_t beat_ms;
     runner_tell *tell;
     void *tell_data;
+    bool
+        wants_ticks; /* also a `run.progress` now and then, about once a second: who shows it draws the time that went by */
 };
 
 /* A task's process. */

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -13,7 +14,6 @@ NOTE = "echo $TASUKI_TASK_ID >> trace"
 
 def flow(expression, more="", **tasks):
     """A flow whose tasks note their name; `name="command"` replaces the command, a dict all keys."""
-    import re
     names = dict.fromkeys(re.findall(r"[a-z]\w*(?!\w*\()", expression))
     lines = []
     for name in names:
@@ -381,6 +381,25 @@ def _(ws):
 def _(ws):
     result = ws.tty(["run", write_flow(ws, flow("a >> b")), "--no-color"], env=with_tool(ws)).expect(0)
     assert "########] 2/2" in result.out and "DONE" in result.out, result.out
+
+
+@test("the bar says what runs and for how long while nothing ends, cut to a narrow terminal")
+def _(ws):
+    name = "a-task-with-a-name-that-is-longer-than-many-terminals-are-wide"
+    wait = "until test -e .aiflow/runs/*/stage.json; do sleep 0.01; done"  # which is written just before the bar is drawn
+    result = ws.tty(["run", write_flow(ws, f"tasks: {{{name}: '{wait}'}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
+    assert re.search(r"\] 0/1  \d+ m?s  a-task-with-[a-z-]*…", result.out), result.out
+
+
+@test("a run goes on although nobody reads what it says, and its tasks can still be told so")
+def _(ws):
+    read, write = os.pipe()
+    os.close(read)
+    text = flow("a >> b >> c", b="sh -c 'kill -PIPE $$'; echo $? >> trace")
+    with open(write, "wb") as out:
+        proc = ws.spawn("run", write_flow(ws, text), env=with_tool(ws), stdout=out)
+    ws.finish(proc).expect(-signal.SIGPIPE)
+    eq((trace(ws), ws.tasuki("runs", "show", only_run(ws), "--json").json["status"]), (["a", "141", "c"], "DONE"), "the run")
 
 
 @test("--json prints one document per line and the stage at the end; --quiet prints nothing on success")
