@@ -130,6 +130,15 @@ uint32_t plan_cycles(const struct plan *plan, uint32_t node)
     return 1 + again_of(plan, node);
 }
 
+uint32_t plan_executions(const struct plan *plan, uint32_t node)
+{
+    uint64_t state = atomic_load(state_of(plan, node));
+    uint32_t cycles = plan_cycles(plan, node) - plan_is_over_cycles(plan, node);
+    bool is_head = (node & PLAN_DYNAMIC) || graph_indegree(plan->graph, node) == 0;
+    bool has_run = (state & STATE_DONE) && !(state & STATE_FAILED) && ((state & STATE_OK) || is_head);
+    return cycles > 1 || has_run ? cycles : 0;
+}
+
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node)
 {
     uint32_t max = plan->max_cycles, again = again_of(plan, node);
@@ -366,7 +375,8 @@ static void node_ended(struct plan *plan, uint32_t node, enum outcome outcome, e
     uint32_t scope = plan_scope_of(plan, node);
     if (outcome != OUTCOME_SKIPPED && outcome != OUTCOME_BLOCKED)
         count_outcome(plan, scope, outcome);
-    uint64_t old = atomic_fetch_or_explicit(state_of(plan, node), STATE_DONE, memory_order_acq_rel);
+    uint64_t bits = STATE_DONE | (outcome == OUTCOME_STOPPED ? STATE_FAILED : 0);
+    uint64_t old = atomic_fetch_or_explicit(state_of(plan, node), bits, memory_order_acq_rel);
     tokens_send(plan, node, token, out);
     if (old & STATE_SELF)
         plan_self_ended(plan, node, out);

@@ -47,7 +47,7 @@ enum outcome {
 #define STATE_ASKED   (1ull << 60) /* somebody asked for it by name */
 #define STATE_SELF    (1ull << 61) /* P2: activated again while busy; one of `pending` is its own end */
 #define STATE_DONE    (1ull << 62)
-#define STATE_FAILED  (1ull << 63) /* a predecessor failed */
+#define STATE_FAILED  (1ull << 63) /* a predecessor failed; with DONE also: it was stopped */
 /* An OK token adds one OK and takes one from pending: one addition. */
 #define STATE_TOKEN_OK (STATE_OK_ONE - 1)
 
@@ -166,6 +166,8 @@ uint32_t plan_find(struct plan *plan, const char *name);
 /* How often the node has been activated, this time included; and whether that is more than it may. */
 uint32_t plan_cycles(const struct plan *plan, uint32_t node);
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node);
+/* When the run has ended: how often the node, a task, was executed. */
+uint32_t plan_executions(const struct plan *plan, uint32_t node);
 /* Whether the node was asked for by name (plan_activate), so that its condition does not count. */
 bool plan_is_asked(const struct plan *plan, uint32_t node);
 
