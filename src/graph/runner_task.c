@@ -19,7 +19,8 @@
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
-    return node & PLAN_DYNAMIC ? NULL : flow_task_of(runner->flow, node);
+    uint32_t task = node & PLAN_DYNAMIC ? plan_definition(backend_memory_plan(runner->backend), node) : node;
+    return task == NO_NODE ? NULL : flow_task_of(runner->flow, task);
 }
 
 /* ---- slots ---------------------------------------------------------------------------------------------- */
@@ -322,7 +323,8 @@ static int64_t retry_delay(const struct task_detail *detail, unsigned attempt)
 static int64_t retry_time(struct runner *runner, const struct running *slot)
 {
     const struct graph *graph = &runner->flow->graph;
-    uint32_t node = slot->claim.node, index = node & PLAN_DYNAMIC ? 0 : graph_node(graph, node)->detail;
+    uint32_t task = plan_definition(backend_memory_plan(runner->backend), slot->claim.node);
+    uint32_t index = task == NO_NODE ? 0 : graph_node(graph, task)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
     if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN ||

@@ -180,6 +180,25 @@ def _(ws):
     assert "another branch" in stage["failures"][0]["reason"], stage["failures"]
 
 
+@test("rule 7: a task that is only asked for runs in the branch that asks, before its join, and once more after a resume if it failed")
+def _(ws):
+    more = ("  fix: {run: 'echo $TASUKI_SESSION_ID:$TASUKI_ATTEMPT:$E >> trace; test -e fixed && tasuki channel add n 10', when: never, "
+            "retries: 1, backoff: {initial: 1ms}, env: {E: own}}\nchannel: {merge: {n: sum}}\n")
+    text = flow("s >> (a | b) >> c", more, s="echo n=1 >> $TASUKI_OUTPUT", a="tasuki task next fix", b="tasuki task next fix --goto")
+    run = run_flow(ws, text, code=7)["run_id"]
+    eq(sorted(trace(ws)), sorted(f"{run}_{branch}:{attempt}:own" for branch in "ab" for attempt in (1, 2)), "before")
+    (ws.path / "fixed").touch()
+    eq(resume(ws, run)["channel"]["n"], 21, "what both copies added")
+    eq((sorted(trace(ws)[4:6]), trace(ws)[6:]), ([f"{run}_a:1:own", f"{run}_b:1:own"], ["c"]), "after")
+
+
+@test("rule 7: a branch that asks for the same task over and over reaches that task's max_cycles")
+def _(ws):
+    more = f"  fix: {{run: '{NOTE}; tasuki task next fix', when: never, max_cycles: 3}}\n"
+    stage = run_flow(ws, flow("(a | b) >> c", more, a="tasuki task next fix"), code=7)
+    eq((trace(ws).count("fix"), stage["failures"][0]["reason_code"]), (3, "CYCLE_LIMIT_EXCEEDED"), "executions and the reason")
+
+
 # ---- rule 8: crash and resume (more in tests/crash/test_flow_kill.py) ----
 
 @test("rule 8: resume runs what failed and what follows, and nothing that was completed")
