@@ -47,14 +47,21 @@ static struct pollfd *poll_of(struct runner *runner, const struct running *slot)
     return &runner->polls[slot - runner->running + 1];
 }
 
+/* Once: what is told of its end counts it no more. */
+static void count_out(struct runner *runner, struct running *slot)
+{
+    runner->running_count -= !slot->is_over;
+    slot->is_over = true;
+}
+
 void running_free(struct runner *runner, struct running *slot)
 {
+    count_out(runner, slot);
     poll_of(runner, slot)->fd = -1;
     fs_close(&slot->pidfd);
     free((char *)slot->claim.task);
     free((char *)slot->claim.session);
     slot->is_used = false;
-    runner->running_count--;
 }
 
 /* ---- environment ---------------------------------------------------------------------------------------- */
@@ -426,7 +433,9 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     bool ends = !completion.retry_at_ms;
     task_channel_done(runner, slot);
     task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
+    bool holds = runner_facts_hold(runner);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
+    json_t *held = holds ? runner_facts_take(runner) : NULL;
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
     struct task_view view = *view_of(runner, slot->claim.node);
@@ -434,6 +443,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     view.ended_ms = clock_now().wall_ms;
     view.exit_code = exit_code;
     view_set(runner, slot->claim.node, &view);
+    count_out(runner, slot);
     if (ends && completion.outcome == OUTCOME_FAILED)
         note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
     else if (runner->options.tell)
@@ -443,6 +453,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
                               (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
                               (int)slot->claim.attempt),
                     false);
+    runner_facts_tell_take(runner, held);
     effects_clear(&completion.effects);
     running_free(runner, slot);
     runner_beat(runner, true);

@@ -259,6 +259,17 @@ def _(ws):
     eq([e["data"]["status"] for e in ws.events("run.ended")], ["DONE"], "the end")
 
 
+@test("rule 9: what follows from the end of a task is told behind it, and names the branch's task; what has ended does not run")
+def _(ws):
+    result = ws.tasuki("run", write_flow(ws, flow("(a | b >> b2)", b2="exit 1")), "--json", "-j", "1", env=with_tool(ws)).expect(7)
+    told = [json.loads(line) for line in result.out.splitlines() if line.startswith('{"time"')]
+    eq([(e["type"], e["task_id"], e["progress"]["running"]) for e in told if e["type"] not in ("run.started", "task.started", "run.ended")],
+       [("task.ended", "a", 0), ("branch.ended", "a", 0), ("task.ended", "b", 0), ("task.failed", "b2", 0), ("branch.ended", "b", 0)],
+       "ends")
+    eq([(e["type"], e["task_id"]) for e in ws.events() if e["type"] in ("branch.ended", "task.failed")],
+       [("branch.ended", "a"), ("task.failed", "b2"), ("branch.ended", "b")], "in the trail")
+
+
 @test("rule 9: logs and journal carry session, run and task")
 def _(ws):
     run = run_flow(ws, flow("(a | b)", a="echo hello"))["run_id"]
