@@ -28,7 +28,10 @@ static int open_file(struct op_call *call, struct flow_file *file, struct tsk_er
 
 static int load(struct op_call *call, int fd, struct flow_file *file, struct tsk_error *err)
 {
-    if (fs_read_fd(fd, FLOW_SIZE_MAX, &file->text) < 0) {
+    int result = fs_read_fd(fd, FLOW_SIZE_MAX, &file->text);
+    if (result < 0 && errno == ESPIPE && call->is_cli) /* <(a program that writes one) */
+        result = fs_read_stream(fd, FLOW_SIZE_MAX, &file->text);
+    if (result < 0) {
         error_errno(err, "read", file->path);
     } else if (flow_load(&file->flow, file->path, buf_str(&file->text), file->text.len, call->lang, err) == 0) {
         if (!call->ws ||

@@ -421,6 +421,15 @@ def _(ws):
     assert re.search(r"\] 0/1  \d+ m?s  a-task-with-[a-z-]*…", result.out), result.out
 
 
+@test("a flow may come through a pipe, and its run can be resumed like any other")
+def _(ws):
+    text = flow("a >> b", b=f"test -e fixed && {NOTE}")
+    ws.run([ws.binary, "run", "/dev/stdin"], input=text, env=with_tool(ws)).expect(7)
+    (ws.path / "fixed").touch()
+    resume(ws, only_run(ws))
+    eq(trace(ws), ["a", "b"], "what ran")
+
+
 @test("a run goes on although nobody reads what it says, and its tasks can still be told so")
 def _(ws):
     read, write = os.pipe()
