@@ -246,7 +246,7 @@ struct tsk_context_options {
     void *data;             /* for the callbacks, which run on the threads of the pool */
     /* A branch has ended. */
     void (*on_branch)(void *data, const char *session_id, const char *branch, bool has_failed);
-    /* Two branches wrote one key that has no rule; `winner` is the one whose value stays. */
+    /* Two branches wrote one key that has no rule of its own. By default the value of the second one stays. */
     void (*on_conflict)(void *data, const char *key, const char *first, const char *second);
     /* A task has ended for good; `err` is NULL unless it failed. */
     void (*on_task)(void *data, const char *session_id, const char *task, const struct tsk_error *err);
@@ -270,6 +270,7 @@ TSK_API int tsk_context_merge(struct tsk_context *context, struct tsk_context *b
 
 TSK_API const char *tsk_context_session(const struct tsk_context *context);
 TSK_API uint64_t tsk_context_steps(const struct tsk_context *context);
+/* How often a task was executed (not counting retries), here or in a branch that was merged: the greatest one. After the run. */
 TSK_API unsigned tsk_context_cycles(const struct tsk_context *context, const char *task);
 /* The channel. Values are JSON texts. get: free() the result; NULL: there is no such key. */
 TSK_API int tsk_context_set(struct tsk_context *context, const char *key, const char *json, struct tsk_error *err);

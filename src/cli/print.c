@@ -163,12 +163,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
     buf_puts(&b, "\n");
     json_t *document CLEANUP_JSON = json_of_error(err, lang_name(options->lang));
     const json_t *context = json_at(document, "error.context");
-    const char *excerpt = json_get_string(context, "excerpt", "");
-    if (*excerpt) {
-        buf_puts(&b, "    ");
-        cli_put(&b, options, stderr, STYLE_PLAIN, excerpt);
-        buf_puts(&b, "\n");
-    }
+    cli_put_excerpt(&b, options, context);
     (err->code == TSK_FLOW_INVALID ? cli_put_flow_problems : cli_put_problems)(&b, options, context);
     if (!options->quiet) {
         const char *lock = json_get_string(context, "lock", NULL);

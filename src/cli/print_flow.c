@@ -1,7 +1,32 @@
 /* print_flow.c - flows and runs for people. */
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 #include <string.h>
+
+void cli_put_excerpt(struct buf *b, const struct cli_options *options, const json_t *place)
+{
+    const char *text = json_get_string(place, "excerpt", "");
+    int64_t column = json_get_int(place, "excerpt_column", json_get_int(place, "column", 0));
+    struct buf before CLEANUP(buf_clear) = BUF_INIT, shown CLEANUP(buf_clear) = BUF_INIT;
+    if (!*text)
+        return;
+    buf_puts(b, "    ");
+    cli_put(b, options, stderr, STYLE_PLAIN, text);
+    buf_puts(b, "\n");
+    if (column < 1)
+        return;
+    /* As it was shown: a tab has become several characters, and some take two columns. */
+    for (const char *at = text; *at && column > 1; column--) {
+        size_t len = utf8_sequence(at, strlen(at));
+        buf_put(&before, at, len ? len : 1);
+        at += len ? len : 1;
+    }
+    utf8_put_visible(&shown, buf_str(&before), false);
+    buf_printf(b, "    %*s", (int)utf8_width(buf_str(&shown)), "");
+    cli_put(b, options, stderr, STYLE_BAD, "^");
+    buf_puts(b, "\n");
+}
 
 void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context)
 {
@@ -17,9 +42,8 @@ void cli_put_flow_problems(struct buf *b, const struct cli_options *options, con
                    (long long)json_get_int(problem, "column", 0), json_get_string(problem, "message", ""));
         cli_put(b, options, stderr, STYLE_BAD, "tasuki: ");
         cli_put(b, options, stderr, STYLE_PLAIN, buf_str(&line));
-        buf_puts(b, "\n    ");
-        cli_put(b, options, stderr, STYLE_PLAIN, json_get_string(problem, "excerpt", ""));
         buf_puts(b, "\n");
+        cli_put_excerpt(b, options, problem);
     }
     int64_t count = json_get_int(context, "count", 0);
     if (count > (int64_t)json_array_size(problems)) {

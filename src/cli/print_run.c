@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BAR_WIDTH = 24, BAR_PERIOD_MS = 80, NAMES_MAX = 3 };
+enum { BAR_WIDTH = 24, BAR_WIDTH_NARROW = 8, NARROW = 60, BAR_PERIOD_MS = 80, NAMES_MAX = 3, NAME_MIN = 4 };
 
 /* ---- progress ------------------------------------------------------------------------------------------- */
 
@@ -38,30 +38,52 @@ static void note_running(const json_t *document)
         utf8_copy(bar.running[free_place], sizeof bar.running[0], task);
 }
 
+/* What runs, as far as it fits: the last name is cut, and those without a place are counted. */
+static void put_running(struct buf *names, int64_t running, int room)
+{
+    int64_t shown = 0;
+    char more[24];
+    for (size_t i = 0; i < NAMES_MAX; i++)
+        shown += bar.running[i][0] != '\0';
+    snprintf(more, sizeof more, " +%lld", (long long)(running - shown));
+    room -= running > shown ? (int)strlen(more) : 0;
+    for (size_t i = 0; i < NAMES_MAX && room > NAME_MIN; i++) {
+        int len = (int)strlen(bar.running[i]); /* names have no wide characters */
+        if (!len)
+            continue;
+        if (len + 1 > room)
+            buf_printf(names, " %.*s…", room - 2, bar.running[i]);
+        else
+            buf_printf(names, " %s", bar.running[i]);
+        room -= len + 1;
+    }
+    if (shown && running > shown)
+        buf_puts(names, more);
+}
+
 static void draw_bar(const struct cli_options *options, const json_t *document)
 {
     const json_t *progress = json_object_get(document, "progress");
     int64_t done = json_get_int(progress, "done", 0), total = json_get_int(progress, "total", 1),
             now = clock_now().boot_ms;
+    bool is_tick = strcmp(json_get_string(document, "type", ""), "run.progress") == 0;
     char span[TIME_TEXT_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT, names CLEANUP(buf_clear) = BUF_INIT;
-    if (now - bar.drawn_ms < BAR_PERIOD_MS && done < total)
+    if (now - bar.drawn_ms < BAR_PERIOD_MS && done < total && !is_tick)
         return;
     bar.drawn_ms = now;
     total = total < done ? done : total;
-    int64_t filled = total ? done * BAR_WIDTH / total : 0;
-    buf_puts(&b, "\r\033[K[");
-    for (int64_t i = 0; i < BAR_WIDTH; i++)
+    int columns = cli_terminal_width(stderr), width = columns < NARROW ? BAR_WIDTH_NARROW : BAR_WIDTH;
+    int64_t filled = total ? done * width / total : 0;
+    buf_puts(&b, "[");
+    for (int64_t i = 0; i < width; i++)
         buf_puts(&b, i < filled ? "#" : ".");
     duration_format(now - bar.began_ms, span);
     buf_printf(&b, "] %lld/%lld  %s ", (long long)done, (long long)total, span);
-    for (size_t i = 0; i < NAMES_MAX; i++)
-        if (bar.running[i][0])
-            buf_printf(&names, " %s", bar.running[i]);
-    int room = cli_terminal_width(stderr) - (int)BAR_WIDTH - 30;
-    if (room > 0 && (int)utf8_width(buf_str(&names)) <= room)
+    put_running(&names, json_get_int(progress, "running", 0), columns - (int)utf8_width(buf_str(&b)) - 1);
+    if (names.len)
         cli_put(&b, options, stderr, STYLE_DIM, buf_str(&names));
-    fputs(buf_str(&b), stderr);
+    fprintf(stderr, "\r\033[K%s", buf_str(&b));
     fflush(stderr);
     bar.is_drawn = true;
 }

@@ -39,13 +39,16 @@ struct claim {
     uint32_t cycle;      /* the how manieth execution */
     const char *task;    /* its name */
     const char *session; /* its session's id */
-    json_t *payload;     /* of a task that another one added: what it was added with; borrowed, NULL otherwise */
-    bool is_asked;       /* activated by name: its condition does not count */
+    json_t
+        *payload;  /* of a task that another one added: what it was added with; borrowed, NULL otherwise, and of a copy
+                          * of a task of the graph (plan_definition) */
+    bool is_asked; /* activated by name: its condition does not count */
 };
 
 /* What a task asks of the run. An array, in order, of objects:
  *   {"do": "next"|"goto", "task": NAME}   {"do": "again"}   {"do": "spawn", "task": NAME, "payload": {…}}
- *   {"do": "finish"|"cancel", "message": TEXT?} */
+ *   {"do": "finish"|"cancel", "message": TEXT?}
+ * A task of the root that has no edges runs in the branch that asks for it, as a copy (plan_is_lent). */
 struct completion {
     enum outcome outcome; /* OK, FAILED, SKIPPED, STOPPED */
     struct effects effects;

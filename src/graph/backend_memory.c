@@ -188,7 +188,15 @@ static int do_next(struct memory *m, uint32_t by, const char *name, struct tsk_e
     uint32_t target = plan_find(&m->plan, name);
     if (target == NO_NODE)
         return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
-    return plan_activate(&m->plan, by, target, &m->out, err);
+    bool is_lent = plan_is_lent(&m->plan, by, target);
+    target = is_lent && plan_copy_find(&m->plan, by, target) != NO_NODE ? plan_copy_find(&m->plan, by, target) : target;
+    if (!is_lent || (target & PLAN_DYNAMIC))
+        return plan_activate(&m->plan, by, target, &m->out, err);
+    json_t **payload = region_add(&m->payloads, 1);
+    if (!payload)
+        return no_memory(err);
+    *payload = NULL;
+    return plan_copy_spawn(&m->plan, by, target, &m->out, err);
 }
 
 static void cancelled(struct memory *m, uint32_t by, const char *message)
@@ -229,7 +237,7 @@ static int check_next(struct memory *m, uint32_t by, const char *name, struct ts
     uint32_t target = plan_find(&m->plan, name);
     if (target == NO_NODE)
         return error_set(err, TSK_INVALID_INPUT, "next_unknown", "target", name, NULL);
-    if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by))
+    if (plan_scope_of(&m->plan, target) != plan_scope_of(&m->plan, by) && !plan_is_lent(&m->plan, by, target))
         return error_set(err, TSK_INVALID_INPUT, "next_other_branch", "task", plan_name(&m->plan, by, a), "target",
                          name, NULL);
     return 0;

@@ -240,13 +240,7 @@ int tsk_context_run(struct tsk_context *context, struct tsk_error *err)
     if (context->has_run)
         return error_set(err, TSK_INVALID_INPUT, "context_has_run", NULL);
     context->has_run = true;
-    int result = pool_run(context, err);
-    for (uint32_t node = 0; atomic_load(&context->plan.again) && node < context->graph->nodes.count; node++) {
-        char buf[GRAPH_NAME_MAX];
-        if (plan_cycles(&context->plan, node) > 1)
-            cycles_keep(context, graph_name(context->graph, node, buf), plan_cycles(&context->plan, node));
-    }
-    return result;
+    return pool_run(context, err);
 }
 
 void tsk_context_cancel(struct tsk_context *context)
@@ -288,19 +282,29 @@ int tsk_context_branch(struct tsk_context *context, const char *branch, struct t
     return 0;
 }
 
+/* The greater one counts. */
+static void cycles_merge(struct tsk_context *context, const struct tsk_context *branch)
+{
+    const char *task;
+    json_t *count;
+    char buf[GRAPH_NAME_MAX];
+    json_object_foreach (branch->cycles, task, count)
+        cycles_keep(context, task, (unsigned)json_integer_value(count));
+    for (uint32_t node = 0; branch->has_run && node < branch->graph->nodes.count; node++)
+        if (!graph_node(branch->graph, node)->is_group)
+            cycles_keep(context, graph_name(branch->graph, node, buf), plan_executions(&branch->plan, node));
+}
+
 int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err)
 {
     struct channel *channels[] = {&branch->session.channel};
-    const char *task;
-    json_t *count;
     if (branch->parent != context || branch->is_merged)
         return error_set(err, TSK_INVALID_INPUT, "context_not_mergeable", "branch", branch->session.id, "session",
                          context->session.id, NULL);
     if (channel_merge(&context->session.channel, channels, 1, context->graph, NULL, NULL, err) < 0)
         return -1;
     atomic_fetch_add(&context->steps, atomic_load(&branch->steps));
-    json_object_foreach (branch->cycles, task, count)
-        cycles_keep(context, task, (unsigned)json_integer_value(count));
+    cycles_merge(context, branch);
     branch->is_merged = true;
     return 0;
 }
@@ -318,7 +322,12 @@ uint64_t tsk_context_steps(const struct tsk_context *context)
 
 unsigned tsk_context_cycles(const struct tsk_context *context, const char *task)
 {
-    return (unsigned)json_integer_value(json_object_get(context->cycles, task));
+    unsigned merged = (unsigned)json_integer_value(json_object_get(context->cycles, task));
+    uint32_t node = context->has_run ? plan_find((struct plan *)&context->plan, task) : NO_NODE; /* takes its mutex */
+    if (node == NO_NODE || (!(node & PLAN_DYNAMIC) && graph_node(context->graph, node)->is_group))
+        return merged;
+    unsigned own = plan_executions(&context->plan, node);
+    return own > merged ? own : merged;
 }
 
 /* ---- the channel ---------------------------------------------------------------------------------------- */

@@ -121,20 +121,34 @@ static void apply_group(struct flow *flow, const struct flow_group *group)
 
 /* ---- the graph as a whole ------------------------------------------------------------------------------- */
 
+/* Where its first task stands; groups have no place of their own. */
+static void note_cycle(void *data, const char *path)
+{
+    struct flow *flow = data;
+    uint32_t line = 1, column = 1;
+    char name[256];
+    for (const char *at = path; *at; at += strspn(at, " >")) {
+        size_t len = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)(len < 255 ? len : 255), at);
+        uint32_t index = flow_find(flow, name);
+        if (index != NO_NODE) {
+            line = flow_task(flow, index)->line;
+            column = flow_task(flow, index)->column;
+            break;
+        }
+        at += len;
+    }
+    flow_problem(flow, line, column, "graph_cycle", "path", path, NULL);
+}
+
 static void seal(struct flow *flow)
 {
     struct tsk_error err;
     if (graph_seal(&flow->graph, &err) == 0)
         return;
-    const char *path = tsk_error_context(&err, "path");
-    if (!path && flow->problem_count)
-        return; /* a group is empty because its tasks could not be added */
-    char first[256] = "";
-    if (path)
-        snprintf(first, sizeof first, "%.*s", (int)(strcspn(path, " ") < 255 ? strcspn(path, " ") : 255), path);
-    uint32_t index = flow_find(flow, first);
-    flow_problem(flow, index == NO_NODE ? 1 : flow_task(flow, index)->line,
-                 index == NO_NODE ? 1 : flow_task(flow, index)->column, "graph_cycle", "path", path ? path : "?", NULL);
+    /* Otherwise a group is empty, because its tasks could not be added: that was told. */
+    if (graph_cycles(&flow->graph, note_cycle, flow) <= 0 && !flow->problem_count)
+        flow_problem(flow, 1, 1, "graph_cycle", "path", "?", NULL);
 }
 
 void flow_check(struct flow *flow, bool has_expression)

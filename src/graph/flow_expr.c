@@ -35,6 +35,7 @@ struct parsing {
     unsigned depth;
     struct tsk_error err; /* too large for a frame of what recurses */
     unsigned anonymous;   /* groups without a name so far */
+    size_t failed_at;     /* the end of the last word that was wrong */
     bool has_failed;
 };
 
@@ -92,9 +93,11 @@ static void next_word(struct parsing *p)
 static void fail(struct parsing *p, const char *key)
 {
     char shown[64];
-    if (p->has_failed)
-        return; /* what follows the first mistake is guessing */
+    size_t end = p->word.from + p->word.len;
+    if (p->has_failed && p->failed_at >= end)
+        return; /* a word is wrong once */
     p->has_failed = true;
+    p->failed_at = end;
     snprintf(shown, sizeof shown, "%.*s", (int)(p->word.len < 60 ? p->word.len : 60), p->text + p->word.from);
     flow_problem(p->flow, p->word.line, p->word.column, p->word.kind == WORD_END ? "expr_ends" : key, "word", shown,
                  NULL);
@@ -127,21 +130,36 @@ static void expr_add(struct parsing *p, uint32_t parent, uint32_t child)
 
 static uint32_t parse_parallel(struct parsing *p);
 
+/* Behind a mistake reading goes on as if the word were not there, or the missing one were: all mistakes are told at once. What was
+ * read is not built then, only its names are looked up. */
+static void skip_wrong(struct parsing *p)
+{
+    while (p->word.kind == WORD_WRONG)
+        next_word(p);
+}
+
+static void give_up(struct parsing *p, const char *key)
+{
+    fail(p, key);
+    p->failed_at = SIZE_MAX;
+    p->at = p->to;
+}
+
 /* Behind the `(`. A parenthesis without | and without a name only groups words. */
 static uint32_t parse_parenthesis(struct parsing *p, uint32_t name)
 {
     if (++p->depth > NESTING_MAX)
-        fail(p, "expr_deep");
+        give_up(p, "expr_deep");
     next_word(p);
     if (p->word.kind == WORD_CLOSE)
         fail(p, "expr_empty");
-    uint32_t inner = p->has_failed ? 0 : parse_parallel(p);
+    uint32_t inner = p->word.kind == WORD_CLOSE ? 0 : parse_parallel(p);
     if (p->word.kind != WORD_CLOSE)
         fail(p, "expr_close");
     next_word(p);
     p->depth--;
-    if (!inner || p->has_failed)
-        return 0;
+    if (!inner)
+        return expr_new(p, EXPR_TASK);
     if (!name && !expr_at(p, expr_at(p, inner)->first)->next)
         return expr_at(p, inner)->first;
     expr_at(p, inner)->name = name;
@@ -150,23 +168,24 @@ static uint32_t parse_parenthesis(struct parsing *p, uint32_t name)
 
 static uint32_t parse_item(struct parsing *p)
 {
+    if (p->word.kind != WORD_NAME && p->word.kind != WORD_OPEN) {
+        fail(p, "expr_item");
+        skip_wrong(p);
+    }
     if (p->word.kind == WORD_OPEN)
         return parse_parenthesis(p, 0);
-    if (p->word.kind != WORD_NAME) {
-        fail(p, "expr_item");
-        return 0;
-    }
     uint32_t item = expr_new(p, EXPR_TASK);
+    if (p->word.kind != WORD_NAME)
+        return item;
     uint32_t name = flow_string_add(p->flow, p->text + p->word.from, p->word.len);
     expr_at(p, item)->name = name;
     next_word(p);
     if (p->word.kind != WORD_OPEN)
         return item;
     uint32_t group = parse_parenthesis(p, name);
-    if (group) {
-        expr_at(p, group)->line = expr_at(p, item)->line;
-        expr_at(p, group)->column = expr_at(p, item)->column;
-    }
+    expr_at(p, item)->name = 0; /* it was the group's */
+    expr_at(p, group)->line = expr_at(p, item)->line;
+    expr_at(p, group)->column = expr_at(p, item)->column;
     return group;
 }
 
@@ -175,12 +194,17 @@ static uint32_t parse_sequence(struct parsing *p)
     uint32_t sequence = expr_new(p, EXPR_SEQUENCE);
     for (;;) {
         uint32_t item = parse_item(p);
-        if (!item)
-            return 0;
         expr_add(p, sequence, item);
-        if (p->word.kind != WORD_THEN)
+        bool has_none = p->word.kind == WORD_WRONG || p->word.kind == WORD_NAME || p->word.kind == WORD_OPEN;
+        if (has_none) {
+            fail(p, p->depth ? "expr_close" : "expr_between");
+            skip_wrong(p);
+        }
+        bool goes_on = p->word.kind == WORD_NAME || p->word.kind == WORD_OPEN;
+        if (p->word.kind == WORD_THEN)
+            next_word(p);
+        else if (!has_none || !goes_on)
             return sequence;
-        next_word(p);
     }
 }
 
@@ -189,13 +213,27 @@ static uint32_t parse_parallel(struct parsing *p)
     uint32_t parallel = expr_new(p, EXPR_PARALLEL);
     for (;;) {
         uint32_t sequence = parse_sequence(p);
-        if (!sequence)
-            return 0;
         expr_add(p, parallel, sequence);
         if (p->word.kind != WORD_OR)
             return parallel;
         next_word(p);
     }
+}
+
+/* All of it: what follows a `)` that closes nothing is looked at, too. */
+static uint32_t parse_all(struct parsing *p)
+{
+    next_word(p);
+    uint32_t root = parse_parallel(p);
+    while (p->word.kind == WORD_CLOSE) {
+        fail(p, "expr_open");
+        next_word(p);
+        if (p->word.kind == WORD_THEN || p->word.kind == WORD_OR)
+            next_word(p);
+        if (p->word.kind != WORD_END && p->word.kind != WORD_CLOSE)
+            parse_parallel(p);
+    }
+    return root;
 }
 
 /* ---- the graph ------------------------------------------------------------------------------------------ */
@@ -207,7 +245,8 @@ struct ends {
 
 static struct ends build(struct parsing *p, uint32_t scope, uint32_t index);
 
-static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr *e)
+/* Its index, or it is told that there is none. */
+static uint32_t find_task(struct parsing *p, const struct expr *e)
 {
     struct flow *flow = p->flow;
     const char *name = flow_string(flow, e->name);
@@ -216,8 +255,17 @@ static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr 
         const char *near = flow_nearest_task(flow, name);
         flow_problem(flow, e->line, e->column, near ? "flow_no_task_near" : "flow_no_task", "name", name, "near",
                      near ? near : "", NULL);
-        return NO_NODE;
     }
+    return index;
+}
+
+static uint32_t build_task(struct parsing *p, uint32_t scope, const struct expr *e)
+{
+    struct flow *flow = p->flow;
+    const char *name = flow_string(flow, e->name);
+    uint32_t index = find_task(p, e);
+    if (index == NO_NODE)
+        return NO_NODE;
     if (flow_task(flow, index)->is_in_expression) {
         flow_problem(flow, e->line, e->column, "expr_twice", "name", name, NULL);
         return NO_NODE;
@@ -293,11 +341,11 @@ bool flow_read_expression(struct flow *flow, const struct flow_place *place)
                         .line = place->line,
                         .column = place->column,
                         .nodes = REGION_OF(struct expr)};
-    next_word(&p);
-    uint32_t root = parse_parallel(&p);
-    if (root && p.word.kind != WORD_END)
-        fail(&p, p.word.kind == WORD_CLOSE ? "expr_open" : "expr_between");
-    if (root && !p.has_failed) {
+    uint32_t root = parse_all(&p);
+    for (uint32_t i = 1; p.has_failed && i <= p.nodes.count; i++)
+        if (expr_at(&p, i)->kind == EXPR_TASK && expr_at(&p, i)->name)
+            find_task(&p, expr_at(&p, i));
+    if (!p.has_failed) {
         bool is_sequence = !expr_at(&p, expr_at(&p, root)->first)->next;
         build(&p, GRAPH_ROOT, is_sequence ? expr_at(&p, root)->first : root);
     }

@@ -91,20 +91,28 @@ void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char 
     BUG(!problem->message);
 }
 
-static void excerpt(const char *text, size_t len, uint32_t line, char out[168])
+enum { EXCERPT_MAX = 160, EXCERPT_COLUMN_MAX = 120, EXCERPT_BEFORE = 60 };
+
+/* Of a long line the part around the column. Returns the column in it. */
+static uint32_t excerpt(const char *text, size_t len, const struct flow_problem *problem, char out[EXCERPT_MAX + 8])
 {
     const char *at = text, *end = text + len;
-    for (; line > 1 && at; line--) {
+    uint32_t column = problem->column, to = column > EXCERPT_COLUMN_MAX ? EXCERPT_BEFORE : column;
+    for (uint32_t line = problem->line; line > 1 && at < end; line--) {
         at = memchr(at, '\n', (size_t)(end - at));
-        at = at ? at + 1 : NULL;
+        at = at ? at + 1 : end;
     }
+    for (; column > to && at < end && *at != '\n'; column--)
+        for (at++; at < end && ((unsigned char)*at & 0xc0) == 0x80;)
+            at++;
     size_t n = 0;
-    while (at && at + n < end && n < 160 && at[n] != '\n' && at[n] != '\r' && at[n])
+    while (at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
-    while (n == 160 && n > 150 && ((unsigned char)at[n] & 0xc0) == 0x80)
+    while (n && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80) /* whole characters only */
         n--;
-    memcpy(out, at ? at : "", n);
+    memcpy(out, at, n);
     out[n] = '\0';
+    return column;
 }
 
 static int compare_problems(const void *a, const void *b)
@@ -116,25 +124,29 @@ static int compare_problems(const void *a, const void *b)
 /* The first problem is the error's sentence; all of them are in its context. */
 int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err)
 {
-    char line[168];
+    char line[EXCERPT_MAX + 8];
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
     struct flow_problem *problems = flow->problems.data;
     qsort(problems, flow->problems.count, sizeof *problems, compare_problems);
-    excerpt(text, len, problems[0].line, line);
+    uint32_t column = excerpt(text, len, &problems[0], line);
     error_set(err, TSK_FLOW_INVALID, "flow_problem", "source", flow->source, NULL);
     error_add_int(err, "line", problems[0].line);
     error_add_int(err, "column", problems[0].column);
     error_add(err, "reason", problems[0].message);
     error_add(err, "excerpt", line);
+    if (column != problems[0].column)
+        error_add_int(err, "excerpt_column", column);
     error_add_int(err, "count", (int64_t)flow->problem_count);
     buf_puts(&all, "[");
     for (size_t i = 0; i < flow->problems.count && all.len < 4000; i++) {
-        excerpt(text, len, problems[i].line, line);
+        column = excerpt(text, len, &problems[i], line);
         buf_puts(&all, i ? ",{" : "{");
         buf_json_pair_int(&all, "line", problems[i].line);
         buf_json_pair_int(&all, "column", problems[i].column);
         buf_json_pair(&all, "message", problems[i].message);
         buf_json_pair(&all, "excerpt", line);
+        if (column != problems[i].column)
+            buf_json_pair_int(&all, "excerpt_column", column);
         buf_puts(&all, "}");
     }
     buf_puts(&all, "]");

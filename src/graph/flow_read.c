@@ -1,5 +1,6 @@
 /* flow_read.c - YAML pieces to tasks, groups and limits. What a key takes is in the tables at the end. */
 #include "base/ident.h"
+#include "base/json.h"
 #include "graph/flow_pieces.h"
 
 #include <stdio.h>
@@ -71,10 +72,19 @@ static void task_cwd(struct reading *r, void *target)
     ((struct flow_task *)target)->cwd = piece_string(r);
 }
 
+/* A key that its map has had before is told. `seen` has those of the map so far. */
+static void check_twice(struct reading *r, json_t *seen, const char *key)
+{
+    if (key && json_object_get(seen, key))
+        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_key_twice", "key", key, NULL);
+    BUG(!seen || (key && json_object_set_new(seen, key, json_true()) < 0));
+}
+
 static void task_env(struct reading *r, void *target)
 {
     struct flow_task *task = target;
     struct buf pair CLEANUP(buf_clear) = BUF_INIT;
+    json_t *seen CLEANUP_JSON = json_object();
     if (r->piece.type != YAML_PIECE_MAP) {
         piece_wrong(r, "flow_want_map");
         return;
@@ -85,6 +95,7 @@ static void task_env(struct reading *r, void *target)
         buf_printf(&pair, "%s=", key ? key : "");
         if (key && strchr(key, '='))
             flow_problem(r->flow, r->piece.line, r->piece.column, "flow_env_name", "value", key, NULL);
+        check_twice(r, seen, key);
         if (!piece_next(r))
             return;
         if (r->piece.type != YAML_PIECE_SCALAR) {
@@ -298,10 +309,15 @@ static void group_policy(struct reading *r, void *target)
 {
     static const char *const choices[] = {"strict", "fail_fast", "best_effort", NULL};
     struct flow_group *group = target;
-    if (r->piece.type == YAML_PIECE_MAP)
-        piece_map(r, policy_keys, group);
-    else
+    if (r->piece.type != YAML_PIECE_MAP) {
         group->policy = (enum policy)piece_choice(r, choices, POLICY_STRICT);
+        return;
+    }
+    uint32_t line = r->piece.line, column = r->piece.column;
+    size_t problems = r->flow->problem_count;
+    piece_map(r, policy_keys, group);
+    if ((group->at_least != 0) == (group->critical_line != 0) && r->flow->problem_count == problems)
+        flow_problem(r->flow, line, column, "flow_policy_map", NULL);
 }
 
 static const struct key_rule group_keys[] = {{"policy", group_policy}, {0}};
@@ -332,6 +348,7 @@ static void read_groups(struct reading *r, void *target)
 
 static void channel_merge_rules(struct reading *r, void *target)
 {
+    json_t *seen CLEANUP_JSON = json_object();
     (void)target;
     if (r->piece.type != YAML_PIECE_MAP) {
         piece_wrong(r, "flow_want_map");
@@ -340,6 +357,7 @@ static void channel_merge_rules(struct reading *r, void *target)
     while (piece_next(r) && r->piece.type != YAML_PIECE_END) {
         struct tsk_error err;
         uint32_t key = piece_string(r);
+        check_twice(r, seen, key ? flow_string(r->flow, key) : NULL);
         if (!piece_next(r))
             return;
         enum merge_rule rule = (enum merge_rule)piece_choice(r, merge_rule_names, MERGE_LAST);

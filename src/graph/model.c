@@ -384,47 +384,53 @@ static int sort_scopes(struct graph *graph)
     return 0;
 }
 
-/* Going back from a node that no order reaches, over nodes that no order reaches either, one comes for the second time. */
-static int cycle_found(const struct graph *graph, const uint32_t *left, struct tsk_error *err)
+static void tell_cycle(const struct graph *graph, const uint32_t *walk, uint32_t from, uint32_t to,
+                       graph_cycle_found *found, void *data)
 {
     char path[1024], buf[GRAPH_NAME_MAX];
-    uint32_t count = (uint32_t)graph->nodes.count, steps = 0, node = NO_NODE;
-    uint32_t *before = calloc((size_t)count * 3, sizeof *before);
-    if (!before)
-        return no_memory(err);
-    uint32_t *seen = before + count, *walk = seen + count;
-    for (uint32_t n = 0; n < count; n++) {
-        if (!left[n])
-            continue;
-        for (struct successor s = graph_first(graph, n); s.node != NO_NODE; graph_next(graph, &s)) {
-            before[s.node] = n;
-            if (left[s.node])
-                node = s.node;
-        }
-    }
-    for (; !seen[node]; node = before[node]) {
-        walk[steps] = node;
-        seen[node] = ++steps;
-    }
     /* The walk went backwards; the path is told forwards. */
-    size_t at = (size_t)snprintf(path, sizeof path, "%s", graph_name(graph, node, buf));
-    for (uint32_t i = steps; i > seen[node] && at < sizeof path; i--)
+    size_t at = (size_t)snprintf(path, sizeof path, "%s", graph_name(graph, walk[from], buf));
+    for (uint32_t i = to; i > from + 1 && at < sizeof path; i--)
         at += (size_t)snprintf(path + at, sizeof path - at, " >> %s", graph_name(graph, walk[i - 1], buf));
     if (at < sizeof path)
-        snprintf(path + at, sizeof path - at, " >> %s", graph_name(graph, node, buf));
+        snprintf(path + at, sizeof path - at, " >> %s", graph_name(graph, walk[from], buf));
+    found(data, path);
+}
+
+/* Going back from a node that no order reaches, over nodes that no order reaches either, one comes for the second time. What
+ * an earlier walk has seen leads to a cycle that was told. */
+static int cycles_found(const struct graph *graph, const uint32_t *left, graph_cycle_found *found, void *data)
+{
+    uint32_t count = (uint32_t)graph->nodes.count, steps = 0;
+    uint32_t *before = calloc((size_t)count * 3, sizeof *before);
+    if (!before)
+        return -1;
+    uint32_t *seen = before + count, *walk = seen + count;
+    for (uint32_t n = 0; n < count; n++)
+        for (struct successor s = graph_first(graph, n); left[n] && s.node != NO_NODE; graph_next(graph, &s))
+            before[s.node] = n;
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t node = n, began = steps;
+        for (; left[node] && !seen[node]; node = before[node]) {
+            walk[steps] = node;
+            seen[node] = ++steps;
+        }
+        if (left[node] && seen[node] > began)
+            tell_cycle(graph, walk, seen[node] - 1, steps, found, data);
+    }
     free(before);
-    return error_set(err, TSK_FLOW_INVALID, "graph_cycle", "path", path, NULL);
+    return 1;
 }
 
 /* Kahn's order; what it does not reach is on a cycle or behind one. Edges that only go forward need no look. */
-static int check_cycles(const struct graph *graph, struct tsk_error *err)
+int graph_cycles(const struct graph *graph, graph_cycle_found *found, void *data)
 {
     uint32_t count = (uint32_t)graph->nodes.count;
     if (!graph->goes_back)
         return 0;
     uint32_t *left = malloc((size_t)count * 2 * sizeof *left);
     if (!left)
-        return no_memory(err);
+        return -1;
     uint32_t *queue = left + count, head = 0, tail = 0;
     for (uint32_t n = 0; n < count; n++) {
         left[n] = graph_indegree(graph, n);
@@ -437,9 +443,23 @@ static int check_cycles(const struct graph *graph, struct tsk_error *err)
             if (--left[s.node] == 0)
                 queue[tail++] = s.node;
     }
-    int result = tail == count ? 0 : cycle_found(graph, left, err);
+    int result = tail == count ? 0 : cycles_found(graph, left, found, data);
     free(left);
     return result;
+}
+
+static void first_cycle(void *data, const char *path)
+{
+    struct tsk_error *err = data;
+    if (err->code != TSK_FLOW_INVALID)
+        error_set(err, TSK_FLOW_INVALID, "graph_cycle", "path", path, NULL);
+}
+
+static int check_cycles(const struct graph *graph, struct tsk_error *err)
+{
+    err->code = TSK_OK;
+    int result = graph_cycles(graph, first_cycle, err);
+    return result < 0 ? no_memory(err) : -result;
 }
 
 static int check_groups(const struct graph *graph, struct tsk_error *err)

@@ -110,6 +110,10 @@ struct task_detail *graph_detail(struct graph *graph, uint32_t task);
 int graph_add_rule(struct graph *graph, const char *key, enum merge_rule rule, struct tsk_error *err);
 enum merge_rule graph_rule(const struct graph *graph, const char *key, bool *ret_is_explicit);
 
+/* Tells every cycle of edges, each by its path, "a >> b >> a"; those that share a node may count as one. 0: there is none, 1,
+ * -1: out of memory. */
+typedef void graph_cycle_found(void *data, const char *path);
+int graph_cycles(const struct graph *graph, graph_cycle_found *found, void *data);
 /* Checks M3 and M5. A cycle: FLOW_INVALID, text "graph_cycle", its path in the context ("a >> b >> a"). */
 int graph_seal(struct graph *graph, struct tsk_error *err);
 

@@ -130,12 +130,21 @@ uint32_t plan_cycles(const struct plan *plan, uint32_t node)
     return 1 + again_of(plan, node);
 }
 
+uint32_t plan_executions(const struct plan *plan, uint32_t node)
+{
+    uint64_t state = atomic_load(state_of(plan, node));
+    uint32_t cycles = plan_cycles(plan, node) - plan_is_over_cycles(plan, node);
+    bool is_head = (node & PLAN_DYNAMIC) || graph_indegree(plan->graph, node) == 0;
+    bool has_run = (state & STATE_DONE) && !(state & STATE_FAILED) && ((state & STATE_OK) || is_head);
+    return cycles > 1 || has_run ? cycles : 0;
+}
+
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node)
 {
-    uint32_t max = plan->max_cycles, again = again_of(plan, node);
-    if (again && !(node & PLAN_DYNAMIC) && graph_node(plan->graph, node)->detail) {
+    uint32_t max = plan->max_cycles, again = again_of(plan, node), task = again ? plan_definition(plan, node) : NO_NODE;
+    if (task != NO_NODE && graph_node(plan->graph, task)->detail) {
         uint32_t own =
-            REGION_AT(&plan->graph->details, struct task_detail, graph_node(plan->graph, node)->detail - 1)->max_cycles;
+            REGION_AT(&plan->graph->details, struct task_detail, graph_node(plan->graph, task)->detail - 1)->max_cycles;
         max = own ? own : max;
     }
     return again && max && 1 + again > max;
@@ -366,7 +375,8 @@ static void node_ended(struct plan *plan, uint32_t node, enum outcome outcome, e
     uint32_t scope = plan_scope_of(plan, node);
     if (outcome != OUTCOME_SKIPPED && outcome != OUTCOME_BLOCKED)
         count_outcome(plan, scope, outcome);
-    uint64_t old = atomic_fetch_or_explicit(state_of(plan, node), STATE_DONE, memory_order_acq_rel);
+    uint64_t bits = STATE_DONE | (outcome == OUTCOME_STOPPED ? STATE_FAILED : 0);
+    uint64_t old = atomic_fetch_or_explicit(state_of(plan, node), bits, memory_order_acq_rel);
     tokens_send(plan, node, token, out);
     if (old & STATE_SELF)
         plan_self_ended(plan, node, out);
@@ -511,6 +521,41 @@ int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_functi
         return no_memory(err);
     plan_out_add(out, node);
     *ret = node;
+    return 0;
+}
+
+uint32_t plan_definition(const struct plan *plan, uint32_t node)
+{
+    return node & PLAN_DYNAMIC ? plan_dynamic(plan, node)->like - 1 : node; /* 0 - 1 is NO_NODE */
+}
+
+bool plan_is_lent(const struct plan *plan, uint32_t by, uint32_t target)
+{
+    if ((target & PLAN_DYNAMIC) || plan_scope_of(plan, by) == GRAPH_ROOT)
+        return false;
+    const struct graph_node *node = graph_node(plan->graph, target);
+    return node->scope == GRAPH_ROOT && !node->is_group && !node->successor && graph_indegree(plan->graph, target) == 0;
+}
+
+uint32_t plan_copy_find(const struct plan *plan, uint32_t by, uint32_t target)
+{
+    uint32_t scope = plan_scope_of(plan, by);
+    for (uint32_t i = atomic_load(&plan->dynamic_count); i-- > 0;) {
+        const struct dynamic_node *node = plan_dynamic(plan, PLAN_DYNAMIC | i);
+        if (node->scope == scope && node->like == target + 1)
+            return PLAN_DYNAMIC | i;
+    }
+    return NO_NODE;
+}
+
+int plan_copy_spawn(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err)
+{
+    uint32_t node;
+    char buf[GRAPH_NAME_MAX];
+    if (plan_spawn(plan, by, graph_name(plan->graph, target, buf), NULL, NULL, &node, out, err) < 0)
+        return -1;
+    plan_dynamic(plan, node)->like = target + 1;
+    atomic_fetch_or(state_of(plan, node), STATE_ASKED);
     return 0;
 }
 

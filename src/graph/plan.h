@@ -47,7 +47,7 @@ enum outcome {
 #define STATE_ASKED   (1ull << 60) /* somebody asked for it by name */
 #define STATE_SELF    (1ull << 61) /* P2: activated again while busy; one of `pending` is its own end */
 #define STATE_DONE    (1ull << 62)
-#define STATE_FAILED  (1ull << 63) /* a predecessor failed */
+#define STATE_FAILED  (1ull << 63) /* a predecessor failed; with DONE also: it was stopped */
 /* An OK token adds one OK and takes one from pending: one addition. */
 #define STATE_TOKEN_OK (STATE_OK_ONE - 1)
 
@@ -73,6 +73,7 @@ struct dynamic_node {
     void *arg;
     const char *name; /* owned */
     uint32_t scope;
+    uint32_t like; /* the task of the graph whose copy it is, + 1; 0: none */
     _Atomic uint32_t again;
 };
 
@@ -155,6 +156,14 @@ void plan_end_goto(struct plan *plan, uint32_t by, struct plan_out *out);
 /* Adds a task to the scope of `by`, which runs. Ready at once. `name` is copied; NULL: `<by>-<number>`. */
 int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_function *run, void *arg, uint32_t *ret,
                struct plan_out *out, struct tsk_error *err);
+/* A task of the root without edges (a flow's `when: never`) belongs to no branch: the branch that asks for it has a copy of its own
+ * (rules 2 and 7). Whether `by` and `target` are such; and the copy in the scope of `by`, NO_NODE: it is to be made. */
+bool plan_is_lent(const struct plan *plan, uint32_t by, uint32_t target);
+uint32_t plan_copy_find(const struct plan *plan, uint32_t by, uint32_t target);
+/* As plan_spawn; it counts as asked for by name. Not for several threads. */
+int plan_copy_spawn(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err);
+/* The task of the graph that says what is to be done: itself, or the one it is a copy of. NO_NODE: it was added with that. */
+uint32_t plan_definition(const struct plan *plan, uint32_t node);
 /* Nothing in that scope and below starts any more. */
 void plan_stop(struct plan *plan, uint32_t scope);
 
@@ -166,6 +175,8 @@ uint32_t plan_find(struct plan *plan, const char *name);
 /* How often the node has been activated, this time included; and whether that is more than it may. */
 uint32_t plan_cycles(const struct plan *plan, uint32_t node);
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node);
+/* When the run has ended: how often the node, a task, was executed. */
+uint32_t plan_executions(const struct plan *plan, uint32_t node);
 /* Whether the node was asked for by name (plan_activate), so that its condition does not count. */
 bool plan_is_asked(const struct plan *plan, uint32_t node);
 

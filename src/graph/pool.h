@@ -75,7 +75,7 @@ struct tsk_context {
     struct retry *retries;         /* a heap */
     size_t retry_count, retry_room;
     struct tsk_error *failure;        /* the first, or the outermost group's */
-    json_t *cycles;                   /* of merged branches and of the ended run: task -> count */
+    json_t *cycles;                   /* of merged branches: task -> count */
     const struct tsk_context *parent; /* of which it is a branch; only compared */
     bool has_run, is_merged;
 };

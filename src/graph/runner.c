@@ -408,8 +408,11 @@ static void check_times(struct runner *runner, int64_t now)
             task_name_log(runner, slot);
     }
     runner_beat(runner, false);
-    if (runner->next_stage_ms <= now)
+    if (runner->next_stage_ms <= now) {
         runner_save_stage(runner);
+        if (runner->options.wants_ticks)
+            runner_fact(runner, "run.progress", runner->run.id, NULL, NULL, false);
+    }
 }
 
 /* Until when nothing can happen by itself. */

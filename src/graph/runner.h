@@ -78,6 +78,8 @@ struct runner_options {
     int64_t beat_ms;
     runner_tell *tell;
     void *tell_data;
+    bool
+        wants_ticks; /* also a `run.progress` now and then, about once a second: who shows it draws the time that went by */
 };
 
 /* A task's process. */
@@ -97,7 +99,7 @@ struct running {
     enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
     uint32_t channel_file;
     bool is_passed; /* before --start: counts as done, is shown as skipped */
-    bool is_over;   /* not counted as running any more, while it is told how it ended */
+    bool is_over;   /* not one of the running ones any more */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */
@@ -155,6 +157,7 @@ struct runner {
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
     char *source;            /* resumed: the file that the flow came from */
+    json_t *held_facts;      /* see runner_facts_hold; NULL: they are told at once */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
     char **env;
@@ -228,6 +231,11 @@ void runner_save_stage(struct runner *runner);
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
+/* What follows from the end of a task (the end of its branch, a conflict) is told behind it: true, then facts are held until they
+ * are taken, and told. */
+bool runner_facts_hold(struct runner *runner);
+json_t *runner_facts_take(struct runner *runner);
+void runner_facts_tell_take(struct runner *runner, json_t *held);
 extern const struct backend_watcher runner_watcher;
 /* replay.c */
 int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err);

@@ -19,7 +19,8 @@
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
-    return node & PLAN_DYNAMIC ? NULL : flow_task_of(runner->flow, node);
+    uint32_t task = node & PLAN_DYNAMIC ? plan_definition(backend_memory_plan(runner->backend), node) : node;
+    return task == NO_NODE ? NULL : flow_task_of(runner->flow, task);
 }
 
 /* ---- slots ---------------------------------------------------------------------------------------------- */
@@ -46,22 +47,21 @@ static struct pollfd *poll_of(struct runner *runner, const struct running *slot)
     return &runner->polls[slot - runner->running + 1];
 }
 
-/* Before anybody is told: who hears of an end does not hear that it runs. */
-static void running_end(struct runner *runner, struct running *slot)
+/* Once: what is told of its end counts it no more. */
+static void count_out(struct runner *runner, struct running *slot)
 {
+    runner->running_count -= !slot->is_over;
     slot->is_over = true;
-    runner->running_count--;
 }
 
 void running_free(struct runner *runner, struct running *slot)
 {
+    count_out(runner, slot);
     poll_of(runner, slot)->fd = -1;
     fs_close(&slot->pidfd);
     free((char *)slot->claim.task);
     free((char *)slot->claim.session);
     slot->is_used = false;
-    if (!slot->is_over)
-        running_end(runner, slot);
 }
 
 /* ---- environment ---------------------------------------------------------------------------------------- */
@@ -330,7 +330,8 @@ static int64_t retry_delay(const struct task_detail *detail, unsigned attempt)
 static int64_t retry_time(struct runner *runner, const struct running *slot)
 {
     const struct graph *graph = &runner->flow->graph;
-    uint32_t node = slot->claim.node, index = node & PLAN_DYNAMIC ? 0 : graph_node(graph, node)->detail;
+    uint32_t task = plan_definition(backend_memory_plan(runner->backend), slot->claim.node);
+    uint32_t index = task == NO_NODE ? 0 : graph_node(graph, task)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
     if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN ||
@@ -432,8 +433,9 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     bool ends = !completion.retry_at_ms;
     task_channel_done(runner, slot);
     task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
+    bool holds = runner_facts_hold(runner);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
-    running_end(runner, slot);
+    json_t *held = holds ? runner_facts_take(runner) : NULL;
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
     struct task_view view = *view_of(runner, slot->claim.node);
@@ -441,6 +443,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     view.ended_ms = clock_now().wall_ms;
     view.exit_code = exit_code;
     view_set(runner, slot->claim.node, &view);
+    count_out(runner, slot);
     if (ends && completion.outcome == OUTCOME_FAILED)
         note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
     else if (runner->options.tell)
@@ -450,6 +453,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
                               (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
                               (int)slot->claim.attempt),
                     false);
+    runner_facts_tell_take(runner, held);
     effects_clear(&completion.effects);
     running_free(runner, slot);
     runner_beat(runner, true);
@@ -475,7 +479,7 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     task_channel_done(runner, slot);
     task_log_close(runner, slot, false);
     BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
-    running_end(runner, slot);
+    count_out(runner, slot);
     runner_fact(runner, "task.asked", slot->claim.session, slot->claim.task, json_incref(question), true);
     running_free(runner, slot);
 }

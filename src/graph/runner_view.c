@@ -174,6 +174,11 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     struct now now = clock_now();
     if (runner->is_replaying)
         return;
+    if (runner->held_facts) {
+        json_t *fact = json_pack("[s, s?, s?, O, b]", type, session, task, data, is_for_trail);
+        BUG(json_array_append_new(runner->held_facts, fact) < 0);
+        return;
+    }
     if (is_for_trail) {
         struct tsk_error err;
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
@@ -193,9 +198,36 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     runner->options.tell(runner->options.tell_data, document);
 }
 
+/* Without groups nothing follows that would be told. */
+bool runner_facts_hold(struct runner *runner)
+{
+    if (runner->held_facts || runner->is_replaying || !runner->flow->graph.groups.count)
+        return false;
+    runner->held_facts = json_array();
+    return runner->held_facts;
+}
+
+json_t *runner_facts_take(struct runner *runner)
+{
+    json_t *held = runner->held_facts;
+    runner->held_facts = NULL;
+    return held;
+}
+
+void runner_facts_tell_take(struct runner *runner, json_t *held)
+{
+    size_t i;
+    json_t *fact;
+    json_array_foreach (held, i, fact)
+        runner_fact(runner, json_string_value(json_array_get(fact, 0)), json_string_value(json_array_get(fact, 1)),
+                    json_string_value(json_array_get(fact, 2)), json_incref(json_array_get(fact, 3)),
+                    json_is_true(json_array_get(fact, 4)));
+    json_decref(held);
+}
+
 static void branch_ended(void *data, const char *session, const char *branch, bool has_failed)
 {
-    runner_fact(data, "branch.ended", session, NULL,
+    runner_fact(data, "branch.ended", session, branch, /* which is called as its first task */
                 json_pack("{s:s, s:s}", "branch", branch, "outcome", has_failed ? "failed" : "ok"), true);
 }
 

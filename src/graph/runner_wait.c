@@ -24,6 +24,7 @@ static void catch_unless_ignored(struct runner *runner, int number)
 int runner_wait_begin(struct runner *runner, struct tsk_error *err)
 {
     struct sigaction by_default = {.sa_handler = SIG_DFL};
+    sigset_t blocked;
     runner->has_threads = !__libc_single_threaded;
     sigemptyset(&runner->caught);
     sigaddset(&runner->caught, SIGTERM);
@@ -35,7 +36,10 @@ int runner_wait_begin(struct runner *runner, struct tsk_error *err)
     /* Whoever ignores it gets no exit status. */
     if (sigaction(SIGCHLD, NULL, &runner->saved_action) == 0 && runner->saved_action.sa_handler == SIG_IGN)
         sigaction(SIGCHLD, &by_default, NULL);
-    sigprocmask(SIG_BLOCK, &runner->caught, &runner->saved_mask);
+    /* Whoever read what we say is gone (`| head`): the run goes on, and we die of it when it is over (runner_hear). */
+    blocked = runner->caught;
+    sigaddset(&blocked, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &blocked, &runner->saved_mask);
     runner->is_waiting = true;
     if (runner->has_threads)
         runner->polls[0].fd = signalfd(-1, &runner->caught, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -103,6 +103,7 @@ static int run_here(struct delegation *d, json_t **ret_stage, struct tsk_error *
     if (d->call->emit_text && !d->call->is_quiet) { /* for a person; --json is one document */
         options.tell = run_tell;
         options.tell_data = d->call;
+        options.wants_ticks = d->call->wants_ticks;
     }
     if (d->workflow) {
         options.beat = run_owner_beat;

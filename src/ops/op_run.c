@@ -49,6 +49,7 @@ struct runner_options run_options(struct op_call *call)
     if (call->emit && !call->is_quiet) {
         options.tell = run_tell;
         options.tell_data = call;
+        options.wants_ticks = call->wants_ticks;
     }
     return options;
 }
@@ -66,6 +67,7 @@ struct run_start run_start_of(struct op_call *call)
                               .parallel = options.parallel,
                               .tell = options.tell,
                               .tell_data = options.tell_data,
+                              .wants_ticks = options.wants_ticks,
                               .examine = doctor_quick};
     if (call->decided) {
         start.begun = begun;

@@ -282,8 +282,10 @@ static json_t *values_of(const struct request *request)
 
 static struct runner_options options_of(struct execution *e)
 {
-    struct runner_options options = {
-        .parallel = e->start->parallel, .tell = e->start->tell, .tell_data = e->start->tell_data};
+    struct runner_options options = {.parallel = e->start->parallel,
+                                     .tell = e->start->tell,
+                                     .tell_data = e->start->tell_data,
+                                     .wants_ticks = e->start->wants_ticks};
     if (e->lock) {
         options.lock = e->lock_json;
         options.lock_fd = tsk_lock_fd(e->lock);

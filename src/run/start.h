@@ -41,6 +41,7 @@ struct run_start {
     int64_t parallel;
     runner_tell *tell;
     void *tell_data;
+    bool wants_ticks; /* as in runner_options */
     /* Before the lock is taken; -1: it does not begin. NULL: none. */
     int (*examine)(struct tsk_workspace *ws, const char *request_id, enum lang lang, struct tsk_error *err);
     /* Under the lock, before anything is made (S5); -1: it does not begin. May be NULL. */

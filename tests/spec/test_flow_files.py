@@ -115,6 +115,23 @@ def _(ws):
     eq(len(found), 2, "problems")
 
 
+@test("all mistakes of an expression are told, and all cycles", init=False)
+def _(ws):
+    eq([p[:2] for p in problems(ws, tasks("a >> >> b & zz | (c d) >> ) >> g()"))],
+       [(1, 12), (1, 17), (1, 19), (1, 27), (1, 33), (1, 40)], "places in the expression")
+    found = problems(ws, "flow: a >> b\ntasks:\n  a: {run: x, needs: b}\n  b: x\n  c: {run: x, needs: d}\n  d: {run: x, needs: c}\n")
+    eq([(line, words.split(": ")[1]) for line, _, words in found], [(3, "a >> b >> a"), (5, "c >> d >> c")], "cycles")
+
+
+@test("a mark stands below the place of a mistake, whatever stands before it; a long line is shown around it", init=False)
+def _(ws):
+    (ws.path / "f.yaml").write_text('tasks:\n  a: {run: "日\t本", cmd: x}\n  b: {run: ' + "x" * 300 + ", cmd: y}\n")
+    lines = ws.tasuki("flow", "validate", "f.yaml").expect(2).err.splitlines()
+    short, long = [(lines[i - 1], line.index("^")) for i, line in enumerate(lines) if line.strip() == "^"]
+    eq((short[0], short[1]), ('      a: {run: "日\\x09本", cmd: x}', len('      a: {run: "  \\x09  ", ')), "beside wide characters and a tab")
+    assert long[0].startswith("    xxx") and long[0][long[1]:] == "cmd: y}", long
+
+
 for name, text, place, words in [
     ("an unknown key of a task", "tasks:\n  a: {run: x, cmd: y}\n", (2, 15), "'cmd' is not known"),
     ("a task that the expression does not find", tasks("a >> b >> c >> d >> e"), (1, 27), "no task 'e'"),
@@ -141,6 +158,11 @@ for name, text, place, words in [
      (7, 33), "no branch 'c'"),
     ("a group that is not in the expression", tasks("checks(a | b) >> c >> d", more="groups: {cheks: {policy: strict}}\n"),
      (7, 10), "did you mean 'checks'"),
+    ("a policy that is two", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: {at_least: 1, critical: [a]}}}\n"),
+     (7, 22), "either"),
+    ("a policy that is none", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: {}}}\n"), (7, 22), "either"),
+    ("a variable that stands twice", "tasks:\n  a: {run: x, env: {A: 1, B: 2, A: 3}}\n", (2, 33), "second time"),
+    ("a merge rule that stands twice", tasks("a >> b >> c >> d", more="channel: {merge: {k: sum, k: last}}\n"), (7, 27), "second time"),
     ("a merge rule that does not exist", tasks("a >> b >> c >> d", more="channel: {merge: {k: add}}\n"), (7, 22), "sum"),
     ("a duration that is none", "tasks:\n  a: {run: x, timeout: soon}\n", (2, 24), "not a duration"),
     ("a condition that is none", "tasks:\n  a: {run: x, when: 'a b'}\n", (2, 21), "no condition"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -13,7 +14,6 @@ NOTE = "echo $TASUKI_TASK_ID >> trace"
 
 def flow(expression, more="", **tasks):
     """A flow whose tasks note their name; `name="command"` replaces the command, a dict all keys."""
-    import re
     names = dict.fromkeys(re.findall(r"[a-z]\w*(?!\w*\()", expression))
     lines = []
     for name in names:
@@ -180,6 +180,25 @@ def _(ws):
     assert "another branch" in stage["failures"][0]["reason"], stage["failures"]
 
 
+@test("rule 7: a task that is only asked for runs in the branch that asks, before its join, and once more after a resume if it failed")
+def _(ws):
+    more = ("  fix: {run: 'echo $TASUKI_SESSION_ID:$TASUKI_ATTEMPT:$E >> trace; test -e fixed && tasuki channel add n 10', when: never, "
+            "retries: 1, backoff: {initial: 1ms}, env: {E: own}}\nchannel: {merge: {n: sum}}\n")
+    text = flow("s >> (a | b) >> c", more, s="echo n=1 >> $TASUKI_OUTPUT", a="tasuki task next fix", b="tasuki task next fix --goto")
+    run = run_flow(ws, text, code=7)["run_id"]
+    eq(sorted(trace(ws)), sorted(f"{run}_{branch}:{attempt}:own" for branch in "ab" for attempt in (1, 2)), "before")
+    (ws.path / "fixed").touch()
+    eq(resume(ws, run)["channel"]["n"], 21, "what both copies added")
+    eq((sorted(trace(ws)[4:6]), trace(ws)[6:]), ([f"{run}_a:1:own", f"{run}_b:1:own"], ["c"]), "after")
+
+
+@test("rule 7: a branch that asks for the same task over and over reaches that task's max_cycles")
+def _(ws):
+    more = f"  fix: {{run: '{NOTE}; tasuki task next fix', when: never, max_cycles: 3}}\n"
+    stage = run_flow(ws, flow("(a | b) >> c", more, a="tasuki task next fix"), code=7)
+    eq((trace(ws).count("fix"), stage["failures"][0]["reason_code"]), (3, "CYCLE_LIMIT_EXCEEDED"), "executions and the reason")
+
+
 # ---- rule 8: crash and resume (more in tests/crash/test_flow_kill.py) ----
 
 @test("rule 8: resume runs what failed and what follows, and nothing that was completed")
@@ -239,6 +258,17 @@ def _(ws):
     run = run_flow(ws, flow("(a | b)"))["run_id"]
     eq(sorted((e["session_id"], e["run_id"]) for e in ws.events("branch.ended")), [(f"{run}_a", run), (f"{run}_b", run)], "branches")
     eq([e["data"]["status"] for e in ws.events("run.ended")], ["DONE"], "the end")
+
+
+@test("rule 9: what follows from the end of a task is told behind it, and names the branch's task; what has ended does not run")
+def _(ws):
+    result = ws.tasuki("run", write_flow(ws, flow("(a | b >> b2)", b2="exit 1")), "--json", "-j", "1", env=with_tool(ws)).expect(7)
+    told = [json.loads(line) for line in result.out.splitlines() if line.startswith('{"time"')]
+    eq([(e["type"], e["task_id"], e["progress"]["running"]) for e in told if e["type"] not in ("run.started", "task.started", "run.ended")],
+       [("task.ended", "a", 0), ("branch.ended", "a", 0), ("task.ended", "b", 0), ("task.failed", "b2", 0), ("branch.ended", "b", 0)],
+       "ends")
+    eq([(e["type"], e["task_id"]) for e in ws.events() if e["type"] in ("branch.ended", "task.failed")],
+       [("branch.ended", "a"), ("task.failed", "b2"), ("branch.ended", "b")], "in the trail")
 
 
 @test("rule 9: logs and journal carry session, run and task")
@@ -400,6 +430,34 @@ def _(ws):
 def _(ws):
     result = ws.tty(["run", write_flow(ws, flow("a >> b")), "--no-color"], env=with_tool(ws)).expect(0)
     assert "########] 2/2" in result.out and "DONE" in result.out, result.out
+
+
+@test("the bar says what runs and for how long while nothing ends, cut to a narrow terminal")
+def _(ws):
+    name = "a-task-with-a-name-that-is-longer-than-many-terminals-are-wide"
+    wait = "until test -e .aiflow/runs/*/stage.json; do sleep 0.01; done"  # which is written just before the bar is drawn
+    result = ws.tty(["run", write_flow(ws, f"tasks: {{{name}: '{wait}'}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
+    assert re.search(r"\] 0/1  \d+ m?s  a-task-with-[a-z-]*…", result.out), result.out
+
+
+@test("a flow may come through a pipe, and its run can be resumed like any other")
+def _(ws):
+    text = flow("a >> b", b=f"test -e fixed && {NOTE}")
+    ws.run([ws.binary, "run", "/dev/stdin"], input=text, env=with_tool(ws)).expect(7)
+    (ws.path / "fixed").touch()
+    resume(ws, only_run(ws))
+    eq(trace(ws), ["a", "b"], "what ran")
+
+
+@test("a run goes on although nobody reads what it says, and its tasks can still be told so")
+def _(ws):
+    read, write = os.pipe()
+    os.close(read)
+    text = flow("a >> b >> c", b="sh -c 'kill -PIPE $$'; echo $? >> trace")
+    with open(write, "wb") as out:
+        proc = ws.spawn("run", write_flow(ws, text), env=with_tool(ws), stdout=out)
+    ws.finish(proc).expect(-signal.SIGPIPE)
+    eq((trace(ws), ws.tasuki("runs", "show", only_run(ws), "--json").json["status"]), (["a", "141", "c"], "DONE"), "the run")
 
 
 @test("--json prints one document per line and the stage at the end; --quiet prints nothing on success")

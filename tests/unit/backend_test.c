@@ -362,6 +362,30 @@ TEST(a_task_that_is_added_in_a_branch_is_queued_there_and_joined_with_it)
     end(&run);
 }
 
+TEST(a_task_without_edges_that_a_branch_asks_for_runs_there_and_is_joined_with_it)
+{
+    struct run run;
+    begin(&run);
+    uint32_t g = group(&run, GRAPH_ROOT, "g", POLICY_STRICT);
+    task(&run, branch(&run, g), "a");
+    task(&run, branch(&run, g), "b");
+    edge(&run, g, task(&run, GRAPH_ROOT, "store"));
+    task(&run, GRAPH_ROOT, "fix");
+    open_run(&run);
+    struct claim alone = take(&run, "fix"), in_a = take(&run, "a"), in_b = take(&run, "b");
+    ASSERT_STR(alone.session, "s");
+    finish_asking(&run, &in_a, json_pack("{s:s, s:s}", "do", "next", "task", "fix"));
+    ASSERT_INT(finish(&run, &in_b, OUTCOME_OK), 0);
+    struct claim copy = take(&run, "fix");
+    ASSERT_STR(copy.session, "s_a");
+    ASSERT_INT(copy.is_asked, true);
+    ASSERT_INT(finish(&run, &alone, OUTCOME_OK), 0);
+    expect_nothing(&run);
+    ASSERT_INT(finish(&run, &copy, OUTCOME_OK), 0);
+    take(&run, "store");
+    end(&run);
+}
+
 TEST(goto_and_again_run_a_task_once_more_and_the_cycle_limit_ends_it)
 {
     struct run run;

@@ -38,6 +38,7 @@ TEST(max_cycles_allows_so_many_executions_and_no_more)
     ASSERT_INT(run(&s), -1);
     ASSERT_INT(s.err.code, TSK_CYCLE_LIMIT_EXCEEDED);
     ASSERT_INT(times_seen("loop"), 3);
+    ASSERT_INT(tsk_context_cycles(s.context, "loop"), 3);
     end(&s);
 }
 
@@ -71,6 +72,31 @@ TEST(goto_forward_skips_what_lies_between)
     edge(&s, b, task(&s, TSK_ROOT, "c", run_noting, NULL));
     ASSERT_INT(run(&s), 0);
     ASSERT_STR(seen.text, "a c");
+    ASSERT_INT(tsk_context_cycles(s.context, "a"), 1);
+    ASSERT_INT(tsk_context_cycles(s.context, "b"), 0);
+    end(&s);
+}
+
+static int run_finish(struct tsk_call *call, void *arg)
+{
+    (void)arg;
+    tsk_call_finish(call);
+    return 0;
+}
+
+TEST(what_a_finished_run_did_not_start_was_not_executed_and_a_merged_branch_counts_as_the_greater_one)
+{
+    struct scene s;
+    struct tsk_context *branch;
+    begin(&s);
+    edge(&s, task(&s, TSK_ROOT, "a", run_finish, NULL), task(&s, TSK_ROOT, "b", run_noting, NULL));
+    ASSERT_INT(tsk_context_create(s.graph, &s.options, &s.context, &s.err), 0);
+    ASSERT_INT(tsk_context_branch(s.context, "x", &branch, &s.err), 0);
+    ASSERT_INT(tsk_context_run(branch, &s.err), 0);
+    ASSERT_INT(tsk_context_merge(s.context, branch, &s.err), 0);
+    ASSERT_INT(tsk_context_cycles(s.context, "a"), 1);
+    ASSERT_INT(tsk_context_cycles(s.context, "b"), 0);
+    tsk_context_free(branch);
     end(&s);
 }
 
