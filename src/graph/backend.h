@@ -39,9 +39,8 @@ struct claim {
     uint32_t cycle;      /* the how manieth execution */
     const char *task;    /* its name */
     const char *session; /* its session's id */
-    json_t
-        *payload;  /* of a task that another one added: what it was added with; borrowed, NULL otherwise, and of a copy
-                          * of a task of the graph (plan_definition) */
+    /* Of a task that another one added: what it was added with; borrowed. NULL otherwise, also of a copy (plan_definition). */
+    json_t *payload;
     bool is_asked; /* activated by name: its condition does not count */
 };
 
