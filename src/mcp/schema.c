@@ -84,12 +84,18 @@ static json_t *default_of(const struct op_param *param)
     return param->type == OP_INT && !*end ? json_integer(number) : NULL;
 }
 
-/* The tool where a parameter is explained in the same words: what changes something takes what made it takes. NULL: this one. */
+/* Whether a tool is understood with another one: what changes something takes what made it takes, and "As …" says so itself. */
+static bool is_second(const struct op *op)
+{
+    return (op->flags & OP_KEEPS_REST) || (op->mcp.text && strncmp(op->mcp.text, "As ", 3) == 0);
+}
+
+/* The tool where a parameter is explained in the same words. NULL: this one. */
 static const char *explained_by(const struct op *op, const struct op_param *param)
 {
     size_t count;
     const struct op *const *rows = op_table(&count);
-    for (size_t i = 0; i < count && (op->flags & OP_KEEPS_REST) && rows[i] != op; i++) {
+    for (size_t i = 0; i < count && is_second(op) && rows[i] != op; i++) {
         bool is_near = rows[i]->mcp.tool && strcmp(rows[i]->mcp.group, op->mcp.group) == 0 && rows[i]->mcp.is_core;
         const struct op_param *same = is_near ? op_param_find(rows[i], param->name) : NULL;
         if (same && same->help && strcmp(same->help, param->help) == 0)
@@ -100,7 +106,7 @@ static const char *explained_by(const struct op *op, const struct op_param *para
 
 const char *mcp_explained_by(const struct op *op)
 {
-    for (const struct op_param *param = op->params; param->name; param++)
+    for (const struct op_param *param = op->params; param->name && (op->flags & OP_KEEPS_REST); param++)
         if (!(param->flags & OP_POSITIONAL) && explained_by(op, param))
             return explained_by(op, param);
     return NULL;
@@ -171,21 +177,33 @@ json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))
         json_object_set(schema, "properties", properties);
+    else
+        json_object_set_new(schema, "additionalProperties", json_false()); /* elsewhere the refusal says it, for free */
     if (json_array_size(required))
         json_object_set(schema, "required", required);
-    json_object_set_new(schema, "additionalProperties", json_false());
     json_decref(properties);
     json_decref(required);
     return schema;
 }
 
-/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. What the caller has
- * said itself is not explained to it. */
+/* Whether the caller has said it itself: to this tool, or where the thing was made. */
+static bool is_said(const struct op *op, const char *name)
+{
+    size_t count;
+    const struct op *const *rows = op_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i]->mcp.tool && strcmp(rows[i]->mcp.group, op->mcp.group) == 0 &&
+            strcmp(rows[i]->verb, "create") == 0 && op_param_find(rows[i], name))
+            return true;
+    return op_param_find(op, name) != NULL;
+}
+
+/* Only keys of one type: clients that map schemas onto another dialect know neither null nor several types. */
 json_t *mcp_output_schema(const struct op *op)
 {
     json_t *properties = json_object();
     for (const struct op_field *field = op->result; field->name; field++)
-        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0 && !op_param_find(op, field->name))
+        if (!strchr(field->type, '?') && strcmp(field->type, "any") != 0 && !is_said(op, field->name))
             json_object_set_new(properties, field->name, json_pack("{s:s}", "type", field->type));
     return json_pack("{s:s, s:o}", "type", "object", "properties", properties);
 }

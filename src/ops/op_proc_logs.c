@@ -373,7 +373,7 @@ static const struct op_param params[] = {
     {.name = "since",
      .type = OP_STRING,
      .value = "T",
-     .help = "Only what was written since then: 10m (ago), 14:30, 2026-02-07 14:30, 2026-02-07T14:30:00Z.",
+     .help = "Only what was written since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z.",
      .max = 64},
     {.name = "until", .type = OP_STRING, .value = "T", .help = "Only what was written until then.", .max = 64},
     {.name = "run",
@@ -382,12 +382,8 @@ static const struct op_param params[] = {
      .help = "Only the output of start number N; -1 is the newest.",
      .min = -1,
      .max = INT64_MAX},
-    {.name = "cursor",
-     .type = OP_STRING,
-     .value = "C",
-     .help = "Go on where an earlier answer ended (its `cursor`).",
-     .max = 64},
-    {.name = "strip_ansi", .type = OP_BOOL, .help = "Without colours and other escape sequences."},
+    {.name = "cursor", .type = OP_STRING, .value = "C", .help = "Go on where an earlier answer ended.", .max = 64},
+    {.name = "strip_ansi", .type = OP_BOOL, .help = "Without escape sequences (colours)."},
     {0},
 };
 static const struct op_field result_fields[] = {

@@ -233,8 +233,7 @@ static const struct op_param params[] = {
      .type = OP_STRING,
      .flags = OP_POSITIONAL,
      .value = "TEXT",
-     .help =
-         "The answer, for a question that wants a text; or options with commas between them, for a multi_selection.",
+     .help = "The answer to a text question; or options, with commas, for a multi_selection.",
      .max = 1 << 20},
     {.name = "yes", .type = OP_BOOL, .help = "Yes, for an approval."},
     {.name = "no", .type = OP_BOOL, .help = "No, for an approval."},

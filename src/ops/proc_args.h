@@ -31,7 +31,7 @@
      .type = OP_MAP,                                                                                                   \
      .value = "K=V",                                                                                                   \
      .help = "An environment variable; may be repeated. Values of names that look secret are never shown.",            \
-     .agent_help = "Environment variables; values of names that look secret are never shown."},                        \
+     .agent_help = "Environment variables; what looks secret is never shown."},                                        \
         {.name = "cwd",                                                                                                \
          .type = OP_PATH,                                                                                              \
          .flags = OP_ANYWHERE,                                                                                         \
@@ -56,6 +56,7 @@
          .min = -1,                                                                                                    \
          .max = 1000000,                                                                                               \
          .help = "Give up after N restarts in a row; -1: never.",                                                      \
+         .agent_help = "Give up after N restarts in a row. Default: never.",                                           \
          .fallback = "no limit"},                                                                                      \
         {.name = "backoff_ms",                                                                                         \
          .type = OP_DURATION,                                                                                          \
@@ -63,6 +64,7 @@
          .option = "backoff",                                                                                          \
          .value = "D",                                                                                                 \
          .help = "Delay before the second restart in a row (the first is at once); doubles.",                          \
+         .agent_help = "Delay before the second restart in a row; doubles.",                                           \
          .fallback = "1s"},                                                                                            \
         {.name = "backoff_max_ms",                                                                                     \
          .type = OP_DURATION,                                                                                          \
@@ -83,6 +85,7 @@
          .value = "MODE",                                                                                              \
          .choices = proc_log_names,                                                                                    \
          .help = "How output is kept: direct (its files), pipe, or stamped (time and stream on each line).",           \
+         .agent_help = "direct: its own files; stamped: time and stream on each line.",                                \
          .fallback = "direct"},                                                                                        \
         {.name = "log_max",                                                                                            \
          .type = OP_INT,                                                                                               \
@@ -162,7 +165,7 @@ extern const char *const wait_for_choices[];
 #define WAIT_FOR_PARAM                                                                                                 \
     {                                                                                                                  \
         .name = "for", .type = OP_ENUM, .value = "WHAT",                                                               \
-        .help = "A process: exit, it has ended and no restart is to come; ready, its ready probe has succeeded.",      \
+        .help = "A process: exit (no restart is to come), or ready (its probe has succeeded).",                        \
         .choices = wait_for_choices, .fallback = "exit"                                                                \
     }
 #define WAIT_TIMEOUT_PARAM                                                                                             \

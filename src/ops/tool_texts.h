@@ -63,9 +63,9 @@
             "read on, pass the answer's cursor."
 #define TOOL_WAIT_FOR                                                                                                  \
     .refusal = "NOT YET",                                                                                              \
-    .text = "Wait until a process has ended or is ready, a run has ended, or a lock is free, instead of asking again " \
-            "and again. It changes nothing (a lock is not taken); NOT YET: the time is up, repeat the call. One call " \
-            "waits 45 s at most, and fails at once when what you wait for cannot happen any more."
+    .text = "Wait until a process has ended or is ready, a run has ended, or a lock is free. "                         \
+            "It changes nothing (a lock is not taken); NOT YET: the time is up, repeat the call. One call "            \
+            "waits 45 s at most, and fails at once when that cannot happen any more."
 #define TOOL_UL_WORKFLOW_CHECK                                                                                         \
     .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "     \
             "false with an "                                                                                           \
@@ -140,9 +140,8 @@
             "answer, not an error; nothing that lives is touched."
 #define TOOL_FLOW_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
-    .text = "Run a flow file: its tasks, in parallel where it allows that, and answer with what became of them. "      \
-            "NOT DONE says what failed; run_resume goes on from there. After 45 s the answer is RUNNING, and it "      \
-            "goes on without this connection."
+    .text = "Run the tasks of a flow file, in parallel where it allows that. NOT DONE says what failed; run_resume "   \
+            "goes on from there. After 45 s the answer is RUNNING, and it goes on without this connection."
 #define TOOL_RUN_RESUME                                                                                                \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
