@@ -171,14 +171,39 @@ static void put_failures(struct buf *b, const struct cli_options *options, const
     }
 }
 
+/* A task, and where it has a session of its own, the branch: BRANCH/TASK. */
+static void put_place(struct buf *b, const json_t *stage, const json_t *of)
+{
+    const char *session = json_get_string(of, "session_id", ""), *run = json_get_string(stage, "run_id", "");
+    if (strncmp(session, run, strlen(run)) == 0 && session[strlen(run)] == '_')
+        buf_printf(b, "%s/", session + strlen(run) + 1);
+    buf_puts(b, json_get_string(of, "task", ""));
+}
+
+/* Who asks: with the branch where the name alone says too little. */
+static void put_asker(struct buf *b, const json_t *stage, const json_t *asks)
+{
+    const char *name = json_get_string(asks, "task", "");
+    size_t i, same = 0;
+    json_t *open;
+    json_array_foreach (json_object_get(stage, "questions"), i, open)
+        same += strcmp(json_get_string(open, "task", ""), name) == 0;
+    if (same > 1)
+        put_place(b, stage, asks);
+    else
+        buf_puts(b, name);
+}
+
 static void put_questions(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     size_t i, k;
     json_t *open, *option;
     json_array_foreach (json_object_get(stage, "questions"), i, open) {
         const json_t *question = json_object_get(open, "question");
+        struct buf asker CLEANUP(buf_clear) = BUF_INIT;
+        put_asker(&asker, stage, open);
         buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_BOLD, json_get_string(open, "task", ""));
+        cli_put(b, options, stdout, STYLE_BOLD, buf_str(&asker));
         buf_puts(b, ": ");
         cli_put(b, options, stdout, STYLE_PLAIN, json_get_string(question, "question", ""));
         buf_puts(b, "\n");
@@ -200,11 +225,12 @@ static void add_answers(const json_t *stage, json_t *next)
     json_array_foreach (questions, i, open) {
         const char *type = json_get_string(json_object_get(open, "question"), "type", "text");
         const char *form = strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
+        struct buf asker CLEANUP(buf_clear) = BUF_INIT;
+        put_asker(&asker, stage, open);
         if (json_array_size(questions) == 1)
             json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, form));
         else
-            json_array_append_new(
-                next, json_sprintf("tasuki answer %s --task %s %s", id, json_get_string(open, "task", ""), form));
+            json_array_append_new(next, json_sprintf("tasuki answer %s --task %s %s", id, buf_str(&asker), form));
     }
 }
 
@@ -346,7 +372,9 @@ void cli_print_stage(const struct op_call *call, const struct cli_options *optio
         char attempt[24];
         const char *state = json_get_string(task, "state", "");
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
-        cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
+        struct buf place CLEANUP(buf_clear) = BUF_INIT;
+        put_place(&place, result, task);
+        cli_table_add(&table, STYLE_BOLD, buf_str(&place));
         cli_table_add(&table, style_of(state), state_text(options, state));
         cli_table_add(&table, STYLE_PLAIN, strcmp(attempt, "0") == 0 ? "" : attempt);
         cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));
