@@ -251,18 +251,31 @@ static bool is_decided(const json_t *stage)
            (strcmp(code, "GROUP_FAILED") == 0 && json_array_size(json_object_get(stage, "failures")) == 0);
 }
 
+/* The flow, for who changes it or runs it anew. What came through a pipe is in the run's copy only. */
+static const char *flow_file(const json_t *stage, struct buf *b)
+{
+    const char *source = json_get_string(stage, "source", "");
+    bool is_stream =
+        strcmp(source, "stdin") == 0 || strncmp(source, "/dev/", 5) == 0 || strncmp(source, "/proc/", 6) == 0;
+    if (!is_stream)
+        return source;
+    buf_printf(b, ".aiflow/runs/%s/flow.yaml", json_get_string(stage, "run_id", ""));
+    return buf_str(b);
+}
+
 static void add_anew(const json_t *stage, json_t *next)
 {
     const char *request = json_get_string(stage, "request_id", NULL);
+    struct buf file CLEANUP(buf_clear) = BUF_INIT;
     json_array_append_new(next, request ? json_sprintf("tasuki request run %s", request)
-                                        : json_sprintf("tasuki run %s", json_get_string(stage, "source", "")));
+                                        : json_sprintf("tasuki run %s", flow_file(stage, &file)));
 }
 
 static void put_limit(struct buf *b, const struct cli_options *options, const json_t *stage, json_t *next)
 {
-    const char *source = json_get_string(stage, "source", "");
+    struct buf file CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(b, "  ");
-    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", source, NULL);
+    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
     buf_puts(b, "\n");
     add_anew(stage, next);
 }
