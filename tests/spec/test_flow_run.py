@@ -515,6 +515,13 @@ def _(ws):
     eq(trace(ws), ["c", "d"], "what ran")
 
 
+@test("behind --start a task that is only asked for runs, in a branch as outside of it")
+def _(ws):
+    text = flow("s >> (a | b) >> c", f"  fix: {{run: '{NOTE}', when: never}}\n", b="tasuki task next fix", c=f"{NOTE}; tasuki task next fix")
+    result = ws.tasuki("run", write_flow(ws, text), "--start", "b", "--json", env=with_tool(ws)).expect(0)
+    eq((trace(ws), sorted(t["state"] for t in last_document(result)["tasks"])), (["fix", "c", "fix"], ["ok"] * 4 + ["skipped"] * 2))
+
+
 @test("what lies before --start is shown as skipped, also after a resume")
 def _(ws):
     result = ws.tasuki("run", write_flow(ws, flow("a >> (b | c) >> d", d="test -e fixed")), "--start", "c", env=with_tool(ws)).expect(7)
