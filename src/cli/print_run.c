@@ -38,15 +38,13 @@ static void note_running(const json_t *document)
         utf8_copy(bar.running[free_place], sizeof bar.running[0], task);
 }
 
-/* What runs, as far as it fits: the last name is cut, and those without a place are counted. */
+/* What runs, as far as it fits: the last name is cut, and those that are not named are counted. */
 static void put_running(struct buf *names, int64_t running, int room)
 {
-    int64_t shown = 0;
+    int64_t named = 0;
     char more[24];
-    for (size_t i = 0; i < NAMES_MAX; i++)
-        shown += bar.running[i][0] != '\0';
-    snprintf(more, sizeof more, " +%lld", (long long)(running - shown));
-    room -= running > shown ? (int)strlen(more) : 0;
+    snprintf(more, sizeof more, " +%lld", (long long)running); /* the longest that may follow */
+    room -= running > 1 ? (int)strlen(more) : 0;
     for (size_t i = 0; i < NAMES_MAX && room > NAME_MIN; i++) {
         int len = (int)strlen(bar.running[i]); /* names have no wide characters */
         if (!len)
@@ -56,9 +54,10 @@ static void put_running(struct buf *names, int64_t running, int room)
         else
             buf_printf(names, " %s", bar.running[i]);
         room -= len + 1;
+        named++;
     }
-    if (shown && running > shown)
-        buf_puts(names, more);
+    if (named && running > named)
+        buf_printf(names, " +%lld", (long long)(running - named));
 }
 
 static void draw_bar(const struct cli_options *options, const json_t *document)

@@ -460,6 +460,9 @@ def _(ws):
     wait = "until test -e .aiflow/runs/*/stage.json; do sleep 0.01; done"  # which is written just before the bar is drawn
     result = ws.tty(["run", write_flow(ws, f"tasks: {{{name}: '{wait}'}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
     assert re.search(r"\] 0/1  \d+ m?s  a-task-with-[a-z-]*…", result.out), result.out
+    names = ", ".join(f"{i}-{name}: '{wait.replace('*', '$TASUKI_RUN_ID')}'" for i in "abc")
+    result = ws.tty(["run", write_flow(ws, f"tasks: {{{names}}}\nlimits: {{parallel: 3}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
+    assert re.search(r"\] 0/3  \d+ m?s  [abc]-a-task-with-[a-z-]*… \+2", result.out), result.out
 
 
 @test("a flow may come through a pipe, and its run can be resumed like any other")
