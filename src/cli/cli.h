@@ -125,9 +125,9 @@ void cli_print_own_list(const struct op_call *call, const struct cli_options *op
 
 /* ---- print_flow.c ---- */
 
-/* The problems of a flow file after the first, which is the error's own sentence. */
 /* The line that a problem stands in, and below it where. */
 void cli_put_excerpt(struct buf *b, const struct cli_options *options, const json_t *place);
+/* The problems of a flow file after the first, which is the error's own sentence. */
 void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context);
 void cli_print_validated(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_flows(const struct op_call *call, const struct cli_options *options, const json_t *result);

@@ -38,15 +38,13 @@ static void note_running(const json_t *document)
         utf8_copy(bar.running[free_place], sizeof bar.running[0], task);
 }
 
-/* What runs, as far as it fits: the last name is cut, and those without a place are counted. */
+/* What runs, as far as it fits: the last name is cut, and those that are not named are counted. */
 static void put_running(struct buf *names, int64_t running, int room)
 {
-    int64_t shown = 0;
+    int64_t named = 0;
     char more[24];
-    for (size_t i = 0; i < NAMES_MAX; i++)
-        shown += bar.running[i][0] != '\0';
-    snprintf(more, sizeof more, " +%lld", (long long)(running - shown));
-    room -= running > shown ? (int)strlen(more) : 0;
+    snprintf(more, sizeof more, " +%lld", (long long)running); /* the longest that may follow */
+    room -= running > 1 ? (int)strlen(more) : 0;
     for (size_t i = 0; i < NAMES_MAX && room > NAME_MIN; i++) {
         int len = (int)strlen(bar.running[i]); /* names have no wide characters */
         if (!len)
@@ -56,9 +54,10 @@ static void put_running(struct buf *names, int64_t running, int room)
         else
             buf_printf(names, " %s", bar.running[i]);
         room -= len + 1;
+        named++;
     }
-    if (shown && running > shown)
-        buf_puts(names, more);
+    if (named && running > named)
+        buf_printf(names, " +%lld", (long long)(running - named));
 }
 
 static void draw_bar(const struct cli_options *options, const json_t *document)
@@ -171,14 +170,39 @@ static void put_failures(struct buf *b, const struct cli_options *options, const
     }
 }
 
+/* A task, and where it has a session of its own, the branch: BRANCH/TASK. */
+static void put_place(struct buf *b, const json_t *stage, const json_t *of)
+{
+    const char *session = json_get_string(of, "session_id", ""), *run = json_get_string(stage, "run_id", "");
+    if (strncmp(session, run, strlen(run)) == 0 && session[strlen(run)] == '_')
+        buf_printf(b, "%s/", session + strlen(run) + 1);
+    buf_puts(b, json_get_string(of, "task", ""));
+}
+
+/* Who asks: with the branch where the name alone says too little. */
+static void put_asker(struct buf *b, const json_t *stage, const json_t *asks)
+{
+    const char *name = json_get_string(asks, "task", "");
+    size_t i, same = 0;
+    json_t *open;
+    json_array_foreach (json_object_get(stage, "questions"), i, open)
+        same += strcmp(json_get_string(open, "task", ""), name) == 0;
+    if (same > 1)
+        put_place(b, stage, asks);
+    else
+        buf_puts(b, name);
+}
+
 static void put_questions(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     size_t i, k;
     json_t *open, *option;
     json_array_foreach (json_object_get(stage, "questions"), i, open) {
         const json_t *question = json_object_get(open, "question");
+        struct buf asker CLEANUP(buf_clear) = BUF_INIT;
+        put_asker(&asker, stage, open);
         buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_BOLD, json_get_string(open, "task", ""));
+        cli_put(b, options, stdout, STYLE_BOLD, buf_str(&asker));
         buf_puts(b, ": ");
         cli_put(b, options, stdout, STYLE_PLAIN, json_get_string(question, "question", ""));
         buf_puts(b, "\n");
@@ -200,11 +224,12 @@ static void add_answers(const json_t *stage, json_t *next)
     json_array_foreach (questions, i, open) {
         const char *type = json_get_string(json_object_get(open, "question"), "type", "text");
         const char *form = strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
+        struct buf asker CLEANUP(buf_clear) = BUF_INIT;
+        put_asker(&asker, stage, open);
         if (json_array_size(questions) == 1)
             json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, form));
         else
-            json_array_append_new(
-                next, json_sprintf("tasuki answer %s --task %s %s", id, json_get_string(open, "task", ""), form));
+            json_array_append_new(next, json_sprintf("tasuki answer %s --task %s %s", id, buf_str(&asker), form));
     }
 }
 
@@ -225,18 +250,31 @@ static bool is_decided(const json_t *stage)
            (strcmp(code, "GROUP_FAILED") == 0 && json_array_size(json_object_get(stage, "failures")) == 0);
 }
 
+/* The flow, for who changes it or runs it anew. What came through a pipe is in the run's copy only. */
+static const char *flow_file(const json_t *stage, struct buf *b)
+{
+    const char *source = json_get_string(stage, "source", "");
+    bool is_stream =
+        strcmp(source, "stdin") == 0 || strncmp(source, "/dev/", 5) == 0 || strncmp(source, "/proc/", 6) == 0;
+    if (!is_stream)
+        return source;
+    buf_printf(b, ".aiflow/runs/%s/flow.yaml", json_get_string(stage, "run_id", ""));
+    return buf_str(b);
+}
+
 static void add_anew(const json_t *stage, json_t *next)
 {
     const char *request = json_get_string(stage, "request_id", NULL);
+    struct buf file CLEANUP(buf_clear) = BUF_INIT;
     json_array_append_new(next, request ? json_sprintf("tasuki request run %s", request)
-                                        : json_sprintf("tasuki run %s", json_get_string(stage, "source", "")));
+                                        : json_sprintf("tasuki run %s", flow_file(stage, &file)));
 }
 
 static void put_limit(struct buf *b, const struct cli_options *options, const json_t *stage, json_t *next)
 {
-    const char *source = json_get_string(stage, "source", "");
+    struct buf file CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(b, "  ");
-    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", source, NULL);
+    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
     buf_puts(b, "\n");
     add_anew(stage, next);
 }
@@ -346,7 +384,9 @@ void cli_print_stage(const struct op_call *call, const struct cli_options *optio
         char attempt[24];
         const char *state = json_get_string(task, "state", "");
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
-        cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
+        struct buf place CLEANUP(buf_clear) = BUF_INIT;
+        put_place(&place, result, task);
+        cli_table_add(&table, STYLE_BOLD, buf_str(&place));
         cli_table_add(&table, style_of(state), state_text(options, state));
         cli_table_add(&table, STYLE_PLAIN, strcmp(attempt, "0") == 0 ? "" : attempt);
         cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));

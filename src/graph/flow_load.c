@@ -91,20 +91,33 @@ void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char 
     BUG(!problem->message);
 }
 
-enum { EXCERPT_MAX = 160, EXCERPT_COLUMN_MAX = 120, EXCERPT_BEFORE = 60 };
+enum {
+    EXCERPT_MAX = 160,
+    EXCERPT_PLACE_MAX = 120,
+    EXCERPT_BEFORE = 60
+}; /* bytes: what is shown must reach the place */
+
+static const char *next_character(const char *at, const char *end)
+{
+    for (at++; at < end && ((unsigned char)*at & 0xc0) == 0x80;)
+        at++;
+    return at;
+}
 
 /* Of a long line the part around the column. Returns the column in it. */
 static uint32_t excerpt(const char *text, size_t len, const struct flow_problem *problem, char out[EXCERPT_MAX + 8])
 {
     const char *at = text, *end = text + len;
-    uint32_t column = problem->column, to = column > EXCERPT_COLUMN_MAX ? EXCERPT_BEFORE : column;
+    uint32_t column = problem->column;
     for (uint32_t line = problem->line; line > 1 && at < end; line--) {
         at = memchr(at, '\n', (size_t)(end - at));
         at = at ? at + 1 : end;
     }
-    for (; column > to && at < end && *at != '\n'; column--)
-        for (at++; at < end && ((unsigned char)*at & 0xc0) == 0x80;)
-            at++;
+    const char *place = at;
+    for (uint32_t i = 1; i < column && place < end && *place != '\n'; i++)
+        place = next_character(place, end);
+    for (bool is_far = place - at > EXCERPT_PLACE_MAX; is_far && place - at > EXCERPT_BEFORE; column--)
+        at = next_character(at, end);
     size_t n = 0;
     while (at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;

@@ -336,12 +336,24 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     return runner->options.is_answer ? 0 : journal_flush(&runner->journal, err);
 }
 
+bool runner_is_asked_by(const struct runner *runner, const json_t *question, const char *task)
+{
+    const char *slash = strrchr(task, '/'), *session = json_get_string(question, "session_id", "");
+    size_t run_len = strlen(runner->run.id), len = slash ? (size_t)(slash - task) : 0;
+    if (strcmp(json_get_string(question, "task", ""), slash ? slash + 1 : task) != 0)
+        return false;
+    bool is_branch = strncmp(session, runner->run.id, run_len) == 0 && session[run_len] == '_';
+    const char *branch = is_branch ? session + run_len + 1 : session;
+    return !slash || (strlen(session) == len && memcmp(session, task, len) == 0) ||
+           (strlen(branch) == len && memcmp(branch, task, len) == 0);
+}
+
 int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err)
 {
     const char *number, *found = NULL;
     json_t *question;
     json_object_foreach (runner->questions, number, question)
-        if (!task || strcmp(json_get_string(question, "task", ""), task) == 0)
+        if (!task || runner_is_asked_by(runner, question, task))
             found = found ? "" : number;
     if (!found || !*found) {
         error_set(err, found ? TSK_INVALID_INPUT : TSK_NOT_FOUND, found ? "many_questions" : "no_question", "run",

@@ -366,13 +366,17 @@ static void tasks_from_journal(json_t *tasks, const json_t *records)
 {
     json_t *record, *task, *found CLEANUP_JSON = json_object();
     size_t i;
-    json_array_foreach (tasks, i, task)
-        json_object_set(found, json_get_string(task, "task", ""), task);
+    char key[512];
+    json_array_foreach (tasks, i, task) {
+        snprintf(key, sizeof key, "%s/%s", json_get_string(task, "session_id", ""), json_get_string(task, "task", ""));
+        json_object_set(found, key, task);
+    }
     json_array_foreach ((json_t *)records, i, record) {
         const char *outcome = json_get_string(record, "o", "retry");
-        task = strcmp(json_get_string(record, "e", ""), "end") == 0
-                   ? json_object_get(found, json_get_string(record, "k", ""))
-                   : NULL;
+        bool is_added = json_get_int(record, "n", 0) & PLAN_DYNAMIC;
+        snprintf(key, sizeof key, "%s/%s", is_added ? json_get_string(record, "s", "") : "",
+                 json_get_string(record, "k", ""));
+        task = strcmp(json_get_string(record, "e", ""), "end") == 0 ? json_object_get(found, key) : NULL;
         if (task && strcmp(outcome, "retry") != 0)
             json_object_set_new(task, "state", json_string(outcome));
     }

@@ -117,6 +117,17 @@ static void want(struct runner *runner, uint32_t first)
     plan_out_clear(&todo);
 }
 
+/* What only others ask for lies before nothing. */
+static void want_asked(struct runner *runner)
+{
+    const struct graph *graph = &runner->flow->graph;
+    for (uint32_t i = 0; i < runner->flow->tasks.count; i++) {
+        const struct flow_task *task = flow_task(runner->flow, i);
+        if (task->never_starts && !graph_node(graph, task->node)->successor && !graph_indegree(graph, task->node))
+            runner->is_wanted[task->node] = 1;
+    }
+}
+
 static int begin_at(struct runner *runner, struct tsk_error *err)
 {
     const struct graph *graph = &runner->flow->graph;
@@ -128,6 +139,7 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
     runner->is_wanted = calloc(graph->nodes.count + 1, 1);
     BUG(!runner->is_wanted);
     want(runner, node);
+    want_asked(runner);
     /* What follows the groups around it. */
     for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT;
          scope = graph_scope(graph, scope)->parent) {

@@ -78,8 +78,7 @@ struct runner_options {
     int64_t beat_ms;
     runner_tell *tell;
     void *tell_data;
-    bool
-        wants_ticks; /* also a `run.progress` now and then, about once a second: who shows it draws the time that went by */
+    bool wants_ticks; /* also a `run.progress` about once a second: who shows it draws the time that went by */
 };
 
 /* A task's process. */
@@ -175,7 +174,10 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
 /* Executes it until it has ended or waits for an answer; the stage in *ret_stage. */
 int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err);
 void runner_close(struct runner *runner);
-/* Records the answer to a question of a run that nobody executes. `node` NO_NODE: the only open one. */
+/* Whether that open question is the one of `task`: a name, or BRANCH/NAME, for copies that ask in several branches. The branch is
+ * its session's id, with or without the run's before it. */
+bool runner_is_asked_by(const struct runner *runner, const json_t *question, const char *task);
+/* Records the answer to a question of a run that nobody executes. `task` NULL: the only open one. */
 int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err);
 
 /* ---- between the files of the runner ---- */

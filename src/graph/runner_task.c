@@ -258,7 +258,8 @@ bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum 
 {
     const struct flow_task *task = runner_flow_task(runner, claim->node);
     const char *when = task && !claim->is_asked ? flow_string(runner->flow, task->when) : NULL;
-    if (task && runner->is_wanted && !runner->is_wanted[claim->node]) {
+    /* What was added while it runs, copies too, is behind --start. */
+    if (runner->is_wanted && !(claim->node & PLAN_DYNAMIC) && !runner->is_wanted[claim->node]) {
         *ret = OUTCOME_OK;
         return true;
     }

@@ -62,6 +62,17 @@ static json_t *time_or_null(int64_t wall_ms)
     return json_string(text);
 }
 
+/* The id that the branch's session has, or had: it ends with its join. */
+static json_t *session_json(const struct runner *runner, uint32_t scope)
+{
+    const struct graph *graph = &runner->flow->graph;
+    char buf[GRAPH_NAME_MAX];
+    if (scope == GRAPH_ROOT)
+        return json_string(runner->run.id);
+    json_t *parent CLEANUP_JSON = session_json(runner, graph_scope(graph, scope)->parent);
+    return json_sprintf("%s_%s", json_string_value(parent), graph_scope_name(graph, scope, buf));
+}
+
 static json_t *task_json(struct runner *runner, uint32_t node)
 {
     struct plan *plan = backend_memory_plan(runner->backend);
@@ -69,6 +80,8 @@ static json_t *task_json(struct runner *runner, uint32_t node)
     char buf[GRAPH_NAME_MAX];
     json_t *json = json_pack("{s:s, s:s, s:i}", "task", plan_name(plan, node, buf), "state",
                              view_state_names[view->state], "attempt", (int)view->attempt);
+    if (node & PLAN_DYNAMIC) /* copies in several branches have one name */
+        json_object_set_new(json, "session_id", session_json(runner, plan_scope_of(plan, node)));
     if (view->started_ms)
         json_object_set_new(json, "started_at", time_or_null(view->started_ms));
     if (view->ended_ms) {

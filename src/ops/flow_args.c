@@ -7,9 +7,21 @@
 #include <string.h>
 #include <unistd.h>
 
-bool flow_args_is_stdin(const struct op_call *call)
+static bool is_stdin(const struct op_call *call)
 {
     return strcmp(json_get_string(call->args, "flow", ""), "-") == 0;
+}
+
+static bool is_stream(const struct stat *st)
+{
+    return !S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode);
+}
+
+bool flow_args_is_stream(const struct op_call *call)
+{
+    struct stat st;
+    return is_stdin(call) ||
+           (fs->fstatat(AT_FDCWD, json_get_string(call->args, "flow", ""), &st, 0) == 0 && is_stream(&st));
 }
 
 /* A command of a terminal may read a pipe, `-` or <(…); who serves others waits for none. */
@@ -22,9 +34,9 @@ static bool may_read_pipe(const struct op_call *call)
 static int open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "flow", "");
-    bool is_stdin = may_read_pipe(call) && flow_args_is_stdin(call);
-    snprintf(file->path, sizeof file->path, "%s", is_stdin ? "stdin" : given);
-    int fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+    bool is_input = may_read_pipe(call) && is_stdin(call);
+    snprintf(file->path, sizeof file->path, "%s", is_input ? "stdin" : given);
+    int fd = is_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                       : fs->openat(AT_FDCWD, given, O_RDONLY | O_CLOEXEC | (may_read_pipe(call) ? 0 : O_NONBLOCK), 0);
     if (fd < 0 && errno == ENOENT && call->ws && id_is_valid(given)) {
         char name[256];
@@ -43,8 +55,8 @@ static int open_file(struct op_call *call, struct flow_file *file, struct tsk_er
 static int read_text(const struct op_call *call, int fd, struct buf *text)
 {
     struct stat st;
-    bool is_stream = may_read_pipe(call) && fs->fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-    return is_stream ? fs_read_stream(fd, FLOW_SIZE_MAX, text) : fs_read_fd(fd, FLOW_SIZE_MAX, text);
+    bool is_pipe = may_read_pipe(call) && fs->fstat(fd, &st) == 0 && is_stream(&st);
+    return is_pipe ? fs_read_stream(fd, FLOW_SIZE_MAX, text) : fs_read_fd(fd, FLOW_SIZE_MAX, text);
 }
 
 static int load(struct op_call *call, int fd, struct flow_file *file, struct tsk_error *err)

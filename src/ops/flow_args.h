@@ -19,8 +19,8 @@ struct flow_file {
     char path[FS_PATH_MAX];
 };
 
-/* Whether the flow is to come from standard input: `-`. */
-bool flow_args_is_stdin(const struct op_call *call);
+/* Whether the flow is to come from standard input (`-`), a pipe or a device: only this process can read it. */
+bool flow_args_is_stream(const struct op_call *call);
 /* FLOW_INVALID with all problems, NOT_FOUND with where it was looked for. `file` is to be cleared after success only. */
 int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err);
 /* The same for a file of ours, in an open directory. */

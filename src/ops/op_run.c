@@ -124,7 +124,7 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct runner runner;
     bool is_dry = json_get_bool(call->args, "dry_run", false);
     if (!is_dry && op_is_apart(call)) {
-        if (call->is_cli && flow_args_is_stdin(call))
+        if (call->is_cli && flow_args_is_stream(call))
             return error_set(err, TSK_INVALID_INPUT, "flow_stdin_detached", NULL);
         return op_run_apart(call, ret, err);
     }

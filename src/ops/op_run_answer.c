@@ -86,16 +86,18 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
     return 0;
 }
 
+/* NULL: there is none, or several. */
 static const json_t *question_of(const struct runner *runner, const char *task)
 {
     const char *number;
-    json_t *question;
-    if (!task && json_object_size(runner->questions) > 1)
-        return NULL;
+    json_t *question, *found = NULL;
     json_object_foreach (runner->questions, number, question)
-        if (!task || strcmp(json_get_string(question, "task", ""), task) == 0)
-            return json_object_get(question, "question");
-    return NULL;
+        if (!task || runner_is_asked_by(runner, question, task)) {
+            if (found)
+                return NULL;
+            found = question;
+        }
+    return json_object_get(found, "question");
 }
 
 /* Somebody executes the run. Whether a question has no answer yet the journal says; one that cannot be read refuses nothing. */
@@ -163,6 +165,7 @@ static int record_answer(struct op_call *call, struct runner *runner, json_t **r
     if (refuse_second(runner, err) < 0 || answer_make(call, question_of(runner, task), ret_answer, err) < 0 ||
         runner_answer(runner, task, *ret_answer, err) < 0)
         return -1;
+    task = task && strrchr(task, '/') ? strrchr(task, '/') + 1 : task;
     runner_fact(runner, "run.answered", runner->run.id, task, json_pack("{s:O}", "answer", *ret_answer), true);
     return publish_answered(runner, err);
 }
@@ -243,7 +246,12 @@ static const struct op_param params[] = {
      .help = "The N-th option, for a selection.",
      .min = 1,
      .max = 10000},
-    {.name = "task", .type = OP_ID, .value = "TASK", .help = "Whose question, if several are open."},
+    {.name = "task",
+     .type = OP_STRING,
+     .value = "TASK",
+     .help = "Whose question, if several are open: a task, or BRANCH/TASK if its copies ask in several branches.",
+     .agent_help = "Whose question, if several are open.",
+     .max = 512},
     {.name = "wait", .type = OP_BOOL, .help = "Follow the run until it has ended or asks again."},
     OWN_INSTANCE_PARAM,
     {0},

@@ -69,7 +69,11 @@ def _(ws):
     eq(said(f"$0 flow validate <(echo {flow})").split(":")[1], " valid, 1 tasks, 0 groups\n")
     eq(said("echo 'tasks: 5' | $0 graph -", 2).startswith("tasuki: stdin:1:8: "), True)
     eq("cannot be detached" in said(f"echo {flow} | $0 run - --detach", 2), True)
+    eq("cannot be detached" in said(f"$0 run <(echo {flow}) --detach", 2), True)
     eq(ws.tasuki("runs", "list", "--json").json["runs"][0]["run_id"], stage["run_id"], "the only run")
+    again = said("PATH=$(dirname $0):$PATH; echo 'tasks: {a: tasuki task cancel no}' | $0 run -", 7).split("next")[1].split()
+    eq(again[:2], ["tasuki", "run"])
+    ws.tasuki("flow", "validate", again[2]).expect(0)
 
 
 @test("the flow of the specification is valid", init=False)
@@ -125,11 +129,14 @@ def _(ws):
 
 @test("a mark stands below the place of a mistake, whatever stands before it; a long line is shown around it", init=False)
 def _(ws):
-    (ws.path / "f.yaml").write_text('tasks:\n  a: {run: "日\t本", cmd: x}\n  b: {run: ' + "x" * 300 + ", cmd: y}\n")
+    (ws.path / "f.yaml").write_text('tasks:\n  a: {run: "日\t本", cmd: x}\n  b: {run: ' + "x" * 300 + ", cmd: y}\n"
+                                   "  c: {run: " + "日" * 70 + ", cmd: z}\n")
     lines = ws.tasuki("flow", "validate", "f.yaml").expect(2).err.splitlines()
-    short, long = [(lines[i - 1], line.index("^")) for i, line in enumerate(lines) if line.strip() == "^"]
+    short, long, wide = [(lines[i - 1], line.index("^")) for i, line in enumerate(lines) if line.strip() == "^"]
     eq((short[0], short[1]), ('      a: {run: "日\\x09本", cmd: x}', len('      a: {run: "  \\x09  ", ')), "beside wide characters and a tab")
     assert long[0].startswith("    xxx") and long[0][long[1]:] == "cmd: y}", long
+    assert wide[0].startswith("    日日") and wide[0].endswith("日, cmd: z}"), wide
+    eq(wide[1], len(wide[0].replace("日", "  ")) - len("cmd: z}"), "beside characters of several bytes")
 
 
 for name, text, place, words in [

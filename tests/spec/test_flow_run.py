@@ -192,6 +192,28 @@ def _(ws):
     eq((sorted(trace(ws)[4:6]), trace(ws)[6:]), ([f"{run}_a:1:own", f"{run}_b:1:own"], ["c"]), "after")
 
 
+@test("rule 7: copies of one task that ask in several branches are answered each, and told apart also after the join")
+def _(ws):
+    more = "  fix: {run: 'x=$(tasuki task ask Which?); test -n \"$x\" || exit 0; echo $TASUKI_SESSION_ID:$x >> trace', when: never}\n"
+    run = run_flow(ws, flow("((a | x) | b) >> c", more, a="tasuki task next fix", b="tasuki task next fix"), code=8)["run_id"]
+    asked = ws.tasuki("runs", "show", run).expect(0).out
+    names = sorted(re.findall(r"answer \S+ --task (\S+)/fix TEXT", asked))
+    eq([name.split("_")[-1] for name in names], ["b", "a"], "the commands")
+    ws.tasuki("answer", run, "--task", "fix", "1").expect(2)
+    ws.tasuki("answer", run, "--task", "x/fix", "1").expect(5)
+    ws.tasuki("answer", run, "--task", f"{names[1]}/fix", "A", "--wait", env=with_tool(ws)).expect(8)
+    ws.tasuki("answer", run, "--task", f"{run}_{names[0]}/fix", "B", "--wait", env=with_tool(ws)).expect(0)
+    eq(sorted(trace(ws)), sorted(["x", "c", f"{run}_{names[0]}:B", f"{run}_{names[1]}:A"]), "who got which answer")
+    shown = ws.tasuki("runs", "show", run, "--json").expect(0).json["tasks"]
+    eq([(t["state"], t.get("session_id")) for t in shown if t["task"] == "fix"],
+       [("skipped", None)] + [("ok", t["session_id"]) for t in shown if "session_id" in t], "the states")
+    eq(sorted(t["session_id"] for t in shown if "session_id" in t), [f"{run}_{name}" for name in names], "the copies")
+    path = ws.path / ".aiflow/runs" / run / "stage.json"
+    stage = json.loads(path.read_text())
+    path.write_text(json.dumps({**stage, "status": "RUNNING", "tasks": [{**t, "state": "running"} for t in stage["tasks"]]}))
+    eq(ws.tasuki("runs", "show", run, "--json").expect(0).json["tasks"], shown, "as the journal has them")
+
+
 @test("rule 7: a branch that asks for the same task over and over reaches that task's max_cycles")
 def _(ws):
     more = f"  fix: {{run: '{NOTE}; tasuki task next fix', when: never, max_cycles: 3}}\n"
@@ -438,6 +460,9 @@ def _(ws):
     wait = "until test -e .aiflow/runs/*/stage.json; do sleep 0.01; done"  # which is written just before the bar is drawn
     result = ws.tty(["run", write_flow(ws, f"tasks: {{{name}: '{wait}'}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
     assert re.search(r"\] 0/1  \d+ m?s  a-task-with-[a-z-]*…", result.out), result.out
+    names = ", ".join(f"{i}-{name}: '{wait.replace('*', '$TASUKI_RUN_ID')}'" for i in "abc")
+    result = ws.tty(["run", write_flow(ws, f"tasks: {{{names}}}\nlimits: {{parallel: 3}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
+    assert re.search(r"\] 0/3  \d+ m?s  [abc]-a-task-with-[a-z-]*… \+2", result.out), result.out
 
 
 @test("a flow may come through a pipe, and its run can be resumed like any other")
@@ -491,6 +516,13 @@ def _(ws):
     order = ws.tasuki("run", name, "--dry-run", "--json").expect(0).json["order"]
     eq([o["task"] for o in order], ["a", "b", "c", "d"], "order")
     eq(trace(ws), ["c", "d"], "what ran")
+
+
+@test("behind --start a task that is only asked for runs, in a branch as outside of it")
+def _(ws):
+    text = flow("s >> (a | b) >> c", f"  fix: {{run: '{NOTE}', when: never}}\n", b="tasuki task next fix", c=f"{NOTE}; tasuki task next fix")
+    result = ws.tasuki("run", write_flow(ws, text), "--start", "b", "--json", env=with_tool(ws)).expect(0)
+    eq((trace(ws), sorted(t["state"] for t in last_document(result)["tasks"])), (["fix", "c", "fix"], ["ok"] * 4 + ["skipped"] * 2))
 
 
 @test("what lies before --start is shown as skipped, also after a resume")
