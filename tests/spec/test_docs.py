@@ -77,6 +77,30 @@ def _(_ws):
         assert snippets(path), f"{path.name} has none"
 
 
+STAND_INS = {
+    "npm": "exec sleep 600",
+    "make": "exit 0",
+    "claude": 'while [ "$1" != -- ]; do shift; done; shift; exec "$@" </dev/null',  # as the client would start it
+}
+
+
+@test("the commands in the table of README.md work as typed")
+def _(ws):
+    rows = re.findall(r"^\| .*\| (`tasuki.*|`claude.*) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    commands = [command for row in rows for command in re.findall(r"`([^`]+)`", row)]
+    assert len(commands) >= 5, f"the table was not understood: {rows}"
+    stand_ins = ws.base / "stand-ins"
+    stand_ins.mkdir()
+    for name, body in STAND_INS.items():
+        (stand_ins / name).write_text(f"#!/bin/sh\n{body}\n")
+        (stand_ins / name).chmod(0o755)
+    (ws.path / "release.yaml").write_text("flow: a >> b\ntasks: {a: echo a, b: echo b}\n")
+    for command in commands:
+        result = ws.run(["sh", "-c", command], env={"PATH": f"{stand_ins}:{ws.build}:{os.environ['PATH']}"})
+        assert result.code == 0, f"`{command}` fails\n{result}"
+    ws.tasuki("proc", "remove", "--all", "--force").expect(0)
+
+
 @test("the C code in the guides compiles", init=False)
 def _(ws):
     for path in DOCUMENTS:
