@@ -27,6 +27,7 @@ class Context:
         self.build, self.work, self.quick = build, work, quick
         here = build / "tasuki"
         self.tasuki = here if here.exists() else build / "src" / "tasuki"
+        self.conformance = build / "tests" / "mcp" / "tasuki-conformance"  # tasuki with the fixtures of the MCP suite
 
     def driver(self, name):
         return str(self.build / "bench" / name)

@@ -79,7 +79,7 @@ def run(context, *words):
 
 def start_tasuki(context, root):
     begun = time.monotonic()
-    proc = subprocess.Popen([context.tasuki, "--root", root, "serve", "--json", "--port", "0", "--conformance"], cwd=root, stdout=subprocess.PIPE, text=True)
+    proc = subprocess.Popen([context.tasuki, "--root", root, "serve", "--json", "--port", "0"], cwd=root, stdout=subprocess.PIPE, text=True)
     said = json.loads(proc.stdout.readline())
     started_ms = (time.monotonic() - begun) * 1000
     token = (root / ".aiflow" / "server.token").read_text().strip()

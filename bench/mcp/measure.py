@@ -94,7 +94,7 @@ def cpu_us(pid):
 
 
 def measure_http(context, root, has_peer, calls, rounds):
-    served = subprocess.Popen([context.tasuki, "--root", root, "serve", "--json", "--port", "0", "--conformance"],
+    served = subprocess.Popen([context.conformance, "--root", root, "serve", "--json", "--port", "0"],
                               stdout=subprocess.PIPE, text=True)
     port = int(json.loads(served.stdout.readline())["url"].rpartition(":")[2])
     token = (root / ".aiflow" / "server.token").read_text().strip()
@@ -143,7 +143,7 @@ def measure(context):
     root.mkdir()
     subprocess.run([context.tasuki, "--root", root, "init"], cwd=root, check=True, stdout=subprocess.DEVNULL)
     calls, rounds = (5000, 1) if context.quick else (50000, ROUNDS)
-    tasuki, peer = [context.tasuki, "--root", root, "mcp", "--conformance"], peer_command(context)
+    tasuki, peer = [context.conformance, "--root", root, "mcp"], peer_command(context)
     ours, theirs, real = [], [], {tool["name"]: [] for tool in REAL_TOOLS}
     for number in range(rounds):  # in turn, so that both see the same machine
         context.say(f"mcp: round {number + 1} of {rounds}")

@@ -1,7 +1,7 @@
 /* address.h - addresses of the network, and the hosts that have them.
  *
- * Names are looked up in /etc/hosts and nowhere else: DNS could take as long as it likes, and getaddrinfo would make the static
- * program larger by 120 KB without being sure to work there (docs/decisions/002-static-program.md). */
+ * Names are looked up in /etc/hosts and nowhere else: DNS can take any time, and getaddrinfo does not work reliably in a static
+ * program (docs/decisions/002-static-program.md). */
 #ifndef BASE_ADDRESS_H
 #define BASE_ADDRESS_H
 

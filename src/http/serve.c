@@ -40,8 +40,7 @@ static int open_agents(struct http_server *server, const struct op_call *call, s
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
                                   .is_told = true,
-                                  .is_shared = true,
-                                  .is_conformance = json_get_bool(call->args, "conformance", false)};
+                                  .is_shared = true};
     if (mcp_server_new(&options, &server->mcp, err) < 0)
         return -1;
     server->pool = mcp_server_pool(server->mcp);

@@ -38,8 +38,8 @@ json_t *mcp_missing_capability(struct mcp_fault *fault, const char *capability);
 
 struct mcp_tool {
     const char *name;
-    const struct op *op;               /* NULL: a fixture */
-    const struct mcp_fixture *fixture; /* fixtures.h */
+    const struct op *op;    /* NULL: one of mcp_extra */
+    const void *extra_data; /* its data then */
 };
 
 /* A workspace, and whose tools these are in it. There may be a new one at any time (init, or it was removed and made again);
@@ -160,6 +160,19 @@ struct mcp_request {
 
 typedef json_t *mcp_handler(struct mcp_request *request, struct mcp_fault *fault);
 
+/* Tools, resources and prompts that a program has besides those of the table. tasuki has none; tests/mcp adds those that the
+ * official conformance suite calls by name. Its lists may change while a client is there. */
+struct mcp_extra {
+    void (*add_tools)(struct mcp_server *server); /* with mcp_add_tool */
+    mcp_handler *call;                            /* of such a tool: request->tool */
+    void (*add_resources)(json_t *list, bool templates);
+    json_t *(*read)(const char *uri); /* the result of resources/read; NULL: not one of them */
+    void (*add_prompts)(json_t *list);
+    bool (*has_prompt)(const char *name);
+    json_t *(*get_prompt)(struct mcp_request *request, const char *name, struct mcp_fault *fault);
+};
+extern const struct mcp_extra *mcp_extra; /* NULL: none; set before the first server is made */
+
 enum mcp_method_flags {
     MCP_IN_LEGACY = 1,
     MCP_IN_MODERN = 2,
@@ -231,6 +244,7 @@ mcp_handler mcp_initialize, mcp_discover, mcp_set_level, mcp_nothing;
 /* ---- tools.c, schema.c ---- */
 
 int mcp_tools_init(struct mcp_server *server, struct tsk_error *err);
+void mcp_add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *definition_take);
 const struct mcp_tool *mcp_tool_find(const struct mcp_server *server, const char *name);
 mcp_handler mcp_tools_list, mcp_tools_call;
 json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op);

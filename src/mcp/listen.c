@@ -161,7 +161,7 @@ json_t *mcp_listen(struct mcp_request *request, struct mcp_fault *fault)
 {
     struct mcp_link *link = request->link;
     const json_t *filter = json_object_get(request->params, "notifications");
-    bool has_changes = link->server->options.is_conformance;
+    bool has_changes = mcp_extra != NULL;
     if (!json_is_object(filter))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "subscriptions/listen needs notifications");
     struct mcp_listen *listen = calloc(1, sizeof *listen);

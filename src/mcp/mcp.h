@@ -38,7 +38,6 @@ struct mcp_options {
     void *identify_data;
     bool is_shared; /* many callers on one server: each says who it is (`instance`, `secret`) where it matters */
     bool is_told;   /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */
-    bool is_conformance; /* with the fixtures of the official suite */
 };
 
 /* INVALID_INPUT for unknown groups. A missing workspace is no error here: each call says it. */

@@ -59,18 +59,18 @@ const struct mcp_method *mcp_method_find(const char *name, bool is_modern)
     return NULL;
 }
 
-/* The lists are made at the start and stay; only the suite's fixtures change them. */
-static json_t *capabilities(const struct mcp_server *server, bool is_modern)
+/* The lists are made at the start and stay; only those of mcp_extra may change. */
+static json_t *capabilities(bool is_modern)
 {
     json_t *json =
         json_pack("{s:{}, s:{s:b}, s:{}, s:{}}", "tools", "resources", "subscribe", true, "prompts", "completions");
-    if (server->options.is_conformance) {
+    if (mcp_extra) {
         json_object_set_new(json_object_get(json, "tools"), "listChanged", json_true());
         json_object_set_new(json_object_get(json, "prompts"), "listChanged", json_true());
     }
     if (is_modern)
         json_object_set_new(json, "extensions", json_pack("{s:{}}", MCP_TASKS));
-    else if (server->options.is_conformance)
+    else if (mcp_extra)
         json_object_set_new(json, "logging", json_object());
     return json;
 }
@@ -101,15 +101,15 @@ json_t *mcp_initialize(struct mcp_request *request, struct mcp_fault *fault)
     if (!is_first)
         return mcp_fault(fault, MCP_INVALID_REQUEST, "The connection is initialized already");
     return json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "protocolVersion", version, "capabilities",
-                     capabilities(link->server, false), "serverInfo", "name", "tasuki", "title",
-                     "tasuki run controller", "version", TASUKI_VERSION, "instructions", instruct(link->server));
+                     capabilities(false), "serverInfo", "name", "tasuki", "title", "tasuki run controller", "version",
+                     TASUKI_VERSION, "instructions", instruct(link->server));
 }
 
 json_t *mcp_discover(struct mcp_request *request, struct mcp_fault *fault)
 {
     (void)fault;
-    return json_pack("{s:[s], s:o, s:o}", "supportedVersions", MCP_MODERN, "capabilities",
-                     capabilities(request->link->server, true), "instructions", instruct(request->link->server));
+    return json_pack("{s:[s], s:o, s:o}", "supportedVersions", MCP_MODERN, "capabilities", capabilities(true),
+                     "instructions", instruct(request->link->server));
 }
 
 json_t *mcp_nothing(struct mcp_request *request, struct mcp_fault *fault)

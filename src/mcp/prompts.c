@@ -1,5 +1,4 @@
 /* prompts.c - ways of working that a person can choose in the client, and completion of their arguments. */
-#include "mcp/fixtures.h"
 #include "mcp/internal.h"
 
 #include <string.h>
@@ -66,8 +65,8 @@ json_t *mcp_prompts_list(struct mcp_request *request, struct mcp_fault *fault)
     for (size_t i = 0; i < COUNT; i++)
         if (mcp_tool_find(request->link->server, prompts[i].tool))
             json_array_append_new(list, definition(&prompts[i]));
-    if (request->link->server->options.is_conformance)
-        fixture_add_prompts(list);
+    if (mcp_extra)
+        mcp_extra->add_prompts(list);
     return mcp_page(request, "prompts", list, fault);
 }
 
@@ -109,8 +108,8 @@ json_t *mcp_prompts_get(struct mcp_request *request, struct mcp_fault *fault)
 {
     const char *name = json_get_string(request->params, "name", "");
     const json_t *arguments = json_object_get(request->params, "arguments");
-    if (request->link->server->options.is_conformance && fixture_has_prompt(name))
-        return fixture_prompt(request, name, fault);
+    if (mcp_extra && mcp_extra->has_prompt(name))
+        return mcp_extra->get_prompt(request, name, fault);
     const struct prompt *prompt = find(name);
     if (!prompt || !mcp_tool_find(request->link->server, prompt->tool))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "Unknown prompt: %.100s", name);
@@ -167,11 +166,11 @@ static const struct ids ids[] = {
 };
 
 /* Whether there is such a prompt or template. */
-static bool is_known(const struct mcp_server *server, const json_t *ref, const char *of)
+static bool is_known(const json_t *ref, const char *of)
 {
-    if (server->options.is_conformance)
-        return true;
-    return json_object_get(ref, "uri") ? mcp_resource_is_template(of) : find(of) != NULL;
+    if (json_object_get(ref, "uri"))
+        return mcp_resource_is_template(of);
+    return find(of) || (mcp_extra && mcp_extra->has_prompt(of));
 }
 
 json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)
@@ -184,7 +183,7 @@ json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)
     const char *name = json_get_string(argument, "name", NULL), *prefix = json_get_string(argument, "value", NULL);
     if (!of || !name || !prefix)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "completion/complete needs a ref and an argument");
-    if (!is_known(request->link->server, ref, of))
+    if (!is_known(ref, of))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no prompt or template %.100s", of);
     json_t *values = json_array();
     if (strcmp(name, "kind") == 0)

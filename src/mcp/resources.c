@@ -1,5 +1,4 @@
 /* resources.c - what can be read by name, and which names an event changes. A resource is an operation without an effect. */
-#include "mcp/fixtures.h"
 #include "mcp/internal.h"
 
 #include <stdlib.h>
@@ -47,7 +46,7 @@ static bool is_template(const struct resource *resource)
     return strchr(resource->uri, '{') != NULL;
 }
 
-static json_t *list(const struct mcp_server *server, bool templates)
+static json_t *list(bool templates)
 {
     json_t *found = json_array();
     for (size_t i = 0; i < COUNT; i++)
@@ -55,20 +54,20 @@ static json_t *list(const struct mcp_server *server, bool templates)
             json_array_append_new(found, json_pack("{s:s, s:s, s:s, s:s}", templates ? "uriTemplate" : "uri",
                                                    resources[i].uri, "name", resources[i].name, "description",
                                                    resources[i].description, "mimeType", "application/json"));
-    if (server->options.is_conformance)
-        fixture_add_resources(found, templates);
+    if (mcp_extra)
+        mcp_extra->add_resources(found, templates);
     return found;
 }
 
 json_t *mcp_resources_list(struct mcp_request *request, struct mcp_fault *fault)
 {
-    json_t *found CLEANUP_JSON = list(request->link->server, false);
+    json_t *found CLEANUP_JSON = list(false);
     return mcp_page(request, "resources", found, fault);
 }
 
 json_t *mcp_resources_templates(struct mcp_request *request, struct mcp_fault *fault)
 {
-    json_t *found CLEANUP_JSON = list(request->link->server, true);
+    json_t *found CLEANUP_JSON = list(true);
     return mcp_page(request, "resourceTemplates", found, fault);
 }
 
@@ -163,8 +162,10 @@ static const struct resource *find(const char *uri, json_t **ret_args)
 bool mcp_resource_has_news(struct mcp_server *server, const char *uri)
 {
     const struct resource *resource = find(uri, NULL);
-    if (!resource)
-        return server->options.is_conformance && strncmp(uri, "test://", 7) == 0;
+    if (!resource) {
+        json_t *extra CLEANUP_JSON = mcp_extra ? mcp_extra->read(uri) : NULL;
+        return extra != NULL;
+    }
     return !resource->is_quiet && mcp_server_workspace(server);
 }
 
@@ -187,11 +188,11 @@ json_t *mcp_resources_read(struct mcp_request *request, struct mcp_fault *fault)
 {
     struct mcp_server *server = request->link->server;
     const char *uri = json_get_string(request->params, "uri", NULL);
-    json_t *args = NULL, *fixture;
+    json_t *args = NULL, *extra;
     if (!uri)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "resources/read needs a uri");
-    if (server->options.is_conformance && (fixture = fixture_read(uri)))
-        return fixture;
+    if (mcp_extra && (extra = mcp_extra->read(uri)))
+        return extra;
     const struct resource *resource = find(uri, &args);
     if (!resource)
         return not_found(request, uri, "Resource not found", fault);

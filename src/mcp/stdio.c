@@ -288,8 +288,7 @@ static int make_server(struct op_call *call, struct stdio *io, struct tsk_error 
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
                                   .identify = identify,
-                                  .identify_data = io,
-                                  .is_conformance = json_get_bool(call->args, "conformance", false)};
+                                  .identify_data = io};
     return mcp_server_new(&options, &io->server, err);
 }
 

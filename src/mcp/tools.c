@@ -1,11 +1,12 @@
 /* tools.c - the rows as tools: which of them are offered, their list, and the way to a call. */
-#include "mcp/fixtures.h"
 #include "mcp/internal.h"
 #include "mcp/task.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const struct mcp_extra *mcp_extra;
 
 #define PAGE_SIZE 64 /* all real tools on one page: many clients do not ask for the second */
 
@@ -76,7 +77,7 @@ static json_t *definition(const struct mcp_server *server, const struct op *op)
                      annotations(op));
 }
 
-static void add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *definition_take)
+void mcp_add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *definition_take)
 {
     server->tools = realloc(server->tools, (server->tool_count + 1) * sizeof *server->tools);
     BUG(!server->tools || !definition_take);
@@ -92,12 +93,12 @@ int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
         return -1;
     server->tool_list = json_array();
     struct tsk_workspace *ws = mcp_server_workspace(server);
-    const struct mcp_fixture *fixture;
-    for (size_t i = 0; server->options.is_conformance && (fixture = fixture_tool(i)); i++)
-        add_tool(server, (struct mcp_tool){.name = fixture->name, .fixture = fixture}, fixture_definition(fixture));
+    if (mcp_extra)
+        mcp_extra->add_tools(server);
     for (size_t i = 0; i < count; i++)
         if (is_wanted(server, rows[i], ws))
-            add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]}, definition(server, rows[i]));
+            mcp_add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]},
+                         definition(server, rows[i]));
     return 0;
 }
 
@@ -152,5 +153,5 @@ json_t *mcp_tools_call(struct mcp_request *request, struct mcp_fault *fault)
     const struct mcp_tool *tool = request->tool;
     if (!tool)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "Unknown tool: %.100s", name);
-    return tool->op ? mcp_call(request, fault) : fixture_call(request, tool->fixture, fault);
+    return tool->op ? mcp_call(request, fault) : mcp_extra->call(request, fault);
 }

@@ -37,9 +37,6 @@ static const struct op_param mcp_params[] = {
     {.name = "let_go",
      .type = OP_BOOL,
      .help = "Only wait the grace period out and release what --instance holds; started by tasuki itself at the end."},
-    {.name = "conformance",
-     .type = OP_BOOL,
-     .help = "Add the fixtures of the official conformance suite; for tests of tasuki."},
     {0},
 };
 static const struct op_field no_result[] = {{0}};

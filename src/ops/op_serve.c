@@ -41,9 +41,6 @@ static const struct op_param params[] = {
      .help = "Which tools /mcp offers: core (the working set), all, or groups, as for tasuki mcp.",
      .max = 256,
      .fallback = "core"},
-    {.name = "conformance",
-     .type = OP_BOOL,
-     .help = "Add the fixtures of the official MCP conformance suite; for tests of tasuki."},
     {0},
 };
 static const struct op_field result[] = {{"status", "string", "serving"},

@@ -1,5 +1,6 @@
 /* Any bytes as frames of a connection (one per line): every frame that comes back is a JSON-RPC message, and each request has at
  * most one answer. There is no workspace, so that no operation does anything. */
+#include "../mcp/fixtures.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
 
@@ -29,8 +30,9 @@ static struct mcp_server *server_of_all(void)
 {
     static struct mcp_server *server;
     struct tsk_error err;
+    mcp_extra = &fixtures;
     struct mcp_options options = {
-        .root = "/dev/null/nowhere", .lang = LANG_EN, .tools = "processes,templates,workspace", .is_conformance = true};
+        .root = "/dev/null/nowhere", .lang = LANG_EN, .tools = "processes,templates,workspace"};
     BUG(!server && mcp_server_new(&options, &server, &err) < 0);
     return server;
 }

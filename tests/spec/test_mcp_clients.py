@@ -30,7 +30,7 @@ def npm_env(ws):
 def conformance(ws, version):
     """The suite speaks HTTP only, and has no token: tests/mcp/token.mjs adds it."""
     env = npm_env(ws)
-    server = Server(ws, "--conformance", "--tools", "all")
+    server = Server(ws, "--tools", "all", binary=ws.build / "tests" / "mcp" / "tasuki-conformance")
     env.update(NODE_OPTIONS=f"--import {HERE / 'mcp' / 'token.mjs'}", TASUKI_TOKEN=server.token,
                TASUKI_MODULES=f"{CACHE / 'node_modules'}/")
     result = ws.run(["conformance", "server", "--url", f"{server.url}/mcp", "--requirements", version], env=env, timeout=240)

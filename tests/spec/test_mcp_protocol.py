@@ -167,7 +167,7 @@ def _(ws):
 
 @test("lists are given page by page, each entry once, and a wrong cursor is refused")
 def _(ws):
-    agent = Agent(ws, "--tools", "all", "--conformance")
+    agent = Agent(ws, command=[ws.build / "tests" / "mcp" / "tasuki-conformance", "mcp", "--tools", "all"])
     names, cursor, pages = [], None, 0
     while pages == 0 or cursor:
         result = agent.request("tools/list", {"cursor": cursor} if cursor else {})["result"]

@@ -98,7 +98,7 @@ def _(ws):
     assert len(Agent(ws).hello["instructions"]) <= 600
 
 
-@test("the suite's fixtures are offered only with --conformance")
+@test("tasuki has none of the conformance suite's fixtures")
 def _(ws):
     for args in ((), ("--tools", "all")):
         agent = Agent(ws, *args)

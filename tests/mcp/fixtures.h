@@ -1,5 +1,5 @@
-/* fixtures.h - the tools, resources and prompts that the official conformance suite calls by name; only with --conformance. They
- * go through the same core as the real ones: what the suite checks is the core. */
+/* fixtures.h - the tools, resources and prompts that the official conformance suite calls by name. They go through the same core
+ * as those of tasuki: the suite checks the core. */
 #ifndef MCP_FIXTURES_H
 #define MCP_FIXTURES_H
 
@@ -12,13 +12,12 @@ struct mcp_fixture {
     const char *schema; /* inputSchema as JSON; NULL: no arguments */
     const char *result; /* JSON, or NULL: run */
     mcp_handler *run;
-    const struct mcp_round *round; /* what it asks before it has a result; fixture_rounds.c */
+    const struct mcp_round *round; /* the questions before it has a result; fixture_rounds.c */
     unsigned flags;
 };
 
-const struct mcp_fixture *fixture_tool(size_t number); /* NULL: no more */
-json_t *fixture_definition(const struct mcp_fixture *fixture);
-json_t *fixture_call(struct mcp_request *request, const struct mcp_fixture *fixture, struct mcp_fault *fault);
+/* What the program adds to the tools of the table. */
+extern const struct mcp_extra fixtures;
 
 void fixture_add_resources(json_t *list, bool templates);
 json_t *fixture_read(const char *uri); /* NULL: not one of them */

@@ -1,5 +1,5 @@
 /* fixture_names.c - the suite's resources and prompts. */
-#include "mcp/fixtures.h"
+#include "fixtures.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "mcp/fixtures.h"
+#include "fixtures.h"
 #include "mcp/task.h"
 
 #include <stdio.h>
@@ -8,10 +8,9 @@
 #define TEXT(words) "{\"content\":[{\"type\":\"text\",\"text\":\"" words "\"}]}"
 #define STEP_MS     50 /* between two messages about one call, as the suite describes its tools */
 
-static json_t *no_run(struct mcp_request *request, struct mcp_fault *fault)
+static const struct mcp_fixture *fixture_of(const struct mcp_request *request)
 {
-    (void)request;
-    return mcp_fault(fault, MCP_INTERNAL, "The fixture has nothing to do");
+    return request->tool->extra_data;
 }
 
 static const json_t *argument(const struct mcp_request *request, const char *name)
@@ -155,7 +154,7 @@ static json_t *run_round(struct mcp_request *request, struct mcp_fault *fault)
 {
     json_t *unfinished;
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    json_t *answers CLEANUP_JSON = round_answers(request, request->tool->fixture->round, &unfinished, fault);
+    json_t *answers CLEANUP_JSON = round_answers(request, fixture_of(request)->round, &unfinished, fault);
     if (!answers)
         return unfinished;
     const char *name = json_get_string(json_at(answers, "user_name.content"), "name", NULL);
@@ -163,7 +162,7 @@ static json_t *run_round(struct mcp_request *request, struct mcp_fault *fault)
         buf_printf(&text, "Hello, %s! ", name);
     buf_puts(&text, "state-ok ");
     json_write(&text, answers, false);
-    if ((request->tool->fixture->flags & FIXTURE_MUST_TASK) && !task_begin(request))
+    if ((fixture_of(request)->flags & FIXTURE_MUST_TASK) && !task_begin(request))
         return mcp_fault(fault, MCP_INTERNAL, "The task could not be kept");
     return mcp_text_result(buf_str(&text), false);
 }
@@ -291,12 +290,7 @@ static const struct mcp_fixture tools[] = {
     {.name = "test_tool_with_task", .run = run_round, .round = &round_name, .flags = FIXTURE_MUST_TASK},
 };
 
-const struct mcp_fixture *fixture_tool(size_t number)
-{
-    return number < sizeof tools / sizeof tools[0] ? &tools[number] : NULL;
-}
-
-json_t *fixture_definition(const struct mcp_fixture *fixture)
+static json_t *definition(const struct mcp_fixture *fixture)
 {
     json_t *schema = fixture->schema ? json_loads(fixture->schema, 0, NULL)
                                      : json_pack("{s:s, s:b}", "type", "object", "additionalProperties", false);
@@ -304,14 +298,29 @@ json_t *fixture_definition(const struct mcp_fixture *fixture)
                      "inputSchema", schema);
 }
 
-json_t *fixture_call(struct mcp_request *request, const struct mcp_fixture *fixture, struct mcp_fault *fault)
+static void add_tools(struct mcp_server *server)
 {
+    for (size_t i = 0; i < sizeof tools / sizeof tools[0]; i++)
+        mcp_add_tool(server, (struct mcp_tool){.name = tools[i].name, .extra_data = &tools[i]}, definition(&tools[i]));
+}
+
+static json_t *call(struct mcp_request *request, struct mcp_fault *fault)
+{
+    const struct mcp_fixture *fixture = fixture_of(request);
     if ((fixture->flags & FIXTURE_MUST_TASK) && request->is_modern && !mcp_client_has_tasks(request))
         return mcp_missing_capability(fault, MCP_TASKS);
     if (fixture->result)
         return json_loads(fixture->result, 0, NULL);
-    /* One that asks first becomes a task when it has its answers. */
+    /* A tool that asks first becomes a task when it has its answers. */
     if (fixture->flags && !fixture->round && mcp_client_has_tasks(request))
         task_begin(request);
-    return (fixture->run ? fixture->run : no_run)(request, fault);
+    return fixture->run(request, fault);
 }
+
+const struct mcp_extra fixtures = {.add_tools = add_tools,
+                                   .call = call,
+                                   .add_resources = fixture_add_resources,
+                                   .read = fixture_read,
+                                   .add_prompts = fixture_add_prompts,
+                                   .has_prompt = fixture_has_prompt,
+                                   .get_prompt = fixture_prompt};

@@ -1,4 +1,4 @@
-#include "mcp/fixtures.h"
+#include "fixtures.h"
 #include "ops/confirm.h"
 
 #include <string.h>
