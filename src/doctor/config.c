@@ -24,8 +24,7 @@ static const struct config_key {
 } keys[] = {
     {"trust_fs", VALUE_BOOL}, {"agents_confirm_live", VALUE_BOOL},
     {"max_runs", VALUE_INT},  {"agents", VALUE_MAP},
-    {"teams", VALUE_MAP},     {"locks", VALUE_TEXT},
-    {"redis", VALUE_TEXT},
+    {"teams", VALUE_MAP},     {"redis", VALUE_TEXT},
 };
 enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
 
@@ -76,8 +75,11 @@ static void look_at_key(struct finding *f, const struct yaml_node *node)
     snprintf(place, sizeof place, "config.yaml:%u:%u", node->key_line, node->key_column);
     for (size_t i = 0; i < KEY_COUNT; i++)
         names[i] = keys[i].name;
+    bool is_locks = strcmp(node->key, "locks") == 0; /* a key to come; until then nothing may be granted under it */
     const char *near = key ? NULL : nearest_word(node->key, names, KEY_COUNT);
-    if (!key)
+    if (is_locks)
+        finding_add(f, DOCTOR_FAIL, "config_locks", "place", place, NULL);
+    else if (!key)
         finding_add(f, DOCTOR_WARN, near ? "doctor_key_near" : "doctor_key_unknown", "place", place, "key", node->key,
                     "near", near ? near : "", NULL);
     else if (!has_kind(node, key->kind))
@@ -242,8 +244,7 @@ void check_redis(struct finding *f)
     struct tsk_error err;
     if (yaml_parse(buf_str(&text), text.len, "config.yaml", &doc, &err) < 0)
         return;
-    const struct yaml_node *node = yaml_get(yaml_root(doc), "redis");
-    const char *url = yaml_text(node ? node : yaml_get(yaml_root(doc), "locks"));
+    const char *url = yaml_text(yaml_get(yaml_root(doc), "redis"));
     if (!url)
         return;
     f->is_absent = false;

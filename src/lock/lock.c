@@ -360,6 +360,8 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
                         .file = LOCK_FILE_INIT};
     BUG(request->hold == HOLD_LIFE && !ret_lock);
     BUG(request->hold == HOLD_LEASE && !request->instance);
+    if (workspace_locks_are_local(target->ws, err) < 0)
+        return -1;
     held_take_warm(target, &a.guard, &a.file);
     if (a.guard.fd < 0 && guard_open(&a.guard, target->guard_dir, target->guard_name, err) < 0)
         return -1;

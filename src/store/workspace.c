@@ -1,5 +1,6 @@
 #include "store/workspace.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "base/yaml.h"
 #include "store/db.h"
 #include "store/find.h"
@@ -121,6 +122,43 @@ int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallba
         *ret = fallback;
     else if (yaml_bool(node, ret) < 0)
         return yaml_error(doc, node, err, "%s must be true or false", key);
+    return 0;
+}
+
+static int refuse_locks_key(struct tsk_workspace *ws, const struct yaml_node *key, struct tsk_error *err)
+{
+    char place[64], path[PATH_MAX];
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(place, sizeof place, "config.yaml:%u:%u", key->key_line, key->key_column);
+    error_set(err, TSK_INVALID_INPUT, "config_locks", "place", place, NULL);
+    if (snprintf(path, sizeof path, "%s/config.yaml", ws->state_path) < (int)sizeof path)
+        error_add_next(err, "${EDITOR:-vi} +%u %s", key->key_line, shell_word(&word, path));
+    return -1;
+}
+
+int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
+{
+    struct stat st;
+    struct tsk_error ignored;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    if (fs->fstatat(ws->state_dir, "config.yaml", &st, 0) < 0)
+        return 0;
+    pthread_mutex_lock(&ws->mutex);
+    bool is_known = ws->config_seen.tv_sec == st.st_ctim.tv_sec && ws->config_seen.tv_nsec == st.st_ctim.tv_nsec &&
+                    st.st_ctim.tv_sec;
+    pthread_mutex_unlock(&ws->mutex);
+    if (is_known)
+        return 0;
+    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) == 0 &&
+        yaml_parse(buf_str(&b), b.len, "config.yaml", &doc, &ignored) == 0) {
+        const struct yaml_node *key = yaml_get(yaml_root(doc), "locks");
+        if (key)
+            return refuse_locks_key(ws, key, err);
+    }
+    pthread_mutex_lock(&ws->mutex);
+    ws->config_seen = st.st_ctim;
+    pthread_mutex_unlock(&ws->mutex);
     return 0;
 }
 

@@ -18,6 +18,7 @@ struct tsk_workspace {
     int locks_dir, guard_dir; /* -1 until workspace_lock_dirs */
     pthread_mutex_t mutex;    /* of what follows, and of the lazily opened directories */
     struct event_trail trail;
+    struct timespec config_seen;                /* ctime of the config.yaml that workspace_locks_are_local accepted */
     bool fs_is_checked;                         /* the lock protocol holds on the file system of locks_dir */
     void (*on_close)(struct tsk_workspace *ws); /* set by a layer below that keeps something for this workspace */
 };
@@ -53,6 +54,11 @@ int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_e
 
 /* The boolean `key` of config.yaml; `fallback` when the file or the key is absent. A broken file is an error. */
 int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err);
+
+/* Refuses (INVALID_INPUT) a config.yaml that has the key `locks`. Every lock is local to this machine, so a workspace that asks
+ * for another kind must get none: two machines would both be granted the same lock. A file that cannot be parsed is accepted
+ * here; doctor reports it. Reads the file once, and again when it changed. */
+int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err);
 
 /* The project root that a sprint lock belongs to: the nearest directory upwards from `start` (NULL: the working
  * directory) that has .git, .aiflow or .sprint-running; else `start` itself. */

@@ -224,13 +224,32 @@ def _(ws):
         assert word in result.out, f"{word!r} is missing\n{result}"
 
 
-@test("network file systems are refused, and Redis is named as the way")
+@test("network file systems are refused, and no mode is named that does not exist")
 def _(ws):
     for fstype in ("nfs", "cifs"):
         error = check_error(ws.fault(*ACQUIRE, fstype=fstype), 3, "UNSUPPORTED_FS", "ENVIRONMENT")
-        assert "Redis" in error["message"] or "Redis" in str(error["next"]), error
+        assert "local disk" in error["message"] and "Redis" not in str(error), error
         assert fstype in str(error), error
     assert not ws.lock_path("name", "a").exists()
+
+
+@test("config.yaml with `locks:` gets no lock until the key means something; a lock that is held can be released")
+def _(ws):
+    config = ws.path / ".aiflow/config.yaml"
+    ws.tasuki(*ACQUIRE, "--pid", os.getpid()).expect(0)
+    config.write_text("max_runs: 2\nlocks: redis://127.0.0.1:6379\n")
+    ws.tasuki("lock", "release", "name", "a").expect(0)
+    for command in (ACQUIRE, ("lock", "run", "b", "--", "true"), ("sprint", "acquire", "--session", "s", "--epic", "e")):
+        result = ws.tasuki("--json", *command)
+        eq(result.code, 2, f"{command}: {result}")
+        assert "`locks` is not supported" in result.out + result.err, result
+        assert "config.yaml:2:1" in result.out + result.err, result
+    found = ws.tasuki("doctor", "--json").expect(3).json
+    config_check = next(c for c in found["checks"] if c["name"] == "config")
+    assert config_check["status"] == "FAIL" and "`locks`" in config_check["summary"], config_check
+    assert "redis" not in [c["name"] for c in found["checks"]], found
+    config.write_text("max_runs: 2\n")
+    ws.tasuki(*ACQUIRE).expect(0)
 
 
 @test("trust_fs does not open network file systems")
