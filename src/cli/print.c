@@ -360,7 +360,8 @@ static void print_sprint(const struct op_call *call, const struct cli_options *o
     json_array_foreach (json_object_get(result, "errors"), i, text)
         if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
             cli_put_line(&b, options, out, "label_warning", json_string_value(text));
-    if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED) {
+    if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED ||
+        call->verdict == TSK_NEEDS_CONFIRMATION) {
         cli_put_lock(&b, options, out, call->aside);
         cli_put_next(&b, options, out, json_object_get(call->aside, "next"));
     }

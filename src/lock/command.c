@@ -64,30 +64,69 @@ static bool is_lease_over(const struct judgement *found)
     return found->record.hold == HOLD_LEASE && found->alive == LIVE_DEAD;
 }
 
+static bool has_token(const struct lock_proof *proof)
+{
+    return proof->token && proof->token[0];
+}
+
+/* Another tool records nothing but a pid. It was judged alive, so the process with that pid is the holder. */
+static bool is_foreign_ancestor(const struct lock_proof *proof, const struct judgement *found)
+{
+    struct proc_id holder;
+    return !proof->is_remote && found->record.hold == HOLD_FOREIGN && found->alive == LIVE_ALIVE &&
+           proc_id_of(found->record.pid, &holder) == 0 && proc_is_ancestor(&holder);
+}
+
+static bool is_same_session(const struct lock_proof *proof, const struct lock_record *record)
+{
+    return proof->session_id && proof->session_id[0] && strcmp(proof->session_id, record->session_id) == 0;
+}
+
+/* The session id is shown to everybody who is refused, so it proves nothing where the caller is known by better means. */
+static bool may_release_sprint(const struct lock_proof *proof, const struct judgement *found)
+{
+    return judgement_is_left_behind(found) || is_foreign_ancestor(proof, found) ||
+           (proof->is_unnamed && is_same_session(proof, &found->record)) ||
+           (proof->confirmed && judgement_is_same(proof->confirmed, found));
+}
+
 static bool may_release(const struct lock_target *target, const struct lock_proof *proof, const struct judgement *found)
 {
-    if (proof->token && proof->token[0])
+    if (has_token(proof) || is_proven(proof, &found->record))
         return is_proven(proof, &found->record);
-    if (target->kind->is_sprint || found->verdict == VERDICT_STALE)
-        return true;
-    return is_proven(proof, &found->record);
+    return target->kind->is_sprint ? may_release_sprint(proof, found) : found->verdict == VERDICT_STALE;
+}
+
+/* Why the caller may not touch the lock, and the commands for a holder that calls from somewhere else. */
+static int refuse_stranger(const struct lock_target *target, const struct visit *visit, const struct lock_proof *proof,
+                           const char *verb, struct tsk_error *err)
+{
+    if (target->kind->is_sprint && !has_token(proof)) {
+        error_set(err, TSK_NEEDS_CONFIRMATION, "needs_confirmation_release", NULL);
+        report_add_holder(target, &visit->now, &visit->found, err);
+        return -1;
+    }
+    error_set(err, TSK_LOCK_LOST, has_token(proof) ? "token_differs" : "not_the_holder", NULL);
+    report_add_facts(target, &visit->now, &visit->found, err);
+    report_add_command(target, "check", "", err);
+    if (!has_token(proof) && visit->found.record.hold != HOLD_FOREIGN)
+        report_add_command(target, verb, " --token TOKEN", err);
+    return -1;
 }
 
 static int remove_lock(const struct lock_target *target, struct visit *visit, const struct lock_proof *proof,
                        struct lock_outcome *outcome, struct tsk_error *err)
 {
     const struct lock_record *record = &visit->found.record;
-    if (!may_release(target, proof, &visit->found)) {
-        error_set(err, TSK_LOCK_LOST, proof->token && proof->token[0] ? "token_differs" : "not_the_holder", NULL);
-        report_add_holder(target, &visit->now, &visit->found, err);
-        return -1;
-    }
+    if (!may_release(target, proof, &visit->found))
+        return refuse_stranger(target, visit, proof, "release", err);
     outcome->session_mismatch = proof->session_id && proof->session_id[0] && visit->found.is_parsed &&
                                 strcmp(proof->session_id, record->session_id) != 0;
     if (outcome->session_mismatch && proof->strict) {
         error_set(err, TSK_LOCK_LOST, "session_mismatch", "expected", proof->session_id, "actual", record->session_id,
                   NULL);
-        report_add_holder(target, &visit->now, &visit->found, err);
+        report_add_facts(target, &visit->now, &visit->found, err);
+        report_add_command(target, "check", "", err);
         return -1;
     }
     if (fs->unlinkat(target->dir, target->file, 0) < 0) {
@@ -173,15 +212,10 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
     if (visit.found.verdict == VERDICT_FREE) {
         result = error_set(err, TSK_LOCK_NOT_FOUND, NULL, NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
-    } else if ((!is_proven(proof, &visit.found.record) &&
-                !(target->kind->is_sprint && !(proof->token && proof->token[0]))) ||
-               is_lease_over(&visit.found)) {
-        bool has_token = proof->token && proof->token[0];
-        result = error_set(err, TSK_LOCK_LOST,
-                           is_proven(proof, &visit.found.record) ? "lease_is_over"
-                           : has_token                           ? "token_differs"
-                                                                 : "not_the_holder",
-                           NULL);
+    } else if (!is_proven(proof, &visit.found.record) && (!target->kind->is_sprint || has_token(proof))) {
+        result = refuse_stranger(target, &visit, proof, "renew", err);
+    } else if (is_lease_over(&visit.found)) {
+        result = error_set(err, TSK_LOCK_LOST, "lease_is_over", NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
     } else if (!target->kind->is_sprint) {
         result = renew_found(target, &visit, ttl_ms, err);

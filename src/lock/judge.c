@@ -121,6 +121,11 @@ static bool is_dead(const struct judgement *j)
     return j->alive == LIVE_DEAD || (!j->record.pid && j->record.hold != HOLD_LEASE); /* J6 */
 }
 
+bool judgement_is_left_behind(const struct judgement *found)
+{
+    return found->verdict == VERDICT_ZOMBIE && (!found->is_parsed || is_dead(found));
+}
+
 static void decide_sprint(struct judgement *j)
 {
     j->verdict = is_dead(j) || j->is_expired ? VERDICT_ZOMBIE : VERDICT_HELD;

@@ -52,4 +52,7 @@ struct judgement {
 int lock_judge(const struct lock_target *target, const struct guard *guard, const struct now *now,
                struct judgement *ret, int *ret_fd, struct tsk_error *err);
 
+/* Whether nobody alive can lose a zombie: its holder is dead, or the file does not say who it is. One that is only old is not. */
+bool judgement_is_left_behind(const struct judgement *found);
+
 #endif

@@ -89,8 +89,8 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
     return 0;
 }
 
-/* Whether what is there now is what somebody said yes to. Inode numbers come again; fences and tokens do not. */
-static bool is_same_holder(const struct judgement *a, const struct judgement *b)
+/* Inode numbers are used again; fences and tokens are not. */
+bool judgement_is_same(const struct judgement *a, const struct judgement *b)
 {
     const struct lock_record *x = &a->record, *y = &b->record;
     if (a->is_parsed != b->is_parsed || x->hold != y->hold)
@@ -106,7 +106,7 @@ static bool is_same_holder(const struct judgement *a, const struct judgement *b)
 static enum step decide(struct attempt *a, struct tsk_error *err)
 {
     const struct lock_request *request = a->request;
-    bool is_confirmed = !request->confirmed || is_same_holder(request->confirmed, &a->found);
+    bool is_confirmed = !request->confirmed || judgement_is_same(request->confirmed, &a->found);
     switch (a->found.verdict) {
     case VERDICT_FREE:
         return STEP_TAKEN;

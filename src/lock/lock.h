@@ -45,6 +45,9 @@ struct lock_outcome {
     struct judgement before; /* what was found */
 };
 
+/* Whether two looks at a lock have seen the same holder: a yes to the one is a yes to the other. */
+bool judgement_is_same(const struct judgement *a, const struct judgement *b);
+
 /* Takes the lock. With HOLD_LIFE the lock is in *ret_lock; otherwise ret_lock may be NULL and the lock stays when this
  * process ends. A refusal is described by *outcome->before and by the error (report.h). */
 int lock_acquire(struct lock_target *target, const struct lock_request *request, struct tsk_lock **ret_lock,
@@ -56,10 +59,13 @@ struct lock_proof {
     const char *instance;
     const char *session_id; /* sprint: compared, a difference is only a warning ... */
     bool strict;            /* ... unless strict */
-    bool is_remote;         /* the caller is no process above this one: it proves itself by token or instance alone */
+    bool is_unnamed;        /* the caller has no instance and no process here: a sprint's session id is its only name */
+    const struct judgement *confirmed; /* not NULL: a person said yes to releasing this holder's sprint */
+    bool is_remote; /* the caller is no process above this one: it proves itself by token or instance alone */
 };
-/* No lock is success (outcome->existed is false). LOCK_LOST without a proof, except for sprint (U2) and for what a dead
- * holder left behind. */
+/* Succeeds if there is no lock (outcome->existed is false). LOCK_LOST without a proof, except for what a dead holder left
+ * behind. A sprint of a dead holder, or without a usable pid, needs no proof, either; a living one that is not the caller's
+ * needs a yes: NEEDS_CONFIRMATION, and outcome->before is the holder to ask about. */
 int lock_release_by(struct lock_target *target, const struct lock_proof *proof, struct lock_outcome *outcome,
                     struct tsk_error *err);
 /* LOCK_NOT_FOUND if there is none. */

@@ -183,7 +183,7 @@ static void add_json(struct tsk_error *err, const char *key, json_t *value)
     json_decref(value);
 }
 
-static void add_command(const struct lock_target *target, struct tsk_error *err, const char *verb, const char *options)
+void report_add_command(const struct lock_target *target, const char *verb, const char *options, struct tsk_error *err)
 {
     char storage[PATH_MAX * 2];
     struct buf b;
@@ -194,20 +194,35 @@ static void add_command(const struct lock_target *target, struct tsk_error *err,
         error_add_next(err, "%s", buf_str(&b));
 }
 
-static void add_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
+static void add_sprint_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
 {
-    bool is_sprint = target->kind->is_sprint;
+    if (judgement_is_left_behind(found)) {
+        report_add_command(target, "acquire", " --yes --session S --epic E", err);
+        report_add_command(target, "release", "", err);
+        return;
+    }
     if (found->verdict != VERDICT_ZOMBIE)
-        add_command(target, err, "acquire", is_sprint ? " --wait 30m --session S --epic E" : " --wait 30m");
-    if (is_sprint)
-        add_command(target, err, "release", "");
-    else if (found->record.hold != HOLD_FOREIGN)
-        add_command(target, err, "release", " --token TOKEN");
-    add_command(target, err, "acquire", is_sprint ? " --force --session S --epic E" : " --force");
+        report_add_command(target, "acquire", " --wait 30m --session S --epic E", err);
+    report_add_command(target, "check", "", err);
+    /* One that is only old is a zombie, which force would take without a question. */
+    report_add_command(target, "acquire",
+                       found->verdict == VERDICT_ZOMBIE ? " --session S --epic E" : " --force --session S --epic E",
+                       err);
 }
 
-void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,
-                       struct tsk_error *err)
+static void add_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
+{
+    if (target->kind->is_sprint) {
+        add_sprint_commands(target, found, err);
+        return;
+    }
+    report_add_command(target, "acquire", " --wait 30m", err);
+    report_add_command(target, "check", "", err);
+    report_add_command(target, "acquire", " --force", err);
+}
+
+void report_add_facts(const struct lock_target *target, const struct now *now, const struct judgement *found,
+                      struct tsk_error *err)
 {
     char words[LOCK_ID_MAX + 16], path[PATH_MAX];
     const struct lock_record *record = &found->record;
@@ -236,7 +251,14 @@ void report_add_holder(const struct lock_target *target, const struct now *now, 
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
         add_json(err, copied[i], json_incref(json_object_get(lock, copied[i])));
     json_decref(lock);
-    add_commands(target, found, err);
+}
+
+void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,
+                       struct tsk_error *err)
+{
+    report_add_facts(target, now, found, err);
+    if (found->verdict != VERDICT_FREE)
+        add_commands(target, found, err);
 }
 
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,

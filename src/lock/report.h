@@ -19,7 +19,13 @@ int report_lost(const struct lock_target *target, const struct now *now, const s
  * Returns -1. */
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
                    struct tsk_error *err);
-/* Adds what is known of the holder, and the commands, to any error about this lock. */
+/* Adds what is known of the holder to any error about this lock. */
+void report_add_facts(const struct lock_target *target, const struct now *now, const struct judgement *found,
+                      struct tsk_error *err);
+/* Adds `tasuki lock VERB …OPTIONS` as a next command. */
+void report_add_command(const struct lock_target *target, const char *verb, const char *options, struct tsk_error *err);
+/* Both, with the commands for a caller that wants the lock: wait, look, and force last. No command leads past a living holder
+ * without a question. */
 void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,
                        struct tsk_error *err);
 

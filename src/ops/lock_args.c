@@ -147,12 +147,12 @@ static void put_age(char *text, size_t size, int64_t age_ms)
     snprintf(text, size, "%.1f", age_ms < 0 ? 0.0 : (double)age_ms / 3600000.0);
 }
 
-void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
-                       struct buf *b)
+/* `key`: the text. */
+static void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
+                              const char *key, struct buf *b)
 {
     char pid[LOCK_TEXT_MAX], age[32], started[TIME_TEXT_MAX] = "?", words[LOCK_ID_MAX + 16];
     const struct lock_record *record = &found->record;
-    bool is_zombie = found->verdict == VERDICT_ZOMBIE;
     bool is_client = record->hold == HOLD_LEASE;
     snprintf(pid, sizeof pid, record->pid ? "%d" : "?", (int)record->pid);
     if (is_client)
@@ -161,7 +161,6 @@ void lock_put_question(struct op_call *call, const struct lock_target *target, c
     if (record->created_ms >= 0)
         time_format_utc(record->created_ms, started);
     lock_target_words(target, words, sizeof words);
-    const char *key = !target->kind->is_sprint ? "confirm_force" : is_zombie ? "u2_confirm_zombie" : "u2_confirm_live";
     text_put(b, call->lang, key, "lock", words, "pid", pid, "state",
              found->alive == LIVE_DEAD || (!record->pid && !is_client) ? "dead" : "alive", "session_id",
              record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age, "epic_spec",
@@ -194,11 +193,51 @@ static int acquire_for(struct op_call *call, struct lock_target *target, const s
     return error_set(err, TSK_CONFLICT, "interrupted", NULL);
 }
 
+/* Only a yes is missing. `next` names --yes where nobody alive can lose anything by it; elsewhere a person decides. */
+static int refuse_unconfirmed(struct lock_target *target, const struct lock_outcome *outcome, struct tsk_error *err)
+{
+    bool is_sprint = target->kind->is_sprint;
+    struct now now = clock_now();
+    bool is_left_behind = judgement_is_left_behind(&outcome->before);
+    error_set(err, TSK_NEEDS_CONFIRMATION, is_left_behind ? "zombie_blocks" : "needs_confirmation_force", NULL);
+    report_add_facts(target, &now, &outcome->before, err);
+    if (is_left_behind)
+        report_add_command(target, "acquire", " --yes --session S --epic E", err);
+    else if (outcome->before.alive == LIVE_DEAD)
+        report_add_command(target, "acquire", " --force --yes", err);
+    else if (outcome->before.verdict == VERDICT_HELD)
+        report_add_command(target, "acquire", is_sprint ? " --wait 30m --session S --epic E" : " --wait 30m", err);
+    report_add_command(target, "check", "", err);
+    return -1;
+}
+
+/* Whether the holder that was met may be replaced: by the caller's word, or by a person's. */
+static bool is_confirmed(struct op_call *call, struct lock_target *target, const struct lock_outcome *outcome,
+                         bool wants_force)
+{
+    const struct judgement *found = &outcome->before;
+    bool is_dead = found->alive == LIVE_DEAD;
+    if (json_get_bool(call->args, "yes", false))
+        return true;
+    /* Nobody alive loses anything when it is taken from a dead one; an agent's word is not enough where TTLs count. */
+    if (wants_force && is_dead && (call->is_cli || found->verdict == VERDICT_ZOMBIE))
+        return true;
+    if (!call->confirm)
+        return false;
+    struct buf question CLEANUP(buf_clear) = BUF_INIT;
+    lock_put_question(call, target, found,
+                      !target->kind->is_sprint           ? "confirm_force"
+                      : found->verdict == VERDICT_ZOMBIE ? "u2_confirm_zombie"
+                                                         : "u2_confirm_live",
+                      &question);
+    call->asks_about_dead = is_dead;
+    return call->confirm(call, buf_str(&question));
+}
+
 int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
                            struct lock_outcome *outcome, struct tsk_error *err)
 {
     bool wants_force = json_get_bool(call->args, "force", false);
-    bool says_yes = json_get_bool(call->args, "yes", false);
     request->kill = json_get_bool(call->args, "kill", false);
     /* U2: force alone is enough for a zombie. An agent's is enough for a dead one, not for one that is only old. */
     request->take_zombie = wants_force && call->is_cli;
@@ -209,35 +248,38 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     bool is_refusal = err->code == target->kind->held_code || err->code == TSK_ZOMBIE_DETECTED;
     if (result == 0 || !is_refusal || !may_be_confirmed(target, &outcome->before, wants_force))
         return result;
-    /* Nobody alive loses anything when it is taken from a dead one; an agent's word is not enough where TTLs count. */
-    bool is_dead = outcome->before.alive == LIVE_DEAD;
-    bool confirmed =
-        says_yes || (wants_force && is_dead && (call->is_cli || outcome->before.verdict == VERDICT_ZOMBIE));
-    if (!confirmed && call->confirm) {
-        struct buf question CLEANUP(buf_clear) = BUF_INIT;
-        lock_put_question(call, target, &outcome->before, &question);
-        call->asks_about_dead = is_dead;
-        confirmed = call->confirm(call, buf_str(&question));
-    } else if (!confirmed && !target->kind->is_sprint) {
-        err->code = TSK_NEEDS_CONFIRMATION;
-        err->text = "needs_confirmation_force";
-        struct buf command CLEANUP(buf_clear) = BUF_INIT;
-        lock_target_command(target, "acquire", &command);
-        error_add_next(err, "%s --force --yes%s", buf_str(&command), request->kill ? " --kill" : "");
+    if (!is_confirmed(call, target, outcome, wants_force)) {
+        if (!call->is_cli || !call->confirm)
+            return refuse_unconfirmed(target, outcome, err);
+        err->code = target->kind->held_code; /* a person was asked, and said no */
         return -1;
     }
-    if (!confirmed && outcome->before.verdict == VERDICT_ZOMBIE) {
-        err->code = TSK_SPRINT_BLOCKED; /* U2: a zombie that was not to be overwritten blocks */
-        err->text = "zombie_blocks";
-    }
-    if (!confirmed)
-        return -1;
     request->force = wants_force;
     request->take_zombie = true;
     request->wait_ms = wants_force ? 0 : wait_ms;
     struct judgement shown = outcome->before; /* the yes was for what was shown, not for what came since */
     request->confirmed = &shown;
     return acquire_for(call, target, request, outcome, err);
+}
+
+int lock_release_confirmed(struct op_call *call, struct lock_target *target, struct lock_proof *proof,
+                           struct lock_outcome *outcome, struct tsk_error *err)
+{
+    struct buf question CLEANUP(buf_clear) = BUF_INIT;
+    proof->is_remote = call->is_remote;
+    proof->is_unnamed = call->is_remote && !proof->instance;
+    int result = lock_release_by(target, proof, outcome, err);
+    if (result == 0 || err->code != TSK_NEEDS_CONFIRMATION)
+        return result;
+    lock_put_question(call, target, &outcome->before, "u2_confirm_release", &question);
+    call->asks_about_dead = false;
+    if (!json_get_bool(call->args, "yes", false) && !(call->confirm && call->confirm(call, buf_str(&question))))
+        return -1;
+    struct judgement shown = outcome->before; /* the yes is for the holder that was shown */
+    proof->confirmed = &shown;
+    result = lock_release_by(target, proof, outcome, err);
+    proof->confirmed = NULL;
+    return result;
 }
 
 static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, const char *id, const char *project,

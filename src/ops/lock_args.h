@@ -53,9 +53,9 @@ int64_t lock_args_wait(struct op_call *call);
 /* Acquires; where the rules want a person's yes, asks (call->confirm), or takes `yes` for it. */
 int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
                            struct lock_outcome *outcome, struct tsk_error *err);
-/* The question that is asked, in the caller's language. For a sprint it is U2's. */
-void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
-                       struct buf *b);
+/* Releases; where the rules want a person's yes (a living sprint that is not the caller's), asks or takes `yes` for it. */
+int lock_release_confirmed(struct op_call *call, struct lock_target *target, struct lock_proof *proof,
+                           struct lock_outcome *outcome, struct tsk_error *err);
 
 /* All locks of the workspace and the sprint lock of the project (found from `root`, NULL: here), as report_lock gives them; `kind` NULL: of every kind. */
 int locks_list(struct tsk_workspace *ws, const char *kind, const char *root, json_t **ret, struct tsk_error *err);

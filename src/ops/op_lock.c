@@ -39,8 +39,9 @@ static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_UNSUPPORTED_F
 static const enum tsk_code check_errors[] = {
     TSK_LOCK_HELD,     TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED,
     TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,  TSK_ENVIRONMENT,       TSK_NOT_FOUND,      TSK_OK};
-static const enum tsk_code release_errors[] = {TSK_LOCK_LOST,   TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-                                               TSK_ENVIRONMENT, TSK_NOT_FOUND,     TSK_OK};
+static const enum tsk_code release_errors[] = {
+    TSK_LOCK_LOST, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND,
+    TSK_OK};
 
 /* ---- acquire ---- */
 
@@ -127,13 +128,15 @@ static const struct op_param acquire_params[] = {
      .min = 1,
      .value = "D",
      .help = "Time after which other tools may call it expired.",
+     .agent_help = "For other tools only.",
      .fallback = "30m"},
     LOCK_WAIT_PARAM,
     LOCK_PID_PARAM,
     LOCK_INSTANCE_PARAM,
     {.name = "force",
      .type = OP_BOOL,
-     .help = "Take it also from a living holder (asks first), or from a dead one before its TTL is over."},
+     .help = "Take it also from a living holder (asks first), or from a dead one before its TTL is over.",
+     .agent_help = "Take it also from a living holder (a person is asked)."},
     LOCK_YES_PARAM,
     LOCK_KILL_PARAM,
     {0},
@@ -184,11 +187,10 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     struct lock_outcome outcome;
     struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL),
                                .session_id = json_get_string(call->args, "session", NULL),
-                               .strict = json_get_bool(call->args, "strict", false),
-                               .is_remote = call->is_remote};
+                               .strict = json_get_bool(call->args, "strict", false)};
     if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
-    int result = lock_release_by(&target, &proof, &outcome, err);
+    int result = lock_release_confirmed(call, &target, &proof, &outcome, err);
     if (result == 0) {
         *ret = json_pack("{s:s, s:s, s:s?, s:b}", "status", "released", "kind", target.kind->name, "id",
                          target.id[0] ? target.id : NULL, "existed", outcome.existed);
@@ -210,8 +212,13 @@ static const struct op_param release_params[] = {
      .type = OP_STRING,
      .value = "S",
      .help = "Session id; another one in the file is a warning.",
+     .agent_help = "Of a sprint.",
      .max = 256},
-    {.name = "strict", .type = OP_BOOL, .help = "Refuse when the session differs."},
+    {.name = "strict",
+     .type = OP_BOOL,
+     .help = "Refuse when the session differs.",
+     .agent_help = "Refuse another session."},
+    LOCK_YES_PARAM,
     {0},
 };
 static const struct op_field release_result[] = {{"status", "string", "released"},
@@ -225,10 +232,11 @@ const struct op op_lock_release = {
     .name = "lock.release",
     .noun = "lock",
     .verb = "release",
-    .summary = "Give a lock back. No lock is success.",
-    .detail = "You prove that it is yours by --token, by your instance, or by being (a descendant of) the "
-              "recorded process. What a "
-              "dead holder left behind, anybody may release.",
+    .summary = "Release a lock. Succeeds if the lock is not held.",
+    .detail =
+        "You prove that it is yours by --token, by your instance, or by being (a descendant of) the "
+        "recorded process. Anybody may release what a dead holder left behind. A sprint whose holder lives and is "
+        "not yours is released only after a yes.",
     .examples = "tasuki lock release name deploy  # from the shell that took it\n"
                 "tasuki lock release name deploy --token 5f0c…  # from anywhere",
     .flags = OP_IDEMPOTENT,

@@ -131,7 +131,7 @@ static int refused(struct op_call *call, struct tsk_error *err)
     const char *program = buf_str(&b);
     error_clear_next(err);
     error_add_next(err, "%s lock run %s --wait 30m -- COMMAND", program, name);
-    error_add_next(err, "%s lock release name %s --token TOKEN", program, name);
+    error_add_next(err, "%s lock check name %s", program, name);
     error_add_next(err, "%s lock acquire name %s --force", program, name);
     return -1;
 }

@@ -273,7 +273,6 @@ static int refuse_borrowed(struct op_call *call, struct owners *owners, const st
         return 0;
     error_set(err, TSK_CONFLICT, "instance_borrowed", "instance", caller->id, NULL);
     error_add_next(err, "tasuki lock release KIND ID");
-    error_add_next(err, "tasuki own leave --instance %s", caller->id);
     return -1;
 }
 

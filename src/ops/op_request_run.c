@@ -66,7 +66,8 @@ static int confirm_replace(struct op_call *call, const char *run, struct tsk_err
     err->code = TSK_NEEDS_CONFIRMATION;
     err->text = "request_replace_needs";
     error_clear_next(err);
-    error_add_next(err, "tasuki request run %s --on-conflict replace --yes", request ? request : "RQ");
+    error_add_next(err, "tasuki runs show %s", run);
+    error_add_next(err, "tasuki request run %s --on-conflict attach", request ? request : "RQ");
     return -1;
 }
 

@@ -50,16 +50,15 @@ static json_t *lock_info(const struct judgement *found)
 }
 
 /* U2's object has no room for how we know: that goes aside, for people. */
-static void set_aside(struct op_call *call, const struct lock_target *target, const struct judgement *found)
+static void set_aside(struct op_call *call, const struct lock_target *target, const struct judgement *found,
+                      const struct tsk_error *hints)
 {
     struct now now = clock_now();
-    struct tsk_error hints = {0};
     json_decref(call->aside);
     call->aside = report_lock(target, &now, found);
-    report_add_holder(target, &now, found, &hints);
     json_t *next = json_array();
     const char *command;
-    for (unsigned i = 0; (command = tsk_error_next(&hints, i)); i++)
+    for (unsigned i = 0; (command = tsk_error_next(hints, i)); i++)
         json_array_append_new(next, json_string(command));
     json_object_set_new(call->aside, "next", next);
 }
@@ -206,20 +205,28 @@ static void describe(char *text, size_t size, const char *what, const struct jud
         snprintf(text, size, "%s (%s)", what, found->how ? found->how : "?");
 }
 
+/* U2's object for a call that lacks only a yes. The sentence that says so is one of ours, beside U2's. */
+static json_t *needs_yes(struct op_call *call, json_t *result, const struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&text, call->lang, err);
+    add_error(result, buf_str(&text));
+    json_object_set_new(result, "needs_confirmation", json_true());
+    return result;
+}
+
 /* ---- acquire ---- */
 
 static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *outcome, const struct tsk_error *err)
 {
     char message[1024];
-    if (err->code == TSK_SPRINT_BLOCKED && outcome->before.verdict == VERDICT_ZOMBIE) {
-        describe(message, sizeof message, "Zombie lock was not overwritten", &outcome->before);
-        return answer(call, "blocked", "acquire", &outcome->before, message, TSK_SPRINT_BLOCKED);
-    }
-    if (err->code == TSK_SPRINT_BLOCKED) {
-        describe(message, sizeof message, "Sprint already running", &outcome->before);
-        return answer(call, "blocked", "acquire", &outcome->before, message, TSK_SPRINT_BLOCKED);
-    }
-    return failure_of(call, "acquire", err);
+    bool is_zombie = outcome->before.verdict == VERDICT_ZOMBIE;
+    if (err->code != TSK_SPRINT_BLOCKED && err->code != TSK_NEEDS_CONFIRMATION)
+        return failure_of(call, "acquire", err);
+    describe(message, sizeof message, is_zombie ? "Zombie lock was not overwritten" : "Sprint already running",
+             &outcome->before);
+    json_t *result = answer(call, "blocked", "acquire", &outcome->before, message, err->code);
+    return err->code == TSK_NEEDS_CONFIRMATION ? needs_yes(call, result, err) : result;
 }
 
 /* So that it is found when the client ends. */
@@ -261,7 +268,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         *ret = answer(call, "acquired", "acquire", &mine, message, TSK_OK);
     } else {
         *ret = acquire_refused(call, &outcome, err);
-        set_aside(call, &sprint.target, &outcome.before);
+        set_aside(call, &sprint.target, &outcome.before, err);
     }
     sprint_end(&sprint);
     return 0;
@@ -307,6 +314,7 @@ static const struct op_field result_fields[] = {
     {"lock_info", "object", "exists pid session_id started_at epic_spec age_hours pid_alive is_zombie"},
     {"message", "string", ""},
     {"errors", "array", ""},
+    {"needs_confirmation", "boolean?", "only a yes is missing"},
     {0}};
 static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED,
                                        TSK_ZOMBIE_DETECTED,
@@ -315,7 +323,7 @@ static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED,
                                        TSK_UNSUPPORTED_FS,
                                        TSK_STORAGE_FULL,
                                        TSK_OK};
-static const enum tsk_code acquire_errors[] = {
+static const enum tsk_code asking_errors[] = {
     TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT,
     TSK_ENVIRONMENT,    TSK_UNSUPPORTED_FS,     TSK_STORAGE_FULL,    TSK_OK};
 
@@ -332,7 +340,7 @@ const struct op op_sprint_acquire = {
     .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE | OP_VERDICTS,
     .params = acquire_params,
     .result = result_fields,
-    .errors = acquire_errors,
+    .errors = asking_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
     .mcp = {.tool = "sprint_acquire", .group = "locks", TOOL_SPRINT_ACQUIRE},
     .run = run_acquire,
@@ -344,6 +352,10 @@ static json_t *release_refused(struct op_call *call, const struct lock_proof *pr
                                const struct tsk_error *err)
 {
     char message[1024];
+    if (err->code == TSK_NEEDS_CONFIRMATION) {
+        describe(message, sizeof message, "Sprint already running", &outcome->before);
+        return needs_yes(call, answer(call, "blocked", "release", &outcome->before, message, err->code), err);
+    }
     if (err->code != TSK_LOCK_LOST)
         return failure_of(call, "release", err);
     snprintf(message, sizeof message, "Lock session mismatch (expected: %s, actual: %s)", proof->session_id,
@@ -359,9 +371,13 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     struct lock_outcome outcome = {0};
     struct lock_proof proof = {.session_id = json_get_string(call->args, "session", NULL),
                                .strict = json_get_bool(call->args, "strict", false)};
+    if (lock_args_instance(call, &proof.instance, err) < 0) {
+        *ret = failure_of(call, "release", err);
+        return 0;
+    }
     if (sprint_begin(call, "release", &sprint, ret) < 0)
         return 0;
-    if (lock_release_by(&sprint.target, &proof, &outcome, err) == 0) {
+    if (lock_release_confirmed(call, &sprint.target, &proof, &outcome, err) == 0) {
         *ret = answer(call, "released", "release", NULL, "Lock released successfully", TSK_OK);
         if (outcome.session_mismatch) {
             char text[1024];
@@ -371,6 +387,7 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
         }
     } else {
         *ret = release_refused(call, &proof, &outcome, err);
+        set_aside(call, &sprint.target, &outcome.before, err);
     }
     sprint_end(&sprint);
     return 0;
@@ -383,6 +400,8 @@ static const struct op_param release_params[] = {
      .help = "Session id; another one in the file is a warning.",
      .max = 256},
     {.name = "strict", .type = OP_BOOL, .help = "Refuse when the session differs."},
+    LOCK_YES_PARAM,
+    LOCK_INSTANCE_PARAM,
     ROOT_PARAMS,
     {0},
 };
@@ -391,12 +410,15 @@ const struct op op_sprint_release = {
     .name = "sprint.release",
     .noun = "sprint",
     .verb = "release",
-    .summary = "Give the sprint lock back. No lock is success.",
+    .summary = "Release the sprint lock. Succeeds if there is none.",
+    .detail = "It frees your own sprint, a dead holder's, and one without a usable pid. A sprint whose holder lives "
+              "and is not "
+              "yours is released only after a yes: on a terminal the command asks.",
     .examples = "tasuki sprint release --session sprint-2026-02-07-001",
     .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE | OP_VERDICTS,
     .params = release_params,
     .result = result_fields,
-    .errors = errors,
+    .errors = asking_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
     .mcp = {.tool = "sprint_release", .group = "locks", TOOL_SPRINT_RELEASE},
     .run = run_release,
@@ -416,7 +438,10 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
         sprint_end(&sprint);
         return 0;
     }
-    set_aside(call, &sprint.target, &found);
+    struct tsk_error hints = {0};
+    struct now now = clock_now();
+    report_add_holder(&sprint.target, &now, &found, &hints);
+    set_aside(call, &sprint.target, &found, &hints);
     if (found.verdict == VERDICT_FREE) {
         *ret = answer(call, "clean", "check", &found, "No sprint lock", TSK_OK);
     } else if (found.verdict == VERDICT_ZOMBIE) {

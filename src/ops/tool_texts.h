@@ -15,8 +15,8 @@
             "person; do not go on without it. It stays until lock_release, or until your program ends."
 #define TOOL_LOCK_RELEASE                                                                                              \
     .refusal = "NOT RELEASED",                                                                                         \
-    .text = "Give a lock back as soon as the work is done. No lock is success; NOT RELEASED (LOCK_LOST) means "        \
-            "that it is somebody else's now."
+    .text = "Release a lock as soon as the work is done. It succeeds if there is none; NOT RELEASED (LOCK_LOST) "      \
+            "means that it is somebody else's now."
 #define TOOL_LOCK_RENEW                                                                                                \
     .refusal = "NOT RENEWED",                                                                                          \
     .text = "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop what "     \
@@ -128,8 +128,8 @@
             "stays until sprint_release."
 #define TOOL_SPRINT_RELEASE                                                                                            \
     .refusal = "NOT RELEASED",                                                                                         \
-    .text = "Give the sprint lock back at the end of the sprint. No lock is success; another session's is "            \
-            "released with a warning, or refused with strict: true."
+    .text = "Release the sprint lock at the end of your sprint, or one that a dead holder left. It succeeds if there " \
+            "is none. A living sprint that is not yours stays: it needs a person's yes."
 #define TOOL_SPRINT_CHECK .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."
 #define TOOL_GET_STATUS                                                                                                \
     .text = "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "      \

@@ -71,8 +71,7 @@ static int refused(const char *request_id, enum hold hold, struct tsk_error *err
         return -1;
     }
     error_add_next(err, "tasuki wait lock request/%s", request_id);
-    if (hold != HOLD_FOREIGN)
-        error_add_next(err, "tasuki lock release request %s --token TOKEN", request_id);
+    error_add_next(err, "tasuki lock check request %s", request_id);
     error_add_next(err, "tasuki lock acquire request %s --force", request_id);
     return -1;
 }

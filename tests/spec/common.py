@@ -181,9 +181,12 @@ def need_namespace(ws, *options):
 
 
 def check_u2(result, status, code, mode):
-    """The return value has exactly U2's keys, and the exit code of its status. Returns it."""
+    """The return value has exactly U2's keys (and needs_confirmation where only a yes is missing), and the exit code of its
+    status. Returns it."""
     value = result.expect(code).json
-    assert set(value) == U2_KEYS, f"the keys of the return value are {sorted(value)}\n{result}"
+    lacks_yes = status == "blocked" and code == 6
+    eq(value.get("needs_confirmation", False), lacks_yes, "needs_confirmation")
+    assert set(value) == U2_KEYS | ({"needs_confirmation"} if lacks_yes else set()), f"the keys of the return value are {sorted(value)}\n{result}"
     eq(value["status"], status, "status")
     eq(value["mode"], mode, "mode")
     assert isinstance(value["message"], str) and isinstance(value["errors"], list), value

@@ -222,7 +222,7 @@ def _(ws):
     server = Server(ws)
     one, two = register(server), register(server)
     server.post("/api/locks/name/a", one).expect(200)
-    eq(server.post("/api/locks/name/a/force", two).expect(409, "LOCK_HELD").json["needs_confirmation"], True, "without a yes")
+    eq(server.post("/api/locks/name/a/force", two).expect(409, "NEEDS_CONFIRMATION").json["needs_confirmation"], True, "without a yes")
     server.post("/api/locks/name/a/force", {**two, "kill": True, "confirm": True}).expect(400, "INVALID_INPUT")
     eq(server.post("/api/locks/name/a/force", {**two, "confirm": True}).expect(200).json["forced"]["instance"], one["instance"], "from whom")
     server.ask("PUT", "/api/locks/name/a", one).expect(409, "LOCK_LOST")

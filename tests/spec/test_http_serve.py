@@ -218,6 +218,21 @@ def _(ws):
     server.stop()
 
 
+@test("U2 over HTTP: a living sprint of somebody else is neither released nor forced without confirm: true")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    ws.tasuki("sprint", "acquire", "--session", "s1", "--epic", "e1", "--pid", holder.pid).expect(0)
+    before = ws.lock_path("sprint").read_text()
+    force = {"mode": "acquire", "session": "s2", "epic": "e", "pid": holder.pid, "force": True}
+    for body in ({"mode": "release"}, {"mode": "release", "session": "other"}, force):
+        answer = server.post("/api/sprint", body).expect(409).json
+        eq((answer["status"], answer["needs_confirmation"]), ("blocked", True), str(body))
+        eq(ws.lock_path("sprint").read_text(), before, "the lock file")
+    eq(server.post("/api/sprint", {"mode": "release", "confirm": True}).expect(200).json["status"], "released", "with a yes")
+    server.stop()
+
+
 @test("U2 over HTTP: its own input names are understood, too")
 def _(ws):
     server = Server(ws)

@@ -201,7 +201,7 @@ def _(ws):
     held_by(ws)
     before = ws.lock_path("name", "a").read_text()
     error = check_error(acquire(ws, "--force"), 6, "NEEDS_CONFIRMATION")
-    assert any("--yes" in command for command in error["next"]), error
+    assert not [c for c in error["next"] if "--yes" in c or "--force" in c], error
     eq(ws.lock_path("name", "a").read_text(), before, "the file")
 
 
@@ -285,7 +285,7 @@ def _(ws):
     proc = run_held(ws, "deploy")
     since = ws.read_lock("name", "deploy")["created_at"]
     text = ws.tasuki("lock", "acquire", "name", "deploy").expect(4).err
-    for fact in ("deploy", str(proc.pid), "alive", "life byte", since, "expires", "--wait", "release", "--force"):
+    for fact in ("deploy", str(proc.pid), "alive", "life byte", since, "expires", "--wait", "lock check", "--force"):
         assert fact in text, f"{fact!r} is missing in:\n{text}"
 
 
@@ -293,7 +293,8 @@ def _(ws):
 def _(ws):
     run_held(ws, "deploy")
     error = check_error(acquire(ws, id="deploy"), 4, "LOCK_HELD")
-    for word in ("--wait", "release", "--force"):
+    assert not [c for c in error["next"] if "--token" in c], error["next"]
+    for word in ("--wait", " check ", "--force"):
         command = [c for c in error["next"] if word in c]
         assert command and all(c.startswith("tasuki ") and "deploy" in c for c in command), error["next"]
 

@@ -259,6 +259,28 @@ def _(ws):
     eq(ws.tty(["confirm", token], answers=["y"]).code, 0, "exit")
 
 
+@test("an agent frees its own sprint and a dead one's, and no living one that is not its own")
+def _(ws):
+    agent = Agent(ws, "--tools", "all")
+    agent.ok("sprint_acquire", session="mine", epic="e")
+    eq(agent.ok("sprint_release", session="mine")["status"], "released", "its own")
+    dead_sprint(ws)
+    eq(agent.ok("sprint_release")["status"], "released", "a dead one's")
+    holder = sleeper(ws)
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e", "--pid", holder.pid).expect(0)
+    before = ws.lock_path("sprint").read_text()
+    for tool, args in (("sprint_release", {}), ("sprint_release", {"session": "s", "confirm": True}),
+                       ("lock_release", {"kind": "sprint"})):
+        text, error = agent.refused(tool, **args)
+        eq(error["reason_code"], "NEEDS_CONFIRMATION", f"{tool} {args}: {text}")
+        assert "--yes" not in str(error["next"]), error
+        eq(ws.lock_path("sprint").read_text(), before, "the lock file")
+    token = error["context"]["confirm_token"]
+    ws.tasuki("confirm", token).expect(0)
+    agent.ok("lock_release", kind="sprint", confirm_token=token)
+    assert not ws.lock_path("sprint").exists()
+
+
 # -- confirm: true ------------------------------------------------------------------------------------------
 
 @test("where an agent may confirm by itself, the refusal says so")

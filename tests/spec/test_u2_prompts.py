@@ -98,7 +98,7 @@ def _(ws):
 @test("without a terminal and without --yes a zombie blocks at once")
 def _(ws):
     foreign_sprint(ws, dead_pid())
-    value = check_u2(ws.tasuki(*ACQUIRE, input="y\n", timeout=45), "blocked", 4, "acquire")
+    value = check_u2(ws.tasuki(*ACQUIRE, input="y\n", timeout=45), "blocked", 6, "acquire")
     eq(value["lock_info"]["is_zombie"], True, "is_zombie")
     eq(session_in_lock(ws), "other-session")
 
@@ -114,7 +114,8 @@ def _(ws):
 def _(ws):
     foreign_sprint(ws, sleeper(ws).pid, started=0)
     check_u2(ws.tasuki(*ACQUIRE, "--yes"), "blocked", 4, "acquire")
-    check_u2(ws.tasuki(*ACQUIRE, "--force", timeout=45), "blocked", 4, "acquire")
+    value = check_u2(ws.tasuki(*ACQUIRE, "--force", timeout=45), "blocked", 6, "acquire")
+    assert any("--yes" in text for text in value["errors"]), value
     eq(session_in_lock(ws), "other-session")
 
 

@@ -192,7 +192,7 @@ def _(ws):
 def _(ws):
     foreign_sprint(ws, sleeper(ws).pid, started=0, flavour="vanilla", nested=[1, {"a": 2}])
     check_u2(ws.tasuki(*CHECK), "blocked", 4, "check")
-    check_u2(ws.tasuki(*RELEASE), "released", 0, "release")
+    check_u2(ws.tasuki(*RELEASE, "--yes"), "released", 0, "release")
 
 
 @test("lock file: the name can be given, and must be a plain file name")
@@ -262,6 +262,68 @@ def _(ws):
     assert not ws.lock_path("sprint").exists()
 
 
+@test("release: a living sprint that is not the caller's stays, whatever its age and whatever session is named, until a yes")
+def _(ws):
+    old = -24 * 3600 - 60
+    for make in (lambda: foreign_sprint(ws, sleeper(ws).pid, started=0), lambda: hold_since(ws, -60), lambda: hold_since(ws, old)):
+        make()
+        before = ws.lock_path("sprint").read_text()
+        session = ws.read_lock("sprint")["session_id"]
+        for args in ((), ("--session", session), ("--session", "mine"), ("--session", session, "--strict")):
+            value = check_u2(ws.tasuki(*RELEASE, *args), "blocked", 6, "release")
+            eq((value["lock_info"]["exists"], value["lock_info"]["pid_alive"]), (True, True), f"{args}")
+        check_error(ws.tasuki("lock", "release", "sprint", "--json"), 6, "NEEDS_CONFIRMATION")
+        eq(ws.lock_path("sprint").read_text(), before, "the lock file")
+        eq(ws.tty(["sprint", "release"], answers=["n"]).code, 6, "a person says no")
+        eq(ws.lock_path("sprint").read_text(), before, "the lock file after a no")
+        check_u2(ws.tasuki(*RELEASE, "--yes"), "released", 0, "release")
+        assert not ws.lock_path("sprint").exists()
+
+
+@test("release: on a terminal a yes releases a living sprint, and the question names its holder")
+def _(ws):
+    pid = sleeper(ws).pid
+    foreign_sprint(ws, pid, started=0)
+    result = ws.tty(["sprint", "release"], answers=["y"])
+    assert f"PID: {pid} " in result.out and "[y/N]" in result.out, result
+    eq(result.code, 0, "exit")
+    assert not ws.lock_path("sprint").exists()
+
+
+@test("no command that a refusal names frees or takes a living sprint without a question")
+def _(ws):
+    for since in (-60, -24 * 3600 - 60):
+        hold_since(ws, since)
+        before = ws.lock_path("sprint").read_text()
+        for command in (("sprint", "acquire", "--session", "s-2", "--epic", "e"), ("sprint", "check"), ("sprint", "release"),
+                        ("sprint", "acquire", "--session", "s-2", "--epic", "e", "--yes") if since == -60 else ("sprint", "check")):
+            text = ws.tasuki(*command).err
+            hints = [line.split("tasuki ", 1)[1].split() for line in text.splitlines() if "tasuki " in line and "  " in line]
+            assert hints, f"{command}: {text}"
+            for words in hints:
+                if "--wait" not in words:
+                    result = ws.tasuki(*words)
+                    assert result.code != 0 and "--yes" not in words, result
+                eq(ws.lock_path("sprint").read_text(), before, f"the lock file after {words}")
+        ws.tasuki("sprint", "release", "--yes").expect(0)
+
+
+@test("a dead holder's sprint names --yes as the next step, and following it takes the lock")
+def _(ws):
+    foreign_sprint(ws, dead_pid())
+    text = ws.tasuki("sprint", "acquire", "--session", "s-1", "--epic", "e").expect(6).err
+    command = next(line for line in text.splitlines() if "--yes --session" in line).split("tasuki ", 1)[1]
+    ws.tasuki(*command.replace(" S ", " s-1 ").split()).expect(0)
+
+
+@test("release: a script may release the sprint that it recorded by hand with its own pid")
+def _(ws):
+    script = ws.base / "own.sh"
+    script.write_text('#!/bin/sh\nprintf "pid: $$\\nsession_id: mine\\nstarted_at: %s\\nepic_spec: e\\nlock_version: 1\\n" '
+                      '"$(date -u +%Y-%m-%dT%H:%M:%SZ)" > .sprint-running\n"$@"\nexit $?\n')
+    check_u2(ws.run(["/bin/sh", script, ws.binary, *RELEASE]), "released", 0, "release")
+
+
 @test("release with the right session id does not warn")
 def _(ws):
     ws.tasuki(*ACQUIRE).expect(0)
@@ -314,7 +376,7 @@ def _(ws):
 @test("matrix: a broken lock file is a zombie for acquire: blocked without a yes, overwritten with one")
 def _(ws):
     ws.write_lock("sprint", None, "{{{")
-    value = check_u2(ws.tasuki(*ACQUIRE), "blocked", 4, "acquire")
+    value = check_u2(ws.tasuki(*ACQUIRE), "blocked", 6, "acquire")
     assert "Lock file exists but has invalid format" in value["errors"], value
     check_u2(ws.tasuki(*ACQUIRE, "--yes"), "acquired", 0, "acquire")
 

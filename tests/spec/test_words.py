@@ -155,7 +155,7 @@ def _(ws):
     ws.tasuki("lock", "acquire", "name", "x", "--pid", str(keeper.pid), "--session", "s-1").expect(0)
     text = ws.tasuki("lock", "acquire", "name", "x").err
     for needed in ("name x", f"pid {keeper.pid}", "session s-1", "since", "yes: the process exists", "expires", "--wait",
-                   "lock release name x", "--force"):
+                   "lock check name x", "--force"):
         assert needed in text, f"{needed!r} is missing in:\n{text}"
     ws.tasuki("sprint", "acquire", "--session", "s-1", "--epic", "e", "--pid", str(keeper.pid)).expect(0)
     text = ws.tasuki("sprint", "acquire", "--session", "s-2", "--epic", "e").err
