@@ -151,7 +151,7 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     _Alignas(8) char text[4096]; /* scratch: a record, a path */
 
     /* Not touched unless needed. */
-    int herd_count, herd_signal;
+    int herd_count, herd_doubts, herd_signal; /* doubts: below us, in the middle of an exec, perhaps of another start */
     pid_t herd[8192];
     uint64_t herd_ticks[8192];
     char data[64 << 10];
@@ -183,6 +183,7 @@ enum {
     STAT_THREADS = 20,
     STAT_TICKS = 22,
     STAT_MEMORY = 23,
+    STAT_CODE_START = 26,
     STAT_ENV_START = 50,
     STAT_ENV_END = 51,
     STAT_EXIT_CODE = 52

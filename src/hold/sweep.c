@@ -10,7 +10,8 @@
  *  W2  A process is counted as long as it lives; a zombie does not. When nothing below us is counted, there is nothing: whatever
  *      a process leaves behind is in the list of our children before it is a zombie itself.
  *  W3  Elsewhere nothing announces who moves on, so who was found once stays found, by pid and start time.
- *  W4  In the middle of an exec a process has no environment that could say whose it is: it is asked again. */
+ *  W4  In the middle of an exec a process has no environment, or half of one. An answer counts only when the whole environment of
+ *      one program was read. A process that gives no such answer is counted, so that the stop goes on, but gets no signal. */
 #include "hold/hold.h"
 
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static bool stat_is_holder(const char *line)
     return name && strncmp(name, OUR_COMM, strlen(OUR_COMM)) == 0;
 }
 
-enum belonging { UNKNOWN, OURS, OTHERS };
+enum belonging { UNKNOWN, OURS, OTHERS, DOUBT };
 
 /* Reading an environment byte by byte: how much of the mark the present variable has matched. */
 struct env_match {
@@ -69,8 +70,8 @@ static enum belonging env_match_step(const struct holder *h, struct env_match *m
     return answer;
 }
 
-/* -1: there is nothing to read. Else *ret is what the environment says. */
-static int environment_read(struct holder *h, pid_t pid, enum belonging *ret)
+/* Returns the number of bytes read, -1 if we may not read it. *ret is what the environment says. */
+static ssize_t environment_read(struct holder *h, pid_t pid, enum belonging *ret)
 {
     struct env_match match = {0};
     ssize_t len, total = 0;
@@ -78,7 +79,7 @@ static int environment_read(struct holder *h, pid_t pid, enum belonging *ret)
     snprintf(h->text, sizeof h->text, "/proc/%d/environ", (int)pid);
     int fd = open(h->text, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return 0;
+        return -1;
     while (*ret == UNKNOWN && (len = read(fd, h->text, sizeof h->text)) > 0) {
         total += len;
         for (ssize_t i = 0; i < len && *ret == UNKNOWN; i++)
@@ -87,26 +88,40 @@ static int environment_read(struct holder *h, pid_t pid, enum belonging *ret)
     close(fd);
     if (*ret == UNKNOWN)
         *ret = env_match_step(h, &match, '\0');
-    return total ? 0 : -1;
+    return total;
 }
 
-/* W4. An environment that is empty begins and ends at one place; while a program is replaced there is no place. Neither has a
- * thread of the kernel one (older kernels let root read that: nothing), but that has no memory, either, and never will. */
-static bool is_without(pid_t pid)
+/* W4. Whether `len` bytes are all of the environment. The kernel sets the bounds of the environment step by step, also to an
+ * empty range for an instant, and the place of the code after all of them: where that is 0, the exec is still under way. A
+ * thread of the kernel has no memory and no environment. */
+enum env_reading { READ_WHOLE, READ_TORN, READ_IN_EXEC };
+
+static enum env_reading environment_check(pid_t pid, ssize_t len)
 {
     char line[STAT_SIZE];
-    return stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line) || !stat_field(line, STAT_MEMORY) ||
-           (stat_field(line, STAT_ENV_END) && stat_field(line, STAT_ENV_START) == stat_field(line, STAT_ENV_END));
+    if (stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line) || !stat_field(line, STAT_MEMORY))
+        return READ_WHOLE;
+    if (!stat_field(line, STAT_CODE_START))
+        return READ_IN_EXEC;
+    return (uint64_t)len == stat_field(line, STAT_ENV_END) - stat_field(line, STAT_ENV_START) ? READ_WHOLE : READ_TORN;
 }
 
 /* Which start a process belongs to, as its environment says. */
 static enum belonging environment_ask(struct holder *h, pid_t pid)
 {
     const struct timespec pause = {.tv_nsec = 100000};
-    enum belonging answer = UNKNOWN;
-    for (int i = 0; i < EXEC_LOOKS && environment_read(h, pid, &answer) < 0 && !is_without(pid); i++)
+    enum env_reading reading = READ_WHOLE;
+    enum belonging answer;
+    for (int i = 0; i < EXEC_LOOKS; i++) {
+        ssize_t len = environment_read(h, pid, &answer);
+        if (len < 0 || answer != UNKNOWN)
+            return answer;
+        reading = environment_check(pid, len);
+        if (reading == READ_WHOLE)
+            return answer;
         nanosleep(&pause, NULL);
-    return answer;
+    }
+    return reading == READ_IN_EXEC ? DOUBT : answer;
 }
 
 static bool has_life_lock(struct holder *h, pid_t pid)
@@ -140,8 +155,11 @@ static void herd_add(struct holder *h, pid_t pid)
     char line[STAT_SIZE];
     if (h->herd_count == HERD_MAX || stat_read(pid, line, sizeof line) < 0 || !stat_is_living(line))
         return;
-    if ((stat_is_holder(line) || environment_ask(h, pid) == OTHERS) && !has_life_lock(h, pid))
+    enum belonging whose = stat_is_holder(line) ? OTHERS : environment_ask(h, pid);
+    if ((whose == OTHERS || whose == DOUBT) && !has_life_lock(h, pid)) {
+        h->herd_doubts += whose == DOUBT;
         return;
+    }
     if (h->is_foreign && herd_has(h, pid))
         return;
     if (h->herd_signal == SIGKILL)
@@ -222,7 +240,7 @@ static void herd_add_others(struct holder *h, bool by_parent)
 static void herd_gather(struct holder *h)
 {
     int count = h->herd_count;
-    h->herd_count = 0;
+    h->herd_count = h->herd_doubts = 0;
     if (h->is_foreign)
         herd_keep(h, count);
     bool is_told = herd_add_children(h, h->self);
@@ -247,7 +265,7 @@ int sweep(struct holder *h, int sig)
     h->herd_signal = sig;
     herd_gather(h);
     if (sig != SIGTERM)
-        return h->herd_count;
+        return h->herd_count + h->herd_doubts;
     has_group = has_group && kill(-h->run.pid, SIGTERM) == 0 && kill(-h->run.pid, SIGCONT) == 0;
     for (int i = 0; i < h->herd_count; i++) {
         /* Twice may mean something else than once. */
@@ -256,5 +274,5 @@ int sweep(struct holder *h, int sig)
         kill(h->herd[i], SIGTERM);
         kill(h->herd[i], SIGCONT);
     }
-    return h->herd_count;
+    return h->herd_count + h->herd_doubts;
 }
