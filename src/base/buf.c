@@ -132,10 +132,11 @@ static void put_escaped(struct buf *b, unsigned char c)
 }
 
 /* How many characters from here on stand for themselves. */
-static size_t plain_length(const char *s)
+static size_t plain_length(const char *s, size_t max)
 {
     size_t len = 0;
-    while ((unsigned char)s[len] >= 0x20 && (unsigned char)s[len] < 0x7f && s[len] != '"' && s[len] != '\\')
+    while (len < max && (unsigned char)s[len] >= 0x20 && (unsigned char)s[len] < 0x7f && s[len] != '"' &&
+           s[len] != '\\')
         len++;
     return len;
 }
@@ -151,42 +152,46 @@ static void put_quoted(struct buf *b, const char *s, size_t len)
     b->len += len + 2;
 }
 
+/* A character that is not ASCII, or what stands in its place; returns its length. */
+static size_t put_wide(struct buf *b, const char *s, size_t left)
+{
+    size_t len = utf8_sequence(s, left);
+    /* YAML takes these three for line breaks, JSON for characters; escaped, both read what was written. */
+    if (len == 2 && memcmp(s, "\xc2\x85", 2) == 0)
+        buf_puts(b, "\\u0085");
+    else if (len == 3 && (memcmp(s, "\xe2\x80\xa8", 3) == 0 || memcmp(s, "\xe2\x80\xa9", 3) == 0))
+        buf_puts(b, s[2] == '\xa8' ? "\\u2028" : "\\u2029");
+    else
+        buf_put(b, len ? s : "\xef\xbf\xbd", len ? len : 3);
+    return len ? len : 1;
+}
+
+void buf_json_text(struct buf *b, const char *s, size_t len)
+{
+    size_t plain = plain_length(s, len);
+    if (plain == len) { /* nearly every one */
+        put_quoted(b, s, len);
+        return;
+    }
+    buf_put(b, "\"", 1);
+    for (size_t at = 0; at < len;) {
+        plain = plain_length(s + at, len - at);
+        buf_put(b, s + at, plain);
+        at += plain;
+        if (at < len && (unsigned char)s[at] >= 0x80)
+            at += put_wide(b, s + at, len - at);
+        else if (at < len)
+            put_escaped(b, (unsigned char)s[at++]);
+    }
+    buf_put(b, "\"", 1);
+}
+
 void buf_json_string(struct buf *b, const char *s)
 {
-    size_t plain = s ? plain_length(s) : 0;
-    if (!s) {
+    if (s)
+        buf_json_text(b, s, strlen(s));
+    else
         buf_puts(b, "null");
-        return;
-    }
-    if (!s[plain]) { /* nearly every one */
-        put_quoted(b, s, plain);
-        return;
-    }
-    buf_put(b, "\"", 1);
-    for (; *s; plain = plain_length(s)) {
-        buf_put(b, s, plain);
-        s += plain;
-        unsigned char c = (unsigned char)*s;
-        if (!c)
-            break;
-        if (c < 0x80) {
-            put_escaped(b, c);
-            s++;
-            continue;
-        }
-        size_t len = utf8_sequence(s, strlen(s));
-        /* YAML takes these three for line breaks, JSON for characters; escaped, both read what was written. */
-        if (len == 2 && memcmp(s, "\xc2\x85", 2) == 0)
-            buf_puts(b, "\\u0085");
-        else if (len == 3 && (memcmp(s, "\xe2\x80\xa8", 3) == 0 || memcmp(s, "\xe2\x80\xa9", 3) == 0))
-            buf_puts(b, s[2] == '\xa8' ? "\\u2028" : "\\u2029");
-        else if (len)
-            buf_put(b, s, len);
-        else
-            buf_puts(b, "\xef\xbf\xbd");
-        s += len ? len : 1;
-    }
-    buf_put(b, "\"", 1);
 }
 
 void buf_json_key(struct buf *b, const char *key)

@@ -41,6 +41,7 @@ char *buf_take(struct buf *b);
 
 /* A quoted JSON string; invalid UTF-8 becomes U+FFFD; NULL becomes null. */
 void buf_json_string(struct buf *b, const char *s);
+void buf_json_text(struct buf *b, const char *s, size_t len); /* the same, of any bytes */
 /* `"key":` with a comma before it unless the last byte opens an object. */
 void buf_json_key(struct buf *b, const char *key);
 void buf_json_pair(struct buf *b, const char *key, const char *value);

@@ -2,6 +2,10 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void json_free(json_t **value)
@@ -60,17 +64,103 @@ const json_t *json_at(const json_t *object, const char *path)
     }
 }
 
-static int write_chunk(const char *data, size_t len, void *context)
+json_t *json_number_of_text(const char *text)
 {
-    struct buf *b = context;
-    buf_put(b, data, len);
-    return b->failed ? -1 : 0;
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    if (json_is_number(value))
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
+/* The fewest digits that are read back as the same number. Normal doubles with up to 15 digits keep them; only subnormal ones
+ * have less precision. */
+static void put_real(struct buf *b, double value)
+{
+    char text[32], *exponent;
+    int digits = fabs(value) < DBL_MIN ? 1 : 15;
+    do
+        snprintf(text, sizeof text, "%.*g", digits, value);
+    while (digits++ < 17 && strtod(text, NULL) != value);
+    if ((exponent = strchr(text, 'e')))
+        *exponent++ = '\0';
+    buf_puts(b, text);
+    if (!exponent) {
+        if (!strchr(text, '.')) /* it is read back as a real number */
+            buf_puts(b, ".0");
+        return;
+    }
+    buf_puts(b, *exponent == '-' ? "e-" : "e");
+    buf_puts(b, exponent + 1 + strspn(exponent + 1, "0"));
+}
+
+static void put_line(struct buf *b, int depth)
+{
+    if (depth < 0)
+        return;
+    buf_put(b, "\n", 1);
+    for (int i = 0; i < depth; i++)
+        buf_put(b, "  ", 2);
+}
+
+/* `depth` is the indentation; -1: all on one line. */
+static void put_value(struct buf *b, const json_t *value, int depth)
+{
+    int inner = depth < 0 ? -1 : depth + 1;
+    const char *key;
+    size_t i, count = 0;
+    json_t *member;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        buf_put(b, "{", 1);
+        json_object_foreach ((json_t *)value, key, member) {
+            if (count++)
+                buf_put(b, ",", 1);
+            put_line(b, inner);
+            buf_json_string(b, key);
+            buf_put(b, ": ", depth < 0 ? 1 : 2);
+            put_value(b, member, inner);
+        }
+        if (count)
+            put_line(b, depth);
+        buf_put(b, "}", 1);
+        break;
+    case JSON_ARRAY:
+        buf_put(b, "[", 1);
+        json_array_foreach (value, i, member) {
+            if (i)
+                buf_put(b, ",", 1);
+            put_line(b, inner);
+            put_value(b, member, inner);
+        }
+        if (json_array_size(value))
+            put_line(b, depth);
+        buf_put(b, "]", 1);
+        break;
+    case JSON_STRING:
+        buf_json_text(b, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        buf_put_int(b, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        put_real(b, json_real_value(value));
+        break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        buf_puts(b, json_is_true(value) ? "true" : "false");
+        break;
+    case JSON_NULL:
+        buf_puts(b, "null");
+        break;
+    }
 }
 
 void json_write(struct buf *b, const json_t *value, bool pretty)
 {
-    size_t flags = JSON_ENCODE_ANY | (pretty ? JSON_INDENT(2) : JSON_COMPACT);
-    if (json_dump_callback(value, write_chunk, b, flags) < 0)
+    if (value)
+        put_value(b, value, pretty ? 0 : -1);
+    else
         b->failed = true;
 }
 

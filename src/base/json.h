@@ -24,7 +24,10 @@ bool json_get_bool(const json_t *object, const char *key, bool fallback);
 /* A borrowed value by dotted path ("holder.pid"), or NULL. */
 const json_t *json_at(const json_t *object, const char *path);
 
-/* Serialised, keys in insertion order. */
+/* The number that a text is, however it is written; owned. NULL: it is none. */
+json_t *json_number_of_text(const char *text);
+
+/* Serialised, keys in insertion order; a real number with as few digits as it needs. */
 void json_write(struct buf *b, const json_t *value, bool pretty);
 
 /* The context pairs of an error as an object, and the whole `{"error": ...}` document of spec 8. */

@@ -75,7 +75,15 @@ void effects_clear(struct effects *effects)
     effects->list = NULL;
 }
 
-static json_t *number_sum(const json_t *a, const json_t *b)
+/* A number, or a text that is one: 1.10 is kept as it was written, and counts where numbers are asked for. Owned; NULL: neither. */
+static json_t *number_of(const json_t *value)
+{
+    if (json_is_string(value))
+        return json_number_of_text(json_string_value(value));
+    return json_is_number(value) ? json_incref((json_t *)value) : NULL;
+}
+
+static json_t *plain_sum(const json_t *a, const json_t *b)
 {
     json_int_t sum;
     if ((!a || json_is_integer(a)) && json_is_integer(b) &&
@@ -84,6 +92,13 @@ static json_t *number_sum(const json_t *a, const json_t *b)
     if ((!a || json_is_number(a)) && json_is_number(b))
         return json_real((a ? json_number_value(a) : 0) + json_number_value(b));
     return NULL;
+}
+
+/* NULL: one of them is no number. `a` may be NULL. */
+static json_t *number_sum(const json_t *a, const json_t *b)
+{
+    json_t *first CLEANUP_JSON = number_of(a), *second CLEANUP_JSON = number_of(b);
+    return a && !first ? NULL : plain_sum(first, second);
 }
 
 /* A text grows by a text, everything else is a list. */
@@ -182,12 +197,12 @@ json_t *channel_values(struct channel *channel)
 
 /* ---- merging -------------------------------------------------------------------------------------------- */
 
-/* What `now` has more than `base`. */
-static json_t *difference(const json_t *now, const json_t *base)
+/* What `now` has more than `base`; both are numbers, `base` may be NULL. */
+static json_t *difference(json_t *now, const json_t *base)
 {
-    if (!base || !json_is_number(base))
-        return json_incref((json_t *)now);
     json_int_t more;
+    if (!base)
+        return json_incref(now);
     if (json_is_integer(now) && json_is_integer(base) &&
         !__builtin_sub_overflow(json_integer_value(now), json_integer_value(base), &more))
         return json_integer(more);
@@ -196,10 +211,12 @@ static json_t *difference(const json_t *now, const json_t *base)
 
 static json_t *merge_sum(const json_t *into, const json_t *value, const json_t *base)
 {
-    if (!json_is_number(value))
+    json_t *now CLEANUP_JSON = number_of(value), *before CLEANUP_JSON = number_of(base);
+    json_t *so_far CLEANUP_JSON = number_of(into);
+    if (!now)
         return json_incref((json_t *)value);
-    json_t *added CLEANUP_JSON = difference(value, base);
-    return number_sum(json_is_number(into) ? into : NULL, added);
+    json_t *added CLEANUP_JSON = difference(now, before);
+    return plain_sum(so_far, added);
 }
 
 /* The elements behind those of the base; all of them when the branch has begun anew. */
@@ -240,7 +257,8 @@ static json_t *merge_append(const json_t *into, const json_t *value, const json_
 /* Why what a branch wrote cannot be merged with what another one wrote before it: a text's key; NULL: it can. */
 static const char *why_not_merged(enum merge_rule rule, const json_t *into, const json_t *value)
 {
-    bool are_numbers = json_is_number(into) && json_is_number(value);
+    json_t *first CLEANUP_JSON = number_of(into), *second CLEANUP_JSON = number_of(value);
+    bool are_numbers = first && second;
     bool are_texts = json_is_string(into) && json_is_string(value);
     if (rule == MERGE_ERROR)
         return "channel_conflict";
@@ -254,11 +272,12 @@ static const char *why_not_merged(enum merge_rule rule, const json_t *into, cons
 /* Of two numbers or two texts. */
 static bool is_greater(const json_t *a, const json_t *b)
 {
-    if (json_is_string(a) && json_is_string(b))
+    json_t *first CLEANUP_JSON = number_of(a), *second CLEANUP_JSON = number_of(b);
+    if (!first || !second)
         return strcmp(json_string_value(a), json_string_value(b)) > 0;
-    if (json_is_integer(a) && json_is_integer(b)) /* above 2^53 two of them are the same double */
-        return json_integer_value(a) > json_integer_value(b);
-    return json_number_value(a) > json_number_value(b);
+    if (json_is_integer(first) && json_is_integer(second)) /* above 2^53 two of them are the same double */
+        return json_integer_value(first) > json_integer_value(second);
+    return json_number_value(first) > json_number_value(second);
 }
 
 /* `into`: the value so far, of the parent or of the branches before; `count`: how many branches wrote before. */

@@ -339,9 +339,12 @@ static json_t *value_parse(const char *json)
 
 static char *value_text(json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (!value)
+        return NULL;
+    json_write(&text, value, false);
     json_decref(value);
-    return text;
+    return buf_take(&text);
 }
 
 int tsk_context_set(struct tsk_context *context, const char *key, const char *json, struct tsk_error *err)

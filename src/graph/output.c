@@ -15,7 +15,14 @@ void output_clear(struct output *output)
 json_t *output_value(const char *text)
 {
     json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
-    return value ? value : json_string(text);
+    if (!json_is_number(value))
+        return value ? value : json_string(text);
+    struct buf shown CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&shown, value, false);
+    if (strcmp(buf_str(&shown), text) == 0)
+        return value;
+    json_decref(value);
+    return json_string(text);
 }
 
 static bool is_known_type(const char *type)

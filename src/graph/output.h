@@ -24,7 +24,8 @@ int output_parse(struct output *output, const char *text, size_t len, struct tsk
 void output_clear(struct output *output);
 /* INVALID_INPUT for a question that nobody could answer: without a text, of an unknown type, a selection of nothing. */
 int output_check_question(const json_t *question, struct tsk_error *err);
-/* `value` as JSON if it is that, as a text otherwise. NULL: it is not UTF-8. */
+/* The value that a text means: JSON if it is that, else the text itself. A number that would be printed differently (1.10, 1e3,
+ * 007) stays a text: it is a version, a commit or a price. NULL: it is not UTF-8. */
 json_t *output_value(const char *text);
 
 #endif

@@ -12,7 +12,8 @@
 #define VALUE_PARAM                                                                                                    \
     {                                                                                                                  \
         .name = "value", .type = OP_STRING, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "VALUE",                    \
-        .help = "JSON, or else a text.", .max = OUTPUT_MAX / 2                                                         \
+        .help = "JSON, or else a text. A number stays a text unless it is printed as it is written (1.10 is a text).", \
+        .max = OUTPUT_MAX / 2                                                                                          \
     }
 
 static int run_get(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -33,12 +34,11 @@ static int tell(struct op_call *call, const char *what, struct tsk_error *err)
     const char *key = json_get_string(call->args, "key", "");
     if (!channel_key_is_valid(key))
         return error_set(err, TSK_INVALID_INPUT, "channel_key", "key", key, NULL);
-    json_t *value = output_value(json_get_string(call->args, "value", ""));
-    if (strcmp(what, "add") == 0 && !json_is_number(value)) {
-        json_decref(value);
-        return error_set(err, TSK_INVALID_INPUT, "channel_add_value", "key", key, "value",
-                         json_get_string(call->args, "value", ""), NULL);
-    }
+    const char *text = json_get_string(call->args, "value", "");
+    bool is_sum = strcmp(what, "add") == 0;
+    json_t *value = is_sum ? json_number_of_text(text) : output_value(text);
+    if (is_sum && !value)
+        return error_set(err, TSK_INVALID_INPUT, "channel_add_value", "key", key, "value", text, NULL);
     return task_args_tell_take(json_pack("{s:s, s:s, s:o}", "do", what, "key", key, "value", value), err);
 }
 

@@ -21,7 +21,7 @@
 
 void run_tell(void *data, const json_t *document);
 struct runner_options run_options(struct op_call *call);
-/* Values of `--set` as JSON. Owned. */
+/* Values of `--set`, as output_value reads them. Owned. */
 json_t *run_values(const json_t *pairs);
 enum tsk_code run_verdict(const json_t *stage);
 /* What a run takes from the call, whether it begins or goes on. */

@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "ncurses.h": "cli",
 }
 SYSTEM_FOLDERS = ("sys", "linux", "asm", "bits", "sanitizer", "net", "netinet", "arpa")
-SYSTEM = set("""assert ctype dirent endian err errno fcntl fnmatch getopt glob grp inttypes langinfo libgen limits link
+SYSTEM = set("""assert ctype dirent endian err errno fcntl float fnmatch getopt glob grp inttypes langinfo libgen limits link
     locale malloc math mntent netdb poll pthread pty pwd regex sched semaphore signal spawn stdalign stdarg stdatomic stdbool stddef
     stdint stdio stdlib stdnoreturn string strings syslog termios threads time uchar unistd utime utmp wait wchar
     wctype""".split())

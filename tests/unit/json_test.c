@@ -74,6 +74,34 @@ TEST(what_is_written_has_the_order_of_insertion)
     ASSERT_STR(buf_str(&text), "[\n  true,\n  null\n]");
 }
 
+TEST(a_real_number_is_written_with_as_few_digits_as_it_needs)
+{
+    static const char *const same[] = {
+        "0.1",  "1.1",  "19.9",    "-2.5",   "1.0",           "0.30000000000000004",    "1e25",
+        "1e-7", "-0.0", "1.5e300", "5e-324", "123456789.125", "1.7976931348623157e308", "2.2250738585072014e-308"};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        json_t *value CLEANUP_JSON = json_loads(same[i], JSON_DECODE_ANY, NULL);
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        json_write(&text, value, false);
+        ASSERT_STR(buf_str(&text), same[i]);
+    }
+}
+
+TEST(what_is_written_is_read_back_as_the_same_document)
+{
+    static const char document[] =
+        "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": \"x\\\"y\\n\"\n    }\n  ],\n"
+        "  \"e\": -1.25,\n  \"f\": false\n}";
+    json_t *value CLEANUP_JSON = parse(document);
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&text, value, true);
+    ASSERT_STR(buf_str(&text), document);
+    buf_reset(&text);
+    json_write(&text, value, false);
+    json_t *again CLEANUP_JSON = parse(buf_str(&text));
+    ASSERT(json_equal(value, again));
+}
+
 TEST(an_error_becomes_the_document_of_the_interfaces)
 {
     error_set(&err, TSK_LOCK_HELD, NULL, "kind", "name", NULL);
