@@ -1,6 +1,7 @@
 /* replay.c - X5: from the journal back to where the run was. */
 #include "base/log.h"
 #include "graph/output.h"
+#include "graph/reply.h"
 #include "graph/runner.h"
 
 #include <stdio.h>
@@ -178,16 +179,36 @@ static void replay_ask(struct replay *r, const json_t *record)
     struct runner *runner = r->runner;
     struct claim claim;
     struct tsk_error err;
-    char number[16];
     uint32_t node = node_of(r, record);
     if (node == NO_NODE || backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
         return;
     runner->backend->ops->park(runner->backend, &claim, &err);
-    snprintf(number, sizeof number, "%u", node);
-    json_object_set_new(runner->questions, number,
-                        json_pack("{s:s, s:s, s:O}", "task", json_get_string(record, "k", ""), "session_id",
-                                  json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
+    runner_put_question(runner, node, json_get_string(record, "k", ""), json_get_string(record, "s", ""),
+                        json_object_get(record, "q"));
     view_from(runner, node, record, VIEW_ASKS);
+}
+
+void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question)
+{
+    char number[16], id[REPLY_ID_MAX];
+    snprintf(number, sizeof number, "%u", node);
+    reply_id(node, json_get_int(runner->answer_counts, number, 0), id);
+    json_object_set_new(
+        runner->questions, number,
+        json_pack("{s:s, s:s, s:s, s:O}", "id", id, "task", task, "session_id", session, "question", question));
+}
+
+static void count_answer(struct runner *runner, uint32_t node)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", node);
+    json_object_set_new(runner->answer_counts, number,
+                        json_integer(json_get_int(runner->answer_counts, number, 0) + 1));
+}
+
+static bool is_refusal(const json_t *question, const json_t *answer)
+{
+    return json_get_bool(json_object_get(question, "question"), "interrupt", false) && json_is_false(answer);
 }
 
 /* The question is answered: the task is ready again, and finds the answer. */
@@ -201,7 +222,7 @@ static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
         return;
     if (!list)
         json_object_set_new(runner->answers, number, list = json_array());
-    bool is_refused = json_get_bool(json_object_get(question, "question"), "interrupt", false) && json_is_false(answer);
+    bool is_refused = is_refusal(question, answer);
     json_array_append_new(
         list, json_pack("{s:O, s:O}", "question", json_at(question, "question.question"), "answer", answer));
     json_object_del(runner->questions, number);
@@ -283,15 +304,14 @@ static const char *asked_task(struct runner *runner, uint32_t node)
     return json_get_string(json_object_get(runner->questions, number), "task", "");
 }
 
-/* The run's history. Whoever only records an answer writes `resume` as well: that was none. */
-static void note_record(struct replay *r, size_t index, const json_t *record)
+/* The run's history. */
+static void note_record(struct replay *r, const json_t *record)
 {
     const char *event = json_get_string(record, "e", "");
-    const json_t *next = json_array_get(r->records, index + 1);
     int64_t time_ms = json_get_int(record, "t", 0);
     if (strcmp(event, "run") == 0)
         runner_note(r->runner, time_ms, "started", NULL, NULL);
-    else if (strcmp(event, "resume") == 0 && strcmp(json_get_string(next, "e", ""), "answer") != 0)
+    else if (strcmp(event, "resume") == 0)
         runner_note(r->runner, time_ms, "resumed", NULL, NULL);
     else if (strcmp(event, "ask") == 0)
         runner_note(r->runner, time_ms, "asked", "task", json_get_string(record, "k", ""));
@@ -304,13 +324,16 @@ static void note_record(struct replay *r, size_t index, const json_t *record)
 static void replay_one(struct replay *r, size_t index, const json_t *record)
 {
     const char *event = json_get_string(record, "e", "");
-    note_record(r, index, record);
+    note_record(r, record);
     if (strcmp(event, "end") == 0)
         replay_end(r, index, record);
     else if (strcmp(event, "ask") == 0)
         replay_ask(r, record);
-    else if (strcmp(event, "answer") == 0 && node_of(r, record) != NO_NODE)
-        take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
+    else if (strcmp(event, "answer") == 0) {
+        count_answer(r->runner, (uint32_t)json_get_int(record, "n", NO_NODE));
+        if (node_of(r, record) != NO_NODE)
+            take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
+    }
 }
 
 int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err)
@@ -318,50 +341,33 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     struct replay r = {.runner = runner, .records = records};
     size_t i;
     json_t *record;
-    r.keeps_failures = runner->options.is_answer || ends_with_answer(records);
+    r.keeps_failures = ends_with_answer(records) || reply_is_there(&runner->run, records);
     find_deciding(&r);
     json_array_foreach (records, i, record)
         replay_one(&r, i, record);
     free(r.deciding);
+    if (runner_take_replies(runner, err) < 0)
+        return -1;
     struct buf *line = journal_begin(&runner->journal, "resume");
     if (r.keeps_failures) {
         buf_json_key(line, "keep");
         buf_puts(line, "true");
     }
     journal_end(&runner->journal);
-    if (!runner->options.is_answer)
-        runner_note(runner, clock_now().wall_ms, "resumed", NULL, NULL);
+    runner_note(runner, clock_now().wall_ms, "resumed", NULL, NULL);
     find_interrupted(&r);
-    /* Who answers writes this with the answer: one that is refused leaves no trace, and the run's end stays its last record. */
-    return runner->options.is_answer ? 0 : journal_flush(&runner->journal, err);
+    return journal_flush(&runner->journal, err);
 }
 
-bool runner_is_asked_by(const struct runner *runner, const json_t *question, const char *task)
+/* A refused repetition ends its task at once, which takes a place for a moment. */
+static bool has_place_for(const struct runner *runner, const json_t *question, const json_t *answer)
 {
-    const char *slash = strrchr(task, '/'), *session = json_get_string(question, "session_id", "");
-    size_t run_len = strlen(runner->run.id), len = slash ? (size_t)(slash - task) : 0;
-    if (strcmp(json_get_string(question, "task", ""), slash ? slash + 1 : task) != 0)
-        return false;
-    bool is_branch = strncmp(session, runner->run.id, run_len) == 0 && session[run_len] == '_';
-    const char *branch = is_branch ? session + run_len + 1 : session;
-    return !slash || (strlen(session) == len && memcmp(session, task, len) == 0) ||
-           (strlen(branch) == len && memcmp(branch, task, len) == 0);
+    return runner->running_count < runner->parallel || !is_refusal(question, answer);
 }
 
-int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err)
+/* X1: the journal first, then the task that it makes ready. */
+static int take_reply(struct runner *runner, uint32_t node, json_t *answer, struct tsk_error *err)
 {
-    const char *number, *found = NULL;
-    json_t *question;
-    json_object_foreach (runner->questions, number, question)
-        if (!task || runner_is_asked_by(runner, question, task))
-            found = found ? "" : number;
-    if (!found || !*found) {
-        error_set(err, found ? TSK_INVALID_INPUT : TSK_NOT_FOUND, found ? "many_questions" : "no_question", "run",
-                  runner->run.id, NULL);
-        error_add_next(err, "tasuki runs show %s", runner->run.id);
-        return -1;
-    }
-    uint32_t node = (uint32_t)strtoul(found, NULL, 10);
     struct buf *record = journal_begin(&runner->journal, "answer");
     buf_json_pair_int(record, "n", node);
     buf_json_key(record, "v");
@@ -370,6 +376,29 @@ int runner_answer(struct runner *runner, const char *task, json_t *answer, struc
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
     runner_note(runner, clock_now().wall_ms, "answered", "task", asked_task(runner, node));
+    count_answer(runner, node);
     take_answer(runner, node, answer);
+    return 0;
+}
+
+int runner_take_replies(struct runner *runner, struct tsk_error *err)
+{
+    const char *number;
+    void *next;
+    json_t *question;
+    bool has_taken = false;
+    if (runner->cancels)
+        return 0;
+    json_object_foreach_safe(runner->questions, next, number, question)
+    {
+        json_t *answer CLEANUP_JSON = reply_get(&runner->run, question);
+        if (!answer || !has_place_for(runner, question, answer))
+            continue;
+        if (take_reply(runner, (uint32_t)strtoul(number, NULL, 10), answer, err) < 0)
+            return -1;
+        has_taken = true;
+    }
+    if (has_taken && !runner->is_replaying)
+        runner_save_stage(runner);
     return 0;
 }

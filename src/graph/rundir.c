@@ -4,6 +4,7 @@
 #include "graph/journal.h"
 #include "graph/leftover.h"
 #include "graph/plan.h"
+#include "graph/reply.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -330,37 +331,6 @@ static json_t *stage_from_journal(const struct rundir *run, const json_t *record
                      "failures", "questions", "tasks");
 }
 
-json_t *rundir_questions(const json_t *records)
-{
-    json_t *open CLEANUP_JSON = json_object(), *list = json_array(), *record;
-    char node[24];
-    const char *key;
-    size_t i;
-    json_array_foreach (records, i, record) {
-        const char *event = json_get_string(record, "e", "");
-        snprintf(node, sizeof node, "%lld", (long long)json_get_int(record, "n", -1));
-        if (strcmp(event, "ask") == 0)
-            json_object_set(open, node, record);
-        else if (strcmp(event, "answer") == 0)
-            json_object_del(open, node);
-    }
-    json_object_foreach (open, key, record)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:O*}", "task", json_get_string(record, "k", ""), "session_id",
-                                        json_get_string(record, "s", ""), "question", json_object_get(record, "q")));
-    return list;
-}
-
-int rundir_refuse_answer(const char *run, const json_t *records, struct tsk_error *err)
-{
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record)
-        if (strcmp(json_get_string(record, "e", ""), "ask") == 0)
-            return error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", run, "run_id", run, NULL);
-    return error_set(err, TSK_CONFLICT, "answer_not_asked", "run", run, "run_id", run, NULL);
-}
-
 /* The states of the tasks that a stage lists, as the journal has them. */
 static void tasks_from_journal(json_t *tasks, const json_t *records)
 {
@@ -393,7 +363,7 @@ static void values_from_journal(json_t *stage, const json_t *end)
 }
 
 /* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
-static bool end_from_journal(json_t *stage, const json_t *records)
+static bool end_from_journal(const struct rundir *run, json_t *stage, const json_t *records)
 {
     char ended[TIME_TEXT_MAX];
     const char *status = rundir_end_of(records);
@@ -407,7 +377,7 @@ static bool end_from_journal(json_t *stage, const json_t *records)
     values_from_journal(stage, end);
     tasks_from_journal(json_object_get(stage, "tasks"), records);
     json_object_set_new(stage, "questions",
-                        strcmp(status, "NEEDS_INPUT") == 0 ? rundir_questions(records) : json_array());
+                        strcmp(status, "NEEDS_INPUT") == 0 ? reply_questions(run, records) : json_array());
     return true;
 }
 
@@ -442,26 +412,55 @@ static bool has_newer_journal(const struct rundir *run)
     return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
 }
 
-/* D5. The stage says that the run asks; whoever has recorded an answer, or that it is cancelled, was killed before he could say so.
- * Nobody waits for an answer then: it would be refused. */
-static void catch_up(const struct rundir *run, json_t *stage)
+/* A run that can go on: at least one of its questions has its answer. */
+static void put_answered(const struct rundir *run, json_t *stage, const json_t *records)
 {
-    json_t *records CLEANUP_JSON = has_newer_journal(run) ? records_of(run) : json_array(), *one;
-    bool is_answered = false, is_over = rundir_is_over(rundir_end_of(records));
+    json_t *open = reply_questions(run, records), *task;
+    size_t i;
+    json_object_set_new(stage, "status", json_string("INTERRUPTED"));
+    json_object_set_new(stage, "answered", json_true());
+    json_object_set_new(stage, "ended_at", json_null());
+    json_object_set_new(stage, "questions", open);
+    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+        if (strcmp(json_get_string(task, "state", ""), "asks") == 0 && json_array_size(open) == 0)
+            json_object_set_new(task, "state", json_string("waiting"));
+}
+
+/* Whether an answer follows the last end that the journal has. */
+static bool ends_answered(const json_t *records)
+{
+    bool is_answered = false;
+    const json_t *one;
     size_t i;
     json_array_foreach (records, i, one) {
         const char *event = json_get_string(one, "e", "");
         is_answered = strcmp(event, "answer") == 0 || (is_answered && strcmp(event, "done") != 0);
     }
-    if ((!is_answered && !is_over) || rundir_has_runner(run) || end_from_journal(stage, records))
+    return is_answered;
+}
+
+/* D5. The stage says that the run asks, but it has its answer (A2), or was cancelled: the process that recorded that has not
+ * written the stage. A reader that still saw the question would be refused when it answers. */
+static void catch_up(const struct rundir *run, json_t *stage)
+{
+    json_t *open CLEANUP_JSON = json_copy(json_object_get(stage, "questions"));
+    bool has_reply = reply_filter(run, open) > 0;
+    json_t *records CLEANUP_JSON = has_reply || has_newer_journal(run) ? records_of(run) : json_array();
+    bool is_answered = has_reply || ends_answered(records), is_over = rundir_is_over(rundir_end_of(records));
+    if ((!is_answered && !is_over) || rundir_has_runner(run))
         return;
+    if (is_over)
+        end_from_journal(run, stage, records);
+    else if (has_reply || !end_from_journal(run, stage, records))
+        put_answered(run, stage, records);
+}
+
+/* A run that was killed before it took an answer (A2) can go on because of it. */
+static void put_interrupted(const struct rundir *run, json_t *stage, const json_t *records)
+{
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
-    json_object_set_new(stage, "answered", json_true());
-    json_object_set_new(stage, "ended_at", json_null());
-    json_object_set_new(stage, "questions", json_array());
-    json_array_foreach (json_object_get(stage, "tasks"), i, one)
-        if (strcmp(json_get_string(one, "state", ""), "asks") == 0)
-            json_object_set_new(one, "state", json_string("waiting"));
+    if (reply_is_there(run, records))
+        put_answered(run, stage, records);
 }
 
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
@@ -480,14 +479,16 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
         if (looked != 0)
             return looked < 0 ? -1 : 0;
     }
-    if (*ret && is_executed)
+    if (*ret && is_executed) {
+        reply_filter(run, json_object_get(*ret, "questions"));
         return 0;
+    }
     records = records_of(run);
     if (!*ret)
         *ret = stage_from_journal(run, records);
     count_from_journal(*ret, records);
-    if (!is_executed && !end_from_journal(*ret, records) && !is_being_made(run, records))
-        json_object_set_new(*ret, "status", json_string("INTERRUPTED"));
+    if (!is_executed && !end_from_journal(run, *ret, records) && !is_being_made(run, records))
+        put_interrupted(run, *ret, records);
     return 0;
 }
 
@@ -553,8 +554,8 @@ int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
         return -1;
     json_t *stage CLEANUP_JSON = stage_from_journal(run, records);
     count_from_journal(stage, records);
-    if (!end_from_journal(stage, records))
-        json_object_set_new(stage, "questions", rundir_questions(records));
+    if (!end_from_journal(run, stage, records))
+        json_object_set_new(stage, "questions", reply_questions(run, records));
     fs->renameat2(run->dir, "stage.json", run->dir, "stage.json.damaged", 0);
     return rundir_write_stage(run, stage, err);
 }

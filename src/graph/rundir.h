@@ -57,10 +57,6 @@ int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error 
 bool rundir_was_interrupted(const json_t *records);
 const char *rundir_end_of(const json_t *records);
 bool rundir_is_over(const char *status); /* DONE, FAILED or CANCELLED */
-/* Questions without an answer, as the stage has them; owned array. */
-json_t *rundir_questions(const json_t *records);
-/* The refusal of an answer that no question is open for: it was answered, or nothing was ever asked. */
-int rundir_refuse_answer(const char *run, const json_t *records, struct tsk_error *err);
 void rundir_clear(struct rundir *run);
 /* Whether somebody executes it. */
 bool rundir_has_runner(const struct rundir *run);

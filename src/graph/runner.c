@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "graph/leftover.h"
+#include "graph/reply.h"
 #include "proc/spawn.h"
 
 #include <dirent.h>
@@ -61,6 +62,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->failures = json_array();
     runner->questions = json_object();
     runner->answers = json_object();
+    runner->answer_counts = json_object();
     runner->views = (struct region)REGION_OF(struct task_view);
     runner->grace_ms = RUNNER_GRACE_MS;
     runner->env_text = (struct buf){.max = 4u << 20};
@@ -238,19 +240,6 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
     return 0;
 }
 
-/* An answer goes on with what waits for it, never with a run that has ended: that is for `resume`. */
-static int refuse_answer(const struct runner *runner, const json_t *records, struct tsk_error *err)
-{
-    json_t *open CLEANUP_JSON = rundir_questions(records);
-    if (json_array_size(open) == 0)
-        rundir_refuse_answer(runner->run.id, records, err);
-    else
-        error_set(err, TSK_CONFLICT, "answer_ended", "run", runner->run.id, "run_id", runner->run.id, "status",
-                  rundir_end_of(records), NULL);
-    error_add_next(err, "tasuki runs show %s", runner->run.id);
-    return -1;
-}
-
 int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
@@ -265,8 +254,6 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     if (options->refuses_cancelled && strcmp(rundir_end_of(records), "CANCELLED") == 0)
         return error_set(err, TSK_CONFLICT, "run_given_up", "run", runner->run.id, NULL);
-    if (options->is_answer && rundir_is_over(rundir_end_of(records)))
-        return refuse_answer(runner, records, err);
     if (rundir_take_life(&runner->run, rundir_was_interrupted(records), err) < 0)
         return -1;
     const json_t *first = json_array_get(records, 0);
@@ -292,8 +279,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     if (begin_at(runner, err) < 0)
         return -1;
     runner->options.start = NULL; /* it was borrowed from the record */
-    /* Who only records an answer executes nothing, and may be one of many threads. */
-    if (!options->is_answer && chdir(json_get_string(first, "cwd", "/")) < 0)
+    if (chdir(json_get_string(first, "cwd", "/")) < 0)
         return error_errno(err, "go to", json_get_string(first, "cwd", "/"));
     if (journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||
         set_up(runner, json_object_get(first, "set"), err) < 0)
@@ -452,7 +438,7 @@ static int loop(struct runner *runner, struct tsk_error *err)
 {
     struct backend_status status;
     for (;;) {
-        if (start_ready(runner, err) < 0)
+        if (runner_take_replies(runner, err) < 0 || start_ready(runner, err) < 0)
             return -1;
         runner->backend->ops->status(runner->backend, &status);
         if (runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE)
@@ -568,6 +554,7 @@ void runner_close(struct runner *runner)
     region_clear(&runner->views);
     json_decref(runner->failures);
     json_decref(runner->questions);
+    json_decref(runner->answer_counts);
     json_decref(runner->history);
     json_decref(runner->answers);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)

@@ -60,7 +60,6 @@ typedef void runner_tell(void *data, const json_t *document);
 struct runner_options {
     int64_t parallel;                            /* 0: the flow's, or one per processor */
     const char *start;                           /* task to begin with, or NULL */
-    bool is_answer;                              /* resumed for an answer: what failed is not run again */
     bool refuses_cancelled;                      /* resumed without being asked for: one that was given up stays so */
     const char *id;                              /* of a new run; NULL: a new one */
     const char *request_id, *request_updated_at; /* a new run of a request; they stay with the run */
@@ -136,13 +135,14 @@ struct runner {
     sigset_t caught;
     struct sigaction saved_action; /* of SIGCHLD */
     sigset_t saved_mask, changed_signals;
-    char *stack;         /* of spawn.h */
-    struct region views; /* per node of the graph, then per dynamic one */
-    size_t done, failed; /* tasks that have ended, each once however often it ran; failures */
-    json_t *failures;    /* for the end: task, session, reason, log */
-    json_t *questions;   /* open ones: node -> {task, session, question} */
-    json_t *answers;     /* node -> array of {question, answer} */
-    uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
+    char *stack;           /* of spawn.h */
+    struct region views;   /* per node of the graph, then per dynamic one */
+    size_t done, failed;   /* tasks that have ended, each once however often it ran; failures */
+    json_t *failures;      /* for the end: task, session, reason, log */
+    json_t *questions;     /* open ones: node -> {id, task, session_id, question} */
+    json_t *answers;       /* node -> array of {question, answer} */
+    json_t *answer_counts; /* node -> how many answers the journal has: questions are numbered by it (reply.h) */
+    uint8_t *is_wanted;    /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     char request_sha256[65];
@@ -174,11 +174,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
 /* Executes it until it has ended or waits for an answer; the stage in *ret_stage. */
 int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err);
 void runner_close(struct runner *runner);
-/* Whether that open question is the one of `task`: a name, or BRANCH/NAME, for copies that ask in several branches. The branch is
- * its session's id, with or without the run's before it. */
-bool runner_is_asked_by(const struct runner *runner, const json_t *question, const char *task);
-/* Records the answer to a question of a run that nobody executes. `task` NULL: the only open one. */
-int runner_answer(struct runner *runner, const char *task, json_t *answer, struct tsk_error *err);
+/* Copies the answers that are there (reply.h) into the journal, and makes their tasks ready again. */
+int runner_take_replies(struct runner *runner, struct tsk_error *err);
 
 /* ---- between the files of the runner ---- */
 
@@ -239,6 +236,8 @@ bool runner_facts_hold(struct runner *runner);
 json_t *runner_facts_take(struct runner *runner);
 void runner_facts_tell_take(struct runner *runner, json_t *held);
 extern const struct backend_watcher runner_watcher;
+/* The open question of a node, whose record is being written or replayed. */
+void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question);
 /* replay.c */
 int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err);
 

@@ -463,11 +463,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
 static void task_asks(struct runner *runner, struct running *slot, json_t *question)
 {
     struct tsk_error err;
-    char node[16];
-    snprintf(node, sizeof node, "%u", slot->claim.node);
-    json_t *open =
-        json_pack("{s:s, s:s, s:O}", "task", slot->claim.task, "session_id", slot->claim.session, "question", question);
-    json_object_set_new(runner->questions, node, open);
+    runner_put_question(runner, slot->claim.node, slot->claim.task, slot->claim.session, question);
     struct buf *record = journal_begin(&runner->journal, "ask");
     buf_json_pair_int(record, "n", slot->claim.node);
     buf_json_pair(record, "k", slot->claim.task);

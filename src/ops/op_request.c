@@ -255,22 +255,23 @@ const struct op op_request_list = {
 
 /* ---- show ----------------------------------------------------------------------------------------------- */
 
-/* Its last runs, the newest first. */
-static json_t *runs_of(struct tsk_workspace *ws, const char *request_id)
+/* Its last runs, the newest first. A run that cannot be read may be another request's, and is left out: `latest_run` and
+ * `problems` say so where it is this one's. */
+static int runs_of(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *runs = json_array(), *id;
-    struct tsk_error ignored;
+    json_t *ids CLEANUP_JSON = NULL, *runs CLEANUP_JSON = json_array(), *id;
+    struct tsk_error unreadable;
     size_t i;
-    if (rundir_list(ws, &ids, &ignored) < 0)
-        return runs;
+    if (rundir_list(ws, &ids, err) < 0)
+        return -1;
     json_array_foreach (ids, i, id) {
         struct rundir run;
         json_t *stage CLEANUP_JSON = NULL;
         if (json_array_size(runs) == RUNS_SHOWN)
             break;
-        if (rundir_open(ws, json_string_value(id), &run, &ignored) < 0)
+        if (rundir_open(ws, json_string_value(id), &run, &unreadable) < 0)
             continue;
-        if (rundir_look(&run, &stage, &ignored) == 0 &&
+        if (book_look_at(&run, &stage, &unreadable) == 0 &&
             strcmp(json_get_string(stage, "request_id", ""), request_id) == 0)
             json_array_append_new(runs, json_pack("{s:s, s:s, s:s?, s:s?}", "run_id", run.id, "status",
                                                   json_get_string(stage, "status", ""), "started_at",
@@ -278,14 +279,20 @@ static json_t *runs_of(struct tsk_workspace *ws, const char *request_id)
                                                   json_get_string(stage, "ended_at", NULL)));
         rundir_clear(&run);
     }
-    return runs;
+    *ret = json_incref(runs);
+    return 0;
 }
 
 static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     if (request_show(call, json_get_string(call->args, "request", ""), ret, err) < 0)
         return -1;
-    json_object_set_new(*ret, "runs", runs_of(call->ws, json_get_string(*ret, "id", "")));
+    json_t *runs = NULL;
+    if (runs_of(call->ws, json_get_string(*ret, "id", ""), &runs, err) < 0) {
+        json_free(ret);
+        return -1;
+    }
+    json_object_set_new(*ret, "runs", runs);
     return 0;
 }
 

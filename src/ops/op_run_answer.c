@@ -1,15 +1,19 @@
 /* op_run_answer.c - answer: what a task has asked, and the run goes on. */
+#include "base/log.h"
+#include "graph/reply.h"
 #include "ops/detached.h"
 #include "ops/run_args.h"
 #include "ops/run_owner.h"
 #include "ops/table.h"
 #include "ops/tool_texts.h"
 
-#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define LOCK_WAIT_MS 5000 /* for somebody who has the request's lock only for a moment */
+#define TAKE_MS      5000 /* for a runner to take the answer */
 
 static json_t *option_at(const json_t *options, int64_t number)
 {
@@ -62,8 +66,6 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
     const json_t *options = json_object_get(question, "options"), *chosen = json_object_get(call->args, "choose");
     if ((text != NULL) + is_yes + is_no + (chosen != NULL) != 1)
         return error_set(err, TSK_INVALID_INPUT, "answer_one", NULL);
-    if (!question)
-        return 0; /* runner_answer says which there are, or none */
     if (strcmp(type, "approval") == 0) {
         if (!is_yes && !is_no)
             return error_set(err, TSK_INVALID_INPUT, "answer_approval", NULL);
@@ -86,91 +88,113 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
     return 0;
 }
 
-/* NULL: there is none, or several. */
-static const json_t *question_of(const struct runner *runner, const char *task)
+/* ---- which question -------------------------------------------------------------------------------------- */
+
+/* The one open question that is meant; borrowed. */
+static int question_find(const char *run_id, const json_t *records, const json_t *open, const char *task,
+                         const json_t **ret, struct tsk_error *err)
 {
-    const char *number;
-    json_t *question, *found = NULL;
-    json_object_foreach (runner->questions, number, question)
-        if (!task || runner_is_asked_by(runner, question, task)) {
-            if (found)
-                return NULL;
+    const json_t *found = NULL, *question;
+    size_t i, count = 0;
+    json_array_foreach ((json_t *)open, i, question)
+        if (!task || reply_is_for(run_id, question, task)) {
             found = question;
+            count++;
         }
-    return json_object_get(found, "question");
-}
-
-/* Somebody executes the run. Whether a question has no answer yet the journal says; one that cannot be read refuses nothing. */
-static int refuse_unasked(const struct rundir *run, struct tsk_error *err)
-{
-    struct tsk_error ignored;
-    json_t *records CLEANUP_JSON = NULL, *record;
-    int64_t open = 0;
-    size_t i;
-    if (journal_read(run->dir, &records, &ignored) < 0)
+    *ret = found;
+    if (count == 1)
         return 0;
-    json_array_foreach (records, i, record) {
-        const char *event = json_get_string(record, "e", "");
-        open += (strcmp(event, "ask") == 0) - (strcmp(event, "answer") == 0);
-    }
-    return open > 0 ? 0 : rundir_refuse_answer(run->id, records, err);
+    return count ? error_set(err, TSK_INVALID_INPUT, "many_questions", "run", run_id, NULL)
+                 : reply_refuse(run_id, records, task, err);
 }
 
-/* What a look can refuse: a run that goes on because of an answer, and one that was given up. */
-static int look_first(struct op_call *call, struct tsk_error *err)
+/* An answer is for a run that has not ended: one that failed or was cancelled goes on by `resume`. */
+static int refuse_ended(const struct rundir *run, const json_t *records, const json_t *open, struct tsk_error *err)
 {
-    struct rundir run;
-    json_t *stage CLEANUP_JSON = NULL;
-    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
-        return -1;
-    int result = rundir_look(&run, &stage, err);
-    const char *status = json_get_string(stage, "status", "");
-    if (result == 0 && strcmp(status, "CANCELLED") == 0)
-        result = error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run.id, "run_id", run.id, NULL);
-    else if (result == 0 && rundir_has_runner(&run))
-        result = refuse_unasked(&run, err);
-    if (result < 0 && (err->code == TSK_CONFLICT || err->code == TSK_ALREADY_ANSWERED))
-        error_add_next(err, "tasuki runs show %s", run.id);
-    rundir_clear(&run);
-    return result;
-}
-
-/* Without a second look a second answer would be taken for the first. Nobody executes the run: if it has not ended, it can go on. */
-static int refuse_second(const struct runner *runner, struct tsk_error *err)
-{
-    if (json_object_size(runner->questions))
+    const char *status = rundir_end_of(records);
+    if (!rundir_is_over(status))
         return 0;
-    error_set(err, TSK_ALREADY_ANSWERED, "answered_already", "run", runner->run.id, "run_id", runner->run.id, NULL);
-    error_add_next(err, "tasuki resume %s", runner->run.id);
-    return -1;
+    if (strcmp(status, "CANCELLED") == 0)
+        return error_set(err, TSK_CONFLICT, "answer_cancelled", "run", run->id, "run_id", run->id, NULL);
+    if (json_array_size(open) == 0)
+        return reply_refuse(run->id, records, NULL, err);
+    return error_set(err, TSK_CONFLICT, "answer_ended", "run", run->id, "run_id", run->id, "status", status, NULL);
 }
 
-/* The run's byte is ours. From here on nobody waits for an answer: whoever looks finds a run that can go on, and not the question,
- * whether or not somebody comes to go on with it. */
-static int publish_answered(struct runner *runner, struct tsk_error *err)
+/* ---- recording ------------------------------------------------------------------------------------------- */
+
+static void tell_answered(struct op_call *call, const struct rundir *run, const json_t *question, const json_t *answer)
 {
-    json_t *stage CLEANUP_JSON = runner_stage(runner);
-    json_object_set_new(stage, "runner", json_null());
-    json_object_set_new(stage, "answered", json_true()); /* S9 */
-    if (rundir_write_stage(&runner->run, stage, err) == 0)
-        return 0;
-    error_add(err, "answer", "recorded"); /* the journal has it */
-    error_add_next(err, "tasuki resume %s", runner->run.id);
-    return -1;
+    struct tsk_error problem;
+    struct now now = clock_now();
+    struct buf data CLEANUP(buf_clear) = BUF_INIT;
+    json_t *about CLEANUP_JSON = json_pack("{s:O}", "answer", answer);
+    json_write(&data, about, false);
+    struct event event = {.type = "run.answered",
+                          .session_id = run->id,
+                          .run_id = run->id,
+                          .task_id = json_get_string(question, "task", NULL),
+                          .data = buf_str(&data)};
+    if (workspace_event(call->ws, &now, &event, &problem) < 0)
+        log_problem(&problem);
 }
 
-static int record_answer(struct op_call *call, struct runner *runner, json_t **ret_answer, struct tsk_error *err)
+/* Records the answer (reply.h, A1); nothing is changed when it is refused. */
+static int record_answer(struct op_call *call, const struct rundir *run, json_t **ret_question, json_t **ret_answer,
+                         struct tsk_error *err)
 {
     const char *task = json_get_string(call->args, "task", NULL);
-    if (refuse_second(runner, err) < 0 || answer_make(call, question_of(runner, task), ret_answer, err) < 0 ||
-        runner_answer(runner, task, *ret_answer, err) < 0)
+    json_t *records CLEANUP_JSON = NULL, *answer CLEANUP_JSON = NULL;
+    const json_t *question = NULL;
+    if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    task = task && strrchr(task, '/') ? strrchr(task, '/') + 1 : task;
-    runner_fact(runner, "run.answered", runner->run.id, task, json_pack("{s:O}", "answer", *ret_answer), true);
-    return publish_answered(runner, err);
+    json_t *open CLEANUP_JSON = reply_questions(run, records);
+    if (refuse_ended(run, records, open, err) < 0 || question_find(run->id, records, open, task, &question, err) < 0 ||
+        answer_make(call, json_object_get(question, "question"), &answer, err) < 0 ||
+        reply_put(run, question, answer, err) < 0)
+        return -1;
+    tell_answered(call, run, question, answer);
+    *ret_question = json_incref((json_t *)question);
+    *ret_answer = json_incref(answer);
+    return 0;
 }
 
-/* Somebody else goes on with this very run, or has done so, and has taken its byte after we let it go: with our answer. */
+/* ---- the run goes on ------------------------------------------------------------------------------------- */
+
+/* SIGCHLD: it wakes a runner that waits, and does nothing to a process that has left its run. */
+static void wake_runner(const struct rundir *run)
+{
+    struct tsk_error ignored;
+    struct proc_id id;
+    json_t *stage CLEANUP_JSON = NULL;
+    if (rundir_read_stage(run, &stage, &ignored) == 0 && rundir_runner(stage, &id))
+        proc_id_signal(&id, SIGCHLD);
+}
+
+/* Waits until the process that executes the run has taken the answer, or executes it no more. 1: taken; 0: the run needs somebody
+ * who goes on with it; -1: it has ended without the answer. A runner that was stopped takes the answer when it continues. */
+static int wait_taken(const struct rundir *run, const json_t *question, struct tsk_error *err)
+{
+    int64_t until = clock_now().boot_ms + TAKE_MS;
+    for (int64_t nap_ms = 1; rundir_has_runner(run); nap_ms = nap_ms < 50 ? nap_ms * 2 : 50) {
+        json_t *records CLEANUP_JSON = NULL;
+        if (journal_read(run->dir, &records, err) < 0)
+            return -1;
+        if (reply_is_taken(records, question) || clock_now().boot_ms > until)
+            return 1;
+        wake_runner(run);
+        nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
+    }
+    json_t *records CLEANUP_JSON = NULL;
+    if (journal_read(run->dir, &records, err) < 0)
+        return -1;
+    if (reply_is_taken(records, question))
+        return 1;
+    json_t *open CLEANUP_JSON = json_pack("[O]", question);
+    return refuse_ended(run, records, open, err) < 0 ? -1 : 0;
+}
+
+/* Somebody else goes on with this very run, or has done so, and has taken its byte after the answer was recorded. */
 static bool goes_on_already(const char *run, const struct tsk_error *err)
 {
     char by[LOCK_ID_MAX];
@@ -181,8 +205,16 @@ static bool goes_on_already(const char *run, const struct tsk_error *err)
            ((start_refused_by(err, by) && strcmp(by, run) == 0) || (named && strcmp(named, run) == 0));
 }
 
+static int refused_after(const char *run, struct tsk_error *err)
+{
+    error_add(err, "answer", "recorded");
+    if (err->code != TSK_CONFLICT || strcmp(err->text ? err->text : "", "max_runs_reached") == 0)
+        error_add_next(err, "tasuki resume %s", run);
+    return -1;
+}
+
 /* The answer is recorded; whoever executes the run takes its locks again. */
-static int go_on(struct op_call *call, const struct run_owner *owner, const char *run, json_t *answer, json_t **ret,
+static int go_on(struct op_call *call, const struct run_owner *owner, const char *run, json_t **ret,
                  struct tsk_error *err)
 {
     bool waits = json_get_bool(call->args, "wait", false);
@@ -191,43 +223,53 @@ static int go_on(struct op_call *call, const struct run_owner *owner, const char
     json_t *begun = NULL;
     run_owner_pass(owner, args);
     int result = op_run_apart_as(call, "resume", args, waits, waits ? ret : &begun, err);
+    json_decref(begun);
     if (result < 0 && goes_on_already(run, err))
         result = waits ? op_follow(call, run, ret, err) : 0;
-    if (result < 0) {
-        error_add(err, "answer", "recorded");
-        if (err->code != TSK_CONFLICT || strcmp(err->text ? err->text : "", "max_runs_reached") == 0)
-            error_add_next(err, "tasuki resume %s", run);
-        return -1;
-    }
-    if (waits)
-        return 0;
-    json_decref(begun);
+    return result < 0 ? refused_after(run, err) : 0;
+}
+
+/* Nobody executes a run that was answered and has not ended: it can go on. Otherwise the run says what it waits for. */
+static int refuse(const struct rundir *run, struct tsk_error *err)
+{
+    struct tsk_error ignored;
+    json_t *stage CLEANUP_JSON = NULL;
+    bool can_go_on = err->code == TSK_ALREADY_ANSWERED && rundir_look(run, &stage, &ignored) == 0 &&
+                     strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+    if (!tsk_error_next(err, 0))
+        error_add_next(err, can_go_on ? "tasuki resume %s" : "tasuki runs show %s", run->id);
+    return -1;
+}
+
+static int answer_run(struct op_call *call, const struct run_owner *owner, const struct rundir *run, json_t **ret,
+                      struct tsk_error *err)
+{
+    json_t *question CLEANUP_JSON = NULL, *answer CLEANUP_JSON = NULL;
+    bool waits = json_get_bool(call->args, "wait", false);
+    if (record_answer(call, run, &question, &answer, err) < 0)
+        return refuse(run, err);
+    int taken = rundir_has_runner(run) ? wait_taken(run, question, err) : 0;
+    int result = taken < 0 ? -1 : taken == 0 ? go_on(call, owner, run->id, ret, err) : 0;
+    if (result == 0 && waits && taken == 1)
+        result = op_follow(call, run->id, ret, err);
+    if (result < 0 || waits)
+        return result;
     call->verdict = TSK_OK;
-    *ret = json_pack("{s:s, s:O, s:s}", "run_id", run, "answer", answer, "status", "RUNNING");
+    *ret = json_pack("{s:s, s:O, s:s}", "run_id", run->id, "answer", answer, "status", "RUNNING");
     return 0;
 }
 
 static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct runner runner;
-    struct flow flow;
-    struct buf text;
-    struct runner_options options = {.is_answer = true};
-    json_t *answer CLEANUP_JSON = NULL;
-    char run[RUN_ID_MAX];
+    struct rundir run;
     struct run_owner owner;
-    if (look_first(call, err) < 0 || run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
+    if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
-    int result = runner_resume(&runner, call->ws, json_get_string(call->args, "run", ""), &flow, &text, call->lang,
-                               &options, err);
+    int result = run_owner_of_run(call, run.id, &owner, err);
     if (result == 0)
-        result = record_answer(call, &runner, &answer, err);
-    snprintf(run, sizeof run, "%s", runner.run.id);
-    runner_close(&runner);
-    if (runner.flow)
-        flow_clear(&flow);
-    buf_clear(&text);
-    return result < 0 ? -1 : go_on(call, &owner, run, answer, ret, err);
+        result = answer_run(call, &owner, &run, ret, err);
+    rundir_clear(&run);
+    return result;
 }
 
 static const struct op_param params[] = {

@@ -116,11 +116,11 @@ static int look_at(struct tsk_workspace *ws, const char *run_id, json_t **ret, s
     return result;
 }
 
-/* The noted run was removed by hand, or the note is damaged: the newest that is left. */
+/* The newest run of a request, for a note that is damaged or names a run that was removed by hand. A run that cannot be read may
+ * be this request's: the search fails there, or it would report an older run as the latest (B4). */
 static int search_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX],
                          struct tsk_error *err)
 {
-    struct tsk_error ignored;
     json_t *ids CLEANUP_JSON = NULL, *id;
     size_t i;
     run_id[0] = '\0';
@@ -128,8 +128,9 @@ static int search_latest(struct tsk_workspace *ws, const char *request_id, char 
         return -1;
     json_array_foreach (ids, i, id) {
         json_t *stage CLEANUP_JSON = NULL;
-        if (look_at(ws, json_string_value(id), &stage, &ignored) == 0 &&
-            strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
+        if (look_at(ws, json_string_value(id), &stage, err) < 0)
+            return -1;
+        if (strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
             snprintf(run_id, RUN_ID_MAX, "%s", json_string_value(id));
             return 0;
         }
@@ -137,7 +138,7 @@ static int search_latest(struct tsk_workspace *ws, const char *request_id, char 
     return 0;
 }
 
-static int find_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX], struct tsk_error *err)
+int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX], struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + sizeof NOTES + 1], place[RUN_ID_MAX + 8];
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
@@ -153,12 +154,6 @@ static int find_latest(struct tsk_workspace *ws, const char *request_id, char ru
     if (fs->fstatat(ws->state_dir, place, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return search_latest(ws, request_id, run_id, err);
     return 0;
-}
-
-void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX])
-{
-    struct tsk_error ignored;
-    find_latest(ws, request_id, run_id, &ignored);
 }
 
 static json_t *run_summary(const json_t *stage)
@@ -189,14 +184,15 @@ bool book_is_same_file(const struct request *request, const json_t *stage)
     return strcmp(json_get_string(stage, "request_sha256", ""), hash) == 0;
 }
 
-/* What became of it is not known: then it is not begun again. */
-static void note_unknown(struct book_entry *entry, const char *run_id, enum lang lang, const struct tsk_error *err)
+/* B4. A request whose latest run or lock (`text` says which) cannot be read is broken, and is not begun. */
+static void note_unknown(struct book_entry *entry, const char *text, const char *run_id, enum lang lang,
+                         const struct tsk_error *err)
 {
-    struct buf reason CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT;
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT, problem CLEANUP(buf_clear) = BUF_INIT;
     text_put_error(&reason, lang, err);
-    text_put(&text, lang, "req_run_unreadable", "run", run_id, "reason", buf_str(&reason), NULL);
+    text_put(&problem, lang, text, "run", run_id, "reason", buf_str(&reason), NULL);
     json_array_append_new(entry->request.problems,
-                          json_pack("{s:i, s:i, s:s}", "line", 1, "column", 1, "reason", buf_str(&text)));
+                          json_pack("{s:i, s:i, s:s}", "line", 1, "column", 1, "reason", buf_str(&problem)));
     json_object_set(entry->request.json, "problems", entry->request.problems);
 }
 
@@ -205,7 +201,7 @@ int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, st
     char run_id[RUN_ID_MAX];
     json_t *stage CLEANUP_JSON = NULL;
     *ret = NULL;
-    if (find_latest(ws, request_id, run_id, err) < 0 || (run_id[0] && look_at(ws, run_id, &stage, err) < 0))
+    if (book_latest_run(ws, request_id, run_id, err) < 0 || (run_id[0] && look_at(ws, run_id, &stage, err) < 0))
         return -1;
     *ret = stage && book_has_begun(stage) ? json_incref(stage) : NULL;
     return 0;
@@ -231,13 +227,13 @@ static void look_at_run(struct book *book, struct book_entry *entry, enum lang l
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
     entry->note = stamp_of_note(book->ws, entry->request.id);
-    int result = find_latest(book->ws, entry->request.id, run_id, &err);
+    int result = book_latest_run(book->ws, entry->request.id, run_id, &err);
     if (result == 0 && run_id[0]) {
         entry->stage = stamp_of_stage(book->ws, run_id);
         result = look_at(book->ws, run_id, &stage, &err);
     }
     if (result < 0) {
-        note_unknown(entry, run_id, lang, &err);
+        note_unknown(entry, run_id[0] ? "req_run_unreadable" : "req_latest_unknown", run_id, lang, &err);
         return;
     }
     entry->run = stage && book_has_begun(stage) ? run_summary(stage) : NULL;
@@ -262,20 +258,25 @@ static bool is_run_known(struct book *book, const struct book_entry *old)
 static bool has_lock_file(struct tsk_workspace *ws, const struct lock_target *target)
 {
     struct stat st;
-    return fs->fstatat(ws->locks_dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return fs->fstatat(ws->locks_dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
-static void look_at_lock(struct book *book, struct book_entry *entry)
+static void look_at_lock(struct book *book, struct book_entry *entry, enum lang lang)
 {
     struct lock_target target;
     struct judgement found;
-    struct tsk_error ignored;
+    struct tsk_error err;
     struct now now = clock_now();
-    if (!id_is_valid(entry->request.id) ||
-        lock_target_init(&target, book->ws, lock_kind_get(TSK_LOCK_REQUEST), entry->request.id, NULL, &ignored) < 0)
+    if (!id_is_valid(entry->request.id))
         return;
-    if (has_lock_file(book->ws, &target) && lock_inspect(&target, &found, &ignored) == 0 &&
-        found.verdict == VERDICT_HELD) {
+    if (lock_target_init(&target, book->ws, lock_kind_get(TSK_LOCK_REQUEST), entry->request.id, NULL, &err) < 0) {
+        note_unknown(entry, "req_lock_unreadable", "", lang, &err);
+        return;
+    }
+    bool has_lock = has_lock_file(book->ws, &target);
+    if (has_lock && lock_inspect(&target, &found, &err) < 0) {
+        note_unknown(entry, "req_lock_unreadable", "", lang, &err);
+    } else if (has_lock && found.verdict == VERDICT_HELD) {
         bool is_leftover =
             run_is(entry, "INTERRUPTED") && strcmp(found.record.run_id, json_get_string(entry->run, "run_id", "")) == 0;
         if (!is_leftover) /* B3 */
@@ -512,7 +513,7 @@ static int add_entry(struct book *book, struct book_entry *old, const char *id, 
     }
     if (!entry->note.is_settled)
         look_at_run(book, entry, lang);
-    look_at_lock(book, entry);
+    look_at_lock(book, entry, lang);
     return 0;
 }
 

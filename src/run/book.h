@@ -90,8 +90,9 @@ bool book_is_same_file(const struct request *request, const json_t *stage);
 int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err);
 /* The same for a request's latest run; NULL: there is none, or it has not begun. */
 int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err);
-/* The latest run of a request: its id, "" for none; and noting it. */
-void book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX]);
+/* The id of a request's latest run, "" for none. Fails if that cannot be known: a caller that goes on then begins a second run. */
+int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX], struct tsk_error *err);
+/* Records that `run_id` is the request's latest run. */
 int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err);
 
 #endif

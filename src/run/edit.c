@@ -1,6 +1,7 @@
 /* edit.c - changing request files: one at a time (Q2), and never at the cost of what was not read. */
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/log.h"
 #include "lock/wait.h"
 #include "run/edit_text.h"
 
@@ -61,14 +62,15 @@ static int open_folder(struct tsk_workspace *ws, struct tsk_error *err)
 
 static void report(struct tsk_workspace *ws, const char *type, const char *id)
 {
-    struct tsk_error ignored;
+    struct tsk_error problem;
     struct now now = clock_now();
     struct buf data CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(&data, "{");
     buf_json_pair(&data, "request_id", id);
     buf_puts(&data, "}");
     struct event event = {.type = type, .data = buf_str(&data)};
-    workspace_event(ws, &now, &event, &ignored);
+    if (workspace_event(ws, &now, &event, &problem) < 0)
+        log_problem(&problem);
 }
 
 /* The milliseconds are in it as well, so that ids sort as they were made. */

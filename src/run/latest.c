@@ -10,6 +10,14 @@
 
 #define LEAVE_MS 2000
 
+/* A request whose latest run cannot be known is not run: doctor names the file. */
+static int latest_unknown(struct tsk_error *err)
+{
+    if (!tsk_error_next(err, 0))
+        error_add_next(err, "tasuki doctor");
+    return -1;
+}
+
 /* The latest run of a request as it is now; *ret_stage NULL: there is none that has begun. */
 static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char latest[RUN_ID_MAX], bool tidies,
                           json_t **ret_stage, struct tsk_error *err)
@@ -17,18 +25,19 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
     struct rundir dir;
     json_t *stage CLEANUP_JSON = NULL;
     *ret_stage = NULL;
-    book_latest_run(ws, request_id, latest);
+    if (book_latest_run(ws, request_id, latest, err) < 0)
+        return latest_unknown(err);
     if (!latest[0])
         return 0;
     if (rundir_open(ws, latest, &dir, err) < 0)
-        return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
+        return err->code == TSK_RUN_NOT_FOUND ? 0 : latest_unknown(err);
     int looked = book_look_at(&dir, &stage, err);
     bool has_begun = looked == 0 && book_has_begun(stage);
     if (looked == 0 && !has_begun && tidies)
         rundir_remove_unbegun(ws, &dir); /* whoever made it was killed: nobody can go on with it */
     rundir_clear(&dir);
     *ret_stage = has_begun ? json_incref(stage) : NULL;
-    return looked;
+    return looked < 0 ? latest_unknown(err) : 0;
 }
 
 void latest_wait(struct tsk_workspace *ws, const char *request_id)
@@ -180,9 +189,8 @@ int latest_need(struct tsk_workspace *ws, const struct run_start *start, const c
         return -1;
     int looked = start->is_instead ? book_look_at(&run, &stage, err) : rundir_look(&run, &stage, err);
     rundir_clear(&run);
-    if (looked < 0)
-        return -1;
-    book_latest_run(ws, request_id, latest);
+    if (looked < 0 || book_latest_run(ws, request_id, latest, err) < 0)
+        return latest_unknown(err);
     if (start->is_answered)
         return need_answered(run_id, latest, stage, err);
     bool is_latest = !latest[0] || strcmp(latest, run_id) == 0;

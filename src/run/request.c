@@ -332,14 +332,14 @@ static int not_found(const char *id, const char *key, const char *near, struct t
     return -1;
 }
 
-/* How many begin so; the last one's id. */
-static size_t count_beginning(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX])
+/* How many requests begin so, and the id of the last one; -1 if they cannot be listed. */
+static int count_beginning(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX], struct tsk_error *err)
 {
     json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
-    struct tsk_error ignored;
-    size_t i, found = 0;
-    if (request_list(ws, &ids, &strays, &ignored) < 0)
-        return 0;
+    size_t i;
+    int found = 0;
+    if (request_list(ws, &ids, &strays, err) < 0)
+        return -1;
     json_array_foreach (ids, i, one) {
         if (strncmp(json_string_value(one), start, strlen(start)) != 0)
             continue;
@@ -405,7 +405,8 @@ int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struc
     begin(&request, id);
     if (read_file(folder, &request, lang, err) < 0) {
         request_clear(&request);
-        return count_beginning(ws, id, near) == 1 ? not_found(id, "request_unknown_near", near, err) : -1;
+        struct tsk_error ignored; /* the file itself is missing: a failed search only costs the hint */
+        return count_beginning(ws, id, near, &ignored) == 1 ? not_found(id, "request_unknown_near", near, err) : -1;
     }
     finish_json(&request);
     *ret = request;
@@ -418,10 +419,15 @@ int request_find(struct tsk_workspace *ws, const char *start, enum lang lang, st
     char id[LOCK_ID_MAX];
     if (request_read(ws, start, lang, ret, err) == 0)
         return 0;
-    size_t found = err->code == TSK_REQUEST_NOT_FOUND && id_is_valid(start) ? count_beginning(ws, start, id) : 0;
+    if (err->code != TSK_REQUEST_NOT_FOUND || !id_is_valid(start))
+        return -1;
+    struct tsk_error unknown = *err;
+    int found = count_beginning(ws, start, id, err);
     if (found == 1)
         return request_read(ws, id, lang, ret, err);
-    return found ? not_found(start, "request_ambiguous", NULL, err) : -1;
+    if (found == 0)
+        *err = unknown;
+    return found > 1 ? not_found(start, "request_ambiguous", NULL, err) : -1;
 }
 
 void request_of_stray(const char *name, enum lang lang, struct request *ret)

@@ -267,7 +267,7 @@ def _(ws):
     holder = sleeper(ws)
     call(ws, "lock", "acquire", "request", "RQ-1", "--pid", holder.pid)
     proc = spawn(ws, "answer", run_id, "--yes", "--wait")
-    ws.until(lambda: json.loads(stage_file(ws, run_id).read_text())["questions"] == [], "the answer is recorded")
+    ws.until(lambda: call(ws, "runs", "show", run_id).json["questions"] == [], "the answer is recorded")
     holder.kill()
     holder.wait()
     eq(last_document(ws.finish(proc).expect(0))["status"], "DONE", "status")
