@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "proc/log_text.h"
 #include "run/detach.h"
+#include "store/db.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -215,6 +216,7 @@ static int perform(const struct op *op, json_t *args, struct cli_options *option
                            .emit_text = options->json ? NULL : emit_text,
                            .wants_ticks = !options->json && isatty(STDOUT_FILENO),
                            .skin = options};
+    db_use(DB_USE_LOOK);
     if (op_run(&call, &result, &err) < 0) {
         int code = fail(op, options, &err);
         return call.has_exit_code ? call.exit_code : code;

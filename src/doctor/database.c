@@ -77,7 +77,7 @@ void check_outbox(struct finding *f)
     struct doctor *d = f->doctor;
     int64_t stuck = 0;
     char count[24];
-    if (!d->db.handle) {
+    if (!db_is_open(&d->db)) {
         f->is_absent = true;
         return;
     }

@@ -10,7 +10,7 @@ void check_owners(struct finding *f)
     json_t *list CLEANUP_JSON = NULL, *workflow;
     size_t i;
     char count[24];
-    if (!f->doctor->db.handle || f->doctor->db.is_read_only || owners_open(&owners, f->doctor->ws, &err) < 0) {
+    if (!db_is_open(&f->doctor->db) || f->doctor->db.is_read_only || owners_open(&owners, f->doctor->ws, &err) < 0) {
         f->is_absent = true; /* why it cannot be opened is told by the check of the database */
         return;
     }

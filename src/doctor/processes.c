@@ -13,7 +13,7 @@
 static bool has_registry(const struct doctor *d)
 {
     struct stat st;
-    return d->db.handle && fs->fstatat(d->ws->state_dir, "processes", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return db_is_open(&d->db) && fs->fstatat(d->ws->state_dir, "processes", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
            S_ISDIR(st.st_mode);
 }
 

@@ -338,6 +338,7 @@ int http_serve(struct op_call *call, struct tsk_error *err)
                                  .openapi = BUF_INIT};
     BUG(!server.scratch || !server.cache);
     pthread_mutex_init(&server.mutex, NULL);
+    db_use(DB_USE_KEEP);
     int result = open_server(&server, call, err);
     if (result == 0 && chdir(call->ws->root) < 0)
         result = error_errno(err, "enter", call->ws->root);

@@ -8,6 +8,7 @@
 #include "mcp/mcp.h"
 #include "mcp/pool.h"
 #include "mcp/signals.h"
+#include "store/db.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -304,6 +305,7 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
                        .root = call->root,
                        .identity.serve_fd = -1};
     pid_t parent = getppid();
+    db_use(DB_USE_KEEP);
     if (make_server(call, &io, err) < 0)
         return -1;
     if (json_get_bool(call->args, "let_go", false)) {

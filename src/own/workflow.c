@@ -15,8 +15,7 @@ int owners_open(struct owners *owners, struct tsk_workspace *ws, struct tsk_erro
 
 void owners_close(struct owners *owners)
 {
-    if (owners->db.handle)
-        db_close(&owners->db);
+    db_close(&owners->db);
 }
 
 /* ---- reading ---- */

@@ -21,9 +21,13 @@
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err)
 {
     *reg = (struct proc_registry){.ws = ws, .dir = -1};
-    if (fs->mkdirat(ws->state_dir, "processes", 0700) < 0 && errno != EEXIST)
-        return fs_error(err, "create", ws->state_dir, "processes");
-    reg->dir = fs->openat(ws->state_dir, "processes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    reg->dir = fs->openat(ws->state_dir, "processes", flags, 0);
+    if (reg->dir < 0 && errno == ENOENT) {
+        if (fs->mkdirat(ws->state_dir, "processes", 0700) < 0 && errno != EEXIST)
+            return fs_error(err, "create", ws->state_dir, "processes");
+        reg->dir = fs->openat(ws->state_dir, "processes", flags, 0);
+    }
     if (reg->dir < 0)
         return fs_error(err, "open", ws->state_dir, "processes");
     if (db_open(&reg->db, ws->state_dir, err) == 0)

@@ -2,7 +2,8 @@
  *
  * Only SQLite opens state.db, its -wal and -shm: closing any other descriptor of them would drop its locks. Every
  * write is one short BEGIN IMMEDIATE … COMMIT with synchronous=FULL and a 5 s busy timeout; SIGTSTP, SIGINT and SIGTERM
- * are blocked inside, so that no lock is held by a stopped process. No handle crosses a fork.
+ * are blocked inside, so that no lock is held by a stopped process. No handle crosses a fork. A look writes nothing and syncs
+ * nothing (db_conn.h, N1 and N2).
  *
  * Events of database changes are inserted into the table `outbox` in the same transaction (db_event) and moved to the
  * trail by whoever comes next (db_flush_outbox): an event is in the trail if and only if its change was committed. */
@@ -13,21 +14,29 @@
 
 #include <signal.h>
 
-struct sqlite3;
 struct sqlite3_stmt;
+struct db_conn;
 
 struct db {
-    struct sqlite3 *handle;
+    struct db_conn *conn; /* NULL: not open */
     int state_dir;
     sigset_t saved_signals; /* while a transaction is open */
     bool in_transaction;
     bool is_read_only; /* the file system is */
 };
 
+/* What a process does with its connections; set once, before it has threads.
+ *   ONCE  opened to write and closed again, each time
+ *   LOOK  a command, in one thread: opened to read, exchanged at the first change, and kept until the process ends
+ *   KEEP  a server, in many threads: opened to write, and kept for the next caller */
+enum db_use { DB_USE_ONCE, DB_USE_LOOK, DB_USE_KEEP };
+void db_use(enum db_use use);
+
 /* Opens (creates, 0600) and migrates `.aiflow/state.db` below the directory `state_dir`. A database written by a newer
  * tasuki is refused: ENVIRONMENT, text "db_newer". A damaged one: ENVIRONMENT, text "db_damaged". */
 int db_open(struct db *db, int state_dir, struct tsk_error *err); /* state_dir: borrowed until db_close */
-void db_close(struct db *db);
+void db_close(struct db *db);                                     /* also one that is not open */
+bool db_is_open(const struct db *db);
 /* Whether there is a database below `state_dir`; false also when that cannot be told. */
 bool db_exists(int state_dir);
 
@@ -35,7 +44,6 @@ int db_begin(struct db *db, struct tsk_error *err);
 int db_commit(struct db *db, struct tsk_error *err);
 void db_rollback(struct db *db); /* no-op outside a transaction */
 
-int db_prepare(struct db *db, const char *sql, struct sqlite3_stmt **ret, struct tsk_error *err);
 /* Runs a statement that returns no rows, with the text parameters ?1, ?2, … (`count` strings; NULL binds NULL). */
 int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned count, ...);
 /* Rows of a SELECT, with text parameters as above:
@@ -49,12 +57,13 @@ int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned coun
 struct db_rows {
     struct db *db;
     struct sqlite3_stmt *statement;
+    bool is_at_first, is_at_end;
 };
 int db_query(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, unsigned count, ...);
 int db_next(struct db_rows *rows, struct tsk_error *err);
 const char *db_column_text(const struct db_rows *rows, int column);
 int64_t db_column_int(const struct db_rows *rows, int column);
-void db_rows_free(struct db_rows *rows); /* for CLEANUP, also after a failed db_query */
+void db_rows_free(struct db_rows *rows); /* for CLEANUP, also after a failed db_query; before db_close */
 /* Rows that the last INSERT, UPDATE or DELETE changed. */
 int64_t db_changes(const struct db *db);
 /* The first column of the first row as an integer; `fallback` if there is no row. */

@@ -217,6 +217,148 @@ TEST(a_path_longer_than_sqlite_allows_works)
     db_close(&db);
 }
 
+/* ---- for how long a connection is kept ---- */
+
+static void make(int dir)
+{
+    struct db db;
+    open_db(&db, dir);
+    ASSERT_INT(db_begin(&db, &err), 0);
+    ASSERT_INT(db_exec(&db, &err, "CREATE TABLE kept (n INTEGER)", 0), 0);
+    ASSERT_INT(db_commit(&db, &err), 0);
+    db_close(&db);
+}
+
+static void insert(struct db *db)
+{
+    ASSERT_INT(db_begin(db, &err), 0);
+    ASSERT_INT(db_exec(db, &err, "INSERT INTO kept VALUES (1)", 0), 0);
+    ASSERT_INT(db_commit(db, &err), 0);
+}
+
+TEST(a_look_becomes_a_change_in_all_places_that_have_it_open)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db one, two;
+    make(dir);
+    db_use(DB_USE_LOOK);
+    open_db(&one, dir);
+    open_db(&two, dir);
+    ASSERT_INT(integer(&one, "SELECT count(*) FROM kept"), 0);
+    insert(&two);
+    ASSERT_INT(integer(&one, "SELECT count(*) FROM kept"), 1);
+    insert(&one);
+    ASSERT_INT(integer(&two, "SELECT count(*) FROM kept"), 2);
+    db_close(&one);
+    db_close(&two);
+    db_use(DB_USE_ONCE);
+}
+
+/* Another process that inserts a row for each byte that it is sent; a third of the time it keeps the database open. */
+static void write_when_told(int dir, int orders, int answers)
+{
+    struct db db = {0};
+    for (char order; read(orders, &order, 1) == 1;) {
+        if (!db_is_open(&db))
+            open_db(&db, dir);
+        insert(&db);
+        if (order != 'k')
+            db_close(&db);
+        ASSERT(write(answers, &order, 1) == 1);
+    }
+    db_close(&db);
+    _exit(0);
+}
+
+/* The look has a wal-index of its own at first. A writer makes the shared one valid, changes it, and leaves it invalid. */
+TEST(a_look_sees_writers_that_come_and_go)
+{
+    int dir CLEANUP_FD = state_dir(), orders[2], answers[2];
+    struct db looks;
+    char answer;
+    make(dir);
+    ASSERT_INT(pipe2(orders, O_CLOEXEC), 0);
+    ASSERT_INT(pipe2(answers, O_CLOEXEC), 0);
+    if (fork() == 0) {
+        close(orders[1]);
+        write_when_told(dir, orders[0], answers[1]);
+    }
+    db_use(DB_USE_LOOK);
+    open_db(&looks, dir);
+    for (int count = 0; count < 300; count++) {
+        ASSERT_INT(integer(&looks, "SELECT count(*) FROM kept"), count);
+        ASSERT(write(orders[1], count % 3 ? "c" : "k", 1) == 1 && read(answers[0], &answer, 1) == 1);
+    }
+    ASSERT_INT(integer(&looks, "SELECT count(*) FROM kept"), 300);
+    db_close(&looks);
+    for (int i = 0; i < 2; i++)
+        close(orders[i]);
+    wait_all(1);
+    for (int i = 0; i < 2; i++)
+        close(answers[i]);
+    db_use(DB_USE_ONCE);
+}
+
+TEST(a_kept_connection_is_not_used_by_a_forked_child)
+{
+    int dir CLEANUP_FD = state_dir(), status;
+    struct db db;
+    db_use(DB_USE_KEEP);
+    open_db(&db, dir);
+    db_close(&db);
+    pid_t child = fork();
+    if (child == 0) {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        dup2(null, 2);
+        db_open(&db, dir, &err);
+        _exit(0);
+    }
+    ASSERT_INT(waitpid(child, &status, 0), child);
+    ASSERT(WIFSIGNALED(status));
+    db_use(DB_USE_ONCE);
+}
+
+TEST(a_kept_connection_is_used_again_until_the_file_is_another)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    make(dir);
+    db_use(DB_USE_KEEP);
+    open_db(&db, dir);
+    const struct db_conn *first = db.conn;
+    db_close(&db);
+    open_db(&db, dir);
+    ASSERT(db.conn == first);
+    insert(&db);
+    db_close(&db);
+    ASSERT_INT(rename("state.db", "old"), 0);
+    unlink("state.db-wal");
+    unlink("state.db-shm");
+    open_db(&db, dir);
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM sqlite_master WHERE name = 'kept'"), 0);
+    db_close(&db);
+    db_use(DB_USE_ONCE);
+}
+
+TEST(the_wal_begins_anew_also_when_every_connection_is_another)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct stat st;
+    make(dir);
+    for (int i = 0; i < 300; i++) {
+        struct db db;
+        open_db(&db, dir);
+        insert(&db);
+        db_close(&db);
+    }
+    ASSERT_INT(stat("state.db-wal", &st), 0);
+    ASSERT(st.st_size < 100 * 4120);
+    struct db db;
+    open_db(&db, dir);
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM kept"), 300);
+    db_close(&db);
+}
+
 TEST(events_of_the_outbox_reach_the_trail_once)
 {
     int dir CLEANUP_FD = state_dir();
