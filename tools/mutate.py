@@ -220,7 +220,7 @@ def copy_if_changed(source, target):
 def command_of(suite, tree):
     if suite.startswith("unit/"):
         return [str(tree.build / "tests" / suite)]
-    return [sys.executable, str(tree.path / "tests" / suite), "--quick"]
+    return [sys.executable, str(tree.path / "tests" / suite), "--medium"]
 
 
 def programs_of(suite):
