@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Runs every test and says in the last line how it went: `N passed, N failed[, N skipped]`.
 
-    tests/run.py --build DIR [--quick] [--long] [--jobs N] [FILTER]
+    tests/run.py --build DIR [--quick | --medium] [--long] [--jobs N] [FILTER]
 
 A suite is a program that prints TAP: the unit tests and examples' tests of the build directory, tests/checks/*, and
 tests/{spec,crash,storm}/test_*.py. FILTER: only suites whose path contains it (`storm`, `spec/test_cli`). Suites run
-two at a time, the storm alone, because it wants the machine for itself. A suite that prints no test, stops before
-its plan is fulfilled or crashes counts as a failed test.
+two at a time, the storm alone, because it wants the machine for itself; with --quick more at a time, because most of
+them wait. A suite that prints no test, stops before its plan is fulfilled or crashes counts as a failed test.
 """
 
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -106,7 +107,7 @@ def run_suite(suite, options):
     env = dict(os.environ, TASUKI_BUILD=str(options.build), PYTHONPATH=str(TESTS), PYTHONDONTWRITEBYTECODE="1")
     argv = [str(a) for a in suite.argv]
     if suite.takes_options:
-        argv += ["--quick"] * options.quick + ["--long"] * options.long
+        argv += ["--quick"] * options.quick + ["--medium"] * options.medium + ["--long"] * options.long
     outcome = Outcome(suite)
     began = time.monotonic()
     with subprocess.Popen(argv, cwd=TESTS.parent, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -129,7 +130,7 @@ def show(outcome, options):
         lines += [f"FAILED {outcome.suite.name}: {name}"] + [f"    {line}" for line in details]
     counts = f"{outcome.passed:4} passed {len(outcome.failed):3} failed {len(outcome.skipped):3} skipped"
     if outcome.is_empty:
-        counts = f"{'(nothing in --quick)' if options.quick else '(nothing without --long)':{len(counts)}}"
+        counts = f"{'(nothing in --quick)' if options.quick or options.medium else '(nothing without --long)':{len(counts)}}"
     lines.append(f"{outcome.suite.name:36} {counts} {outcome.seconds:7.1f} s")
     print("\n".join(lines), flush=True)
 
@@ -137,18 +138,49 @@ def show(outcome, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build", type=lambda p: pathlib.Path(p).resolve())
-    parser.add_argument("--quick", action="store_true", help="only the quick tests")
+    parser.add_argument("--quick", action="store_true", help="only the quick tests, for the edit loop")
+    parser.add_argument("--medium", action="store_true", help="only what takes seconds, for the sanitizers")
     parser.add_argument("--long", action="store_true", help="the long ones as well, without a deadline")
-    parser.add_argument("--jobs", type=int, default=2, help="suites at a time")
+    parser.add_argument("--jobs", type=int, default=0, help="suites at a time (2; with --quick twice as many as processors)")
     parser.add_argument("filter", nargs="?", default="")
     options = parser.parse_args()
     suites = [s for s in find_suites(options.build) if options.filter in s.name]
     if not suites:
         sys.exit(f"no suite's name contains {options.filter!r}")
-    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        outcomes = list(pool.map(lambda s: run_suite(s, options), [s for s in suites if not s.alone]))
-    outcomes += [run_suite(s, options) for s in suites if s.alone]
+    jobs = options.jobs or (2 * (os.cpu_count() or 1) if options.quick else 2)
+    alone = [s for s in suites if s.alone and not options.quick]
+    beside = [s for s in suites if s not in alone]
+    if options.quick:
+        beside = longest_first(beside, options.build)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        outcomes = list(pool.map(lambda s: run_suite(s, options), beside))
+    outcomes += [run_suite(s, options) for s in alone]
+    remember_seconds(outcomes, options)
     sys.exit(summarize(outcomes))
+
+
+def seconds_path(build):
+    return build / "suite-seconds.json"
+
+
+def known_seconds(build):
+    """How long each suite took when it last ran with --quick."""
+    try:
+        return json.loads(seconds_path(build).read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def longest_first(suites, build):
+    """So that none of them is the last to end, alone."""
+    known = known_seconds(build)
+    return sorted(suites, key=lambda suite: -known.get(suite.name, 1.0))
+
+
+def remember_seconds(outcomes, options):
+    if options.quick:
+        known = {**known_seconds(options.build), **{o.suite.name: round(o.seconds, 2) for o in outcomes}}
+        seconds_path(options.build).write_text(json.dumps(known, indent=1))
 
 
 def summarize(outcomes):

@@ -11,7 +11,8 @@
 
 The name is the rule. Every test is forked and gets `ws`, a private directory in which `tasuki init` was run
 (`init=False`: it was not). It fails when it leaves a process or an open descriptor behind, or after its deadline.
-`long=True` runs only with --long, `quick=False` not with --quick.
+`long=True` runs only with --long. `slow=True` does not run with --quick, which is for the edit loop; `quick=False` neither
+with --quick nor with --medium, which is for the sanitizers.
 
 The binary is $TASUKI_BUILD/tasuki (default: build). The environment of the commands is clean: English messages,
 no terminal, HOME in the test's directory.
@@ -22,6 +23,7 @@ import ctypes
 import json
 import os
 import pathlib
+import resource
 import select
 import shutil
 import signal
@@ -43,20 +45,21 @@ _tests = []
 
 
 class _Test:
-    def __init__(self, name, function, init, long, quick, deadline):
+    def __init__(self, name, function, init, long, slow, quick, deadline):
         self.name = " ".join(name.split())
         self.function = function
         self.init = init
         self.long = long
+        self.slow = slow
         self.quick = quick
         self.deadline = deadline
 
 
-def test(name, init=True, long=False, quick=True, deadline=None):
+def test(name, init=True, long=False, slow=False, quick=True, deadline=None):
     """Registers the decorated function as the test of the rule `name`."""
 
     def register(function):
-        _tests.append(_Test(name, function, init, long, quick, deadline))
+        _tests.append(_Test(name, function, init, long, slow, quick, deadline))
         return function
 
     return register
@@ -73,10 +76,18 @@ def main(module_name):
     _reset_signals()
     failed = 0
     for number, one in enumerate(chosen, 1):
+        began = time.monotonic(), _cpu_seconds()
         verdict, details = _run_forked(one, one.deadline or options.deadline, options.grace)
         failed += verdict == "not ok"
         _report(number, one.name, verdict, details)
+        if options.times:
+            print(f"# {time.monotonic() - began[0]:.2f} s, {_cpu_seconds() - began[1]:.2f} s of a processor", flush=True)
     sys.exit(1 if failed else 0)
+
+
+def _cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _reset_signals():
@@ -90,7 +101,9 @@ def _reset_signals():
 def _options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--medium", action="store_true")
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--times", action="store_true", help="how long each test takes")
     parser.add_argument("--deadline", type=float, default=300, help="seconds per test")
     parser.add_argument("--grace", type=float, default=30, help="seconds for what is already ending when a test returns")
     parser.add_argument("--filter", default="", help="only tests whose name contains this")
@@ -100,7 +113,9 @@ def _options():
 def _is_chosen(one, options):
     if one.long and not options.long:
         return False
-    if options.quick and not one.quick:
+    if (options.quick or options.medium) and not one.quick:
+        return False
+    if options.quick and one.slow:
         return False
     return options.filter.lower() in one.name.lower()
 

@@ -76,18 +76,42 @@ def indent(label, text):
 
 def children_of(pid):
     """Living children (not zombies) of a process."""
+    while True:
+        children = listed_children(pid)
+        if children is None:
+            return [child for child, (state, parent) in all_processes() if parent == pid and state not in "ZX"]
+        states = [state_and_parent(child) for child in children]
+        if None not in states:
+            return [child for child, (state, _) in zip(children, states) if state not in "ZX"]
+        # One was reaped while the kernel made the list: then it may have missed another.
+
+
+def listed_children(pid):
+    """The kernel's list of a process's children, zombies included; None where it keeps none."""
     found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            stat = pathlib.Path(f"/proc/{name}/stat").read_text(errors="replace")
-        except OSError:
-            continue
-        state, parent = stat.rpartition(")")[2].split()[:2]
-        if int(parent) == pid and state not in "ZX":
-            found.append(int(name))
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        return None if os.path.exists(f"/proc/{pid}") and not os.path.exists(f"/proc/{pid}/task/{pid}/children") else found
     return found
+
+
+def all_processes():
+    for name in os.listdir("/proc"):
+        known = state_and_parent(name) if name.isdigit() else None
+        if known:
+            yield int(name), known
+
+
+def state_and_parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            state, parent = file.read().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return state, int(parent)
 
 
 def kill_tree(pid):

@@ -77,11 +77,11 @@ def _(ws):
     eq((ws.base / "closed").read_text(), "xx", "how often it ran")
 
 
-@test("long tests run with --long only, others are left out with --quick", init=False)
+@test("long tests run with --long only, slow ones not with --quick, others neither with --quick nor with --medium", init=False)
 def _(ws):
     body = rule("usual", "pass") + rule("long", "pass", "init=False, long=True")
-    body += rule("slow", "pass", "init=False, quick=False")
-    for options, count in (([], 2), (["--long"], 3), (["--quick"], 1), (["--filter", "none such"], 0)):
+    body += rule("minutes", "pass", "init=False, quick=False") + rule("slow", "pass", "init=False, slow=True")
+    for options, count in (([], 3), (["--long"], 4), (["--quick"], 1), (["--medium"], 2), (["--filter", "none such"], 0)):
         result = run_suite(ws, body, *options).expect(0)
         assert result.out.startswith(f"1..{count}"), result
 
