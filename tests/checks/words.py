@@ -9,6 +9,7 @@ Paths that are not clean yet are in REMAINING with the number of places that the
 shrink: lower it when you clean a file, remove the row when it reaches 0. The check prints the numbers of today.
 """
 
+import functools
 import pathlib
 import re
 import sys
@@ -178,10 +179,12 @@ def judge(found, table, what):
     return problems, {row: len(places) for row, places in counts.items()}
 
 
+@functools.cache
 def phrases_found():
     return [(name, phrase_problems(path, words_of(path))) for path, name in files()]
 
 
+@functools.cache
 def names_found():
     return [(name, name_problems(path, name, words_of(path))) for path, name in files() if name.startswith(("src/", "include/"))]
 
