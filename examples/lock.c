@@ -1,15 +1,15 @@
-/* lock.c - one thing at a time, from C.
+/* lock.c - hold a lock while working, from C.
  *
  *     cc lock.c $(pkg-config --cflags --libs tasuki) -o lock
  *     ./lock deploy 10
  *
- * Takes the named lock of the workspace that contains the working directory, waiting for it up to 10 s,
- * works, and gives it back. Exit codes: 0 done, 4 somebody else has it, 3 anything else went wrong. */
+ * Takes the named lock of the workspace that contains the working directory, waiting up to 10 s for it, works, and
+ * releases the lock. Exit codes: 0 success, 4 another process has the lock, 3 any other error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tasuki.h>
 
-/* Says what happened, who has the lock, and what would help. */
+/* Prints the error, the lock's holder, and the next commands. */
 static int report(const struct tsk_error *err)
 {
     char message[512];
@@ -23,7 +23,7 @@ static int report(const struct tsk_error *err)
     return err->code == TSK_LOCK_HELD || err->code == TSK_LOCK_LOST ? 4 : 3;
 }
 
-/* The work. A long one asks now and then whether the lock is still its own: it can be forced away. */
+/* The work. Long work checks from time to time that it still has the lock: another process can force it away. */
 static int work(struct tsk_lock *lock, struct tsk_error *err)
 {
     printf("held, fence %llu\n", (unsigned long long)tsk_lock_fence(lock));

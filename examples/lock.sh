@@ -8,16 +8,16 @@ set -eu
 wait=${WAIT:-10s}
 
 short() {
-    # Waits in arrival order. The exit code is the command's; 4: somebody else has had it all the time.
+    # Waits in arrival order. The exit code is the command's; 4 means that another process kept the lock all the time.
     # shellcheck disable=SC2016 # the inner shell has the variable
     tasuki lock run report --wait "$wait" -- sh -c 'echo "making the report (fence $TASUKI_LOCK_FENCE)"'
 }
 
 long() {
-    # `--pid $$`: this script is the holder. If it dies, whatever the reason, the lock can be taken at once.
+    # `--pid $$`: this script is the holder. When it ends, for any reason, another process can take the lock at once.
     tasuki lock acquire name report --pid $$ --wait "$wait" --ttl 1h >/dev/null || exit
     echo "collecting"
-    # Still ours? Somebody may have forced it away in the meantime; then stop here.
+    # Another process may have forced the lock away in the meantime; then stop here.
     tasuki lock renew name report >/dev/null || exit
     echo "publishing"
     tasuki lock release name report >/dev/null

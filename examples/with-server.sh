@@ -1,6 +1,6 @@
 #!/bin/sh
 # with-server.sh - run a command against a server: start the server, wait until it is ready, run the command, stop the
-# server, whatever happened. It works in the workspace that contains the working directory (`tasuki init` makes one) and
+# server in any case. It works in the workspace that contains the working directory (`tasuki init` makes one) and
 # expects `tasuki` in PATH.
 #
 #     examples/with-server.sh PROBE 'SERVER COMMAND' TEST COMMAND…
@@ -15,11 +15,11 @@ probe=$1 server=$2
 shift 2
 id=under-test-$$
 
-# Removing it stops the server and everything that it has started, and deletes its output.
+# `remove` stops the server with every process that it started, and deletes its output.
 trap 'tasuki --quiet proc remove "$id" --force' EXIT
 trap 'exit 130' INT TERM
 
-# One string, so it is a shell's. `start` fails at once if it cannot be executed.
+# The server's command is one string, so a shell runs it. `--start` fails at once if it cannot be executed.
 tasuki --quiet proc create "$id" --ready "$probe" --ready-timeout 30s --start -- sh -c "$server"
 # Fails at once if the server ends before it is ready; then its output says why.
 tasuki --quiet proc wait "$id" --for ready || {

@@ -18,17 +18,17 @@
  *   FENCE   contenders may force over a live holder without killing it; commits check the fence
  *   KILL    contenders may force: SIGKILL the holder, wait for its life byte, take over
  *   FWX     + 1 foreign O_EXCL contender that never recovers
- *   FREC    + 1 foreign O_EXCL contender with seed 000's stale delete (the residual risk: violation)
- *   FU2     + 1 foreign contender as seed 002 says
+ *   FREC    + 1 foreign O_EXCL contender with D39's stale delete (the residual risk: violation)
+ *   FU2     + 1 foreign contender that follows U2
  * Mutants (each must give a violation) and other protocols:
  *   NOGUARD     no guard byte
  *   NOVERIFY    release unlinks without looking (with FENCE)
  *   BYINODE     the holder knows its lock by the inode number, not by the fence (with RENEW; with SPARE FENCE)
- *   PLAINRENEW  the holder renews as seed 000 does: read, write, rename over, no guard (with RENEW FENCE)
+ *   PLAINRENEW  the holder renews as D39 does: read, write, rename over, no guard (with RENEW FENCE)
  *   PLAINMEET   ... or the contender that renews for another does (with RENEW)
  *   NOINHERIT   the child does not have the life byte (with CHILD)
  *   NODIR       U2's temporary name is not taken as a directory (with FU2)
- *   NAIVE  seed 000 as written     U2ONLY  seed 002 as written     HG  Mercurial's break lock
+ *   NAIVE  D39 as written     U2ONLY  U2 as written     HG  Mercurial's break lock
  *   CLAIM  rename the stale file away, look again, no guard
  *   EARLYLIFE   the life byte is dropped before the unlink, outside the guard (harmless: no violation) */
 #ifndef NB
@@ -288,7 +288,7 @@ done: skip; d_step { up[id] = 0; kill_[id] = 0 }
 /* open(P, O_CREAT|O_EXCL) */
 #define create_excl(got) atomic { if :: P == 0 -> newino(mine, id, 0, inc[id]); P = mine; goto got :: else fi }
 
-/* Seed 000: O_EXCL create; stale: unlink, O_EXCL again; release: unlink. */
+/* D39: O_EXCL create; stale: unlink, O_EXCL again; release: unlink. */
 proctype D39(byte id; bool recover) {
   byte r = 0, seen, mine = 0, tries; bool in = 0, alive;
   do
@@ -311,7 +311,7 @@ fdone: skip; d_step { up[id] = 0; kill_[id] = 0 }
   :: else -> break
   od }
 
-/* Seed 002: check, write the shared temporary name, rename over, read back, rm. */
+/* U2: check, write the shared temporary name, rename over, read back, rm. */
 proctype U2(byte id) {
   byte r = 0, seen, mine = 0; bool in = 0, alive;
   do
@@ -326,7 +326,7 @@ proctype U2(byte id) {
      seen = P;                                             /* verify */
      if :: seen != mine -> P = 0; goto udone :: else fi;   /* as written: delete and abort */
      enter(); leave();
-     P = 0                                                 /* rm, whoever owns it */
+     P = 0                                                 /* rm, even if it is another's */
    } unless { kill_[id] -> FOREIGN_CLEANUP };
 udone: skip; d_step { up[id] = 0; kill_[id] = 0 }
   :: else -> break
