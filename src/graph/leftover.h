@@ -13,7 +13,7 @@
 #ifndef GRAPH_LEFTOVER_H
 #define GRAPH_LEFTOVER_H
 
-#include "graph/backend.h"
+#include "graph/memory.h"
 #include "graph/rundir.h"
 
 /* The part of the marks that all tasks of the run share; 0: none, this process has a limit of its own there. */

@@ -1,5 +1,5 @@
-/* memory_hooks.c - what the plan says to the memory backend, and what follows from it. */
-#include "graph/memory.h"
+/* memory_hooks.c - what the plan tells the memory of a run, and what follows from it. */
+#include "graph/memory_parts.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "graph/memory.h"
+#include "graph/memory_parts.h"
 
 static void queue_list(struct memory *m, uint32_t scope)
 {

@@ -15,7 +15,7 @@
 
 struct output {
     struct effects effects;
-    json_t *requests; /* as backend.h's; NULL: none */
+    json_t *requests; /* as memory.h's; NULL: none */
     json_t *question; /* NULL: none */
 };
 

@@ -1,5 +1,5 @@
 /* plan.h - what is ready, what has ended, what is joined. Pure: it starts nothing, waits for nothing, reads no clock. The
- * thread pool (pool.h) and the backends (backend.h) drive it; tests/property drives it with random schedules.
+ * thread pool (pool.h) and the memory of a run (memory.h) drive it; tests/property drives it with random schedules.
  *
  * How it works: every node has a word with the number of its edges that are not resolved yet. The end of a node resolves
  * its outgoing edges with a token (it ran: OK; it was not needed: SKIP; it failed or was stopped: FAIL). The token that

@@ -19,7 +19,7 @@ struct replay {
 static uint32_t node_of(const struct replay *r, const json_t *record)
 {
     uint32_t node = (uint32_t)json_get_int(record, "n", NO_NODE);
-    const struct plan *plan = backend_memory_plan(r->runner->backend);
+    const struct plan *plan = memory_plan(r->runner->memory);
     bool exists = node & PLAN_DYNAMIC ? (node & ~PLAN_DYNAMIC) < atomic_load(&plan->dynamic_count)
                                       : node < r->runner->flow->graph.nodes.count;
     return exists ? node : NO_NODE;
@@ -49,7 +49,7 @@ static bool is_pass_around(const struct graph *graph, const json_t *record, uint
 static bool is_final(struct replay *r, uint32_t node, size_t index)
 {
     const struct graph *graph = &r->runner->flow->graph;
-    uint32_t scope = plan_scope_of(backend_memory_plan(r->runner->backend), node);
+    uint32_t scope = plan_scope_of(memory_plan(r->runner->memory), node);
     while (r->next < r->count && r->deciding[r->next] <= index)
         r->next++;
     for (size_t i = r->next; i < r->count; i++) {
@@ -130,14 +130,14 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
 {
     struct runner *runner = r->runner;
     struct claim claim;
-    struct tsk_error err, reason;
+    struct tsk_error reason;
     static const uint8_t states[] = {[OUTCOME_OK] = VIEW_OK,
                                      [OUTCOME_SKIPPED] = VIEW_SKIPPED,
                                      [OUTCOME_FAILED] = VIEW_FAILED,
                                      [OUTCOME_BLOCKED] = VIEW_BLOCKED,
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
     bool is_retry = completion->retry_at_ms != 0;
-    if (backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
+    if (!memory_claim_node(runner->memory, node, &claim))
         return; /* it belongs to a task that will run again */
     bool has_failed = completion->outcome == OUTCOME_FAILED && !is_retry;
     if (has_failed) {
@@ -145,8 +145,7 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
         completion->reason = &reason;
         note_old_failure(runner, record, &reason);
     }
-    if (runner->backend->ops->complete(runner->backend, &claim, completion, &err) < 0)
-        log_problem(&err);
+    memory_complete(runner->memory, &claim, completion);
     view_from(runner, node, record, is_retry ? VIEW_RETRY : states[completion->outcome]);
     runner->failed += has_failed;
 }
@@ -166,7 +165,7 @@ static void replay_end(struct replay *r, size_t index, const json_t *record)
         completion.retry_at_ms = 1;
     } else if (strcmp(outcome, "ok") != 0) {
         if (!is_final(r, node, index)) {
-            backend_memory_set_attempt(r->runner->backend, node, 1);
+            memory_set_attempt(r->runner->memory, node, 1);
             return;
         }
         completion.outcome = strcmp(outcome, "failed") == 0 ? OUTCOME_FAILED : OUTCOME_STOPPED;
@@ -178,11 +177,10 @@ static void replay_ask(struct replay *r, const json_t *record)
 {
     struct runner *runner = r->runner;
     struct claim claim;
-    struct tsk_error err;
     uint32_t node = node_of(r, record);
-    if (node == NO_NODE || backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
+    if (node == NO_NODE || !memory_claim_node(runner->memory, node, &claim))
         return;
-    runner->backend->ops->park(runner->backend, &claim, &err);
+    memory_park(runner->memory, &claim);
     runner_put_question(runner, node, json_get_string(record, "k", ""), json_get_string(record, "s", ""),
                         json_object_get(record, "q"));
     view_from(runner, node, record, VIEW_ASKS);
@@ -226,10 +224,10 @@ static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
     json_array_append_new(
         list, json_pack("{s:O, s:O}", "question", json_at(question, "question.question"), "answer", answer));
     json_object_del(runner->questions, number);
-    runner->backend->ops->unpark(runner->backend, node, &err);
+    memory_unpark(runner->memory, node);
     view_set_state(runner, node, VIEW_WAITING);
     struct claim claim;
-    if (is_refused && backend_memory_claim_node(runner->backend, node, &claim, &err) == 1) {
+    if (is_refused && memory_claim_node(runner->memory, node, &claim)) {
         error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", claim.task, NULL);
         task_complete(runner, running_take(runner, &claim), OUTCOME_FAILED, -1, NULL, &err);
     }
@@ -244,7 +242,7 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
     struct tsk_error err;
     if (!task || task->on_interrupt == INTERRUPT_RERUN)
         return;
-    if (backend_memory_claim_node(runner->backend, node, &claim, &err) != 1)
+    if (!memory_claim_node(runner->memory, node, &claim))
         return;
     if (task->on_interrupt == INTERRUPT_FAIL) {
         error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", claim.task, NULL);
@@ -258,7 +256,7 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
     json_t *record CLEANUP_JSON = json_pack("{s:i, s:s, s:s, s:I}", "n", (int)node, "k", claim.task, "s", claim.session,
                                             "t", (json_int_t)json_get_int(start, "t", 0));
     json_object_set(record, "q", question);
-    runner->backend->ops->give_back(runner->backend, &claim, &err);
+    memory_give_back(runner->memory, &claim);
     struct buf *line = journal_begin(&runner->journal, "ask");
     buf_json_pair_int(line, "n", node);
     buf_json_pair(line, "k", json_get_string(record, "k", ""));

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
 #define TASK_BEAT_MS   1000
 #define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
 
@@ -55,9 +54,9 @@ static size_t parallel_of(const struct flow *flow, const struct runner_options *
 static int set_up(struct runner *runner, const json_t *values, struct tsk_error *err)
 {
     struct flow *flow = runner->flow;
-    struct backend_limits limits = {
+    struct memory_limits limits = {
         .max_steps = flow->max_steps, .max_cycles = flow->max_cycles, .first_fence = runner->epoch << 32};
-    struct backend_watcher watcher = runner_watcher;
+    struct memory_watcher watcher = runner_watcher;
     watcher.data = runner;
     runner->failures = json_array();
     runner->questions = json_object();
@@ -86,7 +85,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->has_exact_stamps = fs_classify(runner->run.dir, &class, &name) == 0 && class == FS_LOCAL;
     env_begin(runner);
     snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
-    return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
+    return memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->memory, err);
 }
 
 /* Everything inside a group. */
@@ -317,7 +316,7 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     struct claim claim;
     size_t before = runner->running_count;
     while (runner->running_count < runner->parallel && !runner->cancels &&
-           runner->backend->ops->claim(runner->backend, clock_now().boot_ms, LEASE_MS, &claim, err) == 1) {
+           memory_claim(runner->memory, clock_now().boot_ms, &claim)) {
         enum outcome outcome;
         if (task_is_passed_over(runner, &claim, &outcome)) {
             pass_over(runner, &claim, outcome);
@@ -344,12 +343,11 @@ static void tell_cancelling(struct runner *runner, const struct tsk_error *why)
 
 static void cancel_because(struct runner *runner, const struct tsk_error *reason)
 {
-    struct tsk_error err;
     if (runner->cancels++) {
         runner->grace_ms = 0;
     } else {
         tell_cancelling(runner, reason);
-        runner->backend->ops->stop(runner->backend, reason, &err);
+        memory_stop(runner->memory, reason);
     }
     for (size_t i = 0; i < runner->parallel; i++)
         if (runner->running[i].is_used)
@@ -366,8 +364,8 @@ void runner_cancel(struct runner *runner)
 /* X6. */
 static void lose(struct runner *runner, struct tsk_error *reason)
 {
-    struct backend_status status;
-    runner->backend->ops->status(runner->backend, &status);
+    struct memory_status status;
+    memory_status(runner->memory, &status);
     bool is_complete = runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE;
     if (!reason->code)
         error_set(reason, TSK_LOCK_LOST, "run_lock_lost", NULL);
@@ -414,7 +412,7 @@ static void check_times(struct runner *runner, int64_t now)
 }
 
 /* Until when nothing can happen by itself. */
-static int wait_time(struct runner *runner, const struct backend_status *status, int64_t now)
+static int wait_time(struct runner *runner, const struct memory_status *status, int64_t now)
 {
     int64_t at = runner->next_stage_ms;
     at = status->next_due_ms < at ? status->next_due_ms : at;
@@ -436,11 +434,11 @@ static int wait_time(struct runner *runner, const struct backend_status *status,
 
 static int loop(struct runner *runner, struct tsk_error *err)
 {
-    struct backend_status status;
+    struct memory_status status;
     for (;;) {
         if (runner_take_replies(runner, err) < 0 || start_ready(runner, err) < 0)
             return -1;
-        runner->backend->ops->status(runner->backend, &status);
+        memory_status(runner->memory, &status);
         if (runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE)
             return journal_flush(&runner->journal, err);
         if (runner->running_count < runner->parallel && status.ready && !runner->cancels)
@@ -455,8 +453,8 @@ static int loop(struct runner *runner, struct tsk_error *err)
 
 static const char *status_word(struct runner *runner)
 {
-    struct backend_status status;
-    runner->backend->ops->status(runner->backend, &status);
+    struct memory_status status;
+    memory_status(runner->memory, &status);
     if (status.state == RUN_WAITING)
         return "NEEDS_INPUT";
     if (runner->cancels)
@@ -485,7 +483,7 @@ void runner_remove_io(struct runner *runner)
 static void put_values(struct runner *runner, struct buf *record)
 {
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_VALUES_MAX};
-    json_t *values CLEANUP_JSON = runner->backend->ops->result(runner->backend);
+    json_t *values CLEANUP_JSON = memory_result(runner->memory);
     json_write(&text, values, false);
     if (text.failed)
         return;
@@ -495,9 +493,9 @@ static void put_values(struct runner *runner, struct buf *record)
 
 static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
-    struct backend_status status;
+    struct memory_status status;
     runner->status = status_word(runner);
-    runner->backend->ops->status(runner->backend, &status);
+    memory_status(runner->memory, &status);
     struct buf *record = journal_begin(&runner->journal, "done");
     buf_json_pair(record, "status", runner->status);
     put_values(runner, record);
@@ -545,8 +543,8 @@ void runner_close(struct runner *runner)
                 task_end_processes(runner, &runner->running[i]);
             running_free(runner, &runner->running[i]);
         }
-    if (runner->backend)
-        runner->backend->ops->free(runner->backend);
+    if (runner->memory)
+        memory_free(runner->memory);
     runner_wait_end(runner);
     fs_close(&runner->null_fd);
     journal_close(&runner->journal);

@@ -8,7 +8,7 @@
  *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM, with everything that it started; what is left of it after
  *      the grace time gets SIGKILL. It has ended when all of that is gone. What a task leaves running that ends by itself, well
  *      or not, lives on: it was left on purpose.
- *  X5  The replay of a journal makes the same calls of the backend in the same order as the run it was written by. What
+ *  X5  The replay of a journal makes the same calls of memory.h in the same order as the run it was written by. What
  *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
  *      on with an answer.
  *  X6  A run whose lock is lost is cancelled with LOCK_LOST, unless nothing was left to do: what is complete is DONE.
@@ -20,9 +20,9 @@
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
-#include "graph/backend.h"
 #include "graph/flow.h"
 #include "graph/journal.h"
+#include "graph/memory.h"
 #include "graph/rundir.h"
 
 #include <poll.h>
@@ -118,7 +118,7 @@ struct runner {
     struct rundir run;
     struct journal journal;
     struct flow *flow;
-    struct backend *backend;
+    struct memory *memory;
     struct runner_options options;
     struct running *running; /* `parallel` of them */
     size_t running_count, parallel;
@@ -202,7 +202,7 @@ void runner_remove_io(struct runner *runner);
 void task_stop(struct runner *runner, struct running *slot, int why);
 /* Kills whatever is left of it, and waits until it is gone. */
 void task_end_processes(struct runner *runner, const struct running *slot);
-/* Tells the backend and the journal how a task ended. `output` may be NULL. */
+/* Tells the memory and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
 /* Whether a claimed task needs no process: its condition is false, or it lies before --start (OUTCOME_OK: what follows runs). */
@@ -235,7 +235,7 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
 bool runner_facts_hold(struct runner *runner);
 json_t *runner_facts_take(struct runner *runner);
 void runner_facts_tell_take(struct runner *runner, json_t *held);
-extern const struct backend_watcher runner_watcher;
+extern const struct memory_watcher runner_watcher;
 /* The open question of a node, whose record is being written or replayed. */
 void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question);
 /* replay.c */

@@ -43,12 +43,10 @@ static int empty_channel(struct runner *runner, struct tsk_error *err)
 int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
     struct channel_file *file = &runner->files[slot->scope];
-    const void *session = session_of(backend_memory_plan(runner->backend), slot->scope);
-    json_t *values CLEANUP_JSON = NULL;
+    const void *session = session_of(memory_plan(runner->memory), slot->scope);
     uint64_t version;
+    json_t *values CLEANUP_JSON = memory_values(runner->memory, &slot->claim, &version);
     char name[64];
-    if (runner->backend->ops->values(runner->backend, &slot->claim, &values, &version, err) < 0)
-        return -1;
     if (json_object_size(values) == 0)
         return empty_channel(runner, err);
     if (!file->number || file->session != session || file->version != version) {

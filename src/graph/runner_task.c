@@ -19,7 +19,7 @@
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
-    uint32_t task = node & PLAN_DYNAMIC ? plan_definition(backend_memory_plan(runner->backend), node) : node;
+    uint32_t task = node & PLAN_DYNAMIC ? plan_definition(memory_plan(runner->memory), node) : node;
     return task == NO_NODE ? NULL : flow_task_of(runner->flow, task);
 }
 
@@ -35,7 +35,7 @@ struct running *running_take(struct runner *runner, const struct claim *claim)
         slot->claim.task = strdup(claim->task);
         slot->claim.session = strdup(claim->session);
         BUG(!slot->claim.task || !slot->claim.session);
-        slot->scope = plan_scope_of(backend_memory_plan(runner->backend), claim->node);
+        slot->scope = plan_scope_of(memory_plan(runner->memory), claim->node);
         runner->running_count++;
         return slot;
     }
@@ -265,10 +265,8 @@ bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum 
     }
     if (!when)
         return false;
-    json_t *values CLEANUP_JSON = NULL;
-    struct tsk_error err;
     uint64_t version;
-    BUG(runner->backend->ops->values(runner->backend, claim, &values, &version, &err) < 0);
+    json_t *values CLEANUP_JSON = memory_values(runner->memory, claim, &version);
     *ret = OUTCOME_SKIPPED;
     return !flow_condition_holds(when, values);
 }
@@ -331,7 +329,7 @@ static int64_t retry_delay(const struct task_detail *detail, unsigned attempt)
 static int64_t retry_time(struct runner *runner, const struct running *slot)
 {
     const struct graph *graph = &runner->flow->graph;
-    uint32_t task = plan_definition(backend_memory_plan(runner->backend), slot->claim.node);
+    uint32_t task = plan_definition(memory_plan(runner->memory), slot->claim.node);
     uint32_t index = task == NO_NODE ? 0 : graph_node(graph, task)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
@@ -421,7 +419,7 @@ static void add_answer(struct runner *runner, const struct running *slot, struct
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason)
 {
-    struct tsk_error err, own_reason;
+    struct tsk_error own_reason;
     struct completion completion = {.outcome = outcome, .reason = reason ? reason : &own_reason};
     if (output) {
         completion.effects.list = json_incref(output->effects.list);
@@ -435,7 +433,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     task_channel_done(runner, slot);
     task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
     bool holds = runner_facts_hold(runner);
-    BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
+    memory_complete(runner->memory, &slot->claim, &completion);
     json_t *held = holds ? runner_facts_take(runner) : NULL;
     journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
     runner_write_late(runner);
@@ -462,7 +460,6 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
 
 static void task_asks(struct runner *runner, struct running *slot, json_t *question)
 {
-    struct tsk_error err;
     runner_put_question(runner, slot->claim.node, slot->claim.task, slot->claim.session, question);
     struct buf *record = journal_begin(&runner->journal, "ask");
     buf_json_pair_int(record, "n", slot->claim.node);
@@ -475,7 +472,7 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     view_set_state(runner, slot->claim.node, VIEW_ASKS);
     task_channel_done(runner, slot);
     task_log_close(runner, slot, false);
-    BUG(runner->backend->ops->park(runner->backend, &slot->claim, &err) < 0);
+    memory_park(runner->memory, &slot->claim);
     count_out(runner, slot);
     runner_fact(runner, "task.asked", slot->claim.session, slot->claim.task, json_incref(question), true);
     running_free(runner, slot);
@@ -506,7 +503,7 @@ static bool is_command(const json_t *words)
     return json_array_size(words) && json_string_length(json_array_get(words, 0));
 }
 
-/* A task that is asked for in a file must say its name and what to execute; the backend does not know of commands. */
+/* A task that is asked for in a file must say its name and what to execute; memory.h knows no commands. */
 static int check_spawns(const json_t *requests, struct tsk_error *err)
 {
     size_t i;

@@ -47,7 +47,7 @@ void view_set_state(struct runner *runner, uint32_t node, uint8_t state)
 /* The flow's tasks and those that were added. */
 static json_int_t total(struct runner *runner)
 {
-    size_t count = runner->flow->tasks.count + atomic_load(&backend_memory_plan(runner->backend)->dynamic_count);
+    size_t count = runner->flow->tasks.count + atomic_load(&memory_plan(runner->memory)->dynamic_count);
     return (json_int_t)count;
 }
 
@@ -75,7 +75,7 @@ static json_t *session_json(const struct runner *runner, uint32_t scope)
 
 static json_t *task_json(struct runner *runner, uint32_t node)
 {
-    struct plan *plan = backend_memory_plan(runner->backend);
+    struct plan *plan = memory_plan(runner->memory);
     const struct task_view *view = view_of(runner, node);
     char buf[GRAPH_NAME_MAX];
     json_t *json = json_pack("{s:s, s:s, s:i}", "task", plan_name(plan, node, buf), "state",
@@ -99,7 +99,7 @@ static bool is_group_node(const struct runner *runner, uint32_t node)
 static json_t *tasks_json(struct runner *runner)
 {
     size_t count = runner->flow->graph.nodes.count;
-    size_t all = count + atomic_load(&backend_memory_plan(runner->backend)->dynamic_count);
+    size_t all = count + atomic_load(&memory_plan(runner->memory)->dynamic_count);
     json_t *list = json_array();
     for (size_t i = 0; i < all && json_array_size(list) < STAGE_TASKS_MAX; i++) {
         uint32_t node = i < count ? (uint32_t)i : PLAN_DYNAMIC | (uint32_t)(i - count);
@@ -135,9 +135,9 @@ void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const
 json_t *runner_stage(struct runner *runner)
 {
     struct proc_id self;
-    struct backend_status status;
+    struct memory_status status;
     json_t *who = json_null();
-    runner->backend->ops->status(runner->backend, &status);
+    memory_status(runner->memory, &status);
     if (!runner->status && proc_id_of(getpid(), &self) == 0)
         who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
                         self.boot_id);
@@ -149,7 +149,7 @@ json_t *runner_stage(struct runner *runner)
                   "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
                   "total", total(runner), "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
                   "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
-                  "channel", runner->backend->ops->result(runner->backend), "tasks", tasks_json(runner));
+                  "channel", memory_result(runner->memory), "tasks", tasks_json(runner));
     if (runner->request_id[0]) {
         json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
         json_object_set_new(stage, "request_sha256", json_string(runner->request_sha256));
@@ -281,7 +281,7 @@ static void note_cycle_limit(struct runner *runner, const char *session, const c
     struct tsk_error err;
     char number[24];
     struct buf message CLEANUP(buf_clear) = BUF_INIT;
-    snprintf(number, sizeof number, "%u", plan_cycles(backend_memory_plan(runner->backend), node) - 1);
+    snprintf(number, sizeof number, "%u", plan_cycles(memory_plan(runner->memory), node) - 1);
     error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max", number, NULL);
     text_put_error(&message, runner->flow->lang, &err);
     json_t *failure = json_pack("{s:s, s:s, s:n, s:s, s:n, s:s}", "task", task, "session_id", session, "exit_code",
@@ -317,8 +317,8 @@ static void session_stops(void *data, const char *session)
             task_stop(runner, &runner->running[i], STOP_GROUP);
 }
 
-const struct backend_watcher runner_watcher = {.branch_ended = branch_ended,
-                                               .group_ended = group_ended,
-                                               .conflict = conflict,
-                                               .task_dropped = task_dropped,
-                                               .session_stops = session_stops};
+const struct memory_watcher runner_watcher = {.branch_ended = branch_ended,
+                                              .group_ended = group_ended,
+                                              .conflict = conflict,
+                                              .task_dropped = task_dropped,
+                                              .session_stops = session_stops};

@@ -101,19 +101,19 @@ static int execute(struct op_call *call, struct runner *runner, json_t **ret, st
 
 static int dry_run(struct op_call *call, struct flow *flow, const json_t *values, json_t **ret, struct tsk_error *err)
 {
-    struct backend *backend;
-    struct backend_limits limits = {0};
+    struct memory *memory;
+    struct memory_limits limits = {0};
     struct claim claim;
     (void)call;
-    if (backend_memory_new(&flow->graph, "dry-run", values, &limits, NULL, &backend, err) < 0)
+    if (memory_new(&flow->graph, "dry-run", values, &limits, NULL, &memory, err) < 0)
         return -1;
     json_t *order = json_array();
-    while (backend->ops->claim(backend, 0, 1, &claim, err) == 1) {
+    while (memory_claim(memory, 0, &claim)) {
         struct completion completion = {.outcome = OUTCOME_OK};
         json_array_append_new(order, json_pack("{s:s, s:s}", "task", claim.task, "session_id", claim.session));
-        backend->ops->complete(backend, &claim, &completion, err);
+        memory_complete(memory, &claim, &completion);
     }
-    backend->ops->free(backend);
+    memory_free(memory);
     *ret = json_pack("{s:b, s:s, s:o}", "dry_run", true, "source", flow->source, "order", order);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* Any bytes as a flow file: refused with places inside the text, or a sealed graph that can be drawn and run in mind. */
 #include "base/json.h"
-#include "graph/backend.h"
 #include "graph/flow.h"
+#include "graph/memory.h"
 #include "graph/render.h"
 
 #include <stdlib.h>
@@ -15,20 +15,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void run_in_mind(const struct flow *flow)
 {
     struct tsk_error err;
-    struct backend *backend;
-    struct backend_limits limits = {0};
-    struct backend_status status;
+    struct memory *memory;
+    struct memory_limits limits = {0};
+    struct memory_status status;
     struct claim claim;
     size_t steps = 0;
-    BUG(backend_memory_new(&flow->graph, "s", NULL, &limits, NULL, &backend, &err) < 0);
-    while (steps < STEPS_MAX && backend->ops->claim(backend, 0, 1, &claim, &err) == 1) {
+    BUG(memory_new(&flow->graph, "s", NULL, &limits, NULL, &memory, &err) < 0);
+    while (steps < STEPS_MAX && memory_claim(memory, 0, &claim)) {
         struct completion completion = {.outcome = OUTCOME_OK};
-        BUG(backend->ops->complete(backend, &claim, &completion, &err) < 0);
+        BUG(!memory_complete(memory, &claim, &completion));
         steps++;
     }
-    backend->ops->status(backend, &status);
+    memory_status(memory, &status);
     BUG(steps < STEPS_MAX && (status.state != RUN_ENDED || status.has_failed || steps != flow->tasks.count));
-    backend->ops->free(backend);
+    memory_free(memory);
 }
 
 static void draw(const struct flow *flow)

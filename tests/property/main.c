@@ -4,9 +4,9 @@
  *
  * Graph i has the seed N + i. A failure says which, and how to repeat it; exit 1.
  *
- * memory: the backend, driven with a random schedule: tasks in flight end in any order, leases run out, late and repeated
+ * memory: memory.h, driven with a random schedule: tasks in flight end in any order or are given back, late and repeated
  * completions come. pool: the thread pool, whose schedule is the machine's. */
-#include "graph/backend.h"
+#include "graph/memory.h"
 #include "graph/pool.h"
 #include "scenario.h"
 
@@ -137,7 +137,7 @@ static void check(const struct trial *trial, const json_t *values, bool has_fail
     check_value(trial, values, "sum", s->scopes[0].sum ? text : NULL);
 }
 
-/* ---- on the memory backend ------------------------------------------------------------------------------ */
+/* ---- on memory.h ----------------------------------------------------------------------------------- */
 
 struct flight {
     struct claim claim;
@@ -148,12 +148,11 @@ struct flight {
 
 struct driver {
     struct trial *trial;
-    struct backend *backend;
+    struct memory *memory;
     uint64_t random;
     int64_t now_ms;
     struct flight flights[64], stale[8];
     unsigned flight_count, stale_count;
-    unsigned expiries[NODES_MAX];
 };
 
 static void add_effects(struct driver *d, const struct flight *f, struct effects *effects)
@@ -190,7 +189,6 @@ static void complete(struct driver *d, struct flight *f)
 {
     struct completion completion = {.outcome = OUTCOME_OK};
     json_t *requests CLEANUP_JSON = NULL;
-    struct tsk_error err;
     const struct behaviour *task = &d->trial->scenario->nodes[f->owner].task;
     if (f->is_child) {
         completion.outcome = f->is_bad ? OUTCOME_FAILED : OUTCOME_OK;
@@ -203,25 +201,23 @@ static void complete(struct driver *d, struct flight *f)
     }
     if (completion.outcome == OUTCOME_OK)
         add_effects(d, f, &completion.effects);
-    if (!f->is_child) /* noted here: a lease that ran out is no call */
+    if (!f->is_child) /* noted here: a claim that is given back is no call */
         note_start(d->trial, f->owner, f->moment);
     struct record *record = &d->trial->records[f->owner];
     if (f->is_child)
         atomic_fetch_add(completion.outcome == OUTCOME_OK ? &record->good_children : &record->failed_children, 1);
     note_end(d->trial, f->owner, f->is_child);
-    if (d->backend->ops->complete(d->backend, &f->claim, &completion, &err) < 0)
+    if (!memory_complete(d->memory, &f->claim, &completion))
         fail(d->trial, "a completion was refused");
-    if (scenario_random(&d->random) % 4 == 0 &&
-        d->backend->ops->complete(d->backend, &f->claim, &completion, &err) == 0)
+    if (scenario_random(&d->random) % 4 == 0 && memory_complete(d->memory, &f->claim, &completion))
         fail(d->trial, "a completion was accepted twice");
     effects_clear(&completion.effects);
 }
 
 static bool claim(struct driver *d)
 {
-    struct tsk_error err;
     struct flight f = {0};
-    if (d->flight_count == 64 || d->backend->ops->claim(d->backend, d->now_ms, 1000, &f.claim, &err) != 1)
+    if (d->flight_count == 64 || !memory_claim(d->memory, d->now_ms, &f.claim))
         return false;
     f.is_child = f.claim.payload != NULL;
     f.owner = f.is_child ? (uint32_t)json_get_int(f.claim.payload, "owner", 0) : f.claim.node;
@@ -231,42 +227,34 @@ static bool claim(struct driver *d)
     return true;
 }
 
-/* All that is in flight is lost with its workers; what they still send must be refused. */
-static void expire(struct driver *d)
+/* Everything in flight is given back; a completion with an old claim must be refused then. */
+static void give_back(struct driver *d)
 {
-    struct tsk_error err;
     for (unsigned i = 0; i < d->flight_count; i++) {
-        if (d->expiries[d->flights[i].owner] >= BACKEND_TAKEOVERS_MAX || d->flights[i].is_child)
-            return; /* one more and it would be poison */
-    }
-    for (unsigned i = 0; i < d->flight_count; i++) {
-        d->expiries[d->flights[i].owner]++;
+        if (!memory_give_back(d->memory, &d->flights[i].claim))
+            fail(d->trial, "a claim could not be given back");
         if (d->stale_count < 8)
             d->stale[d->stale_count++] = d->flights[i];
     }
     d->flight_count = 0;
-    d->now_ms += 1001;
-    BUG(d->backend->ops->expire(d->backend, d->now_ms, &err) < 0);
 }
 
-/* A worker that was given up sends its result after all: whoever has the task now, it is refused. */
 static void send_late(struct driver *d)
 {
-    struct tsk_error err;
     struct completion late = {.outcome = OUTCOME_OK};
     for (unsigned i = 0; i < d->stale_count; i++)
-        if (d->backend->ops->complete(d->backend, &d->stale[i].claim, &late, &err) == 0)
+        if (memory_complete(d->memory, &d->stale[i].claim, &late))
             fail(d->trial, "a completion with an old fence was accepted");
 }
 
 static void step(struct driver *d)
 {
     unsigned choice = (unsigned)(scenario_random(&d->random) % 16);
-    struct backend_status status;
+    struct memory_status status;
     if (choice < 8 && claim(d))
         return;
     if (choice == 15 && d->flight_count) {
-        expire(d);
+        give_back(d);
         return;
     }
     if (choice == 14)
@@ -280,7 +268,7 @@ static void step(struct driver *d)
     }
     if (claim(d))
         return;
-    d->backend->ops->status(d->backend, &status);
+    memory_status(d->memory, &status);
     if (status.state == RUN_ACTIVE && status.later == 0 && status.ready == 0)
         fail(d->trial, "the run is stuck");
     d->now_ms = status.next_due_ms != INT64_MAX ? status.next_due_ms : d->now_ms + 1;
@@ -290,23 +278,23 @@ static void run_memory(const struct scenario *s)
 {
     struct trial trial = {.scenario = s, .engine = "memory"};
     struct driver d = {.trial = &trial, .random = s->seed ^ 0x5bd1e995, .now_ms = 1};
-    struct backend_limits limits = {.max_cycles = 100};
-    struct backend_status status;
+    struct memory_limits limits = {.max_cycles = 100};
+    struct memory_status status;
     struct tsk_error err;
     struct graph graph;
     scenario_build(s, &graph, NULL, NULL);
-    BUG(backend_memory_new(&graph, "s", NULL, &limits, NULL, &d.backend, &err) < 0);
+    BUG(memory_new(&graph, "s", NULL, &limits, NULL, &d.memory, &err) < 0);
     for (unsigned steps = 0;; steps++) {
-        d.backend->ops->status(d.backend, &status);
+        memory_status(d.memory, &status);
         if (status.state != RUN_ACTIVE)
             break;
         if (steps > 100000)
             fail(&trial, "the run does not end");
         step(&d);
     }
-    json_t *values CLEANUP_JSON = d.backend->ops->result(d.backend);
+    json_t *values CLEANUP_JSON = memory_result(d.memory);
     check(&trial, values, status.has_failed);
-    d.backend->ops->free(d.backend);
+    memory_free(d.memory);
     graph_clear(&graph);
 }
 

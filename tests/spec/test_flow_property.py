@@ -15,7 +15,7 @@ def agree(ws, engine, count):
     assert result.out.startswith(f"{count} graphs"), result.out
 
 
-for engine, what in (("memory", "the memory backend with random schedules, lost leases and repeated completions"),
+for engine, what in (("memory", "memory.h with random schedules, claims given back and repeated completions"),
                      ("pool", "the thread pool")):
     @test(f"{GRAPHS_QUICK} random graphs agree with the reference on {what}", init=False)
     def _(ws, engine=engine):

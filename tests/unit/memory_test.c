@@ -1,13 +1,13 @@
-/* The conformance suite of backend.h: every test runs on every backend of the list at the end of the helpers. */
+/* memory.h: the claims, joins and limits of a run. */
 #include "base/json.h"
-#include "graph/backend.h"
+#include "graph/memory.h"
 #include "harness/test.h"
 
 #include <stdlib.h>
 
 struct run {
     struct graph graph;
-    struct backend *backend;
+    struct memory *memory;
     struct tsk_error err;
     char events[2048];
 };
@@ -66,16 +66,16 @@ static void edge(struct run *run, uint32_t before, uint32_t after)
     ASSERT_INT(graph_add_edge(&run->graph, before, after, &run->err), 0);
 }
 
-static void open_with(struct run *run, struct backend_limits limits)
+static void open_with(struct run *run, struct memory_limits limits)
 {
-    struct backend_watcher watcher = {.branch_ended = on_branch, .conflict = on_conflict, .data = run};
+    struct memory_watcher watcher = {.branch_ended = on_branch, .conflict = on_conflict, .data = run};
     ASSERT_INT(graph_seal(&run->graph, &run->err), 0);
-    ASSERT_INT(backend_memory_new(&run->graph, "s", NULL, &limits, &watcher, &run->backend, &run->err), 0);
+    ASSERT_INT(memory_new(&run->graph, "s", NULL, &limits, &watcher, &run->memory, &run->err), 0);
 }
 
 static void open_run(struct run *run)
 {
-    open_with(run, (struct backend_limits){.max_cycles = 10});
+    open_with(run, (struct memory_limits){.max_cycles = 10});
 }
 
 /* fetch >> (a | b) >> store */
@@ -93,7 +93,7 @@ static void open_diamond(struct run *run)
 
 static void end(struct run *run)
 {
-    run->backend->ops->free(run->backend);
+    memory_free(run->memory);
     graph_clear(&run->graph);
 }
 
@@ -101,7 +101,7 @@ static void end(struct run *run)
 static struct claim take(struct run *run, const char *name)
 {
     struct claim claim;
-    ASSERT_INT(run->backend->ops->claim(run->backend, 0, 1000, &claim, &run->err), 1);
+    ASSERT(memory_claim(run->memory, 0, &claim));
     ASSERT_STR(claim.task, name);
     return claim;
 }
@@ -109,13 +109,13 @@ static struct claim take(struct run *run, const char *name)
 static void expect_nothing(struct run *run)
 {
     struct claim claim;
-    ASSERT_INT(run->backend->ops->claim(run->backend, 0, 1000, &claim, &run->err), 0);
+    ASSERT(!memory_claim(run->memory, 0, &claim));
 }
 
-static int finish(struct run *run, const struct claim *claim, enum outcome outcome)
+static bool finish(struct run *run, const struct claim *claim, enum outcome outcome)
 {
     struct completion completion = {.outcome = outcome};
-    return run->backend->ops->complete(run->backend, claim, &completion, &run->err);
+    return memory_complete(run->memory, claim, &completion);
 }
 
 static void finish_writing(struct run *run, const struct claim *claim, enum effect_kind kind, const char *key,
@@ -123,7 +123,7 @@ static void finish_writing(struct run *run, const struct claim *claim, enum effe
 {
     struct completion completion = {.outcome = OUTCOME_OK};
     ASSERT_INT(effects_add_take(&completion.effects, kind, key, value, &run->err), 0);
-    ASSERT_INT(run->backend->ops->complete(run->backend, claim, &completion, &run->err), 0);
+    ASSERT(memory_complete(run->memory, claim, &completion));
     effects_clear(&completion.effects);
 }
 
@@ -131,20 +131,20 @@ static void finish_asking(struct run *run, const struct claim *claim, json_t *re
 {
     json_t *requests CLEANUP_JSON = json_pack("[o]", request);
     struct completion completion = {.outcome = OUTCOME_OK, .requests = requests};
-    ASSERT_INT(run->backend->ops->complete(run->backend, claim, &completion, &run->err), 0);
+    ASSERT(memory_complete(run->memory, claim, &completion));
 }
 
 static void expect_ended(struct run *run, bool has_failed)
 {
-    struct backend_status status;
-    run->backend->ops->status(run->backend, &status);
+    struct memory_status status;
+    memory_status(run->memory, &status);
     ASSERT_INT(status.state, RUN_ENDED);
     ASSERT_INT(status.has_failed, has_failed);
 }
 
 static void expect_value(struct run *run, const char *key, const char *expected)
 {
-    json_t *values CLEANUP_JSON = run->backend->ops->result(run->backend);
+    json_t *values CLEANUP_JSON = memory_result(run->memory);
     char *text = json_dumps(json_object_get(values, key), JSON_ENCODE_ANY | JSON_COMPACT);
     ASSERT_STR(text ? text : "absent", expected);
     free(text);
@@ -156,17 +156,17 @@ TEST(a_diamond_is_four_claims_and_the_join_comes_last)
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
     expect_nothing(&run);
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     struct claim a = take(&run, "a"), b = take(&run, "b");
     ASSERT_STR(a.session, "s_a");
     ASSERT_STR(b.session, "s_b");
-    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &b, OUTCOME_OK));
     expect_nothing(&run);
-    ASSERT_INT(finish(&run, &a, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &a, OUTCOME_OK));
     ASSERT_STR(run.events, "branch s_b b ended; branch s_a a ended");
     c = take(&run, "store");
     ASSERT_STR(c.session, "s");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     expect_ended(&run, false);
     end(&run);
 }
@@ -176,53 +176,11 @@ TEST(a_task_that_completes_twice_releases_nothing_twice)
     struct run run;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), -1);
-    ASSERT_INT(run.err.code, TSK_LOCK_LOST);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
+    ASSERT(!finish(&run, &c, OUTCOME_OK));
     take(&run, "a");
     take(&run, "b");
     expect_nothing(&run);
-    end(&run);
-}
-
-TEST(a_lease_that_ran_out_is_taken_over_and_the_late_worker_is_refused)
-{
-    struct run run;
-    open_diamond(&run);
-    struct claim late = take(&run, "fetch");
-    ASSERT_INT(run.backend->ops->expire(run.backend, 999, &run.err), 0);
-    expect_nothing(&run);
-    ASSERT_INT(run.backend->ops->expire(run.backend, 1000, &run.err), 0);
-    struct claim now = take(&run, "fetch");
-    ASSERT(now.fence > late.fence);
-    ASSERT_INT(finish(&run, &late, OUTCOME_OK), -1);
-    ASSERT_INT(run.backend->ops->renew(run.backend, &late, 0, 1000, &run.err), -1);
-    ASSERT_INT(run.err.code, TSK_LOCK_LOST);
-    ASSERT_INT(finish(&run, &now, OUTCOME_OK), 0);
-    end(&run);
-}
-
-TEST(a_lease_that_is_renewed_does_not_run_out)
-{
-    struct run run;
-    open_diamond(&run);
-    struct claim c = take(&run, "fetch");
-    ASSERT_INT(run.backend->ops->renew(run.backend, &c, 900, 1000, &run.err), 0);
-    ASSERT_INT(run.backend->ops->expire(run.backend, 1500, &run.err), 0);
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
-    end(&run);
-}
-
-TEST(a_task_that_was_taken_over_three_times_fails_as_poison)
-{
-    struct run run;
-    open_diamond(&run);
-    for (int i = 0; i < 4; i++) {
-        take(&run, "fetch");
-        ASSERT_INT(run.backend->ops->expire(run.backend, 5000, &run.err), 0);
-    }
-    expect_nothing(&run);
-    expect_ended(&run, true);
     end(&run);
 }
 
@@ -235,11 +193,10 @@ TEST(a_branch_sees_the_values_of_the_fork_and_not_its_sibling)
     finish_writing(&run, &c, EFFECT_SET, "k", json_integer(1));
     struct claim a = take(&run, "a"), b = take(&run, "b");
     finish_writing(&run, &a, EFFECT_SET, "k", json_integer(2));
-    json_t *values CLEANUP_JSON = NULL;
-    ASSERT_INT(run.backend->ops->values(run.backend, &b, &values, &version, &run.err), 0);
+    json_t *values CLEANUP_JSON = memory_values(run.memory, &b, &version);
     ASSERT_INT(json_get_int(values, "k", 0), 1);
     expect_value(&run, "k", "1");
-    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &b, OUTCOME_OK));
     expect_value(&run, "k", "2");
     end(&run);
 }
@@ -249,7 +206,7 @@ TEST(the_later_branch_wins_whoever_ended_first_and_both_are_named)
     struct run run;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     struct claim a = take(&run, "a"), b = take(&run, "b");
     finish_writing(&run, &b, EFFECT_SET, "k", json_string("b"));
     finish_writing(&run, &a, EFFECT_SET, "k", json_string("a"));
@@ -263,10 +220,10 @@ TEST(a_failed_branch_is_not_merged_and_successors_are_not_queued)
     struct run run;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     struct claim a = take(&run, "a"), b = take(&run, "b");
     finish_writing(&run, &a, EFFECT_SET, "k", json_integer(1));
-    ASSERT_INT(finish(&run, &b, OUTCOME_FAILED), 0);
+    ASSERT(finish(&run, &b, OUTCOME_FAILED));
     expect_nothing(&run);
     expect_ended(&run, true);
     expect_value(&run, "k", "absent");
@@ -295,19 +252,19 @@ TEST(queues_of_sessions_are_served_in_turn)
 TEST(a_retry_waits_for_its_time_and_counts_its_attempt)
 {
     struct run run;
-    struct backend_status status;
+    struct memory_status status;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
     struct completion completion = {.outcome = OUTCOME_FAILED, .retry_at_ms = 50};
-    ASSERT_INT(run.backend->ops->complete(run.backend, &c, &completion, &run.err), 0);
+    ASSERT(memory_complete(run.memory, &c, &completion));
     expect_nothing(&run);
-    run.backend->ops->status(run.backend, &status);
+    memory_status(run.memory, &status);
     ASSERT_INT(status.state, RUN_ACTIVE);
     ASSERT_INT(status.next_due_ms, 50);
-    ASSERT_INT(run.backend->ops->claim(run.backend, 50, 1000, &c, &run.err), 1);
+    ASSERT(memory_claim(run.memory, 50, &c));
     ASSERT_INT(c.attempt, 2);
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
-    run.backend->ops->status(run.backend, &status);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
+    memory_status(run.memory, &status);
     ASSERT_INT(status.steps, 1);
     end(&run);
 }
@@ -315,19 +272,19 @@ TEST(a_retry_waits_for_its_time_and_counts_its_attempt)
 TEST(a_task_that_asks_waits_alone_and_goes_on_with_the_same_attempt)
 {
     struct run run;
-    struct backend_status status;
+    struct memory_status status;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     struct claim a = take(&run, "a"), b = take(&run, "b");
-    ASSERT_INT(run.backend->ops->park(run.backend, &a, &run.err), 0);
-    run.backend->ops->status(run.backend, &status);
+    ASSERT(memory_park(run.memory, &a));
+    memory_status(run.memory, &status);
     ASSERT_INT(status.state, RUN_ACTIVE);
-    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
-    run.backend->ops->status(run.backend, &status);
+    ASSERT(finish(&run, &b, OUTCOME_OK));
+    memory_status(run.memory, &status);
     ASSERT_INT(status.state, RUN_WAITING);
-    ASSERT_INT(run.backend->ops->unpark(run.backend, a.node, &run.err), 0);
-    ASSERT_INT(run.backend->ops->unpark(run.backend, a.node, &run.err), -1);
+    ASSERT(memory_unpark(run.memory, a.node));
+    ASSERT(!memory_unpark(run.memory, a.node));
     a = take(&run, "a");
     ASSERT_INT(a.attempt, 1);
     end(&run);
@@ -338,8 +295,8 @@ TEST(a_claim_that_is_given_back_can_be_claimed_again)
     struct run run;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(run.backend->ops->give_back(run.backend, &c, &run.err), 0);
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), -1);
+    ASSERT(memory_give_back(run.memory, &c));
+    ASSERT(!finish(&run, &c, OUTCOME_OK));
     take(&run, "fetch");
     end(&run);
 }
@@ -349,15 +306,15 @@ TEST(a_task_that_is_added_in_a_branch_is_queued_there_and_joined_with_it)
     struct run run;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     struct claim a = take(&run, "a"), b = take(&run, "b");
     finish_asking(&run, &a, json_pack("{s:s, s:s, s:{s:i}}", "do", "spawn", "task", "extra", "payload", "n", 7));
-    ASSERT_INT(finish(&run, &b, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &b, OUTCOME_OK));
     struct claim extra = take(&run, "extra");
     ASSERT_STR(extra.session, "s_a");
     ASSERT_INT(json_get_int(extra.payload, "n", 0), 7);
     expect_nothing(&run);
-    ASSERT_INT(finish(&run, &extra, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &extra, OUTCOME_OK));
     take(&run, "store");
     end(&run);
 }
@@ -375,13 +332,13 @@ TEST(a_task_without_edges_that_a_branch_asks_for_runs_there_and_is_joined_with_i
     struct claim alone = take(&run, "fix"), in_a = take(&run, "a"), in_b = take(&run, "b");
     ASSERT_STR(alone.session, "s");
     finish_asking(&run, &in_a, json_pack("{s:s, s:s}", "do", "next", "task", "fix"));
-    ASSERT_INT(finish(&run, &in_b, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &in_b, OUTCOME_OK));
     struct claim copy = take(&run, "fix");
     ASSERT_STR(copy.session, "s_a");
     ASSERT_INT(copy.is_asked, true);
-    ASSERT_INT(finish(&run, &alone, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &alone, OUTCOME_OK));
     expect_nothing(&run);
-    ASSERT_INT(finish(&run, &copy, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &copy, OUTCOME_OK));
     take(&run, "store");
     end(&run);
 }
@@ -392,20 +349,20 @@ TEST(goto_and_again_run_a_task_once_more_and_the_cycle_limit_ends_it)
     begin(&run);
     uint32_t a = task(&run, GRAPH_ROOT, "a"), b = task(&run, GRAPH_ROOT, "b");
     edge(&run, a, b);
-    open_with(&run, (struct backend_limits){.max_cycles = 3});
+    open_with(&run, (struct memory_limits){.max_cycles = 3});
     struct claim c = take(&run, "a");
     finish_asking(&run, &c, json_pack("{s:s}", "do", "again"));
     c = take(&run, "a");
     ASSERT_INT(c.cycle, 2);
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     c = take(&run, "b");
     finish_asking(&run, &c, json_pack("{s:s, s:s}", "do", "goto", "task", "a"));
     c = take(&run, "a");
     ASSERT_INT(c.cycle, 3);
     finish_asking(&run, &c, json_pack("{s:s}", "do", "again"));
     expect_nothing(&run);
-    struct backend_status status;
-    run.backend->ops->status(run.backend, &status);
+    struct memory_status status;
+    memory_status(run.memory, &status);
     ASSERT_INT(status.failure->code, TSK_CYCLE_LIMIT_EXCEEDED);
     expect_ended(&run, true);
     end(&run);
@@ -414,15 +371,15 @@ TEST(goto_and_again_run_a_task_once_more_and_the_cycle_limit_ends_it)
 TEST(max_steps_ends_the_run_with_its_own_code)
 {
     struct run run;
-    struct backend_status status;
+    struct memory_status status;
     begin(&run);
     uint32_t a = task(&run, GRAPH_ROOT, "a");
     edge(&run, a, task(&run, GRAPH_ROOT, "b"));
-    open_with(&run, (struct backend_limits){.max_steps = 1});
+    open_with(&run, (struct memory_limits){.max_steps = 1});
     struct claim c = take(&run, "a");
-    ASSERT_INT(finish(&run, &c, OUTCOME_OK), 0);
+    ASSERT(finish(&run, &c, OUTCOME_OK));
     expect_nothing(&run);
-    run.backend->ops->status(run.backend, &status);
+    memory_status(run.memory, &status);
     ASSERT_INT(status.failure->code, TSK_MAX_STEPS_EXCEEDED);
     expect_ended(&run, true);
     end(&run);
@@ -438,7 +395,7 @@ TEST(a_request_for_an_unknown_task_fails_the_one_who_asked_and_its_writes_are_no
     json_t *requests CLEANUP_JSON = json_pack("[{s:s, s:s}]", "do", "next", "task", "nobody");
     struct completion completion = {.outcome = OUTCOME_OK, .requests = requests};
     ASSERT_INT(effects_add_take(&completion.effects, EFFECT_SET, "k", json_integer(1), &run.err), 0);
-    ASSERT_INT(run.backend->ops->complete(run.backend, &c, &completion, &run.err), 0);
+    ASSERT(memory_complete(run.memory, &c, &completion));
     ASSERT_INT(completion.outcome, OUTCOME_FAILED);
     expect_ended(&run, true);
     expect_value(&run, "k", "absent");
@@ -449,14 +406,14 @@ TEST(a_request_for_an_unknown_task_fails_the_one_who_asked_and_its_writes_are_no
 TEST(a_stopped_run_gives_no_more_claims_and_ends_when_its_last_task_did)
 {
     struct run run;
-    struct backend_status status;
+    struct memory_status status;
     open_diamond(&run);
     struct claim c = take(&run, "fetch");
-    ASSERT_INT(run.backend->ops->stop(run.backend, NULL, &run.err), 0);
+    memory_stop(run.memory, NULL);
     expect_nothing(&run);
-    run.backend->ops->status(run.backend, &status);
+    memory_status(run.memory, &status);
     ASSERT_INT(status.state, RUN_ACTIVE);
-    ASSERT_INT(finish(&run, &c, OUTCOME_STOPPED), 0);
+    ASSERT(finish(&run, &c, OUTCOME_STOPPED));
     expect_ended(&run, true);
     end(&run);
 }

@@ -1,16 +1,11 @@
-/* backend_memory.c - a run in this process: the plan, a queue per session, leases in slots. */
+/* memory.c - the operations of memory.h: the plan, a queue per session, claims in slots. */
 #include "base/ident.h"
-#include "graph/memory.h"
+#include "graph/memory_parts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct memory *memory_of(struct backend *backend)
-{
-    return (struct memory *)backend;
-}
 
 static int no_memory(struct tsk_error *err)
 {
@@ -108,64 +103,45 @@ static void fill(struct memory *m, uint32_t index, struct claim *ret)
         ret->payload = *REGION_AT(&m->payloads, json_t *, slot->node & ~PLAN_DYNAMIC);
 }
 
-static void lease(struct memory *m, uint32_t index, int64_t until_ms, struct claim *ret)
+static void take(struct memory *m, uint32_t index, struct claim *ret)
 {
     struct slot *slot = slot_at(m, index);
-    slot->state = SLOT_LEASED;
+    slot->state = SLOT_CLAIMED;
     slot->fence = ++m->fence;
-    slot->time_ms = until_ms;
-    m->leased++;
+    m->claimed++;
     fill(m, index, ret);
 }
 
-static int memory_claim(struct backend *backend, int64_t now_ms, int64_t lease_ms, struct claim *ret,
-                        struct tsk_error *err)
+bool memory_claim(struct memory *m, int64_t now_ms, struct claim *ret)
 {
-    struct memory *m = memory_of(backend);
     uint32_t index;
-    (void)err;
     memory_wake(m, now_ms);
     while (memory_queue_take(m, &index)) {
         enum outcome outcome = OUTCOME_STOPPED;
-        struct slot *slot = slot_at(m, index);
-        if (!is_within_limits(m, slot, &outcome)) {
+        if (!is_within_limits(m, slot_at(m, index), &outcome)) {
             drop(m, index, outcome);
             continue;
         }
-        lease(m, index, now_ms + lease_ms, ret);
-        return 1;
+        take(m, index, ret);
+        return true;
     }
-    return 0;
+    return false;
 }
 
 /* B1. */
-static struct slot *slot_of(struct memory *m, const struct claim *claim, struct tsk_error *err)
+static struct slot *slot_of(struct memory *m, const struct claim *claim)
 {
     struct slot *slot = claim->slot < m->slots.count ? slot_at(m, claim->slot) : NULL;
-    if (slot && slot->state == SLOT_LEASED && slot->fence == claim->fence)
-        return slot;
-    error_set(err, TSK_LOCK_LOST, "claim_lost", "task", claim->task, NULL);
-    return NULL;
+    return slot && slot->state == SLOT_CLAIMED && slot->fence == claim->fence ? slot : NULL;
 }
 
-static int memory_renew(struct backend *backend, const struct claim *claim, int64_t now_ms, int64_t lease_ms,
-                        struct tsk_error *err)
+bool memory_give_back(struct memory *m, const struct claim *claim)
 {
-    struct slot *slot = slot_of(memory_of(backend), claim, err);
-    if (!slot)
-        return -1;
-    slot->time_ms = now_ms + lease_ms;
-    return 0;
-}
-
-static int memory_give_back(struct backend *backend, const struct claim *claim, struct tsk_error *err)
-{
-    struct memory *m = memory_of(backend);
-    if (!slot_of(m, claim, err))
-        return -1;
-    m->leased--;
+    if (!slot_of(m, claim))
+        return false;
+    m->claimed--;
     memory_slot_ready(m, claim->slot);
-    return 0;
+    return true;
 }
 
 /* ---- completing (B2) ------------------------------------------------------------------------------------ */
@@ -306,20 +282,18 @@ static void failed(struct memory *m, uint32_t node, const struct tsk_error *reas
     plan_end(&m->plan, node, OUTCOME_FAILED, &m->out);
 }
 
-static int memory_complete(struct backend *backend, const struct claim *claim, struct completion *completion,
-                           struct tsk_error *err)
+bool memory_complete(struct memory *m, const struct claim *claim, struct completion *completion)
 {
-    struct memory *m = memory_of(backend);
-    struct slot *slot = slot_of(m, claim, err);
+    struct slot *slot = slot_of(m, claim);
     if (!slot)
-        return -1;
-    m->leased--;
+        return false;
+    m->claimed--;
     uint32_t node = slot->node;
     bool may_retry = !plan_is_stopped(&m->plan, plan_scope_of(&m->plan, node));
     if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms && may_retry) {
         slot->attempt++;
         memory_slot_later(m, claim->slot, completion->retry_at_ms);
-        return 0;
+        return true;
     }
     memory_slot_free(m, claim->slot);
     if (completion->outcome == OUTCOME_OK) {
@@ -336,21 +310,20 @@ static int memory_complete(struct backend *backend, const struct claim *claim, s
         plan_end(&m->plan, node, completion->outcome, &m->out);
     }
     memory_settle(m);
-    return 0;
+    return true;
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------------- */
 
-static int memory_park(struct backend *backend, const struct claim *claim, struct tsk_error *err)
+bool memory_park(struct memory *m, const struct claim *claim)
 {
-    struct memory *m = memory_of(backend);
-    struct slot *slot = slot_of(m, claim, err);
+    struct slot *slot = slot_of(m, claim);
     if (!slot)
-        return -1;
+        return false;
     slot->state = SLOT_PARKED;
-    m->leased--;
+    m->claimed--;
     m->parked++;
-    return 0;
+    return true;
 }
 
 /* Its slot, if it is in one of the two states. */
@@ -361,77 +334,43 @@ static uint32_t slot_find(const struct memory *m, uint32_t node, enum slot_state
     return is_found ? index : NO_NODE;
 }
 
-static int memory_unpark(struct backend *backend, uint32_t node, struct tsk_error *err)
+bool memory_unpark(struct memory *m, uint32_t node)
 {
-    struct memory *m = memory_of(backend);
     uint32_t index = slot_find(m, node, SLOT_PARKED, SLOT_PARKED);
     if (index == NO_NODE)
-        return error_set(err, TSK_NOT_FOUND, "not_parked", NULL);
+        return false;
     m->parked--;
     memory_slot_ready(m, index);
-    return 0;
+    return true;
 }
 
-/* B4. */
-static int memory_expire(struct backend *backend, int64_t now_ms, struct tsk_error *err)
+json_t *memory_values(struct memory *m, const struct claim *claim, uint64_t *ret_version)
 {
-    struct memory *m = memory_of(backend);
-    (void)err;
-    for (uint32_t i = 0; i < m->slots.count; i++) {
-        struct slot *slot = slot_at(m, i);
-        if (slot->state != SLOT_LEASED || slot->time_ms > now_ms)
-            continue;
-        m->leased--;
-        if (++slot->takeovers <= BACKEND_TAKEOVERS_MAX) {
-            memory_slot_ready(m, i);
-            continue;
-        }
-        struct tsk_error poison;
-        char buf[GRAPH_NAME_MAX];
-        uint32_t node = slot->node;
-        error_set(&poison, TSK_TASK_FAILED, "task_poison", "task", plan_name(&m->plan, node, buf), NULL);
-        memory_slot_free(m, i);
-        failed(m, node, &poison);
-        memory_settle(m);
-    }
-    return 0;
-}
-
-static int memory_values(struct backend *backend, const struct claim *claim, json_t **ret, uint64_t *ret_version,
-                         struct tsk_error *err)
-{
-    struct memory *m = memory_of(backend);
-    if (!slot_of(m, claim, err))
-        return -1;
     struct channel *channel = &session_of(&m->plan, plan_scope_of(&m->plan, claim->node))->channel;
     *ret_version = channel->version;
-    *ret = channel_values(channel);
-    return 0;
+    return channel_values(channel);
 }
 
-static int memory_stop(struct backend *backend, const struct tsk_error *reason, struct tsk_error *err)
+void memory_stop(struct memory *m, const struct tsk_error *reason)
 {
-    (void)err;
-    stop_run(memory_of(backend), reason);
-    memory_settle(memory_of(backend));
-    return 0;
+    stop_run(m, reason);
+    memory_settle(m);
 }
 
-static void memory_status(struct backend *backend, struct backend_status *ret)
+void memory_status(struct memory *m, struct memory_status *ret)
 {
-    struct memory *m = memory_of(backend);
-    bool is_waiting = m->parked && !m->ready && !m->leased && !m->later;
-    *ret = (struct backend_status){.state = m->has_ended ? RUN_ENDED
-                                            : is_waiting ? RUN_WAITING
-                                                         : RUN_ACTIVE,
-                                   .ready = m->ready,
-                                   .leased = m->leased,
-                                   .later = m->later,
-                                   .parked = m->parked,
-                                   .next_due_ms = m->later ? m->next_due_ms : INT64_MAX,
-                                   .steps = m->steps,
-                                   .has_finished = m->has_finished,
-                                   .failure = m->failure};
+    bool is_waiting = m->parked && !m->ready && !m->claimed && !m->later;
+    *ret = (struct memory_status){.state = m->has_ended ? RUN_ENDED
+                                           : is_waiting ? RUN_WAITING
+                                                        : RUN_ACTIVE,
+                                  .ready = m->ready,
+                                  .claimed = m->claimed,
+                                  .later = m->later,
+                                  .parked = m->parked,
+                                  .next_due_ms = m->later ? m->next_due_ms : INT64_MAX,
+                                  .steps = m->steps,
+                                  .has_finished = m->has_finished,
+                                  .failure = m->failure};
     bool has_failure = atomic_load(&m->plan.scopes[GRAPH_ROOT].failures) > 0;
     /* Who cancels ends well itself, and its group may tolerate what was stopped: the run has failed all the same. */
     bool was_cancelled = m->failure && m->failure->code == TSK_RUN_FAILED;
@@ -439,14 +378,13 @@ static void memory_status(struct backend *backend, struct backend_status *ret)
     ret->has_failed = was_cancelled || (!m->has_finished && (has_failure || was_cut));
 }
 
-static json_t *memory_result(struct backend *backend)
+json_t *memory_result(struct memory *m)
 {
-    return channel_values(&memory_of(backend)->session.channel);
+    return channel_values(&m->session.channel);
 }
 
-static void memory_free(struct backend *backend)
+void memory_free(struct memory *m)
 {
-    struct memory *m = memory_of(backend);
     for (uint32_t s = 1; m->plan.graph && s < m->plan.graph->scopes.count; s++)
         if (session_of(&m->plan, s)) {
             session_clear(session_of(&m->plan, s));
@@ -466,28 +404,13 @@ static void memory_free(struct backend *backend)
     free(m);
 }
 
-static const struct backend_ops memory_ops = {.name = "memory",
-                                              .claim = memory_claim,
-                                              .renew = memory_renew,
-                                              .complete = memory_complete,
-                                              .give_back = memory_give_back,
-                                              .park = memory_park,
-                                              .unpark = memory_unpark,
-                                              .expire = memory_expire,
-                                              .values = memory_values,
-                                              .stop = memory_stop,
-                                              .status = memory_status,
-                                              .result = memory_result,
-                                              .free = memory_free};
-
-int backend_memory_new(const struct graph *graph, const char *session_id_given, const json_t *values,
-                       const struct backend_limits *limits, const struct backend_watcher *watcher, struct backend **ret,
-                       struct tsk_error *err)
+int memory_new(const struct graph *graph, const char *session_id_given, const json_t *values,
+               const struct memory_limits *limits, const struct memory_watcher *watcher, struct memory **ret,
+               struct tsk_error *err)
 {
     struct memory *m = calloc(1, sizeof *m);
     if (!m)
         return no_memory(err);
-    m->backend.ops = &memory_ops;
     m->slots = (struct region)REGION_OF(struct slot);
     m->places = (struct region)REGION_OF(uint32_t);
     m->payloads = (struct region)REGION_OF(json_t *);
@@ -500,7 +423,7 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
         plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
         if (!m->queues)
             no_memory(err);
-        memory_free(&m->backend);
+        memory_free(m);
         return -1;
     }
     if (values)
@@ -510,39 +433,36 @@ int backend_memory_new(const struct graph *graph, const char *session_id_given, 
     plan_heads(&m->plan, &m->out);
     m->has_ended = graph->nodes.count == 0;
     memory_settle(m);
-    *ret = &m->backend;
+    *ret = m;
     return 0;
 }
 
-int backend_memory_claim_node(struct backend *backend, uint32_t node, struct claim *ret, struct tsk_error *err)
+bool memory_claim_node(struct memory *m, uint32_t node, struct claim *ret)
 {
-    struct memory *m = memory_of(backend);
     enum outcome outcome;
-    (void)err;
     uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
     if (index == NO_NODE)
-        return 0;
+        return false;
     if (slot_at(m, index)->state == SLOT_READY)
         memory_queue_remove(m, index);
     else
         m->later--;
     if (!is_within_limits(m, slot_at(m, index), &outcome)) {
         drop(m, index, outcome);
-        return 0;
+        return false;
     }
-    lease(m, index, INT64_MAX, ret);
-    return 1;
+    take(m, index, ret);
+    return true;
 }
 
-void backend_memory_set_attempt(struct backend *backend, uint32_t node, unsigned attempt)
+void memory_set_attempt(struct memory *m, uint32_t node, unsigned attempt)
 {
-    struct memory *m = memory_of(backend);
     uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
     if (index != NO_NODE)
         slot_at(m, index)->attempt = attempt;
 }
 
-struct plan *backend_memory_plan(struct backend *backend)
+struct plan *memory_plan(struct memory *m)
 {
-    return &memory_of(backend)->plan;
+    return &m->plan;
 }
