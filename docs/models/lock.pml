@@ -20,6 +20,7 @@
  *   FWX     + 1 foreign O_EXCL contender that never recovers
  *   FREC    + 1 foreign O_EXCL contender with D39's stale delete (the residual risk: violation)
  *   FU2     + 1 foreign contender that follows U2
+ *   LINE    the line of waiters instead: tickets, and places that are kept for a caller who comes back
  * Mutants (each must give a violation) and other protocols:
  *   NOGUARD     no guard byte
  *   NOVERIFY    release unlinks without looking (with FENCE)
@@ -27,6 +28,8 @@
  *   PLAINRENEW  the holder renews as D39 does: read, write, rename over, no guard (with RENEW FENCE)
  *   PLAINMEET   ... or the contender that renews for another does (with RENEW)
  *   NOINHERIT   the child does not have the life byte (with CHILD)
+ *   KEEPTWICE   a kept place stays in the table when it is taken (with LINE)
+ *   NOLOOK      the head of the line does not look at it again before it takes the lock (with LINE)
  *   NODIR       U2's temporary name is not taken as a directory (with FU2)
  *   NAIVE  D39 as written     U2ONLY  U2 as written     HG  Mercurial's break lock
  *   CLAIM  rename the stale file away, look again, no guard
@@ -383,6 +386,76 @@ hdone: skip; d_step { up[id] = 0; kill_[id] = 0 }
   :: else -> break
   od }
 
+#ifdef LINE
+/* The line of waiters (src/lock/line.h). Callers 0 and 1 are calls of one instance, every other one is its own. Each makes up to
+ * two waiting calls; the first may end by its time limit, which keeps its place. What happens under byte 1 is one step, and so is
+ * taking the lock under the guard, which the rest of the model checks. */
+#define TICKETS  12
+#define INSTANCE (id / 2)
+byte tickets = 0;
+byte kept[TICKETS];        /* instance + 1 that the place is kept for */
+bool at_place[TICKETS];    /* byte T + t is locked */
+bool was_there[TICKETS];   /* ... when the lock was released last */
+bool taken = 1;            /* somebody has the lock; at the start an outsider */
+bool overtaken = 0;
+
+inline release_lock() { d_step { taken = 0; i = 0; do :: i < TICKETS -> was_there[i] = at_place[i]; i++ :: else -> break od } }
+
+/* Whether nobody before us is in line: F_OFD_GETLK of all smaller tickets. */
+inline look_at_line(first) {
+  d_step { first = 1; i = 0; do :: i < t -> if :: at_place[i] -> first = 0 :: else fi; i++ :: else -> break od } }
+
+inline enter_line() { atomic {
+  t = 0; i = 1;
+  do :: i < TICKETS -> if :: kept[i] == INSTANCE + 1 && t == 0 -> t = i :: else fi; i++ :: else -> break od;
+  if :: t ->
+#ifndef KEEPTWICE
+        kept[t] = 0
+#else
+        skip
+#endif
+     :: else -> tickets++; t = tickets
+  fi;
+  assert(!at_place[t]);                                     /* at most one call per place */
+  at_place[t] = 1 } }
+
+proctype Caller(byte id) {
+  byte t = 0, i, calls = 0; bool first;
+next: calls++;
+  enter_line();
+wait:
+  if :: look_at_line(first); if :: first -> skip :: else -> goto blocked fi
+     :: calls == 1 -> atomic { kept[t] = INSTANCE + 1; at_place[t] = 0 }; goto next /* its time limit, and it comes back */
+     :: atomic { crashes < CRASHES -> crashes++; at_place[t] = 0 }; goto gone
+  fi;
+  !taken;                                                   /* the head waits for the holder */
+  atomic {                                                  /* under the guard */
+#ifndef NOLOOK
+    look_at_line(first); if :: first -> skip :: else -> goto blocked fi;
+#endif
+    if :: taken -> goto wait
+       :: else -> taken = 1; i = 0;
+          do :: i < t -> overtaken = overtaken || (was_there[i] && at_place[i]); i++ :: else -> break od;
+          assert(!overtaken);
+          at_place[t] = 0
+    fi };
+  release_lock();
+  goto gone;
+blocked:                                                    /* until one before us has left the line */
+  look_at_line(first);
+  if :: first -> goto wait
+     :: else -> i = 0; do :: i < t && !at_place[i] -> i++ :: else -> break od; (i >= t || !at_place[i]) -> goto wait
+  fi;
+gone: skip }
+
+proctype Outsider() { byte i; release_lock() }
+
+init {
+  byte i = 0;
+  atomic { run Outsider(); do :: i < NB -> run Caller(i); i++ :: else -> break od };
+  _nr_pr == 1 -> assert(!taken)
+}
+#else
 init {
   byte i = 0;
   atomic {
@@ -416,3 +489,4 @@ init {
   };
   _nr_pr == 1 -> assert(!life[igen[P]]) /* all are gone: whatever is left can be taken over */
 }
+#endif

@@ -1,9 +1,11 @@
 #include "base/clock.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t id)
@@ -13,9 +15,43 @@ static int64_t read_clock(clockid_t id)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+/* Fixed for a process when its program begins, read once. */
+static struct {
+    pthread_once_t once;
+    int64_t ns;
+    bool is_known;
+} boot_shift = {.once = PTHREAD_ONCE_INIT};
+
+/* timens_offsets is about the namespace of the children. It is ours, too, unless this process has asked for another one for
+ * them. Kernels without time namespaces have neither file. */
+static void boot_shift_read(void)
+{
+    struct stat ours, children;
+    char line[128];
+    long long seconds, ns;
+    bool has_own = stat("/proc/self/ns/time", &ours) == 0;
+    boot_shift.is_known = !has_own || (stat("/proc/self/ns/time_for_children", &children) == 0 &&
+                                       children.st_ino == ours.st_ino && children.st_dev == ours.st_dev);
+    FILE *file = boot_shift.is_known && has_own ? fopen("/proc/self/timens_offsets", "re") : NULL;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "boottime %lld %lld", &seconds, &ns) == 2)
+            boot_shift.ns = seconds * 1000000000 + ns;
+    if (file)
+        fclose(file);
+}
+
+bool clock_boot_shift(int64_t *ret_ns)
+{
+    pthread_once(&boot_shift.once, boot_shift_read);
+    *ret_ns = boot_shift.ns;
+    return boot_shift.is_known;
+}
+
 static struct now system_now(void)
 {
-    return (struct now){.wall_ms = read_clock(CLOCK_REALTIME), .boot_ms = read_clock(CLOCK_BOOTTIME)};
+    int64_t shift;
+    clock_boot_shift(&shift);
+    return (struct now){.wall_ms = read_clock(CLOCK_REALTIME), .boot_ms = read_clock(CLOCK_BOOTTIME) - shift / 1000000};
 }
 
 const struct clock_calls clock_system_calls = {.now = system_now};

@@ -1,10 +1,12 @@
 /* clock.h - time, taken once per operation and passed on as a value.
  *
  * Two clocks: `wall_ms` (Unix time) is for records that people and other tools read; `boot_ms` (CLOCK_BOOTTIME, it
- * counts through suspend and never jumps) is for every comparison of ours. */
+ * counts through suspend and never jumps) is for every comparison of ours. Inside a time namespace the kernel shifts that clock,
+ * and with it the start times in /proc; both are shifted back, so that what is recorded means the same in every namespace. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +23,10 @@ struct clock_calls {
 };
 extern const struct clock_calls clock_system_calls;
 extern const struct clock_calls *clock_source;
+
+/* How far this process's time namespace shifts CLOCK_BOOTTIME, in nanoseconds; 0 outside of one. Returns false if it cannot be
+ * told: then a start time that differs proves nothing. */
+bool clock_boot_shift(int64_t *ret_ns);
 
 static inline struct now clock_now(void)
 {

@@ -62,6 +62,15 @@ struct proc_stat {
     uint64_t start_ticks;
 };
 
+/* The kernel shows start times as the reader's time namespace shifts them. */
+static uint64_t shift_ticks(void)
+{
+    int64_t ns;
+    clock_boot_shift(&ns);
+    int64_t tick_ns = 1000000000 / (int64_t)ticks_per_second();
+    return (uint64_t)(ns >= 0 ? ns / tick_ns : -((-ns + tick_ns - 1) / tick_ns));
+}
+
 static int proc_stat_parse(const char *text, struct proc_stat *ret)
 {
     /* The name, in parentheses, may itself contain parentheses and blanks: the last ) ends it. */
@@ -80,7 +89,7 @@ static int proc_stat_parse(const char *text, struct proc_stat *ret)
         else if (field == 20)
             ret->threads = (long)value;
         else if (field == 22)
-            ret->start_ticks = value;
+            ret->start_ticks = value - shift_ticks();
     }
     return 0;
 }
@@ -145,7 +154,11 @@ enum liveness proc_id_liveness(const struct proc_id *id)
     struct proc_stat stat;
     if (proc_stat_read(id->pid, &stat) < 0)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
-    return stat.start_ticks == id->start_ticks ? LIVE_ALIVE : LIVE_DEAD;
+    /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
+    int64_t shift, apart = (int64_t)(stat.start_ticks - id->start_ticks);
+    if (apart >= -1 && apart <= 1)
+        return LIVE_ALIVE;
+    return clock_boot_shift(&shift) ? LIVE_DEAD : LIVE_UNKNOWN;
 }
 
 int proc_id_open(const struct proc_id *id)

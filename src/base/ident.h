@@ -11,8 +11,10 @@
 
 struct proc_id {
     pid_t pid;
-    uint64_t start_ticks; /* clock ticks between boot and the start, field 22 of /proc/<pid>/stat */
-    uint64_t pid_ns;      /* inode of the pid namespace in which `pid` counts */
+    uint64_t
+        start_ticks; /* clock ticks between boot and the start: field 22 of /proc/<pid>/stat, without the shift of a time
+                             namespace */
+    uint64_t pid_ns; /* inode of the pid namespace in which `pid` counts */
     char boot_id[BOOT_ID_SIZE];
 };
 

@@ -123,13 +123,32 @@ int stat_read(pid_t pid, char *line, size_t size)
     return len <= 0 || !strrchr(line, ')') ? -1 : 0;
 }
 
+/* A time namespace shifts the start times in /proc by this many ticks (src/base/clock.c does the same). */
+static uint64_t shift_ticks(void)
+{
+    static int64_t ticks = INT64_MIN;
+    if (ticks != INT64_MIN)
+        return (uint64_t)ticks;
+    char text[256] = "";
+    int fd = open("/proc/self/timens_offsets", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    char *at = strstr(text, "boottime");
+    int64_t seconds = at ? strtoll(at + strlen("boottime"), &at, 10) : 0, ns = at ? strtoll(at, NULL, 10) : 0;
+    ticks = seconds * sysconf(_SC_CLK_TCK) + ns / (1000000000 / sysconf(_SC_CLK_TCK));
+    return (uint64_t)ticks;
+}
+
 uint64_t stat_field(const char *line, int field)
 {
     /* The name may contain anything, so the fields are counted from the last parenthesis, the end of field 2. */
     const char *at = strrchr(line, ')');
     for (int i = 2; at && i < field; i++)
         at = strchr(at + 1, ' ');
-    return at ? strtoull(at, NULL, 10) : 0;
+    uint64_t value = at ? strtoull(at, NULL, 10) : 0;
+    return field == STAT_TICKS ? value - shift_ticks() : value;
 }
 
 bool stat_is_living(const char *line)

@@ -135,7 +135,10 @@ static int remove_lock(const struct lock_target *target, struct visit *visit, co
         outcome->existed = false;
         return 0;
     }
-    report_released(target, &visit->now, record);
+    if (is_proven(proof, record) && !outcome->session_mismatch)
+        report_released(target, &visit->now, record);
+    else
+        report_released_by(target, &visit->now, record, proof);
     return 0;
 }
 

@@ -301,7 +301,7 @@ int guard_note_private(struct guard *guard, const struct now *now, uint64_t at_l
     return write_state(guard, err);
 }
 
-static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
+int guard_next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
 {
     uint64_t ticket = 0;
     if (fs->pread(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) < 0)
@@ -324,15 +324,20 @@ static int next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err
     return 0;
 }
 
-int guard_take_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
+int guard_tickets_lock(struct guard *guard, sigset_t *saved, struct tsk_error *err)
 {
-    sigset_t saved;
-    block_signals(&saved);
-    int result =
-        lock_byte(guard->fd, TICKET_BYTE) < 0 ? byte_failed(guard, TICKET_BYTE, err) : next_ticket(guard, ret, err);
+    block_signals(saved);
+    if (lock_byte(guard->fd, TICKET_BYTE) == 0)
+        return 0;
+    byte_failed(guard, TICKET_BYTE, err);
+    pthread_sigmask(SIG_SETMASK, saved, NULL);
+    return -1;
+}
+
+void guard_tickets_unlock(struct guard *guard, const sigset_t *saved)
+{
     fs_lock_try(guard->fd, F_UNLCK, TICKET_BYTE, 1);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    return result;
+    pthread_sigmask(SIG_SETMASK, saved, NULL);
 }
 
 bool guard_clock_was_stepped(const struct guard *guard, const struct now *now)

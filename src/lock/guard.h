@@ -9,6 +9,8 @@
  *   byte 64 + f    the life byte of fence f: held by the holder as long as it lives
  *   byte T + t     the place of ticket t in the queue of waiters, T = 2^62
  *
+ * From byte 4096 on the file has the places in line that are kept for callers who come back (line.h).
+ *
  * A fence is boot number * 2^40 + counter. The first use after a reboot raises the boot number and syncs it, so that a
  * fence is never given twice, although the counter itself is never synced. */
 #ifndef LOCK_GUARD_H
@@ -75,8 +77,11 @@ int guard_note_private(struct guard *guard, const struct now *now, uint64_t at_l
 /* Whether the wall clock was stepped by more than 2 s since this boot was first seen here. */
 bool guard_clock_was_stepped(const struct guard *guard, const struct now *now);
 
-/* Takes the next place in the line of waiters and locks its byte on this descriptor. Needs no guard. */
-int guard_take_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err);
+/* Byte 1, under which the line of waiters changes (line.h). As with guard_lock, signals wait until it is unlocked. */
+int guard_tickets_lock(struct guard *guard, sigset_t *saved, struct tsk_error *err);
+void guard_tickets_unlock(struct guard *guard, const sigset_t *saved);
+/* With byte 1: takes the next place in the line and locks its byte on this descriptor. */
+int guard_next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err);
 
 /* Life bytes, on this descriptor. */
 int guard_life_take(struct guard *guard, uint64_t fence, struct tsk_error *err);

@@ -4,6 +4,7 @@
 #include "lock/end.h"
 #include "lock/file.h"
 #include "lock/held.h"
+#include "lock/line.h"
 #include "lock/report.h"
 #include "lock/wait.h"
 
@@ -25,7 +26,9 @@ struct attempt {
     struct lock_file file;
     struct lock_record record;
     bool recovered, forced;
-    bool has_ticket;
+    bool has_ticket, is_place_kept;
+    bool goes_past; /* those before us in line do not take the free lock: they are stopped */
+    uint64_t ticket;
     bool is_exchanged; /* the old file still has the private name */
 };
 
@@ -115,6 +118,8 @@ static enum step decide(struct attempt *a, struct tsk_error *err)
         return STEP_TAKEN;
     case VERDICT_ZOMBIE:
         a->recovered = true;
+        if (request->take_dead && judgement_is_left_behind(&a->found))
+            return STEP_TAKEN;
         return (request->take_zombie || request->force) && is_confirmed ? STEP_TAKEN : STEP_HELD;
     case VERDICT_HELD:
         break;
@@ -266,6 +271,28 @@ static bool looks_takeable(struct attempt *a)
            (seen.verdict == VERDICT_FREE || seen.verdict == VERDICT_STALE);
 }
 
+/* The name in which a place in line is kept. */
+static void attempt_key(const struct attempt *a, char key[LINE_KEY_SIZE])
+{
+    struct lock_record caller = {.holder = a->request->holder, .pid = a->request->holder.pid};
+    struct tsk_error ignored;
+    if (a->request->hold == HOLD_LIFE && held_self(&caller.holder, &ignored) == 0)
+        caller.pid = caller.holder.pid;
+    snprintf(caller.instance, sizeof caller.instance, "%d.%llu", (int)caller.pid,
+             (unsigned long long)caller.holder.start_ticks);
+    line_key(a->request->caller     ? a->request->caller
+             : a->request->instance ? a->request->instance
+             : caller.pid           ? caller.instance
+                                    : NULL,
+             key);
+}
+
+/* P3: somebody before us may have come back since we were the head. With the guard. */
+static bool is_head(const struct attempt *a)
+{
+    return fs_lock_probe(a->guard.fd, F_RDLCK, GUARD_TICKET_BASE, (off_t)a->ticket, NULL) == 0;
+}
+
 #define LINE_LOOK_MS 1000
 
 /* Gets in line and waits until nobody is before us. Somebody who is stopped while he waits must not keep a free lock from those
@@ -273,19 +300,22 @@ static bool looks_takeable(struct attempt *a)
  * not look.) */
 static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
-    uint64_t ticket;
+    char key[LINE_KEY_SIZE];
     int idle_looks = 0;
-    if (guard_take_ticket(&a->guard, &ticket, err) < 0)
+    attempt_key(a, key);
+    if (!a->has_ticket && line_enter(&a->guard, key, &a->ticket, err) < 0)
         return -1;
     a->has_ticket = true;
+    a->goes_past = false;
     for (;;) {
         int64_t left = time_left(deadline);
         int64_t slice = left > LINE_LOOK_MS ? LINE_LOOK_MS : left;
-        int result = wait_for_turn(a->guard.fd, ticket, slice);
+        int result = wait_for_turn(a->guard.fd, a->ticket, slice);
         if (result == 0 || errno != ETIMEDOUT || slice == left)
             return after_wait(result, err);
         idle_looks = looks_takeable(a) ? idle_looks + 1 : 0;
-        if (idle_looks == 2)
+        a->goes_past = idle_looks == 2;
+        if (a->goes_past)
             return 0;
     }
 }
@@ -324,12 +354,23 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
     while (waited >= 0) {
         if (guard_lock(&a->guard, err) < 0)
             return STEP_FAILED;
+        /* Under the guard: without it the lock could be taken and released once more between this look and ours. */
+        if (waited == 0 && a->has_ticket && !a->goes_past && !is_head(a)) {
+            guard_unlock(&a->guard);
+            waited = wait_for_turn_and_holder(a, deadline, err);
+            continue;
+        }
         a->now = clock_now();
         enum step step = try_take(a, err);
         if (step == STEP_TAKEN || step == STEP_FAILED)
             return step;
         guard_unlock(&a->guard);
         /* A zombie is not waited for: nobody will release it, somebody must say yes. */
+        if (waited == 1 && a->has_ticket && a->found.verdict != VERDICT_ZOMBIE) {
+            char key[LINE_KEY_SIZE];
+            attempt_key(a, key);
+            a->is_place_kept = line_keep(&a->guard, key, a->ticket);
+        }
         if (waited == 1 || a->found.verdict == VERDICT_ZOMBIE)
             return STEP_HELD;
         waited = a->has_ticket ? wait_for_holder(a, deadline, err) : wait_for_turn_and_holder(a, deadline, err);
@@ -345,6 +386,7 @@ static void fill_outcome(const struct attempt *a, struct lock_outcome *outcome)
     outcome->record = a->record;
     outcome->recovered = a->recovered;
     outcome->forced = a->forced;
+    outcome->is_place_kept = a->is_place_kept;
     outcome->existed = a->found.verdict != VERDICT_FREE;
     outcome->before = a->found;
 }
@@ -388,5 +430,5 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
     lock_watch_close(&a.watch);
     if (step == STEP_TAKEN)
         return 0;
-    return step == STEP_HELD ? report_refusal(target, &a.now, &a.found, err) : -1;
+    return step == STEP_HELD ? report_refusal(target, &a.now, &a.found, a.is_place_kept, err) : -1;
 }

@@ -33,6 +33,8 @@ struct lock_request {
     bool force;                        /* a living holder may be replaced */
     bool take_zombie;                  /* a dead holder's sprint lock may be replaced */
     bool kill;                         /* with force: end the holder first */
+    bool take_dead;                    /* a sprint that a dead holder left may be replaced, however many of them come */
+    const char *caller;                /* in whose name the place in line is kept; NULL: `instance`, else `holder` */
     const struct judgement *confirmed; /* not NULL: force and take_zombie apply to this holder only (who was shown) */
 };
 
@@ -41,6 +43,7 @@ struct lock_outcome {
     bool recovered;            /* a dead holder's lock was taken over */
     bool forced;
     bool existed;            /* release: there was a lock file */
+    bool is_place_kept;      /* acquire: the time was up, and the caller's next call has its place in line (line.h) */
     bool session_mismatch;   /* release of a sprint with another session id */
     struct judgement before; /* what was found */
 };

@@ -1,5 +1,6 @@
 #include "lock/report.h"
 #include "base/log.h"
+#include "lock/line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +152,45 @@ void report_released(const struct lock_target *target, const struct now *now, co
     report_fact(target, now, "lock.released", record);
 }
 
+/* The process that called: the shell or program above this command, as for a lock's holder. */
+static void put_caller(struct buf *b, const struct lock_proof *proof)
+{
+    struct proc_id process;
+    char name[64] = "";
+    buf_json_key(b, "released_by");
+    buf_puts(b, "{");
+    buf_json_pair(b, "instance", proof->instance);
+    if (!proof->is_remote && proc_guess_holder(&process) == 0) {
+        proc_name(process.pid, name, sizeof name);
+        buf_json_pair_int(b, "pid", process.pid);
+        buf_json_pair(b, "program", or_null(name));
+    }
+    buf_json_pair(b, "session_id", proof->session_id);
+    buf_puts(b, "}");
+}
+
+void report_released_by(const struct lock_target *target, const struct now *now, const struct lock_record *record,
+                        const struct lock_proof *proof)
+{
+    char storage[8192];
+    struct buf data;
+    struct tsk_error problem;
+    buf_init_fixed(&data, storage, sizeof storage);
+    put_record(&data, target, record);
+    put_caller(&data, proof);
+    bool is_other = proof->session_id && proof->session_id[0] && strcmp(proof->session_id, record->session_id) != 0;
+    if (is_other) {
+        buf_json_key(&data, "session_mismatch");
+        buf_puts(&data, "{");
+        buf_json_pair(&data, "expected", proof->session_id);
+        buf_json_pair(&data, "actual", or_null(record->session_id));
+        buf_puts(&data, "}");
+    }
+    buf_puts(&data, "}");
+    if (append(target, now, "lock.released", record, &data, &problem) < 0)
+        log_problem(&problem);
+}
+
 void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before)
 {
     char storage[8192];
@@ -262,12 +302,17 @@ void report_add_holder(const struct lock_target *target, const struct now *now, 
 }
 
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
-                   struct tsk_error *err)
+                   bool is_place_kept, struct tsk_error *err)
 {
     bool is_zombie = found->verdict == VERDICT_ZOMBIE;
     bool is_client = found->is_parsed && found->record.hold == HOLD_LEASE && target->kind->held_code == TSK_LOCK_HELD;
-    error_set(err, is_zombie ? TSK_ZOMBIE_DETECTED : target->kind->held_code, is_client ? "lock_held_by_client" : NULL,
+    error_set(err, is_zombie ? TSK_ZOMBIE_DETECTED : target->kind->held_code,
+              is_place_kept ? "lock_place_kept"
+              : is_client   ? "lock_held_by_client"
+                            : NULL,
               NULL);
     report_add_holder(target, now, found, err);
+    if (is_place_kept)
+        error_add_int(err, "place_kept_ms", LINE_KEEP_MS);
     return -1;
 }

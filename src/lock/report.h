@@ -9,6 +9,9 @@
 int report_taken(const struct lock_target *target, const struct now *now, const struct lock_record *record,
                  const struct judgement *before, bool recovered, bool forced, struct tsk_error *err);
 void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record);
+/* The same by a caller that is not the holder: the event also says who did it, and which session that one named. */
+void report_released_by(const struct lock_target *target, const struct now *now, const struct lock_record *record,
+                        const struct lock_proof *proof);
 /* What a dead holder left was removed, and nobody has taken the lock. */
 void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before);
 /* The event `lock.lost`, and the error LOCK_LOST that says who has it now. Returns -1. */
@@ -16,9 +19,9 @@ int report_lost(const struct lock_target *target, const struct now *now, const s
                 const struct judgement *found, struct tsk_error *err);
 
 /* The refusal of an acquisition, by kind: LOCK_HELD, RUN_IN_PROGRESS, QUEUE_IN_PROGRESS, SPRINT_BLOCKED, ZOMBIE_DETECTED.
- * Returns -1. */
+ * `is_place_kept`: the caller has waited, and its next call goes on waiting at the same place. Returns -1. */
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
-                   struct tsk_error *err);
+                   bool is_place_kept, struct tsk_error *err);
 /* Adds what is known of the holder to any error about this lock. */
 void report_add_facts(const struct lock_target *target, const struct now *now, const struct judgement *found,
                       struct tsk_error *err);

@@ -69,6 +69,19 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
     return json;
 }
 
+static int say_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err)
+{
+    char words[LOCK_ID_MAX + 16], since[TIME_TEXT_MAX], fence[24];
+    struct now now = clock_now();
+    lock_target_words(target, words, sizeof words);
+    time_format_local(found->record.created_ms, since);
+    snprintf(fence, sizeof fence, "%llu", (unsigned long long)found->record.fence);
+    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since", since, "fence", fence, NULL);
+    report_add_facts(target, &now, found, err);
+    report_add_command(target, "release", "", err);
+    return -1;
+}
+
 /* An agent that has forgotten that it holds the lock must neither wait for itself nor take it from itself. It is a refusal all
  * the same: several helpers of one agent share its instance. */
 static int refuse_own(struct op_call *call, struct lock_target *target, const struct lock_request *request,
@@ -76,27 +89,31 @@ static int refuse_own(struct op_call *call, struct lock_target *target, const st
 {
     struct judgement found;
     struct tsk_error ignored;
-    char words[LOCK_ID_MAX + 16], since[TIME_TEXT_MAX], fence[24];
     if (call->is_cli || target->kind->is_sprint || !request->instance || lock_inspect(target, &found, &ignored) < 0 ||
         found.verdict != VERDICT_HELD || strcmp(found.record.instance, request->instance) != 0)
         return 0;
-    struct now now = clock_now();
-    struct buf command CLEANUP(buf_clear) = BUF_INIT;
-    lock_target_words(target, words, sizeof words);
-    time_format_local(found.record.created_ms, since);
-    snprintf(fence, sizeof fence, "%llu", (unsigned long long)found.record.fence);
-    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since", since, "fence", fence, NULL);
-    report_add_holder(target, &now, &found, err);
-    error_clear_next(err);
-    lock_target_command(target, "release", &command);
-    error_add_next(err, "%s", buf_str(&command));
-    return -1;
+    return say_own(target, &found, err);
+}
+
+/* A command may wait for another part of its shell. When it is refused, it learns that the holder is that shell. */
+static int refused_by_own(struct lock_target *target, const struct lock_request *request,
+                          const struct lock_outcome *outcome, struct tsk_error *err)
+{
+    const struct judgement *found = &outcome->before;
+    const struct proc_id *holder = &found->record.holder;
+    bool is_process = found->record.hold == HOLD_PROCESS || found->record.hold == HOLD_GUESS;
+    bool is_own = (request->instance && strcmp(found->record.instance, request->instance) == 0) ||
+                  (!request->instance && is_process && holder->pid == request->holder.pid &&
+                   holder->start_ticks == request->holder.start_ticks && holder->pid_ns == request->holder.pid_ns);
+    if (err->code != target->kind->held_code || found->verdict != VERDICT_HELD || target->kind->is_sprint || !is_own)
+        return -1;
+    return say_own(target, found, err);
 }
 
 static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct lock_target target;
-    struct lock_outcome outcome;
+    struct lock_outcome outcome = {0};
     struct lock_request request = {.wait_ms = lock_args_wait(call),
                                    .ttl_ms = json_get_int(call->args, "ttl", 0),
                                    .session_id = json_get_string(call->args, "session", NULL),
@@ -111,6 +128,8 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         error_set(err, TSK_INVALID_INPUT, "epic_only_for_sprint", "param", "epic", NULL);
     else if (lock_args_holder(call, &request, err) == 0 && refuse_own(call, &target, &request, err) == 0)
         result = lock_acquire_confirmed(call, &target, &request, &outcome, err);
+    if (result < 0 && request.hold != HOLD_LEASE && request.holder.pid)
+        refused_by_own(&target, &request, &outcome, err);
     if (result == 0)
         *ret = acquired_json(&target, &outcome, request.kill);
     lock_target_clear(&target);

@@ -136,19 +136,38 @@ static int refused(struct op_call *call, struct tsk_error *err)
     return -1;
 }
 
+/* The lock is this process's, but the place in line is that of the program that calls, which may call again. */
+static int acquire(struct op_call *call, struct tsk_lock **ret, struct tsk_error *err)
+{
+    struct lock_target target;
+    struct proc_id above;
+    char caller[64];
+    const char *instance = getenv("TASUKI_INSTANCE_ID");
+    struct lock_request request = {.hold = HOLD_LIFE,
+                                   .wait_ms = lock_args_wait(call),
+                                   .ttl_ms = json_get_int(call->args, "ttl", 0),
+                                   .session_id = json_get_string(call->args, "session", NULL)};
+    if (instance && *instance) {
+        request.caller = instance;
+    } else if (proc_guess_holder(&above) == 0) {
+        snprintf(caller, sizeof caller, "%d.%llu", (int)above.pid, (unsigned long long)above.start_ticks);
+        request.caller = caller;
+    }
+    const char *name = json_get_string(call->args, "name", "");
+    if (lock_target_init(&target, call->ws, lock_kind_get(TSK_LOCK_NAME), name, NULL, err) < 0)
+        return -1;
+    int result = lock_acquire(&target, &request, ret, NULL, err);
+    lock_target_clear(&target);
+    return result;
+}
+
 static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct tsk_lock *lock;
     struct tsk_error release_error;
-    struct tsk_lock_options options = {.size = sizeof options,
-                                       .wait_ms = lock_args_wait(call),
-                                       .ttl_ms = json_get_int(call->args, "ttl", 0),
-                                       .session_id = json_get_string(call->args, "session", NULL)};
     if (json_array_size(json_object_get(call->args, "command")) == 0)
         return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    int acquired =
-        tsk_lock_acquire(call->ws, TSK_LOCK_NAME, json_get_string(call->args, "name", ""), &options, &lock, err);
-    if (acquired < 0)
+    if (acquire(call, &lock, err) < 0)
         return refused(call, err);
     int result = run_command(call, lock, err);
     if (tsk_lock_release(lock, &release_error) < 0)

@@ -226,6 +226,8 @@ static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *
     describe(message, sizeof message, is_zombie ? "Zombie lock was not overwritten" : "Sprint already running",
              &outcome->before);
     json_t *result = answer(call, "blocked", "acquire", &outcome->before, message, err->code);
+    if (outcome->is_place_kept)
+        add_error(result, text_get("sprint_place_kept", call->lang));
     return err->code == TSK_NEEDS_CONFIRMATION ? needs_yes(call, result, err) : result;
 }
 

@@ -11,8 +11,9 @@
 #define TOOL_LOCK_ACQUIRE                                                                                              \
     .refusal = "NOT ACQUIRED",                                                                                         \
     .text = "Take a lock before you change what others may change too; kind name is any name that you agree on. "      \
-            "NOT ACQUIRED says who holds it: wait (wait: \"45s\", repeated), do something else, or ask the "           \
-            "person; do not go on without it. It stays until lock_release, or until your program ends."
+            "NOT ACQUIRED says who holds it: wait (wait: \"45s\"; call again with the same arguments, your place "     \
+            "in line is kept; do not end your turn to wait), do something else, or ask the person; do not go on "      \
+            "without it. It stays until lock_release, or until your program ends."
 #define TOOL_LOCK_RELEASE                                                                                              \
     .refusal = "NOT RELEASED",                                                                                         \
     .text = "Release a lock as soon as the work is done. It succeeds if there is none; NOT RELEASED (LOCK_LOST) "      \

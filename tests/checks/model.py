@@ -43,6 +43,9 @@ CASES = [
     ("a foreign U2 contender", "2/1/1", "FU2", SAFE),
     ("a foreign U2 contender, spare inode and renew", "2/1/0", "FU2 SPARE RENEW", SAFE),
     ("life byte dropped before the unlink is harmless", "3/1/1", "EARLYLIFE STALE0", SAFE),
+    ("a kept place in line is one call's, and nobody overtakes who is in line", "3/1/1", "LINE", SAFE),
+    ("mutant: a kept place that stays in the table", "3/1/0", "LINE KEEPTWICE", CAUGHT),
+    ("mutant: the head of the line does not look again", "3/1/0", "LINE NOLOOK", CAUGHT),
     ("mutant: no guard", "3/1/1", "NOGUARD STALE0", CAUGHT),
     ("mutant: release without a look", "3/1/1", "NOVERIFY FENCE", CAUGHT),
     ("mutant: a renewed lock known by its inode", "2/1/0", "BYINODE RENEW", CAUGHT),
@@ -75,7 +78,7 @@ LONG = [
 
 
 # What the model's assertions mean when they fail, by the text that pan prints.
-MEANINGS = [("(incs==1)", "two holders"), ("igen[P]", "commit without the lock"), ("store", "late commit"),
+MEANINGS = [("at_place", "two calls at one place"), ("overtaken", "a later one was first"), ("(incs==1)", "two holders"), ("igen[P]", "commit without the lock"), ("store", "late commit"),
             ("life", "stuck lock"), ("", "LOCK_LOST without a cause")]
 
 

@@ -193,8 +193,26 @@ def _(ws):
     ws.tasuki(*sprint, "--pid", str(holder.pid)).expect(0)
     holder.kill()
     ws.finish(holder)
-    ws.tasuki("--json", *sprint, "--pid", str(os.getpid()), "--wait", "600s").expect(4, "SPRINT_BLOCKED")
+    ws.tasuki("--json", *sprint, "--pid", str(os.getpid()), "--wait", "600s").expect(6, "NEEDS_CONFIRMATION")
     ws.tasuki("--json", *sprint, "--pid", str(os.getpid()), "--wait", "600s", "--yes").expect(0)
+
+
+@test("--yes while waiting for a sprint holds for every holder that dies meanwhile, not only for the first")
+def _(ws):
+    sprint = ["lock", "acquire", "sprint", "--epic", "e", "--wait", "600s", "--yes"]
+    holders = [ws.spawn_command(["sleep", "600"]) for _ in range(4)]
+    waiters = []
+    for i, holder in enumerate(holders):
+        waiters.append(ws.spawn(*sprint, "--session", f"s{i}", "--pid", str(holder.pid)))
+        if i == 0:
+            eq(waiters[0].wait(60), 0, "the first one finds no lock")
+        else:
+            ws.until(lambda: has_ticket(waiters[-1].pid), f"waiter {i} is in the queue")
+    for i, holder in enumerate(holders):
+        ws.until(lambda: ws.read_lock("sprint")["session_id"] == f"s{i}", f"sprint {i}")
+        eq(waiters[i].wait(60), 0, f"exit of {i}")
+        holder.kill()
+        ws.finish(holder)
 
 
 @test("waiting while another tool writes its temporary file ends at the deadline and costs no processor time")

@@ -19,6 +19,29 @@ def hold_by_process(ws, *more):
     return holder
 
 
+# -- time namespaces ----------------------------------------------------------------------------------------
+
+@test("a living holder is alive in another time namespace, seen from inside and from outside; a dead one is dead")
+def _(ws):
+    for shift in ("100000", "-1000" if boot_time() < now().timestamp() - 2000 else "500"):
+        options = ["-T", "--boottime", shift, "-f"]
+        need_namespace(ws, *options)
+        holder = hold_by_process(ws)
+        result = unshare(ws, options, '"$T" lock acquire name a --pid $$ --json; exit $?')
+        eq(check_error(result, 4, "LOCK_HELD")["context"]["holder"]["alive"], True, f"from inside, shifted by {shift} s")
+        holder.kill()
+        holder.wait()
+        unshare(ws, options, '"$T" lock acquire name a --pid $$ --json').expect(0)
+        ws.tasuki("lock", "release", "name", "a").expect(0)
+        inside = ws.spawn_command(["unshare", *options, "sh", "-c", f'"{ws.binary}" lock acquire name a --pid $$ && echo > "{ws.base}/in"; exec sleep 1000'])
+        ws.until_file(ws.base / "in")
+        eq(check_error(ws.tasuki(*ACQUIRE), 4, "LOCK_HELD")["context"]["holder"]["alive"], True, "from outside")
+        (ws.base / "in").unlink()
+        ws.tasuki(*ACQUIRE, "--force", "--yes", "--kill").expect(0)
+        inside.wait()
+        ws.tasuki("lock", "release", "name", "a").expect(0)
+
+
 # -- pid reuse ----------------------------------------------------------------------------------------------
 
 @test("pid reuse, our lock: a process with other start ticks is not the holder")

@@ -1,6 +1,7 @@
 """Spec 3, operations: what acquire, release, renew, check and list answer, proofs of holding, and force."""
 
 import os
+import pathlib
 import signal
 
 from common import (HOLDER_KEYS, acquire_from_a_script, check_error, dead_pid, foreign_lock, parse_time, run_held,
@@ -192,6 +193,100 @@ def _(ws):
     for verb in ("renew", "release"):
         check_error(ws.tasuki("lock", verb, "name", "a", "--token", token, "--json"), 4, "LOCK_LOST")
     eq(path.read_text(), before, "the file")
+
+
+# -- a place in line ----------------------------------------------------------------------------------------
+
+def until_in_line(ws, proc):
+    """Waits until the process holds a ticket byte of the guard file (src/lock/guard.h)."""
+    def has_ticket():
+        lines = [line.split() for info in pathlib.Path(f"/proc/{proc.pid}/fdinfo").iterdir() for line in info.read_text().splitlines()]
+        return any(words[0] == "lock:" and "OFDLCK" in words and int(words[-2]) >= 1 << 62 for words in lines if words)
+    ws.until(has_ticket, f"process {proc.pid} is in line")
+
+
+def waiting_call(ws, me, wait="120s"):
+    """A call of the instance `me` that waits for the lock; returns when it is in line."""
+    proc = ws.spawn("lock", "acquire", "name", "a", "--instance", me, "--wait", wait, "--json")
+    until_in_line(ws, proc)
+    return proc
+
+
+def bounded_call(ws, me):
+    """A call that ends by its own time limit."""
+    error = check_error(ws.tasuki("lock", "acquire", "name", "a", "--instance", me, "--wait", "1s", "--json"), 4, "LOCK_HELD")
+    assert "same arguments" in error["message"] and "place in line is kept" in error["message"], error
+    assert "do not end your turn" in error["message"].lower(), error
+    eq(error["context"]["place_kept_ms"], 120000, "for how long")
+
+
+def next_holder(ws):
+    """Releases the lock; returns the instance that gets it then."""
+    lock = ws.read_lock("name", "a")
+    ws.tasuki("lock", "release", "name", "a", "--token", lock["token"]).expect(0)
+    ws.until(lambda: ws.lock_path("name", "a").exists() and ws.read_lock("name", "a")["token"] != lock["token"], "a new holder")
+    return ws.read_lock("name", "a")["instance"]
+
+
+@test("a place in line outlives a call that ended by its time limit: the caller's next call has it, one call only")
+def _(ws):
+    acquire(ws, "--pid", sleeper(ws).pid).expect(0)
+    bounded_call(ws, "agent-1")
+    later = waiting_call(ws, "agent-2")
+    bounded_call(ws, "agent-1")
+    again, second = waiting_call(ws, "agent-1"), waiting_call(ws, "agent-1")
+    eq([next_holder(ws) for _ in range(3)], ["agent-1", "agent-2", "agent-1"], "the order")
+    for proc in (again, later, second):
+        eq(proc.wait(), 0, "exit")
+
+
+@test("a kept place is passed over while nobody comes back for it")
+def _(ws):
+    acquire(ws, "--pid", sleeper(ws).pid).expect(0)
+    bounded_call(ws, "agent-1")
+    later = waiting_call(ws, "agent-2")
+    eq(next_holder(ws), "agent-2", "the next holder")
+    eq(later.wait(), 0, "exit")
+
+
+@test("a place is kept for its own instance only, and only by a call that waited")
+def _(ws):
+    acquire(ws, "--pid", sleeper(ws).pid).expect(0)
+    bounded_call(ws, "agent-1")
+    error = check_error(ws.tasuki("lock", "acquire", "name", "a", "--instance", "agent-3", "--json"), 4, "LOCK_HELD")
+    assert "place_kept_ms" not in error["context"], error
+    first, other = waiting_call(ws, "agent-2"), waiting_call(ws, "agent-3")
+    eq([next_holder(ws) for _ in range(2)], ["agent-2", "agent-3"], "the order")
+    for proc in (first, other):
+        eq(proc.wait(), 0, "exit")
+
+
+@test("lock run in bounded calls keeps the place of the shell that calls it")
+def _(ws):
+    holder = sleeper(ws)
+    acquire(ws, "--pid", holder.pid).expect(0)
+    run = ("lock", "run", "a", "--wait")
+    mine = {"TASUKI_INSTANCE_ID": "agent-1"}
+    ws.tasuki(*run, "1s", "--json", "--", "true", env=mine).expect(4, "LOCK_HELD")
+    later = waiting_call(ws, "agent-2")
+    again = ws.spawn(*run, "120s", "--", "sh", "-c", f'echo > "{ws.base}/ran"', env=mine)
+    until_in_line(ws, again)
+    token = ws.read_lock("name", "a")["token"]
+    ws.tasuki("lock", "release", "name", "a", "--token", token).expect(0)
+    eq(later.wait(), 0, "the later one, afterwards")
+    assert (ws.base / "ran").exists(), "lock run came first"
+    eq(again.wait(), 0, "exit")
+
+
+@test("who asks again for what it holds is told so")
+def _(ws):
+    acquire(ws).expect(0)
+    for args in ((), ("--wait", "1s")):
+        error = check_error(acquire(ws, *args), 4, "LOCK_HELD")
+        assert error["message"].startswith("You hold name a already"), error
+        eq(error["next"], ["tasuki lock release name a"], "what to do")
+    error = check_error(acquire(ws, "--pid", sleeper(ws).pid), 4, "LOCK_HELD")
+    assert "by another process" in error["message"], error
 
 
 # -- force --------------------------------------------------------------------------------------------------

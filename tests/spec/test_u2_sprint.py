@@ -324,6 +324,21 @@ def _(ws):
     check_u2(ws.run(["/bin/sh", script, ws.binary, *RELEASE]), "released", 0, "release")
 
 
+@test("who releases a sprint that is not its own is recorded, and so is a session that differs")
+def _(ws):
+    foreign_sprint(ws, dead_pid())
+    check_u2(ws.tasuki(*RELEASE, "--session", "mine"), "released", 0, "release")
+    data = ws.events("lock.released")[-1]["data"]
+    eq((data["released_by"]["pid"], data["released_by"]["session_id"]), (os.getpid(), "mine"), "who did it")
+    eq(data["session_mismatch"], {"expected": "mine", "actual": "other-session"}, "the sessions")
+    ws.tasuki(*ACQUIRE).expect(0)
+    check_u2(ws.tasuki(*RELEASE, "--session", "other"), "released", 0, "release")
+    eq(ws.events("lock.released")[-1]["data"]["session_mismatch"], {"expected": "other", "actual": "s-1"}, "its own, another session")
+    ws.tasuki(*ACQUIRE).expect(0)
+    check_u2(ws.tasuki(*RELEASE), "released", 0, "release")
+    assert "released_by" not in ws.events("lock.released")[-1]["data"], "its own"
+
+
 @test("release with the right session id does not warn")
 def _(ws):
     ws.tasuki(*ACQUIRE).expect(0)

@@ -2,6 +2,7 @@
 #include "base/ident.h"
 #include "harness/test.h"
 #include "lock/guard.h"
+#include "lock/line.h"
 #include "unit/scene.h"
 
 #include <sys/time.h>
@@ -210,7 +211,7 @@ static uint64_t take_ticket(struct guard *guard)
 {
     struct tsk_error err;
     uint64_t ticket = 0;
-    ASSERT_OK(guard_take_ticket(guard, &ticket, &err));
+    ASSERT_OK(line_enter(guard, "", &ticket, &err));
     return ticket;
 }
 
