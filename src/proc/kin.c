@@ -88,7 +88,7 @@ static const struct kin_key *key_find(const struct kin_keys *keys, const char *t
     struct kin_key key;
     if (strlen(text) >= sizeof key.text)
         return NULL;
-    strcpy(key.text, text);
+    memcpy(key.text, text, strlen(text) + 1);
     return bsearch(&key, keys->list, keys->count, sizeof key, compare_keys);
 }
 

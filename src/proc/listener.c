@@ -1,6 +1,7 @@
 #include "proc/listener.h"
 
 #include "base/fs.h"
+#include "base/word.h"
 #include "proc/kin.h"
 
 #include <dirent.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define TABLE_MAX    (64u << 20)
+#define LINE_SIZE    512
 #define INODES_MAX   64 /* sockets that share one port (SO_REUSEPORT) */
 #define STATE_LISTEN 0x0A
 
@@ -38,16 +40,15 @@ static void widen(const union address *address, struct in6_addr *ret)
 }
 
 /* "0100007F" or four such words, as the kernel prints the bytes of an address in its own order. */
-static bool parse_local(const char *text, bool is_v6, struct in6_addr *ret)
+static void parse_local(const char *text, bool is_v6, struct in6_addr *ret)
 {
     *ret = (struct in6_addr){.s6_addr = {[10] = is_v6 ? 0 : 0xff, [11] = is_v6 ? 0 : 0xff}};
     for (int i = is_v6 ? 0 : 3; i < 4; i++, text += 8) {
-        uint32_t word;
-        if (sscanf(text, "%8" SCNx32, &word) != 1)
-            return false;
+        char digits[9] = "";
+        memcpy(digits, text, 8);
+        uint32_t word = (uint32_t)strtoul(digits, NULL, 16);
         memcpy(&ret->s6_addr[(size_t)i * 4], &word, 4);
     }
-    return true;
 }
 
 static enum closeness compare(const struct in6_addr *local, bool is_v6, const struct in6_addr *wanted)
@@ -65,16 +66,22 @@ static enum closeness compare(const struct in6_addr *local, bool is_v6, const st
 static void take_line(const char *line, bool is_v6, const struct in6_addr *wanted, unsigned wanted_port,
                       struct sockets *ret)
 {
-    char local[40];
-    unsigned port, state;
-    unsigned long inode;
+    /* sl local:port remote:port state queues timer retransmissions uid timeout inode … */
+    enum { LOCAL = 1, STATE = 3, INODE = 9, WORDS };
+    char copy[LINE_SIZE], *words[WORDS], *end;
     struct in6_addr address;
-    /* sl local:port remote:port state queues timer retransmissions uid timeout inode */
-    if (sscanf(line, " %*d: %39[0-9A-F]:%x %*s %x %*s %*s %*s %*s %*s %lu", local, &port, &state, &inode) != 4)
+    size_t len = strcspn(line, "\n");
+    if (len >= sizeof copy)
         return;
-    if (state != STATE_LISTEN || port != wanted_port || strlen(local) != (is_v6 ? 32 : 8) ||
-        !parse_local(local, is_v6, &address))
+    memcpy(copy, line, len);
+    copy[len] = '\0';
+    if (words_split(copy, words, WORDS) < WORDS || strtoul(words[STATE], NULL, 16) != STATE_LISTEN ||
+        strcspn(words[LOCAL], ":") != (is_v6 ? 32 : 8))
         return;
+    if (strtoul(strchrnul(words[LOCAL], ':') + 1, &end, 16) != wanted_port || *end)
+        return;
+    parse_local(words[LOCAL], is_v6, &address);
+    uint64_t inode = strtoull(words[INODE], NULL, 10);
     enum closeness closeness = compare(&address, is_v6, wanted);
     if (closeness == NO_MATCH || closeness < ret->closeness)
         return;
@@ -125,7 +132,6 @@ static bool has_inode(const struct sockets *sockets, uint64_t inode)
 static int has_socket(pid_t pid, const struct sockets *sockets)
 {
     char path[32], target[64];
-    unsigned long inode;
     int result = 0;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     DIR *fds = opendir(path);
@@ -134,7 +140,7 @@ static int has_socket(pid_t pid, const struct sockets *sockets)
     for (struct dirent *entry; result == 0 && (entry = readdir(fds));) {
         ssize_t len = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
         target[len < 0 ? 0 : len] = '\0';
-        result = sscanf(target, "socket:[%lu]", &inode) == 1 && has_inode(sockets, inode);
+        result = strncmp(target, "socket:[", 8) == 0 && has_inode(sockets, strtoull(target + 8, NULL, 10));
     }
     closedir(fds);
     return result;

@@ -83,7 +83,7 @@ def _(ws):
     code = "import os, time; os.close(100); open('../up', 'w'); time.sleep(1000)"
     p.create("web", ("/usr/bin/env", "python3", "-c", code), "--cwd", str(ws.path))
     need_namespace(ws, *IN_NAMESPACE)
-    script = (f"'{ws.binary}' proc start web; until test -e ../up; do sleep 0.01; done; for d in /proc/[0-9]*; do if [ $(cat $d/comm) = tasuki-hold ]; then kill -KILL ${{d#/proc/}}; fi; done; touch ../dead;"
+    script = (f"'{ws.binary}' proc start web; until test -e ../up; do sleep 0.01; done; for d in /proc/[0-9]*; do if [ $(cat $d/comm) = tasuki-hold ]; then kill -KILL ${{d#/proc/}}; fi; done; echo 1 > ../dead;"
               " until test -e ../go; do sleep 0.01; done")
     inside = ws.spawn_command(["unshare", *IN_NAMESPACE, "sh", "-euc", script])
     ws.until_file(ws.base / "dead")
