@@ -4,9 +4,12 @@ Locks, processes that run, and tasks are in the benches of their names; here is 
 """
 import json
 import math
+import os
 import resource
 import shutil
+import signal
 import subprocess
+import time
 
 from report import Row
 
@@ -90,8 +93,38 @@ MUCH = [
 ]
 
 
+def stop_adopted(context, size):
+    """Seconds that `stop --all` takes when each holder has adopted its process: its descendants may then be anywhere."""
+    root = context.work / f"adopted-{size}"
+    root.mkdir()
+    call(context, root, "init")
+    (root / "many.json").write_text(json.dumps({"processes": [{"id": f"p{n:06}", "command": "sleep", "args": ["1000"]} for n in range(size)]}))
+    call(context, root, "proc", "import", root / "many.json")
+    call(context, root, "proc", "start", "--all")
+    for status in (root / ".aiflow" / "processes").glob("*/status.json"):
+        os.kill(json.loads(status.read_text())["holder"]["pid"], signal.SIGKILL)
+    call(context, root, "proc", "list")
+    begun = time.monotonic()
+    call(context, root, "proc", "stop", "--all")
+    return time.monotonic() - begun
+
+
+def measure_adopted(context):
+    sizes = [size // (4 if context.quick else 1) for size in (40, 400)]
+    values = {}
+    for size in sizes:
+        context.say(f"{size:,} adopted processes")
+        values[size] = stop_adopted(context, size)
+    times = " · ".join(f"{values[size] * 1000:.0f}" for size in sizes)
+    row = Row(f"proc stop --all: {' · '.join(f'{size:,}' for size in sizes)} adopted processes: exponent", f"{times} ms", "",
+              math.log10(values[sizes[1]] / values[sizes[0]]), "at most", 1.2)
+    return row, values
+
+
 def measure(context):
     rows, raw = [], {}
+    row, raw["proc stop --all, adopted"] = measure_adopted(context)
+    rows.append(row)
     for what, least, make, commands in MUCH:
         sizes = [size // (10 if context.quick else 1) for size in (least, least * 10)]
         found = {name: {} for name, *_ in commands}

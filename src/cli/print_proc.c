@@ -73,6 +73,20 @@ static void print_errors(const struct cli_options *options, const json_t *errors
     }
 }
 
+/* That it is in another worktree than the caller, or that its directory was removed. */
+static void put_place(struct buf *b, const struct cli_options *options, const json_t *process)
+{
+    const char *id = json_get_string(process, "id", ""), *worktree = json_get_string(process, "other_worktree", NULL);
+    bool is_gone = json_get_bool(process, "directory_gone", false);
+    if (!worktree && !is_gone)
+        return;
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    text_put(&line, options->lang, is_gone ? "process_directory_gone" : "process_in_worktree", "id", id, "path",
+             is_gone ? json_get_string(process, "cwd", "") : worktree, NULL);
+    cli_put(b, options, stdout, STYLE_BOLD, buf_str(&line));
+    buf_puts(b, "\n");
+}
+
 void cli_print_processes(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     static const char *const heads[] = {"head_id",     "head_state",  "head_phase",    "head_pid",
@@ -89,9 +103,14 @@ void cli_print_processes(const struct op_call *call, const struct cli_options *o
     }
     for (i = 0; i < table.columns; i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (processes, i, process)
+    struct buf places CLEANUP(buf_clear) = BUF_INIT;
+    json_array_foreach (processes, i, process) {
         add_row(&table, process);
+        put_place(&places, options, process);
+    }
     bool was_asked_for = call->op->flags & OP_READ_ONLY;
+    if (!options->quiet || was_asked_for)
+        fputs(buf_str(&places), stdout);
     if (!options->quiet || was_asked_for)
         cli_table_print(&table, options, stdout);
     else
@@ -264,6 +283,7 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
     }
     if (options->quiet)
         return;
+    put_place(&b, options, result);
     put_heading(&b, options, result);
     put_error(&b, options, result);
     if (json_get_bool(result, "needs_restart", false))

@@ -78,6 +78,19 @@ static void look_at_process(struct finding *f, struct proc_registry *reg, const 
     }
 }
 
+/* Its directory was removed, as `git worktree remove` does: it runs on in nothing, and cannot be started again. */
+static void look_at_place(struct finding *f, struct proc_registry *reg, const char *id)
+{
+    struct stat st;
+    struct tsk_error err;
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    const char *cwd = proc_find(reg, id, &p, &err) == 0 ? json_get_string(p.spec, "cwd", NULL) : NULL;
+    if (!cwd || fs->fstatat(AT_FDCWD, cwd, &st, 0) == 0 || (errno != ENOENT && errno != ENOTDIR))
+        return;
+    finding_add(f, DOCTOR_WARN, "process_directory_gone", "id", id, "path", cwd, NULL);
+    finding_fix_ours(f, "proc remove %s --force", id);
+}
+
 /* Files that were removed under a running process (git clean -x): it lives on, and nobody can see it. */
 static void look_for_removed(struct finding *f)
 {
@@ -109,8 +122,10 @@ void check_processes(struct finding *f)
         finding_error(f, DOCTOR_FAIL, &err);
         return;
     }
-    json_array_foreach (ids, i, id)
+    json_array_foreach (ids, i, id) {
         look_at_process(f, &reg, json_string_value(id), &running);
+        look_at_place(f, &reg, json_string_value(id));
+    }
     number_text((int64_t)json_array_size(ids), all);
     number_text((int64_t)running, lives);
     if (json_array_size(ids))

@@ -111,6 +111,7 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     pid_t foreign_session; /* is_foreign: of the adopted child */
     bool is_alive;         /* the child has not been seen to end */
     bool is_adopted;       /* it is not our child */
+    bool has_strays;       /* is_foreign: those were found by whoever stops us */
     bool is_foreign;       /* there may be descendants that are not below us: a holder before us has died */
     const char *phase;
 
@@ -248,6 +249,7 @@ void pump_watch(struct holder *h);                      /* PUMPING: something ha
 void pump_alone(struct holder *h);                      /* goes on without holder.lock, if anybody may still write */
 
 /* sweep.c */
+void strays_take(struct holder *h); /* before a stop */
 int sweep(struct holder *h, int sig); /* to every living descendant (0: only counts); returns how many there were */
 
 #endif

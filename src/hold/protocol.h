@@ -13,6 +13,8 @@
  *     history        facts, appended, one JSON object per line
  *     phase          what the probe found: {"n":N,"phase":"ready|unhealthy|starting","since_ms":…,"detail":"…"}; replaced.
  *                    With "failed":"did not become ready within 60 s" when the time for that is up
+ *     strays         "<boot ms> <pid>:<ticks> …\n": descendants that are not below the holder, found at that time by whoever stops
+ *                    many. With it the holder need not look at all processes itself. Written before `want`; the holder takes it away
  *     log/stdout.log log/stderr.log      modes direct and pipe
  *     log/output.log                     mode stamped: both streams, each line "<time> out|err <text>"
  *     stdout.idx stderr.idx output.idx   struct hold_index records, appended
@@ -45,6 +47,7 @@
 #define HOLD_STATUS_NAME  "status.json"
 #define HOLD_HISTORY_NAME "history"
 #define HOLD_PHASE_NAME   "phase"
+#define HOLD_STRAYS_NAME  "strays"
 #define HOLD_LOG_DIR      "log"
 
 enum { HOLD_LOCK_PUMP = 1 };
@@ -101,7 +104,7 @@ enum { HOLD_FD_LIFE = 100 };
  * status.json, one line:
  *   {"version":1,"n":3,"start_id":"…","boot_id":"…","pid_ns":…,"holder":{"pid":…,"start_ticks":…},
  *    "child":{"pid":…,"start_ticks":…},"started_at_ms":…,"phase":"running|stopping|backoff|ended","restarts":2,"retries":0,
- *    "next_start_ms":0,"log":"direct","stdout_offset":…,"stderr_offset":…,
+ *    "next_start_ms":0,"adopted":true (only after an adoption: descendants may be anywhere),"log":"direct","stdout_offset":…,"stderr_offset":…,
  *    "exit":null}                      while start n runs; afterwards
  *    "exit":{"status":256,"stopped_at_ms":…,"by":"itself|stop|signal|unknown","reason":""}
  * status is the raw wait status, -1 when unknown. by: "itself" it ended by itself or by somebody's signal; "stop" want was

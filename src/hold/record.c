@@ -203,9 +203,10 @@ static size_t put_status(const struct holder *h, char *text, size_t size)
         "{\"version\":1,\"n\":%" PRId64 ",\"start_id\":\"%s\",\"boot_id\":\"%s\",\"pid_ns\":%" PRId64
         ",\"holder\":{\"pid\":%d,\"start_ticks\":%" PRIu64 "},\"child\":{\"pid\":%d,\"start_ticks\":%" PRIu64
         "},\"started_at_ms\":%" PRId64 ",\"phase\":\"%s\",\"restarts\":%" PRId64 ",\"retries\":%" PRId64
-        ",\"next_start_ms\":%" PRId64 ",",
+        ",\"next_start_ms\":%" PRId64 ",%s",
         h->run.n, h->opt.start_id, h->opt.boot_id, h->opt.pid_ns, (int)h->self, h->self_ticks, (int)h->run.pid,
-        h->run.ticks, h->run.started_ms, h->phase, h->restarts, h->retries, h->next_start_ms);
+        h->run.ticks, h->run.started_ms, h->phase, h->restarts, h->retries, h->next_start_ms,
+        h->is_foreign ? "\"adopted\":true," : "");
     len += (size_t)put_output(h, text + len, size - len);
     return len + put_exit(h, text + len, size - len);
 }

@@ -274,6 +274,7 @@ void holder_stop(struct holder *h, const char *by, int64_t grace_ms)
     h->passes = 0;
     holder_timer(h, TIMER_RESTART, -1);
     probe_kill(h);
+    strays_take(h);
     status_write(h);
     if (grace_ms == 0) {
         stop_kill(h);

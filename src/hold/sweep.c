@@ -27,6 +27,7 @@
 #define LIFE_FD  100
 #define OUR_COMM "(tasuki-hold)"
 
+#define STRAYS_MS  60000 /* how old what another process found may be */
 #define EXEC_LOOKS 2000 /* the program may come from a slow disk */
 
 /* The next numbered entry of a directory of /proc, 0 at the end. */
@@ -237,6 +238,30 @@ static void herd_add_others(struct holder *h, bool by_parent)
     }
 }
 
+/* A thousand holders that look at all processes each would take minutes. Whoever stops many looks once for all of them, and looks
+ * once more when we have ended. */
+void strays_take(struct holder *h)
+{
+    char *at = h->data;
+    int fd = h->is_foreign ? openat(HOLD_FD_DIR, HOLD_STRAYS_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    ssize_t len = read(fd, h->data, sizeof h->data);
+    close(fd);
+    unlinkat(HOLD_FD_DIR, HOLD_STRAYS_NAME, 0);
+    if (len <= 0 || len == sizeof h->data || h->data[len - 1] != '\n')
+        return;
+    h->data[len] = '\0';
+    int64_t age_ms = clock_boot_ms() - strtoll(at, &at, 10);
+    if (age_ms < 0 || age_ms > STRAYS_MS)
+        return;
+    h->has_strays = true;
+    for (h->herd_count = 0; *at == ' ' && h->herd_count < HERD_MAX; h->herd_count++) {
+        h->herd[h->herd_count] = (pid_t)strtol(at, &at, 10);
+        h->herd_ticks[h->herd_count] = strtoull(*at ? at + 1 : at, &at, 10);
+    }
+}
+
 static void herd_gather(struct holder *h)
 {
     int count = h->herd_count;
@@ -246,7 +271,7 @@ static void herd_gather(struct holder *h)
     bool is_told = herd_add_children(h, h->self);
     if (h->is_foreign && h->is_alive && h->is_adopted)
         herd_add(h, h->run.pid);
-    if (h->is_foreign)
+    if (h->is_foreign && !h->has_strays)
         herd_add_others(h, false);
     for (int i = 0; is_told && i < h->herd_count; i++)
         herd_add_children(h, h->herd[i]);

@@ -22,19 +22,12 @@ static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
     REGISTRY(reg);
     json_t *spec CLEANUP_JSON = NULL;
     const char *id = json_get_string(call->args, "id", "");
-    if (proc_args_spec(call, NULL, &spec, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0)
+    if (proc_args_spec(call, NULL, &spec, err) < 0 || proc_args_open(call, &reg, err) < 0)
         return -1;
     if (proc_depend_check(&reg, id, spec, err) < 0 || proc_create(&reg, id, spec, err) < 0)
         return -1;
-    if (json_get_bool(call->args, "start", false)) {
-        struct tsk_error result;
-        if (proc_start_ordered(&reg, &id, 1, true, &result, err) < 0)
-            return -1;
-        if (result.code != TSK_OK) {
-            *err = result;
-            return -1;
-        }
-    }
+    if (json_get_bool(call->args, "start", false) && proc_args_start_created(&reg, id, err) < 0)
+        return -1;
     return proc_args_record_or_say(&reg, id, false, ret);
 }
 
@@ -66,7 +59,8 @@ const struct op op_process_create = {
     .noun = "proc",
     .verb = "create",
     .summary = "Register a process, so that it can be started, stopped and watched by its name.",
-    .detail = "Nothing is started yet, unless --start is given. The process will outlive the terminal, the agent and "
+    .detail = "Nothing is started yet, unless --start is given; a process that then cannot be started is not "
+              "registered. The process will outlive the terminal, the agent and "
               "tasuki itself; `proc stop` ends it.",
     .examples =
         "tasuki proc create web --restart on-failure -- npm run dev  # a dev server that is restarted\n"
@@ -119,7 +113,7 @@ static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, ALL_ENDED, &ids, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_ENDED, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -172,7 +166,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, ALL_TO_END, &ids, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_TO_END, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -236,7 +230,7 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || ids_by_state(call, &reg, ALL_RUNNING, &ids, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_RUNNING, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -289,7 +283,7 @@ const struct op op_process_restart = {
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    if (proc_registry_open(&reg, call->ws, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0)
         return -1;
     return proc_args_record(&reg, json_get_string(call->args, "id", ""), true, ret, err);
 }
@@ -320,7 +314,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct proc *list;
     size_t count;
     const char *state = json_get_string(call->args, "state", NULL);
-    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
         return -1;
     struct page page = page_begin(call, PAGE_ALL);
     for (size_t i = 0; i < count; i++)
@@ -379,7 +373,7 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     json_t *ids CLEANUP_JSON = NULL;
-    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0)
         return -1;
     if (json_is_string(json_object_get(call->args, "id"))) {
         const char *id = json_get_string(call->args, "id", "");
@@ -452,7 +446,7 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (expected && time_parse(expected, &expected_ms) < 0)
         return error_set(err, TSK_INVALID_INPUT, "param_not_a_time", "param", "expected_updated_at", "value", expected,
                          NULL);
-    if (proc_registry_open(&reg, call->ws, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0)
         return -1;
     int result = update_once(call, &reg, id, expected_ms, err);
     /* Somebody else changed it between our reading and writing; nobody asked to be told. */
@@ -543,7 +537,7 @@ static int run_restore(struct op_call *call, json_t **ret, struct tsk_error *err
                 *errors = json_array();
     *ret =
         json_pack("{s:o, s:o, s:o, s:o}", "started", started, "running", running, "skipped", skipped, "errors", errors);
-    if (proc_registry_open(&reg, call->ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
         return -1;
     sort_out(list, count, json_get_bool(call->args, "all_auto", false), ids, running, skipped);
     proc_list_free(list, count);

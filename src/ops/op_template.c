@@ -276,17 +276,6 @@ static int use_spec(const struct op_call *call, const struct proc_template *t, j
     return proc_args_spec(&rest, base, ret, err);
 }
 
-static int start_it(struct proc_registry *reg, const char *id, struct tsk_error *err)
-{
-    struct tsk_error result;
-    if (proc_start_ordered(reg, &id, 1, true, &result, err) < 0)
-        return -1;
-    if (result.code == TSK_OK)
-        return 0;
-    *err = result;
-    return -1;
-}
-
 static int run_use(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
@@ -298,7 +287,7 @@ static int run_use(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     if (proc_depend_check(&reg, id, spec, err) < 0 || proc_create(&reg, id, spec, err) < 0)
         return -1;
-    if (json_get_bool(call->args, "start", false) && start_it(&reg, id, err) < 0)
+    if (json_get_bool(call->args, "start", false) && proc_args_start_created(&reg, id, err) < 0)
         return -1;
     return proc_args_record(&reg, id, false, ret, err);
 }

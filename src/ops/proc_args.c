@@ -1,6 +1,7 @@
 #include "ops/proc_args.h"
 
 #include "base/log.h"
+#include "proc/depend.h"
 #include "proc/registry.h"
 
 #include <limits.h>
@@ -114,6 +115,9 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     if (unmask(input, base, err) < 0)
         return -1;
     const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
+    /* A new process runs where it was created; the root, unless said otherwise, moves with the workspace. */
+    if (!base && !json_object_get(input, "cwd") && strcmp(cwd_base, call->ws->root) != 0)
+        json_object_set_new(input, "cwd", json_string(cwd_base));
     if (proc_spec_make(input, base, cwd_base, &first, err) < 0 ||
         set_in_probe(first, "ready", "timeout_ms", json_object_get(call->args, "ready_timeout_ms"), err) < 0 ||
         set_in_probe(first, "health", "interval_ms", json_object_get(call->args, "health_interval_ms"), err) < 0 ||
@@ -121,6 +125,30 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
         set_in_probe(first, "health", "action", json_object_get(call->args, "health_action"), err) < 0)
         return -1;
     return proc_spec_make(first, NULL, cwd_base, ret, err);
+}
+
+int proc_args_open(const struct op_call *call, struct proc_registry *reg, struct tsk_error *err)
+{
+    char here[PATH_MAX], top[PATH_MAX];
+    if (proc_registry_open(reg, call->ws, err) < 0)
+        return -1;
+    if (call->is_cli && getcwd(here, sizeof here) && worktree_of(here, top))
+        reg->worktree = strdup(top);
+    return 0;
+}
+
+int proc_args_start_created(struct proc_registry *reg, const char *id, struct tsk_error *err)
+{
+    struct tsk_error result = {.code = TSK_OK}, ignored;
+    if (proc_start_ordered(reg, &id, 1, true, &result, err) == 0 && result.code == TSK_OK)
+        return 0;
+    if (result.code != TSK_OK)
+        *err = result;
+    if (proc_remove(reg, id, false, &ignored) == 0) { /* the corrected command is the same one again */
+        error_clear_next(err);
+        error_add_next(err, "tasuki proc create --help");
+    }
+    return -1;
 }
 
 int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err)

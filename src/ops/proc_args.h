@@ -157,6 +157,11 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
 /* The same after a change. The change has happened: that the record cannot be read, or is gone again, does not unsay it. */
 int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret);
 
+/* proc_registry_open, with the worktree that a command line was called from. */
+int proc_args_open(const struct op_call *call, struct proc_registry *reg, struct tsk_error *err);
+/* The start of a process that was just registered. One that cannot be started is removed again. */
+int proc_args_start_created(struct proc_registry *reg, const char *id, struct tsk_error *err);
+
 extern const struct op_field proc_fields[];
 extern const char *const proc_action_names[];
 

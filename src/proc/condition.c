@@ -49,6 +49,7 @@ static enum verdict judge_ended(const struct proc *p, enum proc_condition condit
     return HOLDS;
 }
 
+/* An unhealthy process may become healthy again; dependants wait for that as long as for the first time. */
 static enum verdict judge_ready(const struct proc *p, int64_t give_up_ms, struct reason *why)
 {
     struct probe_report report;
@@ -57,7 +58,7 @@ static enum verdict judge_ready(const struct proc *p, int64_t give_up_ms, struct
         return HOLDS;
     if (was_ready && strcmp(report.phase, "ready") == 0)
         return HOLDS;
-    if (was_ready || (!report.failed[0] && clock_now().boot_ms < give_up_ms))
+    if (!report.failed[0] && clock_now().boot_ms < give_up_ms)
         return PENDING;
     struct proc_probe probe;
     proc_spec_probe(p->spec, "ready", &probe);
@@ -122,6 +123,9 @@ static int wait_timed_out(const struct proc *p, enum proc_wait_for what, int64_t
 static enum verdict judge_wait(const struct proc *p, enum proc_wait_for what, int64_t give_up_ms, struct reason *why)
 {
     if (what == PROC_WAIT_READY) {
+        /* It has been ready, perhaps for a moment between two looks. What it is now, the answer says. */
+        if (p->view.state == PROC_RUNNING && strcmp(p->view.phase, "unhealthy") == 0 && probe_was_ready(p, NULL))
+            return HOLDS;
         enum verdict verdict = condition_judge(p, PROC_DEP_READY, give_up_ms, why);
         bool is_over = verdict == HOLDS && p->view.state != PROC_RUNNING;
         return is_over ? condition_fails(why, WHY_UNREADY, "") : verdict;

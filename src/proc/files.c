@@ -200,6 +200,7 @@ static void read_end(const json_t *record, struct proc_status *ret)
     ret->restarts = json_get_int(record, "restarts", 0);
     ret->retries = json_get_int(record, "retries", 0);
     ret->next_start_ms = json_get_int(record, "next_start_ms", 0);
+    ret->is_adopted = json_get_bool(record, "adopted", false);
     copy_text(record, "phase", ret->phase, sizeof ret->phase);
     ret->has_ended = json_is_object(end);
     ret->raw_status = (int)json_get_int(end, "status", -1);

@@ -45,6 +45,7 @@ struct proc_status {
     char start_id[33], log[12], phase[12];
     struct proc_id child, holder;
     int64_t started_at_ms, restarts, retries, next_start_ms, stdout_offset, stderr_offset;
+    bool is_adopted; /* a holder before the present one died */
     bool has_ended;
     int raw_status; /* -1: unknown */
     int64_t stopped_at_ms;

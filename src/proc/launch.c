@@ -371,16 +371,28 @@ static size_t read_report(int fd, char *line, size_t size)
     return len;
 }
 
+/* A program with a path is looked for in the process's directory: the reason names it. */
+static void put_reason(const struct launch *launch, const char *stage, int number, char reason[512])
+{
+    const char *why = strerrordesc_np(number), *what = launch->command;
+    bool is_exec = strcmp(stage, "exec") == 0, is_relative = is_exec && what[0] != '/' && strchr(what, '/');
+    if (strcmp(stage, "cwd") == 0)
+        what = launch->cwd;
+    else if (!is_exec)
+        what = stage;
+    snprintf(reason, 512, "%s: %s%s%s%s", what, why ? why : "?", is_relative ? " (in " : "",
+             is_relative ? launch->cwd : "", is_relative ? ")" : "");
+}
+
 static int start_failed(const struct launch *launch, const char *stage, int number, struct tsk_error *err)
 {
     char reason[512];
-    const char *why = strerrordesc_np(number), *what = launch->command;
-    if (strcmp(stage, "cwd") == 0)
-        what = launch->cwd;
-    else if (strcmp(stage, "exec") != 0)
-        what = stage;
-    snprintf(reason, sizeof reason, "%s: %s", what, why ? why : "?");
-    error_set(err, TSK_PROCESS_START_FAILED, NULL, "id", launch->id, "reason", reason, "stage", stage, NULL);
+    bool is_line = strcmp(stage, "exec") == 0 && number == ENOENT && strpbrk(launch->command, " \t");
+    put_reason(launch, stage, number, reason);
+    error_set(err, TSK_PROCESS_START_FAILED, is_line ? "process_command_is_line" : NULL, "id", launch->id, "reason",
+              reason, "stage", stage, NULL);
+    if (is_line)
+        error_add_next(err, "tasuki proc update %s -- %s", launch->id, launch->command);
     error_add_next(err, "tasuki proc status %s", launch->id);
     err->sys_errno = number;
     return -1;

@@ -73,7 +73,7 @@ static int look_at_child(int dir, struct look *look, struct tsk_error *err)
 static enum look_need need_of(const struct look *look)
 {
     const struct proc_status *status = &look->status;
-    if (look->is_starting || look->is_foreign || status->n == 0)
+    if (look->is_starting || status->n == 0 || (look->is_foreign && (look->child_lives || look->has_holder)))
         return LOOK_NOTHING;
     if (!status->has_ended && look->child_lives)
         return look->has_holder || look->is_stuck ? LOOK_NOTHING : LOOK_ADOPT;

@@ -11,7 +11,8 @@
  * -           | yes       | yes, backoff  || Stopped/Failed, backoff     |
  * -           | no        | yes, backoff  || Stopped/Failed              | LOOK_REVIVE once the delay is over
  * -           | -         | yes           || Stopped/Failed              |
- * What was started in another pid namespace is never adopted or declared lost from here.
+ * A process that was started in another pid namespace is never adopted from here. With nobody in charge and its life lock free it
+ * is lost (LOOK_LOST): its namespace was ended, as with a container. Its command is not started again on this side.
  * An end "by stop" that nobody saw while the child still lives is none: the stop gave up (is_stuck), and it runs.
  * A start n+1 that is locked but not recorded yet: starting. One that is neither locked nor recorded came to nothing. */
 #ifndef PROC_LOOK_H

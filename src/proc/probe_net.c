@@ -1,6 +1,8 @@
-/* probe_net.c - PROBE_PORT and PROBE_HTTP: somebody accepts connections, somebody answers. */
+/* probe_net.c - PROBE_PORT and PROBE_HTTP: the process accepts connections, the process answers. Only a listener of its own tree
+ * counts: where another program has the port, the process is not ready. */
 #include "base/address.h"
 #include "base/fs.h"
+#include "proc/listener.h"
 #include "proc/probe_try.h"
 
 #include <ctype.h>
@@ -58,9 +60,29 @@ static int connect_to(const struct probe_try *t, const union address *address, i
 
 /* ---- hosts ---- */
 
+/* Whether a process of the start accepted the connection; else the detail says what was found at `place`. */
+static bool is_own_listener(struct probe_try *t, int fd, const char *place)
+{
+    static const char *const texts[] = {
+        [LISTENER_OTHER] = "another program listens there, not this process",
+        [LISTENER_UNSEEN] = "whether this process listens there cannot be seen: it runs as another user",
+        [LISTENER_NONE] = "no program of this machine listens there",
+    };
+    union address peer = {0};
+    socklen_t len = sizeof peer;
+    if (getpeername(fd, &peer.any, &len) < 0) {
+        try_say(t, "%s: %s", place, strerrordesc_np(errno));
+        return false;
+    }
+    enum listener listener = listener_of(t->p, &peer);
+    if (listener != LISTENER_OWN)
+        try_say(t, "%s: %s", place, texts[listener]);
+    return listener == LISTENER_OWN;
+}
+
 /* Its addresses in turn, each with its share of the time. The first one's errno is the most telling one: a machine without
- * IPv6 says something odd for the second. */
-static int connect_host(const struct probe_try *t, const char *host, int port, int64_t deadline_ms)
+ * IPv6 says something odd for the second. Where another program answers, the detail says so and errno is 0. */
+static int connect_host(struct probe_try *t, const char *host, int port, const char *place, int64_t deadline_ms)
 {
     union address list[ADDRESSES_MAX];
     size_t count = host_addresses(host, port, list);
@@ -68,9 +90,11 @@ static int connect_host(const struct probe_try *t, const char *host, int port, i
     for (size_t i = 0; i < count; i++) {
         int64_t now_ms = clock_now().boot_ms;
         int fd = connect_to(t, &list[i], now_ms + (deadline_ms - now_ms) / (int64_t)(count - i));
-        if (fd >= 0)
+        if (fd >= 0 && is_own_listener(t, fd, place))
             return fd;
-        first = i ? first : errno;
+        bool is_others = fd >= 0;
+        first = is_others ? 0 : i ? first : errno;
+        fs_close(&fd);
     }
     errno = first;
     return -1;
@@ -78,12 +102,15 @@ static int connect_host(const struct probe_try *t, const char *host, int port, i
 
 int try_port(struct probe_try *t, int64_t deadline_ms)
 {
-    int fd CLEANUP_FD = connect_host(t, "localhost", t->probe.port, deadline_ms);
+    char place[24];
+    snprintf(place, sizeof place, "port %d", t->probe.port);
+    int fd CLEANUP_FD = connect_host(t, "localhost", t->probe.port, place, deadline_ms);
+    if (fd < 0 && errno)
+        try_say(t, "%s: %s", place, strerrordesc_np(errno));
     if (fd < 0)
-        try_say(t, "port %d: %s", t->probe.port, strerrordesc_np(errno));
-    else
-        try_say(t, "port %d accepts connections", t->probe.port);
-    return fd >= 0;
+        return 0;
+    try_say(t, "%s accepts connections", place);
+    return 1;
 }
 
 /* ---- URL ---- */
@@ -252,7 +279,9 @@ int try_http(struct probe_try *t, int64_t deadline_ms)
         try_say(t, "%s: not http://HOST[:PORT]/PATH", t->probe.text);
         return 0;
     }
-    int status = 0, fd CLEANUP_FD = connect_host(t, url.host, url.port, deadline_ms);
+    int status = 0, fd CLEANUP_FD = connect_host(t, url.host, url.port, t->probe.text, deadline_ms);
+    if (fd < 0 && !errno)
+        return 0;
     if (fd < 0 || !send_request(t, fd, &url, deadline_ms)) {
         const char *reason = errno == ENXIO ? "the host is not in /etc/hosts" : strerrordesc_np(errno);
         try_say(t, "%s: %s", t->probe.text, reason);

@@ -52,6 +52,7 @@ struct proc_registry {
     struct db db;
     int dir;         /* processes/ */
     json_t *removed; /* holder_list_removed, once it was asked for */
+    char *worktree;  /* git worktree of the caller, where that is known; owned. Records of other worktrees say so */
 };
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);

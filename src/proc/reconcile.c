@@ -2,6 +2,8 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "hold/protocol.h"
+#include "proc/kin.h"
 #include "proc/launch.h"
 
 #include <errno.h>
@@ -11,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- mending --------------------------------------------------------------------------------------------------- */
+/* ---- repairs --------------------------------------------------------------------------------------------------- */
 
 static int adopt(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock, struct tsk_error *err)
 {
@@ -73,11 +75,22 @@ static int revive(struct proc_registry *reg, struct proc *p, const struct look *
 static bool policy_wants_up(const struct proc *p, const struct look *look)
 {
     const json_t *max = json_object_get(p->spec, "max_retries");
-    if (look->was_rebooted || !look->has_want || look->want.is_down)
+    if (look->was_rebooted || look->is_foreign || !look->has_want || look->want.is_down)
         return false;
     if (json_is_integer(max) && look->status.retries >= json_integer_value(max))
         return false;
     return proc_spec_restart(p->spec) != PROC_RESTART_NO;
+}
+
+/* A child that closed its life lock may still run in its namespace. Where we can see it, its environment tells. */
+static int is_seen_alive(const struct look *look, struct tsk_error *err)
+{
+    struct kin_keys keys CLEANUP(kin_keys_clear) = {.count = 0};
+    struct kin_list found CLEANUP(kin_list_clear) = {.count = 0};
+    kin_key_word(&keys, 0, HOLD_ENV_START, look->status.start_id);
+    if (kin_scan(&keys, &found, err) < 0)
+        return -1;
+    return found.count > 0;
 }
 
 /* With the guard and, in *lock, holder.lock (so nobody else is in charge, and what was looked at cannot change). */
@@ -90,7 +103,10 @@ static int act(struct proc_registry *reg, struct proc *p, int *lock, struct look
         return 0;
     bool is_running = !look->status.has_ended;
     if (is_running && look->child_lives)
-        return adopt(reg, p, look, lock, err);
+        return look->is_foreign ? 0 : adopt(reg, p, look, lock, err);
+    int seen = is_running && look->is_foreign ? is_seen_alive(look, err) : 0;
+    if (seen)
+        return seen < 0 ? -1 : 0;
     if (is_running && declare_lost(p, look, err) < 0)
         return -1;
     bool was_in_backoff =

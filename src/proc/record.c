@@ -132,7 +132,9 @@ static void put_state(json_t *record, const struct proc_view *view)
         json_object_set_new(record, "next_start_at", time_or_null(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
-    json_t *usage = is_running && strcmp(view->phase, PROC_UNREADABLE) != 0 ? usage_json(view) : NULL;
+    /* In another pid namespace the number is another process's. */
+    bool can_ask = is_running && !view->is_foreign && strcmp(view->phase, PROC_UNREADABLE) != 0;
+    json_t *usage = can_ask ? usage_json(view) : NULL;
     if (usage)
         json_object_set_new(record, "usage", usage);
 }
@@ -162,6 +164,24 @@ static json_t *state_of(const struct proc *p)
     return proc_state_json(&p->view);
 }
 
+bool proc_other_worktree(const struct proc_registry *reg, const struct proc *p, char top[PATH_MAX])
+{
+    return reg->worktree && worktree_of(json_get_string(p->spec, "cwd", reg->ws->root), top) &&
+           strcmp(top, reg->worktree) != 0;
+}
+
+/* A directory that was removed under the process, as `git worktree remove` does, and one of another worktree. */
+static void put_place(json_t *record, const struct proc_registry *reg, const struct proc *p)
+{
+    char top[PATH_MAX];
+    struct stat st;
+    const char *cwd = json_get_string(p->spec, "cwd", NULL);
+    if (cwd && fs->fstatat(AT_FDCWD, cwd, &st, 0) < 0 && (errno == ENOENT || errno == ENOTDIR))
+        json_object_set_new(record, "directory_gone", json_true());
+    else if (proc_other_worktree(reg, p, top))
+        json_object_set_new(record, "other_worktree", json_string(top));
+}
+
 json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
 {
     static const char *const settings[] = {"restart",          "max_retries", "backoff_ms", "backoff_max_ms",
@@ -179,6 +199,7 @@ json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         json_object_set(record, settings[i], json_object_get(p->spec, settings[i]));
     put_log(record, reg, p);
+    put_place(record, reg, p);
     return record;
 }
 

@@ -44,6 +44,8 @@ void proc_registry_close(struct proc_registry *reg)
     db_close(&reg->db);
     fs_close(&reg->dir);
     json_free(&reg->removed);
+    free(reg->worktree);
+    reg->worktree = NULL;
     reg->dir = -1;
 }
 

@@ -3,6 +3,7 @@
 #define PROC_REGISTRY_H
 
 #include "proc/process.h"
+#include "proc/worktree.h"
 
 /* The row and its directory, not looked at (view is empty). */
 int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err);
@@ -25,5 +26,8 @@ void proc_stamps(int dir, struct proc_stamp ret[2]);
 /* A directory without a row, left by a removal that was cut short (or a database that was lost): emptied, unless something of
  * it still runs, which then belongs to the new record. With the guard. */
 int proc_forget_orphan(struct proc_registry *reg, const char *id, struct tsk_error *err);
+
+/* The worktree that the process's directory is in, if it is not the caller's. */
+bool proc_other_worktree(const struct proc_registry *reg, const struct proc *p, char top[PATH_MAX]);
 
 #endif

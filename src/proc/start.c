@@ -27,11 +27,14 @@ struct start {
     bool is_launched;
 };
 
-static int already_running(const char *id, struct tsk_error *err)
+static int already_running(const struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
 {
-    error_set(err, TSK_PROCESS_ALREADY_RUNNING, NULL, "id", id, NULL);
-    error_add_next(err, "tasuki proc status %s", id);
-    error_add_next(err, "tasuki proc logs %s -f", id);
+    char top[PATH_MAX] = "";
+    bool is_elsewhere = proc_other_worktree(reg, p, top);
+    error_set(err, TSK_PROCESS_ALREADY_RUNNING, is_elsewhere ? "process_runs_elsewhere" : NULL, "id", p->id,
+              is_elsewhere ? "worktree" : NULL, top, NULL);
+    error_add_next(err, "tasuki proc status %s", p->id);
+    error_add_next(err, is_elsewhere ? "tasuki proc create %s-2 -- …" : "tasuki proc logs %s -f", p->id);
     return -1;
 }
 
@@ -53,12 +56,12 @@ static int take_charge(struct proc_registry *reg, struct start *start, int *ret_
         return -1;
     bool is_under_way = p->view.state == PROC_RUNNING || strcmp(p->view.phase, "starting") == 0;
     if (is_under_way)
-        return already_running(p->id, err);
+        return already_running(reg, p, err);
     if (strcmp(p->view.phase, "backoff") == 0 && cancel_backoff(start, err) < 0)
         return -1;
     *ret_lock = proc_holder_lock(p->dir, HOLDER_END_MS);
     if (*ret_lock < 0)
-        return errno == EAGAIN ? already_running(p->id, err) : fs_error(err, "lock", p->dir, "holder.lock");
+        return errno == EAGAIN ? already_running(reg, p, err) : fs_error(err, "lock", p->dir, "holder.lock");
     return 0;
 }
 
@@ -101,7 +104,7 @@ static int launch(struct proc_registry *reg, struct start *start, int *lock, str
     if (look_at(p->dir, &look, err) < 0)
         return -1;
     if (look.is_starting || (look.status.n && !look.status.has_ended))
-        return already_running(p->id, err); /* it was revived while we waited */
+        return already_running(reg, p, err); /* it was revived while we waited */
     if (look.status.n == 0 && still_runs_elsewhere(reg, p->id, err))
         return -1;
     forget_starts(p->dir, look.status.n);

@@ -4,12 +4,14 @@
 #include "base/log.h"
 #include "hold/protocol.h"
 #include "proc/holder.h"
+#include "proc/kin.h"
 #include "proc/leftover.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 
 #define GRACE_DEFAULT_MS 3000
 #define HOLDER_WORK_MS   15000 /* beyond the grace: SIGKILL, looking for descendants, writing the record */
+#define BATCH_MAX        256   /* whose directories are open at a time */
 #define ROUNDS_MAX       200   /* holders that are killed while they stop it */
 
 struct stop {
@@ -29,6 +32,9 @@ struct stop {
     int holder_fd; /* -1: nobody to wait for */
     bool is_under_way;
     bool is_shutdown;
+    bool has_looked;   /* `strays` is what one look at all processes found */
+    struct buf strays; /* of the descendants that are not below its holder */
+    struct proc ended; /* dir -1: its leftovers need not be looked for */
 };
 
 static int not_running(const struct proc *p, struct tsk_error *err)
@@ -60,6 +66,57 @@ static int end_leftovers(struct proc_registry *reg, const char *id, int64_t grac
     return count ? leftovers_end(&p, grace_ms, err) : not_running(&p, err);
 }
 
+/* ---- descendants that are not below their holder ---- */
+
+/* A holder that adopted its process looks for them itself, at all processes, unless it finds this. */
+static int write_strays(struct stop *stop, int dir, struct tsk_error *err)
+{
+    if (!stop->has_looked)
+        return 0;
+    stop->has_looked = false; /* for the first round; a further one may be much later */
+    if (fs_replace_file(dir, HOLD_STRAYS_NAME, 0600, buf_str(&stop->strays), stop->strays.len) < 0)
+        return fs_error(err, "write", dir, HOLD_STRAYS_NAME);
+    return 0;
+}
+
+static void add_stray_keys(struct proc_registry *reg, struct kin_keys *keys, size_t owner, struct stop *stop)
+{
+    struct tsk_error ignored;
+    struct proc_status status;
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    if (proc_find(reg, stop->id, &p, &ignored) < 0 || p.dir < 0 || proc_status_read(p.dir, &status, &ignored) != 1 ||
+        status.has_ended || (!status.is_adopted && proc_holder_is_there(p.dir)))
+        return;
+    p.view.n = status.n;
+    p.view.child = status.child;
+    memcpy(p.view.start_id, status.start_id, sizeof p.view.start_id);
+    kin_keys_of_start(keys, owner, &p);
+    stop->has_looked = true;
+}
+
+/* One look for all of them: as many as there are would be too many for a thousand processes. */
+static void look_for_strays(struct proc_registry *reg, struct stop *stops, size_t count)
+{
+    struct kin_keys keys CLEANUP(kin_keys_clear) = {.count = 0};
+    struct kin_list found CLEANUP(kin_list_clear) = {.count = 0};
+    struct tsk_error ignored;
+    int64_t now_ms = clock_now().boot_ms;
+    for (size_t i = 0; i < count; i++)
+        add_stray_keys(reg, &keys, i, &stops[i]);
+    bool has_looked = kin_scan(&keys, &found, &ignored) == 0;
+    for (size_t i = 0; i < count; i++) {
+        stops[i].has_looked = stops[i].has_looked && has_looked;
+        buf_printf(&stops[i].strays, "%" PRId64, now_ms);
+    }
+    for (size_t i = 0; i < found.count; i++)
+        buf_printf(&stops[found.list[i].owner].strays, " %d:%" PRIu64, (int)found.list[i].id.pid,
+                   found.list[i].id.start_ticks);
+    for (size_t i = 0; i < count; i++)
+        buf_puts(&stops[i].strays, "\n");
+}
+
+/* ---- stopping ---- */
+
 /* Writes what is wanted and tells the holder. 1: there is something to wait for; 0: it does not run. */
 static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
 {
@@ -78,7 +135,7 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
         return -1;
     struct proc_want want = {.is_down = true, .grace_ms = grace_ms};
     want.is_shutdown = stop->is_shutdown && (!p.view.want_down || p.view.is_shutdown); /* a person's stop stays one */
-    if (proc_want_write(p.dir, &want, err) < 0)
+    if (write_strays(stop, p.dir, err) < 0 || proc_want_write(p.dir, &want, err) < 0)
         return -1;
     stop->holder = p.view.holder;
     stop->child = p.view.child;
@@ -145,13 +202,18 @@ static int confirm(struct proc_registry *reg, struct stop *stop, bool is_repeate
         return 0;
     }
     struct proc_status status;
-    bool gave_up = proc_status_read(p.dir, &status, err) == 1 && strcmp(status.by, "stop") == 0 && *status.reason &&
-                   status.raw_status != -1;
+    bool has_status = proc_status_read(p.dir, &status, err) == 1;
+    bool was_adopted = has_status && status.is_adopted;
+    bool gave_up = has_status && strcmp(status.by, "stop") == 0 && *status.reason && status.raw_status != -1;
     /* Its holder has looked for descendants of this start. Those of earlier ones, and those of a holder that was killed, we
      * look for. */
     bool was_complete = p.view.n == 1 && p.view.raw_status != -1 && !is_repeated;
-    if ((!was_complete || leftovers_hold_a_lock(&p)) && leftovers_end(&p, 0, err) < 0)
-        return -1;
+    bool is_sure = was_complete && !was_adopted && !leftovers_hold_a_lock(&p);
+    if (!is_sure) {
+        proc_clear(&stop->ended);
+        stop->ended = p;
+        p = (struct proc){.dir = -1};
+    }
     return gave_up ? error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason", status.reason, NULL) : 0;
 }
 
@@ -172,6 +234,32 @@ static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms
                      "its holder process was killed again and again", NULL);
 }
 
+/* What slipped through, in one look for all. */
+static void end_all_leftovers(struct stop *stops, size_t count, struct tsk_error *results)
+{
+    struct proc *list = calloc(count + 1, sizeof *list);
+    struct tsk_error *errors = calloc(count + 1, sizeof *errors);
+    size_t *places = calloc(count + 1, sizeof *places), found = 0;
+    BUG(!list || !errors || !places);
+    for (size_t i = 0; i < count; i++)
+        if (stops[i].ended.dir >= 0 && results[i].code == TSK_OK) {
+            places[found] = i;
+            list[found++] = stops[i].ended; /* borrowed */
+        }
+    if (found)
+        leftovers_end_many(list, found, 0, errors);
+    for (size_t i = 0; i < found; i++)
+        if (errors[i].code != TSK_OK)
+            results[places[i]] = errors[i];
+    free(places);
+    free(errors);
+    free(list);
+    for (size_t i = 0; i < count; i++) {
+        buf_clear(&stops[i].strays);
+        proc_clear(&stops[i].ended);
+    }
+}
+
 static int stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                      bool is_shutdown, struct tsk_error *results, struct tsk_error *err)
 {
@@ -180,17 +268,29 @@ static int stop_many(struct proc_registry *reg, const char *const *ids, size_t c
         errno = ENOMEM;
         return error_errno(err, "stop", "processes");
     }
+    for (size_t i = 0; i < count; i++)
+        stops[i] = (struct stop){.id = ids[i],
+                                 .result = &results[i],
+                                 .holder_fd = -1,
+                                 .is_shutdown = is_shutdown,
+                                 .strays = BUF_INIT,
+                                 .ended = {.dir = -1}};
+    look_for_strays(reg, stops, count);
     for (size_t i = 0; i < count; i++) {
-        stops[i] = (struct stop){.id = ids[i], .result = &results[i], .holder_fd = -1, .is_shutdown = is_shutdown};
         results[i] = (struct tsk_error){.code = TSK_OK};
         int told = tell(reg, &stops[i], grace_ms, &results[i]);
         stops[i].is_under_way = told == 1;
         if (told == 0)
             end_leftovers(reg, ids[i], grace_ms, &results[i]);
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0, first = 0; i < count; i++) {
         if (stops[i].is_under_way && finish(reg, &stops[i], grace_ms, &results[i]) < 0)
             fs_close(&stops[i].holder_fd);
+        if (i + 1 == count || i + 1 - first == BATCH_MAX) {
+            end_all_leftovers(&stops[first], i + 1 - first, &results[first]);
+            first = i + 1;
+        }
+    }
     free(stops);
     return 0;
 }

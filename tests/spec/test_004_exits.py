@@ -517,11 +517,53 @@ def _(ws):
     ws.until(lambda: log.read_text() == "it runs\n", "its output")
 
 
-@test("create --start with a command that fails says so, and the process stays registered")
+@test("create --start with a command that fails says so and registers nothing")
 def _(ws):
     p = Processes(ws)
-    p.call("create", "web", "--start", "--", "/nonexistent/command").expect(7, "ProcessStartFailed")
-    eq(p.status("web")["state"], "NotStarted", "the state")
+    error = p.call("create", "web", "--start", "--", "/nonexistent/command").expect(7, "ProcessStartFailed").error
+    assert not any("proc status" in hint for hint in error["next"]), error["next"]
+    p.call("status", "web").expect(5, "ProcessNotFound")
+    p.call("create", "web", "--start", "--", *SLEEP).expect(0)
+    p.call("create", "web", "--start", "--", *SLEEP).expect(4, "ProcessAlreadyExists")
+    eq(p.status("web")["state_name"], "Running", "the one that was there")
+    p.stop("web")
+
+
+@test("a line where a program is asked for is called one, and a missing ./program names the directory")
+def _(ws):
+    p = Processes(ws)
+    p.create("web", ("npm run dev",))
+    error = p.call("start", "web").expect(7, "ProcessStartFailed").error
+    assert "has blanks" in error["message"], error
+    eq(error["next"][0], "tasuki proc update web -- npm run dev")
+    (ws.path / "front").mkdir()
+    error = ws.tasuki("--json", "proc", "create", "srv", "--start", "--", "./srv", cwd=ws.path / "front").expect(7).error
+    assert f"(in {ws.path}/front)" in error["message"], error
+
+
+@test("a process runs in the directory that it was created in, in its own git worktree, and others say so first")
+def _(ws):
+    p = Processes(ws)
+    git = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
+    ws.run([*git, "init", "-q"]).expect(0)
+    ws.run([*git, "commit", "-q", "--allow-empty", "-m", "x"]).expect(0)
+    tree = ws.base / "tree"
+    ws.run([*git, "worktree", "add", "-q", str(tree), "-b", "other"]).expect(0)
+    p.run("web")
+    error = ws.tasuki("--json", "proc", "start", "web", cwd=tree).expect(4, "ProcessAlreadyRunning").error
+    assert error["message"].startswith("Process 'web' belongs to another worktree"), error
+    eq(error["context"]["worktree"], str(ws.path))
+    lines = ws.tasuki("proc", "status", "web", cwd=tree).expect(0).out.splitlines()
+    eq(lines[0], f"web is in another worktree: {ws.path}")
+    record = ws.tasuki("--json", "proc", "create", "api", "--start", "--", *SLEEP, cwd=tree).expect(0).json
+    eq((record["cwd"], os.readlink(f"/proc/{record['pid']}/cwd"), record.get("other_worktree")), (str(tree), str(tree), None))
+    eq(p.status("api")["other_worktree"], str(tree))
+    ws.run([*git, "worktree", "remove", "--force", str(tree)]).expect(0)
+    listing = ws.tasuki("proc", "list").expect(0).out
+    assert f"api: its directory is gone: {tree}" in listing, listing
+    finding = next(c for c in ws.tasuki("--json", "doctor").json["checks"] if "directory" in json.dumps(c) and "api" in json.dumps(c))
+    eq(finding["status"], "WARN")
+    p.call("stop", "--all").expect(0)
 
 
 @test("a supervised process has no descriptor of tasuki but its output and the run lock, and default signals")

@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import struct
+import time
 
 from harness.harness import Skip, eq, main, test
 from holder_common import Holder, kill, python, sh, ticks_of, wait_until
@@ -155,6 +156,32 @@ time.sleep(1000)
     h.adopt(["true"])
     h.stop(GRACE_MS)
     eq([pid for pid in pids if ticks_of(pid)], [], "still alive")
+
+
+@test("a holder that is told where its strays are ends those and looks at no other process", init=False)
+def _(ws):
+    h = Holder(ws)
+    code = f"""
+import os, time
+for name in ('listed', 'unlisted'):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        open({str(ws.path)!r} + '/' + name, 'w').write(str(os.getpid()))
+        time.sleep(1000)
+time.sleep(1000)
+"""
+    h.start(python(code))
+    listed, unlisted = [wait_until(lambda path=ws.path / name: path.exists() and path.read_text() and int(path.read_text()), name)
+                        for name in ("listed", "unlisted")]
+    h.kill()
+    h.adopt(["true"])
+    assert h.status["adopted"], h.status
+    now_ms = int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+    (h.dir / "strays").write_text(f"{now_ms} {listed}:{ticks_of(listed)}\n")
+    h.stop(GRACE_MS)
+    eq((ticks_of(listed), bool(ticks_of(unlisted)), (h.dir / "strays").exists()), (None, True, False))
+    kill(unlisted)
 
 
 @test("a descendant that nothing marks is found in the child's session, and stays found when its parent has ended", init=False)

@@ -72,7 +72,7 @@ def go(ws):
     (ws.path / "go").touch()
 
 
-def becomes_ready_only_after_go(p, id):
+def becomes_ready_only_after_go(p, id, phases=("ready",)):
     """It is started, is not ready, and is ready when `go` is there; who waits is told. Returns the record."""
     eq(p.start(id)["phase"], "starting", "the phase after the start")
     waiter = wait_ready(p, id)
@@ -81,7 +81,8 @@ def becomes_ready_only_after_go(p, id):
     assert waiter.poll() is None, "the wait has ended before it is ready"
     go(p.ws)
     record = p.ws.finish(waiter).expect(0).json
-    eq((record["state_name"], record["phase"]), ("Running", "ready"), "state and phase")
+    eq(record["state_name"], "Running", "the state")
+    assert record["phase"] in phases, record["phase"]
     return record
 
 
@@ -111,6 +112,76 @@ for stream in ("", " >&2"):
             becomes_ready_only_after_go(p, "web")
             assert "listening on 8080" in phase_file(p, "web")["detail"]
             p.stop("web")
+
+
+# -- only its own listener counts -------------------------------------------------------------------------------------
+
+def taken_port():
+    """A socket of the test's that listens, and its port."""
+    other = socket.create_server(("127.0.0.1", 0))
+    return other, other.getsockname()[1]
+
+
+for kind, place in (("port", "port:{}"), ("http", "http://127.0.0.1:{}/")):
+    @test(f"{kind}: what another program answers does not make a process ready")
+    def _(ws, place=place):
+        p = Processes(ws)
+        other, port = taken_port()
+        p.create("web", ("sleep", "1000"), "--ready", place.format(port))
+        p.start("web")
+        ws.until(lambda: (p.dir("web") / "phase").exists() and "another program listens there" in phase_file(p, "web")["detail"],
+                 "the probe says who answers")
+        eq(p.status("web")["phase"], "starting")
+        other.setblocking(False)
+        heard = b""
+        try:
+            while not heard:
+                heard = other.accept()[0].recv(100)
+        except BlockingIOError:
+            pass
+        eq(heard, b"", "what the other program was asked")
+        p.stop("web")
+        other.close()
+
+
+@test("a server that dies of a taken port was never ready")
+def _(ws):
+    p = Processes(ws)
+    other, port = taken_port()
+    python(p, "web", PORT_SERVER, port, "127.0.0.1", options=("--ready", f"port:{port}"))
+    p.start("web")
+    ws.until(lambda: (p.dir("web") / "phase").exists() and "another program" in phase_file(p, "web")["detail"], "a look at the port")
+    waiter = wait_ready(p, "web")
+    go(ws)
+    check_error(ws.finish(waiter), 7, "ProcessStartFailed")
+    p.until_state("web", "Failed")
+    eq(phase_file(p, "web")["phase"], "starting")
+    other.close()
+
+
+# The listener is an orphan in a session of its own, without the life lock.
+DAEMON = """
+import os, time
+if os.fork():
+    time.sleep(1000)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.closerange(3, 200)
+""" + PORT_SERVER
+
+for adopted in (False, True):
+    @test("a listener that left its parents counts as the process's own" + (", also after an adoption" if adopted else ""))
+    def _(ws, adopted=adopted):
+        p = Processes(ws)
+        port = free_port(ws)
+        python(p, "web", DAEMON, port, "127.0.0.1", options=("--ready", f"port:{port}"))
+        p.start("web")
+        if adopted:
+            p.kill_holder("web")
+        go(ws)
+        p.until_state("web", "Running", "ready")
+        p.stop("web")
 
 
 @test("a log line of an earlier start does not count")
@@ -350,17 +421,18 @@ def descriptors(pid):
 
 # -- health ------------------------------------------------------------------------------------------------------------
 
-@test("an unhealthy process is shown as such, and as ready when it answers again")
+@test("an unhealthy process is shown as such, and as ready when it answers again, again and again")
 def _(ws):
     p = Processes(ws)
     go(ws)
     p.run("web", ("sleep", "1000"), "--cwd", str(ws.path), "--health", "exec:test -e go", "--health-interval", "20ms")
     eq(p.until_state("web", "Running", "ready")["restarts"], 0, "restarts")
-    (ws.path / "go").unlink()
-    record = p.until_state("web", "Running", "unhealthy")
-    eq(record["detail"], "exit 1", "the detail")
-    go(ws)
-    p.until_state("web", "Running", "ready")
+    for _ in range(3):
+        (ws.path / "go").unlink()
+        record = p.until_state("web", "Running", "unhealthy")
+        eq(record["detail"], "exit 1", "the detail")
+        go(ws)
+        p.until_state("web", "Running", "ready")
     eq(phase_file(p, "web")["n"], 1, "it was never restarted")
     p.stop("web")
 
@@ -370,10 +442,21 @@ def _(ws):
     p, port = Processes(ws), free_port(ws)
     python(p, "web", PORT_SERVER, port, "127.0.0.1",
            options=("--ready", f"port:{port}", "--health", "exec:test -e healthy", "--health-interval", "20ms"))
-    becomes_ready_only_after_go(p, "web")
+    becomes_ready_only_after_go(p, "web", ("ready", "unhealthy"))
     p.until_state("web", "Running", "unhealthy")
     (ws.path / "healthy").touch()
     p.until_state("web", "Running", "ready")
+    p.stop("web")
+
+
+@test("a wait for ready ends for a process that was ready and is unhealthy now, and says so")
+def _(ws):
+    p = Processes(ws)
+    shell(p, "web", "echo up; exec sleep 1000", "--ready", "log:up", "--health", "exec:false", "--health-interval", "10ms")
+    p.start("web")
+    p.until_state("web", "Running", "unhealthy")
+    record = ws.finish(wait_ready(p, "web")).expect(0).json
+    eq((record["state_name"], record["phase"]), ("Running", "unhealthy"))
     p.stop("web")
 
 
@@ -499,7 +582,8 @@ def _(ws):
     eq(found, {"id": "web", "phase": "starting", "ready": {"ok": False, "detail": f"port {port}: Connection refused"},
                "health": {"ok": True, "detail": "exit 0: fine"}}, "what was found")
     with socket.create_server(("127.0.0.1", port)):
-        eq(ws.tasuki("--json", "probe", "web").expect(0).json["ready"]["ok"], True, "the port")
+        eq(ws.tasuki("--json", "probe", "web").expect(0).json["ready"],
+           {"ok": False, "detail": f"port {port}: another program listens there, not this process"}, "the port")
     check_error(ws.tasuki("--json", "probe", "nobody"), 5, "ProcessNotFound")
     p.stop("web")
 

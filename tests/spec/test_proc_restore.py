@@ -8,6 +8,7 @@ import signal
 from harness.harness import eq, main, test
 from harness.processes import Processes, send
 from harness.race import race
+from common import need_namespace, unshare
 
 AUTO = "--auto-start"
 
@@ -46,6 +47,50 @@ def _(ws):
     eq((p.status("plain")["state_name"], len(births(p, "plain"))), ("Failed", 1), "without the flag")
     restore(p)
     eq((len(births(p, "auto")), len(births(p, "never"))), (2, 1), "births after a second restore")
+
+
+IN_NAMESPACE = ["-pf", "--mount-proc", "--kill-child"]
+
+
+def start_in_namespace(p, id, then="true"):
+    """Starts a process in a pid namespace of its own, which ends when `then` has."""
+    need_namespace(p.ws, *IN_NAMESPACE)
+    unshare(p.ws, IN_NAMESPACE, f"'{p.ws.binary}' proc start {id}; {then}").expect(0)
+
+
+@test("a process whose pid namespace was killed has failed, and can be started, stopped, restored and removed")
+def _(ws):
+    p = Processes(ws)
+    for id in ("auto", "gone"):
+        create(p, id, AUTO, "--restart", "always")
+        start_in_namespace(p, id)
+        state = p.status(id)
+        eq(state["state_name"], "Failed", id)
+        assert "exit status unknown" in state["state"]["Failed"]["error"], state
+        eq(p.history(id, "started")[1:], [], "nothing was started on this side")
+    restore(p)
+    p.one_copy_runs("auto", p.status("auto"))
+    p.stop("auto")
+    start_in_namespace(p, "auto")
+    p.one_copy_runs("auto", p.start("auto"))
+    p.call("stop", "auto").expect(0)
+    p.call("remove", "gone", "--force").expect(0)
+
+
+@test("a process that lives in another pid namespace runs, even when it closed its life lock and its holder is dead")
+def _(ws):
+    p = Processes(ws)
+    code = "import os, time; os.close(100); open('../up', 'w'); time.sleep(1000)"
+    p.create("web", ("/usr/bin/env", "python3", "-c", code), "--cwd", str(ws.path))
+    need_namespace(ws, *IN_NAMESPACE)
+    script = (f"'{ws.binary}' proc start web; until test -e ../up; do sleep 0.01; done; for d in /proc/[0-9]*; do if [ $(cat $d/comm) = tasuki-hold ]; then kill -KILL ${{d#/proc/}}; fi; done; echo 1 > ../dead;"
+              " until test -e ../go; do sleep 0.01; done")
+    inside = ws.spawn_command(["unshare", *IN_NAMESPACE, "sh", "-euc", script])
+    ws.until_file(ws.base / "dead")
+    eq(p.status("web")["state_name"], "Running")
+    (ws.base / "go").touch()
+    ws.finish(inside).expect(0)
+    p.until_state("web", "Failed")
 
 
 @test("restore adopts what still runs: same pid, one holder")

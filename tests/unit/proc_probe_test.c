@@ -18,7 +18,10 @@
 
 static struct probe_try try_of(enum proc_probe_kind kind, const char *text, int port)
 {
-    return (struct probe_try){.probe = {.kind = kind, .text = text, .port = port}, .child_fd = -1, .cwd = "."};
+    /* The test is the process that is probed: its listeners are of its own tree. */
+    static struct proc p = {.dir = -1};
+    proc_id_of(getpid(), &p.view.child);
+    return (struct probe_try){.probe = {.kind = kind, .text = text, .port = port}, .p = &p, .child_fd = -1, .cwd = "."};
 }
 
 /* ---- URL and answer ---- */
@@ -126,6 +129,27 @@ TEST(a_port_counts_when_somebody_listens_on_either_loopback_address)
         ASSERT_INT(try_port(&t, ALL_THE_TIME), 0);
         ASSERT(strstr(t.detail, "refused"));
     }
+}
+
+TEST(a_port_of_another_program_does_not_count)
+{
+    int port, fd = listen_on(AF_INET, &port);
+    struct probe_try t = try_of(PROBE_PORT, NULL, port);
+    struct proc other = *t.p;
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fd);
+        pause();
+        _exit(0);
+    }
+    ASSERT_INT(proc_id_of(pid, &other.view.child), 0);
+    t.p = &other;
+    for (int looks = 0; try_port(&t, ALL_THE_TIME) == 1; looks++) /* until it has closed its copy */
+        ASSERT(looks < 10000);
+    ASSERT_STR(strchr(t.detail, ':'), ": another program listens there, not this process");
+    ASSERT_INT(kill(pid, SIGKILL), 0);
+    ASSERT_INT(waitpid(pid, NULL, 0), pid);
+    close(fd);
 }
 
 /* A network of its own in which the kernel has a single port to give. */
