@@ -185,14 +185,27 @@ static void task_needs(struct reading *r, void *target)
             piece_wrong(r, "flow_want_text");
 }
 
+/* The place of a byte of the current scalar. One over several lines has the place of its first character. */
+static uint32_t column_in_scalar(const struct reading *r, size_t at)
+{
+    uint32_t column = r->piece.column + r->piece.is_quoted;
+    if (r->piece.is_block || r->piece.end_line != r->piece.line)
+        return r->piece.column;
+    for (size_t i = 0; i < at; i++)
+        column += ((unsigned char)r->piece.text[i] & 0xc0) != 0x80;
+    return column;
+}
+
 static void task_when(struct reading *r, void *target)
 {
     struct flow_task *task = target;
+    size_t at;
     const char *text = piece_scalar(r, "flow_want_text");
     if (!text)
         return;
-    if (!flow_condition_is_valid(text))
-        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_when", "value", text, NULL);
+    const char *problem = flow_condition_problem(text, &at);
+    if (problem)
+        flow_problem(r->flow, r->piece.line, column_in_scalar(r, at), problem, NULL);
     task->never_starts = strcmp(text, "never") == 0;
     task->when = flow_string_add(r->flow, text, r->piece.len);
 }

@@ -289,7 +289,7 @@ static json_t *records_of(const struct rundir *run)
 static void count_from_journal(json_t *stage, const json_t *records)
 {
     json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
-    json_int_t failed = 0, added = 0;
+    json_int_t ok = 0, failed = 0, added = 0;
     char node[24];
     const char *key;
     size_t i;
@@ -306,13 +306,15 @@ static void count_from_journal(json_t *stage, const json_t *records)
     json_int_t done = 0;
     json_object_foreach (ends, key, record) {
         done += json_is_string(record);
+        ok += json_is_string(record) && strcmp(json_string_value(record), "ok") == 0;
         failed += json_is_string(record) && strcmp(json_string_value(record), "failed") == 0;
         added += (strtoul(key, NULL, 10) & PLAN_DYNAMIC) != 0;
     }
     int64_t tasks = json_get_int(json_array_get(records, 0), "tasks", json_get_int(counts, "total", 0) - added);
-    json_object_set_new(counts, "total", json_integer(tasks + added));
-    json_object_set_new(counts, "done", json_integer(done));
-    json_object_set_new(counts, "failed", json_integer(failed));
+    json_t *counted CLEANUP_JSON = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total", (json_int_t)tasks + added,
+                                             "done", done, "ok", ok, "skipped", done - ok - failed, "failed", failed,
+                                             "stopped", (json_int_t)0, "not_reached", (json_int_t)tasks + added - done);
+    json_object_update(counts, counted);
 }
 
 /* A run that has not written its stage yet, or died before it could: what the journal's first record says. */

@@ -306,12 +306,13 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
 
 /* ---- the loop ------------------------------------------------------------------------------------------- */
 
-/* A task that ends without a process still takes a place for a moment. */
-static void pass_over(struct runner *runner, const struct claim *claim, enum outcome outcome)
+/* A task that ends without a process still takes a place for a moment. Only `never` keeps its successors from running. */
+static void pass_over(struct runner *runner, const struct claim *claim, enum pass why)
 {
     struct running *slot = running_take(runner, claim);
-    slot->is_passed = outcome == OUTCOME_OK;
-    task_complete(runner, slot, outcome, 0, NULL, NULL);
+    slot->is_passed = why == PASS_START;
+    slot->is_unwanted = why == PASS_WHEN;
+    task_complete(runner, slot, why == PASS_NEVER ? OUTCOME_SKIPPED : OUTCOME_OK, 0, NULL, NULL);
 }
 
 static void journal_start(struct runner *runner, const struct claim *claim, size_t place)
@@ -332,9 +333,9 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     size_t before = runner->running_count;
     while (runner->running_count < runner->parallel && !runner->cancels &&
            runner->backend->ops->claim(runner->backend, clock_now().boot_ms, LEASE_MS, &claim, err) == 1) {
-        enum outcome outcome;
-        if (task_is_passed_over(runner, &claim, &outcome)) {
-            pass_over(runner, &claim, outcome);
+        enum pass why = task_passes(runner, &claim);
+        if (why != PASS_NOT) {
+            pass_over(runner, &claim, why);
             continue;
         }
         journal_start(runner, &claim, (size_t)(running_take(runner, &claim) - runner->running));

@@ -41,7 +41,8 @@ enum view_state {
     VIEW_SKIPPED,
     VIEW_BLOCKED,
     VIEW_STOPPED,
-    VIEW_ASKS
+    VIEW_ASKS,
+    VIEW_COUNT
 };
 extern const char *const view_state_names[];
 
@@ -97,8 +98,9 @@ struct running {
     int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
     enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
     uint32_t channel_file;
-    bool is_passed; /* before --start: counts as done, is shown as skipped */
-    bool is_over;   /* not one of the running ones any more */
+    bool is_passed;   /* before --start: counts as done, is shown as skipped */
+    bool is_unwanted; /* its condition is false: it is skipped, and its successors run */
+    bool is_over;     /* not one of the running ones any more */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */
@@ -136,13 +138,13 @@ struct runner {
     sigset_t caught;
     struct sigaction saved_action; /* of SIGCHLD */
     sigset_t saved_mask, changed_signals;
-    char *stack;         /* of spawn.h */
-    struct region views; /* per node of the graph, then per dynamic one */
-    size_t done, failed; /* tasks that have ended, each once however often it ran; failures */
-    json_t *failures;    /* for the end: task, session, reason, log */
-    json_t *questions;   /* open ones: node -> {task, session, question} */
-    json_t *answers;     /* node -> array of {question, answer} */
-    uint8_t *is_wanted;  /* --start: nodes that are to run; NULL: all */
+    char *stack;               /* of spawn.h */
+    struct region views;       /* per node of the graph, then per dynamic one */
+    size_t counts[VIEW_COUNT]; /* tasks by state, without those that wait since the beginning */
+    json_t *failures;          /* for the end: task, session, reason, log */
+    json_t *questions;         /* open ones: node -> {task, session, question} */
+    json_t *answers;           /* node -> array of {question, answer} */
+    uint8_t *is_wanted;        /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     char request_sha256[65];
@@ -208,8 +210,9 @@ void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
-/* Whether a claimed task needs no process: its condition is false, or it lies before --start (OUTCOME_OK: what follows runs). */
-bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret);
+/* Whether and why a claimed task needs no process. */
+enum pass { PASS_NOT, PASS_START /* lies before --start */, PASS_WHEN /* its condition is false */, PASS_NEVER };
+enum pass task_passes(struct runner *runner, const struct claim *claim);
 void runner_write_late(struct runner *runner);
 struct running *running_take(struct runner *runner, const struct claim *claim);
 void running_free(struct runner *runner, struct running *slot);
@@ -227,6 +230,7 @@ void runner_hear(struct runner *runner); /* also after runner_close */
 struct task_view *view_of(struct runner *runner, uint32_t node);
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view);
 void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
+size_t runner_done(const struct runner *runner); /* tasks that have ended, each once however often it ran */
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 /* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */

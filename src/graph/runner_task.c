@@ -254,23 +254,22 @@ void task_start(struct runner *runner, struct running *slot)
                     json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), false);
 }
 
-bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret)
+enum pass task_passes(struct runner *runner, const struct claim *claim)
 {
     const struct flow_task *task = runner_flow_task(runner, claim->node);
     const char *when = task && !claim->is_asked ? flow_string(runner->flow, task->when) : NULL;
     /* What was added while it runs, copies too, is behind --start. */
-    if (runner->is_wanted && !(claim->node & PLAN_DYNAMIC) && !runner->is_wanted[claim->node]) {
-        *ret = OUTCOME_OK;
-        return true;
-    }
+    if (runner->is_wanted && !(claim->node & PLAN_DYNAMIC) && !runner->is_wanted[claim->node])
+        return PASS_START;
     if (!when)
-        return false;
+        return PASS_NOT;
+    if (task->never_starts)
+        return PASS_NEVER;
     json_t *values CLEANUP_JSON = NULL;
     struct tsk_error err;
     uint64_t version;
     BUG(runner->backend->ops->values(runner->backend, claim, &values, &version, &err) < 0);
-    *ret = OUTCOME_SKIPPED;
-    return !flow_condition_holds(when, values);
+    return flow_condition_holds(when, values) ? PASS_NOT : PASS_WHEN;
 }
 
 /* ---- stopping ------------------------------------------------------------------------------------------- */
@@ -377,14 +376,15 @@ static void note_failure(struct runner *runner, const struct running *slot, int 
                   "exit_code", exit_code, "reason", buf_str(&message), "log", slot->log[0] ? log : NULL, "reason_code",
                   tsk_code_name(reason ? reason->code : TSK_TASK_FAILED));
     json_array_append(runner->failures, failure);
-    runner->failed++;
     runner_fact(runner, "task.failed", slot->claim.session, slot->claim.task, failure, true);
 }
 
-static const char *outcome_word(const struct completion *completion)
+static const char *outcome_word(const struct running *slot, const struct completion *completion)
 {
     if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms)
         return "retry";
+    if (slot->is_unwanted)
+        return "passed";
     return completion->outcome == OUTCOME_OK        ? "ok"
            : completion->outcome == OUTCOME_FAILED  ? "failed"
            : completion->outcome == OUTCOME_SKIPPED ? "skipped"
@@ -437,10 +437,11 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     bool holds = runner_facts_hold(runner);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
     json_t *held = holds ? runner_facts_take(runner) : NULL;
-    journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
+    journal_task_end(runner, slot, outcome_word(slot, &completion), exit_code, &completion);
     runner_write_late(runner);
     struct task_view view = *view_of(runner, slot->claim.node);
-    view.state = slot->is_passed ? VIEW_SKIPPED : view_after(&completion);
+    bool is_skipped = slot->is_passed || slot->is_unwanted;
+    view.state = is_skipped ? VIEW_SKIPPED : view_after(&completion);
     view.ended_ms = clock_now().wall_ms;
     view.exit_code = exit_code;
     view_set(runner, slot->claim.node, &view);
@@ -450,7 +451,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     else if (runner->options.tell)
         runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
                     json_pack("{s:s, s:i, s:I, s:i}", "outcome",
-                              slot->is_passed ? "skipped" : outcome_word(&completion), "exit_code", exit_code, "ms",
+                              is_skipped ? "skipped" : outcome_word(slot, &completion), "exit_code", exit_code, "ms",
                               (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
                               (int)slot->claim.attempt),
                     false);
