@@ -3,7 +3,7 @@
  *     condition  = any { "or" any }            any     = one { "and" one }
  *     one        = "not" one | "(" condition ")" | KEY operator value
  *     operator   = "==" "!=" "<" "<=" ">" ">=" "in"
- *     value      = number | true | false | "text" | 'text' | word      behind "in": "[" value { "," value } "]"
+ *     value      = number | true | false | a text in quotes | word      behind "in": "[" value { "," value } "]"
  *
  * A key that is not in the channel equals nothing and is in no list. */
 #include "base/json.h"
@@ -49,7 +49,7 @@ static void advance(struct reader *r)
     if (!*at) {
         piece->sort = SORT_END;
         piece->len = 0;
-    } else if (*at == '"' || *at == '\'') {
+    } else if (strchr("\"'", *at)) {
         const char *end = strchr(at + 1, *at);
         if (!end)
             fail(r, "flow_when_quote", at);
