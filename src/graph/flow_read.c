@@ -14,8 +14,10 @@ struct task_detail *flow_detail(struct flow *flow, struct flow_task *task)
     if (!task->detail) {
         struct task_detail *made = region_add(&flow->details, 1);
         BUG(!made);
-        *made = (struct task_detail){
-            .retries = -1, .backoff_initial_ms = 1000, .backoff_max_ms = 60000, .backoff_factor = 2};
+        *made = (struct task_detail){.retries = -1,
+                                     .backoff_initial_ms = BACKOFF_INITIAL_MS,
+                                     .backoff_max_ms = BACKOFF_MAX_MS,
+                                     .backoff_factor = BACKOFF_FACTOR};
         task->detail = (uint32_t)flow->details.count;
     }
     return REGION_AT(&flow->details, struct task_detail, task->detail - 1);
@@ -130,17 +132,17 @@ static void task_max_cycles(struct reading *r, void *target)
 
 static void backoff_initial(struct reading *r, void *target)
 {
-    ((struct task_detail *)target)->backoff_initial_ms = piece_duration(r, 1000);
+    ((struct task_detail *)target)->backoff_initial_ms = piece_duration(r, BACKOFF_INITIAL_MS);
 }
 
 static void backoff_factor(struct reading *r, void *target)
 {
-    ((struct task_detail *)target)->backoff_factor = piece_fraction(r, 1, 1000, 2);
+    ((struct task_detail *)target)->backoff_factor = piece_fraction(r, 1, 1000, BACKOFF_FACTOR);
 }
 
 static void backoff_max(struct reading *r, void *target)
 {
-    ((struct task_detail *)target)->backoff_max_ms = piece_duration(r, 60000);
+    ((struct task_detail *)target)->backoff_max_ms = piece_duration(r, BACKOFF_MAX_MS);
 }
 
 static void backoff_jitter(struct reading *r, void *target)

@@ -20,6 +20,7 @@
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
+#include "graph/attempt.h"
 #include "graph/backend.h"
 #include "graph/flow.h"
 #include "graph/journal.h"
@@ -96,7 +97,7 @@ struct running {
     int64_t deadline_ms; /* of the timeout; 0: none */
     int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
     int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
-    enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
+    enum stop stops;
     uint32_t channel_file;
     bool is_passed;   /* before --start: counts as done, is shown as skipped */
     bool is_unwanted; /* its condition is false: it is skipped, and its successors run */
@@ -204,7 +205,7 @@ void task_name_log(struct runner *runner, struct running *slot);
 int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
                        char path[512]);
 void runner_remove_io(struct runner *runner);
-void task_stop(struct runner *runner, struct running *slot, int why);
+void task_stop(struct runner *runner, struct running *slot, enum stop why);
 /* Kills whatever is left of it, and waits until it is gone. */
 void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the backend and the journal how a task ended. `output` may be NULL. */

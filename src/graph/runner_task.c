@@ -7,7 +7,6 @@
 #include "proc/spawn.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,7 +283,7 @@ void task_end_processes(struct runner *runner, const struct running *slot)
         kill(-slot->pid, SIGKILL);
 }
 
-void task_stop(struct runner *runner, struct running *slot, int why)
+void task_stop(struct runner *runner, struct running *slot, enum stop why)
 {
     int64_t now = clock_now().boot_ms;
     if (slot->stops == STOP_NONE) {
@@ -316,33 +315,21 @@ static bool must_wait_for_others(struct runner *runner, struct running *slot)
 
 /* ---- ending --------------------------------------------------------------------------------------------- */
 
-static int64_t retry_delay(const struct task_detail *detail, unsigned attempt)
-{
-    double initial = detail ? (double)detail->backoff_initial_ms : 1000, factor = detail ? detail->backoff_factor : 2;
-    double most = detail ? (double)detail->backoff_max_ms : 60000, jitter = detail ? detail->backoff_jitter : 0;
-    double pause = initial * pow(factor, attempt - 1);
-    pause = pause > most ? most : pause;
-    unsigned random = (unsigned)(clock_now().wall_ms * 2654435761u) % 1000;
-    return (int64_t)(pause * (1 + jitter * ((double)random / 500 - 1)));
-}
-
-/* When it is to be tried again; 0: not any more. */
-static int64_t retry_time(struct runner *runner, const struct running *slot)
+/* How long to wait for the next attempt; -1: there is none. */
+static int64_t retry_pause(struct runner *runner, const struct running *slot)
 {
     const struct graph *graph = &runner->flow->graph;
     uint32_t task = plan_definition(backend_memory_plan(runner->backend), slot->claim.node);
     uint32_t index = task == NO_NODE ? 0 : graph_node(graph, task)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
-    if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN ||
-        runner->cancels)
-        return 0;
-    int64_t delay = retry_delay(detail, slot->claim.attempt);
-    return clock_now().boot_ms + (delay > 0 ? delay : 1);
+    if (attempt_is_last(slot->stops, runner->cancels, slot->claim.attempt, retries))
+        return -1;
+    return attempt_pause(detail, slot->claim.session, slot->claim.task, slot->claim.attempt);
 }
 
 static void journal_task_end(struct runner *runner, const struct running *slot, const char *outcome, int exit_code,
-                             const struct completion *completion)
+                             int64_t pause_ms, const struct completion *completion)
 {
     struct buf *record = journal_begin(&runner->journal, "end");
     buf_json_pair_int(record, "n", slot->claim.node);
@@ -352,6 +339,8 @@ static void journal_task_end(struct runner *runner, const struct running *slot, 
     buf_json_pair(record, "o", outcome);
     buf_json_pair_int(record, "x", exit_code);
     buf_json_pair_int(record, "ms", slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0);
+    if (completion->retry_at_ms)
+        buf_json_pair_int(record, "pause", pause_ms);
     if (completion->effects.list && completion->outcome == OUTCOME_OK) {
         buf_json_key(record, "w");
         json_write(record, completion->effects.list, false);
@@ -427,8 +416,9 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
         completion.effects.list = json_incref(output->effects.list);
         completion.requests = output->requests;
     }
-    if (outcome == OUTCOME_FAILED)
-        completion.retry_at_ms = retry_time(runner, slot);
+    int64_t pause_ms = outcome == OUTCOME_FAILED ? retry_pause(runner, slot) : -1;
+    if (pause_ms >= 0)
+        completion.retry_at_ms = clock_now().boot_ms + pause_ms;
     own_reason.code = TSK_OK;
     add_answer(runner, slot, &completion);
     bool ends = !completion.retry_at_ms;
@@ -437,7 +427,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     bool holds = runner_facts_hold(runner);
     BUG(runner->backend->ops->complete(runner->backend, &slot->claim, &completion, &err) < 0);
     json_t *held = holds ? runner_facts_take(runner) : NULL;
-    journal_task_end(runner, slot, outcome_word(slot, &completion), exit_code, &completion);
+    journal_task_end(runner, slot, outcome_word(slot, &completion), exit_code, pause_ms, &completion);
     runner_write_late(runner);
     struct task_view view = *view_of(runner, slot->claim.node);
     bool is_skipped = slot->is_passed || slot->is_unwanted;
@@ -542,22 +532,26 @@ void task_exited(struct runner *runner, struct running *slot)
         ;
     bool by_signal = info->si_code != CLD_EXITED;
     int exit_code = by_signal ? 128 + info->si_status : info->si_status;
-    bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
     int result = task_output(runner, slot, &output, &err);
     if (result == 0 && output.question)
         result = output_check_question(output.question, &err);
     if (result == 0)
         result = check_spawns(output.requests, &err);
-    if (result == 0 && output.question && slot->stops == STOP_NONE)
+    switch (attempt_verdict(slot->stops, exit_code, result == 0, output.question)) {
+    case ATTEMPT_ASKS:
         task_asks(runner, slot, output.question);
-    else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)
+        break;
+    case ATTEMPT_STOPPED:
         task_complete(runner, slot, OUTCOME_STOPPED, exit_code, NULL, NULL);
-    else if (is_good && result == 0)
+        break;
+    case ATTEMPT_OK:
         task_complete(runner, slot, OUTCOME_OK, 0, &output, NULL);
-    else {
-        if (!is_good)
+        break;
+    case ATTEMPT_FAILED: /* its exit says more than what it wrote */
+        if (exit_code != 0 || slot->stops == STOP_TIMEOUT)
             failure_of(slot, exit_code, by_signal ? info->si_status : 0, task ? task->timeout_ms : 0, &err);
         task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
+        break;
     }
     output_clear(&output);
 }
