@@ -189,7 +189,7 @@ static void journal_run(struct runner *runner, const json_t *values)
     journal_end(&runner->journal);
 }
 
-/* All that belongs to a run, and last its first record: from then on it can be resumed. */
+/* All that belongs to a run, its first record, and last its name: whoever sees it can resume it. */
 static int begin_files(struct runner *runner, const char *flow_text, size_t flow_len, const json_t *values,
                        struct tsk_error *err)
 {
@@ -202,7 +202,7 @@ static int begin_files(struct runner *runner, const char *flow_text, size_t flow
         return -1;
     journal_run(runner, values);
     runner_note(runner, clock_now().wall_ms, "started", NULL, NULL);
-    return journal_flush(&runner->journal, err);
+    return journal_flush(&runner->journal, err) < 0 ? -1 : rundir_publish(runner->ws, &runner->run, err);
 }
 
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
@@ -217,7 +217,7 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     runner->began_wall_ms = clock_now().wall_ms;
     if (begin_files(runner, flow_text, flow_len, values, err) == 0)
         return 0;
-    rundir_remove_unbegun(ws, &runner->run); /* nobody could go on with it */
+    rundir_drop(ws, &runner->run);
     return -1;
 }
 

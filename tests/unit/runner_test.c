@@ -104,6 +104,7 @@ TEST(a_run_that_ends_while_somebody_looks_is_not_interrupted)
     json_t *first CLEANUP_JSON = NULL, *stage CLEANUP_JSON = NULL;
     struct tsk_workspace *ws = scene_open();
     ASSERT_OK(rundir_create(ws, NULL, &ending, &err));
+    ASSERT_OK(rundir_publish(ws, &ending, &err));
     first = json_pack("{s:s, s:s, s:{}}", "run_id", ending.id, "status", "RUNNING", "counts");
     ASSERT_OK(rundir_write_stage(&ending, first, &err));
     ASSERT_OK(rundir_open(ws, ending.id, &other, &err));
