@@ -22,7 +22,7 @@ extern char **environ;
 static bool is_set_by_us(const char *pair)
 {
     static const char *const names[] = {"RUN_ID",  "SESSION_ID", "TASK_ID", "ATTEMPT", "FENCE",
-                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT"};
+                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT",    "RUN_CHAIN"};
     if (strncmp(pair, "TASUKI_", 7) != 0)
         return false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -41,6 +41,29 @@ static void env_begin(struct runner *runner)
     for (size_t i = 0; i < count; i++)
         if (!is_set_by_us(environ[i]))
             runner->env[runner->env_base++] = environ[i];
+}
+
+/* A flow that runs itself would go on until the machine is full. TASUKI_RUN_CHAIN has the runs around, with a colon between them. */
+static int refuse_depth(struct tsk_error *err)
+{
+    const char *chain = getenv("TASUKI_RUN_CHAIN");
+    unsigned depth = chain && *chain ? 1 : 0;
+    char max[16];
+    for (const char *at = chain; at && (at = strchr(at, ':')); at++)
+        depth++;
+    if (depth < RUN_DEPTH_MAX)
+        return 0;
+    snprintf(max, sizeof max, "%d", RUN_DEPTH_MAX);
+    error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", max, "chain", chain, NULL);
+    error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
+    return -1;
+}
+
+static void chain_make(struct runner *runner)
+{
+    const char *around = getenv("TASUKI_RUN_CHAIN");
+    bool has_any = around && *around && strlen(around) + RUN_ID_MAX < sizeof runner->chain;
+    snprintf(runner->chain, sizeof runner->chain, "%s%s%s", has_any ? around : "", has_any ? ":" : "", runner->run.id);
 }
 
 static size_t parallel_of(const struct flow *flow, const struct runner_options *options)
@@ -83,6 +106,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     const char *name;
     runner->has_exact_stamps = fs_classify(runner->run.dir, &class, &name) == 0 && class == FS_LOCAL;
     env_begin(runner);
+    chain_make(runner);
     snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
     return backend_memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->backend, err);
 }
@@ -211,7 +235,7 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
-    if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
+    if (refuse_depth(err) < 0 || begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
     note_request(runner, options->request_id, options->request_updated_at, options->request_sha256, options->workflow);
     runner->began_wall_ms = clock_now().wall_ms;

@@ -31,6 +31,7 @@
 
 #define RUNNER_GRACE_MS 3000
 #define LOG_NAME_MS     30
+#define RUN_DEPTH_MAX   16 /* runs within runs */
 #define RUN_LOCK_FD     63 /* in a task: where it has the descriptor of the request's lock */
 
 enum view_state {
@@ -147,6 +148,7 @@ struct runner {
     json_t *answers;           /* node -> array of {question, answer} */
     uint8_t *is_wanted;        /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
+    char chain[RUN_DEPTH_MAX * RUN_ID_MAX];                  /* for its tasks: the runs that it runs in, and itself */
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     char request_sha256[65];
     json_t *history;    /* what happened to the run: [{time, what, …}] */

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENV_OWN        10
+#define ENV_OWN        11
 #define OTHERS_LOOK_MS 20
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
@@ -115,6 +115,7 @@ static struct env_own env_own_make(struct runner *runner, const struct running *
         env_put(runner, &own, "TASUKI_CHANNEL=", runner->empty_channel);
     env_put_file(runner, &own, "TASUKI_OUTPUT=", "output", slot->claim.fence);
     env_put(runner, &own, "TASUKI_ROOT=", runner->ws->root);
+    env_put(runner, &own, "TASUKI_RUN_CHAIN=", runner->chain);
     if (has_answer)
         env_put_file(runner, &own, "TASUKI_ANSWER=", "answer", slot->claim.fence);
     BUG(runner->env_text.failed);
