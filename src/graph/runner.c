@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
-#define LEASE_MS       (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
-#define TASK_BEAT_MS   1000
-#define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
+#define LEASE_MS           (INT64_MAX / 4) /* this process is the only worker, and its death is seen by the life byte */
+#define TASK_BEAT_MS       1000
+#define DESCRIPTORS_PLENTY 32 /* every limit has so many */
+#define DESCRIPTORS_SPARE  24 /* for what is opened for a moment: journal, channel, trail */
+#define FIRST_STAGE_MS     20 /* a run that is over sooner writes its stage once */
 
 extern char **environ;
 
@@ -74,6 +78,43 @@ static size_t parallel_of(const struct flow *flow, const struct runner_options *
     return flow->parallel ? (size_t)flow->parallel : processors > 0 ? (size_t)processors : 1;
 }
 
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+    int fd = fs->openat(AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
+    if (!listing && fd >= 0)
+        close(fd);
+    while (listing && readdir(listing))
+        count++;
+    if (listing)
+        closedir(listing);
+    return count;
+}
+
+/* A place needs a descriptor for its log, and one for its process beside other threads. More places than there are descriptors for
+ * would be tasks that fail; the limit is not raised, because tasks inherit it. */
+static size_t parallel_within_limit(struct runner *runner, size_t wanted)
+{
+    struct rlimit limit;
+    struct tsk_error err;
+    size_t each = __libc_single_threaded ? 1 : 2;
+    if (wanted * each <= DESCRIPTORS_PLENTY || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return wanted;
+    size_t used = count_descriptors() + DESCRIPTORS_SPARE;
+    size_t most = limit.rlim_cur > used ? (size_t)(limit.rlim_cur - used) / each : 0;
+    most = most ? most : 1;
+    if (wanted <= most)
+        return wanted;
+    error_set(&err, TSK_ENVIRONMENT, "parallel_lowered", NULL);
+    error_add_int(&err, "wanted", (int64_t)wanted);
+    error_add_int(&err, "parallel", (int64_t)most);
+    error_add_int(&err, "limit", (int64_t)limit.rlim_cur);
+    log_problem(&err);
+    runner->parallel_wanted = wanted;
+    return most;
+}
+
 static int set_up(struct runner *runner, const json_t *values, struct tsk_error *err)
 {
     struct flow *flow = runner->flow;
@@ -88,7 +129,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->grace_ms = RUNNER_GRACE_MS;
     runner->env_text = (struct buf){.max = 4u << 20};
     runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
-    runner->parallel = parallel_of(flow, &runner->options);
+    runner->parallel = parallel_within_limit(runner, parallel_of(flow, &runner->options));
     runner->running = calloc(runner->parallel, sizeof *runner->running);
     runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
     runner->logs = calloc(runner->parallel, sizeof *runner->logs);
@@ -564,10 +605,11 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
         return -1;
     runner->last_beat_ms = clock_now().boot_ms;
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
-    runner_fact(runner, "run.started", runner->run.id, NULL,
-                json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
-                          (json_int_t)runner->flow->tasks.count),
-                true);
+    json_t *about = json_pack("{s:s?, s:s, s:I, s:I}", "flow", runner->flow->name, "source", runner->flow->source,
+                              "tasks", (json_int_t)runner->flow->tasks.count, "parallel", (json_int_t)runner->parallel);
+    if (runner->parallel_wanted)
+        json_object_set_new(about, "parallel_wanted", json_integer((json_int_t)runner->parallel_wanted));
+    runner_fact(runner, "run.started", runner->run.id, NULL, about, true);
     if (loop(runner, err) == 0 && finish(runner, ret_stage, err) == 0)
         return 0;
     /* The journal cannot be written: the tasks die with us, resume goes on. */

@@ -127,6 +127,7 @@ struct runner {
     struct runner_options options;
     struct running *running; /* `parallel` of them */
     size_t running_count, parallel;
+    size_t parallel_wanted;     /* if it is more than the limit of descriptors allows; 0 otherwise */
     struct slot_log *logs;      /* per place */
     struct channel_file *files; /* per scope */
     uint32_t file_number;

@@ -294,6 +294,7 @@ void task_stop(struct runner *runner, struct running *slot, enum stop why)
         if (slot->pid > 0) {
             kill(-slot->pid, SIGTERM);
             leftovers_signal_task(&runner->run, &slot->claim, SIGTERM, slot->pid);
+            kill(-slot->pid, SIGCONT); /* what is stopped can end in good order, too */
         }
     }
     if (now >= slot->kill_at_ms || runner->grace_ms == 0) {
