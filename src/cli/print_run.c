@@ -298,10 +298,32 @@ static void put_next_of(struct buf *b, const struct cli_options *options, const 
     cli_put_next(b, options, stdout, next);
 }
 
+/* "3 of 5 tasks, 1 failed, 1 not reached". A run that has not ended says only how far it is. */
+static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
+{
+    static const char *const others[][2] = {{"skipped", "run_count_skipped"},
+                                            {"failed", "run_count_failed"},
+                                            {"stopped", "run_count_stopped"},
+                                            {"not_reached", "run_count_not_reached"}};
+    const json_t *counts = json_object_get(stage, "counts");
+    bool is_over = strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0;
+    char ok[24], total[24], number[24];
+    snprintf(ok, sizeof ok, "%lld", (long long)json_get_int(counts, "ok", json_get_int(counts, "done", 0)));
+    snprintf(total, sizeof total, "%lld", (long long)json_get_int(counts, "total", 0));
+    text_put(b, lang, "run_counts", "ok", ok, "total", total, NULL);
+    for (size_t i = 0; is_over && i < sizeof others / sizeof others[0]; i++) {
+        int64_t count = json_get_int(counts, others[i][0], 0);
+        snprintf(number, sizeof number, "%lld", (long long)count);
+        if (count > 0) {
+            buf_puts(b, ", ");
+            text_put(b, lang, others[i][1], "count", number, NULL);
+        }
+    }
+}
+
 void cli_print_run(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
-    char done[24], total[24];
     size_t i;
     json_t *step;
     (void)call;
@@ -312,13 +334,11 @@ void cli_print_run(const struct op_call *call, const struct cli_options *options
         return;
     const json_t *counts = json_object_get(result, "counts");
     const char *status = json_get_string(result, "status", "");
-    snprintf(done, sizeof done, "%lld", (long long)json_get_int(counts, "done", 0));
-    snprintf(total, sizeof total, "%lld", (long long)json_get_int(counts, "total", 0));
     cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "run_id", ""));
     buf_puts(&b, " ");
     cli_put(&b, options, stdout, style_of(status), status);
     if (counts) {
-        text_put(&line, options->lang, "run_counts", "done", done, "total", total, NULL);
+        put_counts(&line, options->lang, result);
         buf_printf(&b, "  %s", buf_str(&line));
     }
     buf_puts(&b, "\n");

@@ -115,10 +115,11 @@ static inline struct flow_task *flow_task_of(const struct flow *flow, uint32_t n
 }
 uint32_t flow_find(const struct flow *flow, const char *name); /* index of a task; NO_NODE */
 
-/* Whether a task's condition holds for the values of the channel. Syntax: KEY, !KEY, KEY == VALUE, !=, <, <=, >, >=, never. */
+/* flow_when.c: what is wrong with a condition, as a text's key, and at which byte of it; NULL: nothing. */
+const char *flow_condition_problem(const char *text, size_t *ret_at);
+/* Whether a condition without a problem holds for the values of the channel. `never` does not. */
 struct json_t;
-bool flow_condition_is_valid(const char *condition);
-bool flow_condition_holds(const char *condition, const struct json_t *values);
+bool flow_condition_holds(const char *text, const struct json_t *values);
 /* A command line that needs no shell: words and blanks only, and no builtin of the shell in front. */
 bool flow_needs_shell(const char *command);
 

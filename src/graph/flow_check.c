@@ -1,9 +1,7 @@
 /* flow_check.c - what can only be said when the whole file is known; and the small languages inside it. */
-#include "base/json.h"
 #include "base/word.h"
 #include "graph/flow.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,117 +164,6 @@ void flow_check(struct flow *flow, bool has_expression)
     /* Of no use any more, and long in a large flow. */
     region_clear(&flow->needs);
     region_clear(&flow->slots);
-}
-
-/* ---- conditions ----------------------------------------------------------------------------------------- */
-
-struct condition {
-    char key[257];
-    char operation[3]; /* "": the key alone; "!": its contrary */
-    char value[1025];
-};
-
-/* What would be read as a text though it looks like more: conditions have neither `and` nor parentheses. */
-static bool looks_like_more(const char *text)
-{
-    return strstr(text, "&&") || strstr(text, "||");
-}
-
-/* The value may stand in quotes. */
-static bool condition_value(struct condition *c, const char *text)
-{
-    size_t len = strlen(text);
-    while (len && text[len - 1] == ' ')
-        len--;
-    bool has_quote = len && (text[0] == '"' || text[0] == '\''),
-         is_quoted = has_quote && len >= 2 && text[len - 1] == text[0];
-    if (len == 0 || len >= sizeof c->value || has_quote != is_quoted || (!is_quoted && looks_like_more(text)))
-        return false;
-    memcpy(c->value, text + is_quoted, len - 2 * is_quoted);
-    c->value[len - 2 * is_quoted] = '\0';
-    return true;
-}
-
-static bool condition_parse(const char *text, struct condition *ret)
-{
-    static const char *const operations[] = {"==", "!=", "<=", ">=", "<", ">"};
-    *ret = (struct condition){.key = ""};
-    if (*text == '!') {
-        ret->operation[0] = '!';
-        text += 1 + strspn(text + 1, " ");
-    }
-    size_t len = strcspn(text, " =!<>");
-    if (len == 0 || len >= sizeof ret->key || strcspn(text, "()[]{}\"'`&|,;$*?#%^~\\") < len)
-        return false;
-    memcpy(ret->key, text, len);
-    text += len + strspn(text + len, " ");
-    if (!*text)
-        return true;
-    for (size_t i = 0; i < sizeof operations / sizeof operations[0] && !ret->operation[0]; i++)
-        if (strncmp(text, operations[i], strlen(operations[i])) == 0) {
-            snprintf(ret->operation, sizeof ret->operation, "%s", operations[i]);
-            text += strlen(operations[i]);
-            return condition_value(ret, text + strspn(text, " "));
-        }
-    return false;
-}
-
-bool flow_condition_is_valid(const char *condition)
-{
-    struct condition parsed;
-    return condition_parse(condition, &parsed);
-}
-
-static bool is_truthy(const json_t *value)
-{
-    if (!value || json_is_null(value) || json_is_false(value))
-        return false;
-    if (json_is_number(value))
-        return json_number_value(value) != 0;
-    if (json_is_string(value))
-        return json_string_length(value) > 0;
-    return true;
-}
-
-/* Numbers as numbers, everything else as its text. */
-static int compare(const json_t *value, const char *wanted)
-{
-    char *end;
-    double number = strtod(wanted, &end);
-    if (json_is_number(value) && *wanted && !*end) {
-        double is = json_number_value(value);
-        return is < number ? -1 : is > number;
-    }
-    if (json_is_string(value))
-        return strcmp(json_string_value(value), wanted);
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    json_write(&text, value, false);
-    return strcmp(buf_str(&text), wanted);
-}
-
-bool flow_condition_holds(const char *condition, const struct json_t *values)
-{
-    struct condition c;
-    if (strcmp(condition, "never") == 0 || !condition_parse(condition, &c))
-        return false;
-    const json_t *value = json_object_get(values, c.key);
-    if (!c.operation[0])
-        return is_truthy(value);
-    if (strcmp(c.operation, "!") == 0)
-        return !is_truthy(value);
-    if (!value)
-        return strcmp(c.operation, "!=") == 0;
-    int order = compare(value, c.value);
-    switch (c.operation[0]) {
-    case '=':
-        return order == 0;
-    case '!':
-        return order != 0;
-    case '<':
-        return order < 0 || (c.operation[1] && order == 0);
-    default:
-        return order > 0 || (c.operation[1] && order == 0);
-    }
 }
 
 /* ---- commands ------------------------------------------------------------------------------------------- */

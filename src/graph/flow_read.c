@@ -14,8 +14,10 @@ struct task_detail *flow_detail(struct flow *flow, struct flow_task *task)
     if (!task->detail) {
         struct task_detail *made = region_add(&flow->details, 1);
         BUG(!made);
-        *made = (struct task_detail){
-            .retries = -1, .backoff_initial_ms = 1000, .backoff_max_ms = 60000, .backoff_factor = 2};
+        *made = (struct task_detail){.retries = -1,
+                                     .backoff_initial_ms = BACKOFF_INITIAL_MS,
+                                     .backoff_max_ms = BACKOFF_MAX_MS,
+                                     .backoff_factor = BACKOFF_FACTOR};
         task->detail = (uint32_t)flow->details.count;
     }
     return REGION_AT(&flow->details, struct task_detail, task->detail - 1);
@@ -130,17 +132,17 @@ static void task_max_cycles(struct reading *r, void *target)
 
 static void backoff_initial(struct reading *r, void *target)
 {
-    ((struct task_detail *)target)->backoff_initial_ms = piece_duration(r, 1000);
+    ((struct task_detail *)target)->backoff_initial_ms = piece_duration(r, BACKOFF_INITIAL_MS);
 }
 
 static void backoff_factor(struct reading *r, void *target)
 {
-    ((struct task_detail *)target)->backoff_factor = piece_fraction(r, 1, 1000, 2);
+    ((struct task_detail *)target)->backoff_factor = piece_fraction(r, 1, 1000, BACKOFF_FACTOR);
 }
 
 static void backoff_max(struct reading *r, void *target)
 {
-    ((struct task_detail *)target)->backoff_max_ms = piece_duration(r, 60000);
+    ((struct task_detail *)target)->backoff_max_ms = piece_duration(r, BACKOFF_MAX_MS);
 }
 
 static void backoff_jitter(struct reading *r, void *target)
@@ -185,14 +187,27 @@ static void task_needs(struct reading *r, void *target)
             piece_wrong(r, "flow_want_text");
 }
 
+/* The place of a byte of the current scalar. One over several lines has the place of its first character. */
+static uint32_t column_in_scalar(const struct reading *r, size_t at)
+{
+    uint32_t column = r->piece.column + r->piece.is_quoted;
+    if (r->piece.is_block || r->piece.end_line != r->piece.line)
+        return r->piece.column;
+    for (size_t i = 0; i < at; i++)
+        column += ((unsigned char)r->piece.text[i] & 0xc0) != 0x80;
+    return column;
+}
+
 static void task_when(struct reading *r, void *target)
 {
     struct flow_task *task = target;
+    size_t at;
     const char *text = piece_scalar(r, "flow_want_text");
     if (!text)
         return;
-    if (!flow_condition_is_valid(text))
-        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_when", "value", text, NULL);
+    const char *problem = flow_condition_problem(text, &at);
+    if (problem)
+        flow_problem(r->flow, r->piece.line, column_in_scalar(r, at), problem, NULL);
     task->never_starts = strcmp(text, "never") == 0;
     task->when = flow_string_add(r->flow, text, r->piece.len);
 }

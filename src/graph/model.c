@@ -328,8 +328,10 @@ struct task_detail *graph_detail(struct graph *graph, uint32_t task)
         struct task_detail *detail = region_add(&graph->details, 1);
         if (!detail)
             return NULL;
-        *detail = (struct task_detail){
-            .retries = -1, .backoff_initial_ms = 1000, .backoff_max_ms = 60000, .backoff_factor = 2};
+        *detail = (struct task_detail){.retries = -1,
+                                       .backoff_initial_ms = BACKOFF_INITIAL_MS,
+                                       .backoff_max_ms = BACKOFF_MAX_MS,
+                                       .backoff_factor = BACKOFF_FACTOR};
         graph_node(graph, task)->detail = graph->details.count & 0x7fffffff;
     }
     return REGION_AT(&graph->details, struct task_detail, graph_node(graph, task)->detail - 1);

@@ -47,6 +47,11 @@ struct graph_edge {
     uint32_t next; /* index + 1 */
 };
 
+/* The back-off of a task that does not say its own (attempt.h). */
+#define BACKOFF_INITIAL_MS 1000
+#define BACKOFF_MAX_MS     60000
+#define BACKOFF_FACTOR     2
+
 /* What only some tasks have. */
 struct task_detail {
     int32_t retries;     /* -1: the graph's */

@@ -1,8 +1,8 @@
 /* pool_retry.c - W5: tasks that wait for their next attempt, in a heap ordered by time. */
 #include "base/clock.h"
+#include "graph/attempt.h"
 #include "graph/pool.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static void retry_swap(struct retry *a, struct retry *b)
@@ -98,8 +98,9 @@ bool pool_retry_later(struct tsk_context *context, uint32_t node, unsigned attem
     if (!detail || detail->retries < 0 || attempt > (unsigned)detail->retries ||
         plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node)))
         return false;
-    double pause = (double)detail->backoff_initial_ms * pow(detail->backoff_factor, attempt - 1);
-    int64_t ms = pause > (double)detail->backoff_max_ms ? detail->backoff_max_ms : (int64_t)pause;
+    char buf[GRAPH_NAME_MAX];
+    const struct session *session = context->plan.scopes[plan_scope_of(&context->plan, node)].session;
+    int64_t ms = attempt_pause(detail, session->id, plan_name(&context->plan, node, buf), attempt);
     retry_put(context, (struct retry){.at_ms = clock_now().boot_ms + ms, .node = node, .attempt = attempt + 1});
     if (plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node))) /* meanwhile: nobody else will see it */
         pool_retries_stop(context, plan_scope_of(&context->plan, node));

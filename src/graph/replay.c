@@ -146,8 +146,8 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
         note_old_failure(runner, record, &reason);
     }
     memory_complete(runner->memory, &claim, completion);
-    view_from(runner, node, record, is_retry ? VIEW_RETRY : states[completion->outcome]);
-    runner->failed += has_failed;
+    bool is_unwanted = strcmp(json_get_string(record, "o", ""), "passed") == 0;
+    view_from(runner, node, record, is_retry ? VIEW_RETRY : is_unwanted ? VIEW_SKIPPED : states[completion->outcome]);
 }
 
 static void replay_end(struct replay *r, size_t index, const json_t *record)
@@ -163,7 +163,7 @@ static void replay_end(struct replay *r, size_t index, const json_t *record)
     else if (strcmp(outcome, "retry") == 0) {
         completion.outcome = OUTCOME_FAILED;
         completion.retry_at_ms = 1;
-    } else if (strcmp(outcome, "ok") != 0) {
+    } else if (strcmp(outcome, "ok") != 0 && strcmp(outcome, "passed") != 0) {
         if (!is_final(r, node, index)) {
             memory_set_attempt(r->runner->memory, node, 1);
             return;

@@ -16,68 +16,27 @@
 #include <unistd.h>
 
 #define DYING_CHILD_MS 1000
-#define HIDDEN         ".new-" /* before the name of a run that is being made */
 #define STAGE_MAX      (64u << 20)
 #define STAGE_VALUES   (16u << 20) /* a larger one does without the channel */
 #define BEING_MADE_MS  10000       /* so long a directory may have nothing in it */
 
-static int open_life(struct rundir *run, int flags, int *ret)
+int rundir_open_life(struct rundir *run, int flags, int *ret)
 {
     *ret = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
     return *ret < 0 ? -1 : 0;
 }
 
-/* `prefix`: of the directory's name, while it is being made. */
-static int open_dir(struct tsk_workspace *ws, const char *prefix, const char *id, struct rundir *ret,
+int rundir_open_dir(struct tsk_workspace *ws, const char *name, const char *id, struct rundir *ret,
                     struct tsk_error *err)
 {
-    char name[RUN_ID_MAX + 16];
     *ret = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     snprintf(ret->id, sizeof ret->id, "%s", id);
-    snprintf(name, sizeof name, "runs/%s%s", prefix, id);
     if (snprintf(ret->path, sizeof ret->path, "%s/runs/%s", ws->state_path, id) >= (int)sizeof ret->path) {
         errno = ENAMETOOLONG;
         return error_errno(err, "open", id);
     }
     ret->dir = fs->openat(ws->state_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     return ret->dir < 0 ? error_errno(err, "open", ret->path) : 0;
-}
-
-void rundir_new_id(char id[RUN_ID_MAX])
-{
-    char random[4];
-    int64_t now_ms = clock_now().wall_ms;
-    time_t now = (time_t)(now_ms / 1000);
-    struct tm utc;
-    gmtime_r(&now, &utc);
-    random_hex(random, 3);
-    size_t at = strftime(id, RUN_ID_MAX, "RUN-%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, RUN_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
-}
-
-/* A run is seen for the first time with both of its bytes taken: who sees one that nobody executes sees no beginning. */
-int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
-{
-    char new_id[RUN_ID_MAX], hidden[RUN_ID_MAX + 16], name[RUN_ID_MAX + 16];
-    if (!id)
-        rundir_new_id(new_id);
-    id = id ? id : new_id;
-    snprintf(hidden, sizeof hidden, "runs/" HIDDEN "%s", id);
-    snprintf(name, sizeof name, "runs/%s", id);
-    if (fs_make_dirs(ws->state_dir, hidden) < 0)
-        return fs_error(err, "make", ws->state_dir, hidden);
-    if (open_dir(ws, HIDDEN, id, ret, err) < 0)
-        return -1;
-    if (open_life(ret, O_CREAT, &ret->life_fd) == 0 && open_life(ret, 0, &ret->runner_fd) == 0 &&
-        fs_lock_try(ret->life_fd, F_WRLCK, RUN_BYTE_LIFE, 1) == 0 &&
-        fs_lock_try(ret->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) == 0 &&
-        fs->renameat2(ws->state_dir, hidden, ws->state_dir, name, 0) == 0)
-        return 0;
-    error_errno(err, "make", ret->path);
-    fs->unlinkat(ret->dir, "life", 0);
-    fs->unlinkat(ws->state_dir, hidden, AT_REMOVEDIR);
-    rundir_clear(ret);
-    return -1;
 }
 
 /* The one run whose id begins with `start`. */
@@ -101,14 +60,21 @@ static int find_id(struct tsk_workspace *ws, const char *start, char id[RUN_ID_M
     return -1;
 }
 
+static int open_run(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+{
+    char name[RUN_ID_MAX + 16];
+    snprintf(name, sizeof name, "runs/%s", id);
+    return rundir_open_dir(ws, name, id, ret, err);
+}
+
 int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
 {
     char whole[RUN_ID_MAX];
     if (!id_is_valid(id) || strlen(id) >= RUN_ID_MAX)
         return error_set(err, TSK_RUN_NOT_FOUND, "run_unknown", "run", id, NULL);
-    if (strncmp(id, "RUN-", 4) == 0 && open_dir(ws, "", id, ret, err) == 0)
+    if (strncmp(id, "RUN-", 4) == 0 && open_run(ws, id, ret, err) == 0)
         return 0; /* a whole id: without reading the list */
-    return find_id(ws, id, whole, err) < 0 ? -1 : open_dir(ws, "", whole, ret, err);
+    return find_id(ws, id, whole, err) < 0 ? -1 : open_run(ws, whole, ret, err);
 }
 
 static int in_progress(const struct rundir *run, struct tsk_error *err)
@@ -155,11 +121,11 @@ static int take_runner_byte(struct rundir *run, struct tsk_error *err)
 
 int rundir_take(struct rundir *run, struct tsk_error *err)
 {
-    if (open_life(run, O_CREAT, &run->runner_fd) < 0)
+    if (rundir_open_life(run, O_CREAT, &run->runner_fd) < 0)
         return error_errno(err, "open", run->path);
     if (take_runner_byte(run, err) < 0)
         return -1;
-    return open_life(run, 0, &run->life_fd) < 0 ? error_errno(err, "open", run->path) : 0;
+    return rundir_open_life(run, 0, &run->life_fd) < 0 ? error_errno(err, "open", run->path) : 0;
 }
 
 int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error *err)
@@ -290,7 +256,7 @@ static json_t *records_of(const struct rundir *run)
 static void count_from_journal(json_t *stage, const json_t *records)
 {
     json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
-    json_int_t failed = 0, added = 0;
+    json_int_t ok = 0, failed = 0, added = 0;
     char node[24];
     const char *key;
     size_t i;
@@ -307,13 +273,15 @@ static void count_from_journal(json_t *stage, const json_t *records)
     json_int_t done = 0;
     json_object_foreach (ends, key, record) {
         done += json_is_string(record);
+        ok += json_is_string(record) && strcmp(json_string_value(record), "ok") == 0;
         failed += json_is_string(record) && strcmp(json_string_value(record), "failed") == 0;
         added += (strtoul(key, NULL, 10) & PLAN_DYNAMIC) != 0;
     }
     int64_t tasks = json_get_int(json_array_get(records, 0), "tasks", json_get_int(counts, "total", 0) - added);
-    json_object_set_new(counts, "total", json_integer(tasks + added));
-    json_object_set_new(counts, "done", json_integer(done));
-    json_object_set_new(counts, "failed", json_integer(failed));
+    json_t *counted CLEANUP_JSON = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total", (json_int_t)tasks + added,
+                                             "done", done, "ok", ok, "skipped", done - ok - failed, "failed", failed,
+                                             "stopped", (json_int_t)0, "not_reached", (json_int_t)tasks + added - done);
+    json_object_update(counts, counted);
 }
 
 /* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
@@ -494,30 +462,6 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 
 /* ---- what was never begun, what is broken ---------------------------------------------------------------- */
 
-static bool is_before_begin(const char *name)
-{
-    static const char *const names[] = {"life", "flow.yaml", "journal", "runner.log", "agents.json"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return strncmp(name, "task.", 5) == 0;
-}
-
-/* Only what a run has before its first record. */
-static bool has_only_beginnings(const struct rundir *run)
-{
-    bool result = true;
-    int fd = fs->openat(run->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; listing && result && (entry = readdir(listing));)
-        result = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_before_begin(entry->d_name);
-    if (listing)
-        closedir(listing);
-    return listing && result;
-}
-
 bool rundir_has_begun(const struct rundir *run)
 {
     struct stat st;
@@ -525,28 +469,10 @@ bool rundir_has_begun(const struct rundir *run)
     return json_array_size(records) > 0 || fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-bool rundir_remove_unbegun(struct tsk_workspace *ws, const struct rundir *run)
-{
-    char path[RUN_ID_MAX + 8];
-    if (rundir_has_begun(run) || !has_only_beginnings(run))
-        return false;
-    int fd = fs->openat(run->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; listing && (entry = readdir(listing));)
-        if (is_before_begin(entry->d_name))
-            fs->unlinkat(run->dir, entry->d_name, 0);
-    if (listing)
-        closedir(listing);
-    snprintf(path, sizeof path, "runs/%s", run->id);
-    return fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR) == 0;
-}
-
 int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
-    if (open_life(run, O_CREAT, &run->runner_fd) < 0)
+    if (rundir_open_life(run, O_CREAT, &run->runner_fd) < 0)
         return error_errno(err, "open", run->path);
     if (fs_lock_try(run->runner_fd, F_WRLCK, RUN_BYTE_RUNNER, 1) < 0)
         return in_progress(run, err);

@@ -45,8 +45,15 @@ struct rundir {
 
 /* RUN-<time>-<milliseconds and random>: they sort as they were made. */
 void rundir_new_id(char id[RUN_ID_MAX]);
-/* A new run, both bytes taken. `id` NULL: a new one. */
+/* rundir_make.c: a new run, both bytes taken, that nobody sees before it is published. `id` NULL: a new one. A run is seen for the
+ * first time with everything in it that a resume needs, and with its runner. */
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
+int rundir_publish(struct tsk_workspace *ws, const struct rundir *run, struct tsk_error *err);
+void rundir_drop(struct tsk_workspace *ws, const struct rundir *run); /* one that was not published */
+/* Between the two files: the directory `name` of the run `id`; its life file. */
+int rundir_open_dir(struct tsk_workspace *ws, const char *name, const char *id, struct rundir *ret,
+                    struct tsk_error *err);
+int rundir_open_life(struct rundir *run, int flags, int *ret);
 /* An existing one, for reading. RUN_NOT_FOUND. `id` may be cut short as long as one run begins with it. */
 int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err);
 /* Takes byte 1: RUN_IN_PROGRESS while a runner lives. */

@@ -10,10 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
-#define TASK_BEAT_MS   1000
-#define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
+#define TASK_BEAT_MS       1000
+#define DESCRIPTORS_PLENTY 32 /* every limit has so many */
+#define DESCRIPTORS_SPARE  24 /* for what is opened for a moment: journal, channel, trail */
+#define FIRST_STAGE_MS     20 /* a run that is over sooner writes its stage once */
 
 extern char **environ;
 
@@ -22,7 +26,7 @@ extern char **environ;
 static bool is_set_by_us(const char *pair)
 {
     static const char *const names[] = {"RUN_ID",  "SESSION_ID", "TASK_ID", "ATTEMPT", "FENCE",
-                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT"};
+                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT",    "RUN_CHAIN"};
     if (strncmp(pair, "TASUKI_", 7) != 0)
         return false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -43,12 +47,72 @@ static void env_begin(struct runner *runner)
             runner->env[runner->env_base++] = environ[i];
 }
 
+/* A flow that runs itself would go on until the machine is full. TASUKI_RUN_CHAIN has the runs around, with a colon between them. */
+static int refuse_depth(struct tsk_error *err)
+{
+    const char *chain = getenv("TASUKI_RUN_CHAIN");
+    unsigned depth = chain && *chain ? 1 : 0;
+    char max[16];
+    for (const char *at = chain; at && (at = strchr(at, ':')); at++)
+        depth++;
+    if (depth < RUN_DEPTH_MAX)
+        return 0;
+    snprintf(max, sizeof max, "%d", RUN_DEPTH_MAX);
+    error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", max, "chain", chain, NULL);
+    error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
+    return -1;
+}
+
+static void chain_make(struct runner *runner)
+{
+    const char *around = getenv("TASUKI_RUN_CHAIN");
+    bool has_any = around && *around && strlen(around) + RUN_ID_MAX < sizeof runner->chain;
+    snprintf(runner->chain, sizeof runner->chain, "%s%s%s", has_any ? around : "", has_any ? ":" : "", runner->run.id);
+}
+
 static size_t parallel_of(const struct flow *flow, const struct runner_options *options)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (options->parallel)
         return (size_t)options->parallel;
     return flow->parallel ? (size_t)flow->parallel : processors > 0 ? (size_t)processors : 1;
+}
+
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+    int fd = fs->openat(AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
+    if (!listing && fd >= 0)
+        close(fd);
+    while (listing && readdir(listing))
+        count++;
+    if (listing)
+        closedir(listing);
+    return count;
+}
+
+/* A place needs a descriptor for its log, and one for its process beside other threads. More places than there are descriptors for
+ * would be tasks that fail; the limit is not raised, because tasks inherit it. */
+static size_t parallel_within_limit(struct runner *runner, size_t wanted)
+{
+    struct rlimit limit;
+    struct tsk_error err;
+    size_t each = __libc_single_threaded ? 1 : 2;
+    if (wanted * each <= DESCRIPTORS_PLENTY || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return wanted;
+    size_t used = count_descriptors() + DESCRIPTORS_SPARE;
+    size_t most = limit.rlim_cur > used ? (size_t)(limit.rlim_cur - used) / each : 0;
+    most = most ? most : 1;
+    if (wanted <= most)
+        return wanted;
+    error_set(&err, TSK_ENVIRONMENT, "parallel_lowered", NULL);
+    error_add_int(&err, "wanted", (int64_t)wanted);
+    error_add_int(&err, "parallel", (int64_t)most);
+    error_add_int(&err, "limit", (int64_t)limit.rlim_cur);
+    log_problem(&err);
+    runner->parallel_wanted = wanted;
+    return most;
 }
 
 static int set_up(struct runner *runner, const json_t *values, struct tsk_error *err)
@@ -66,7 +130,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->grace_ms = RUNNER_GRACE_MS;
     runner->env_text = (struct buf){.max = 4u << 20};
     runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
-    runner->parallel = parallel_of(flow, &runner->options);
+    runner->parallel = parallel_within_limit(runner, parallel_of(flow, &runner->options));
     runner->running = calloc(runner->parallel, sizeof *runner->running);
     runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
     runner->logs = calloc(runner->parallel, sizeof *runner->logs);
@@ -84,6 +148,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     const char *name;
     runner->has_exact_stamps = fs_classify(runner->run.dir, &class, &name) == 0 && class == FS_LOCAL;
     env_begin(runner);
+    chain_make(runner);
     snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
     return memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->memory, err);
 }
@@ -190,7 +255,7 @@ static void journal_run(struct runner *runner, const json_t *values)
     journal_end(&runner->journal);
 }
 
-/* All that belongs to a run, and last its first record: from then on it can be resumed. */
+/* All that belongs to a run, its first record, and last its name: whoever sees it can resume it. */
 static int begin_files(struct runner *runner, const char *flow_text, size_t flow_len, const json_t *values,
                        struct tsk_error *err)
 {
@@ -203,7 +268,7 @@ static int begin_files(struct runner *runner, const char *flow_text, size_t flow
         return -1;
     journal_run(runner, values);
     runner_note(runner, clock_now().wall_ms, "started", NULL, NULL);
-    return journal_flush(&runner->journal, err);
+    return journal_flush(&runner->journal, err) < 0 ? -1 : rundir_publish(runner->ws, &runner->run, err);
 }
 
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
@@ -212,13 +277,13 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
-    if (begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
+    if (refuse_depth(err) < 0 || begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
     note_request(runner, options->request_id, options->request_updated_at, options->request_sha256, options->workflow);
     runner->began_wall_ms = clock_now().wall_ms;
     if (begin_files(runner, flow_text, flow_len, values, err) == 0)
         return 0;
-    rundir_remove_unbegun(ws, &runner->run); /* nobody could go on with it */
+    rundir_drop(ws, &runner->run);
     return -1;
 }
 
@@ -291,12 +356,13 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
 
 /* ---- the loop ------------------------------------------------------------------------------------------- */
 
-/* A task that ends without a process still takes a place for a moment. */
-static void pass_over(struct runner *runner, const struct claim *claim, enum outcome outcome)
+/* A task that ends without a process still takes a place for a moment. Only `never` keeps its successors from running. */
+static void pass_over(struct runner *runner, const struct claim *claim, enum pass why)
 {
     struct running *slot = running_take(runner, claim);
-    slot->is_passed = outcome == OUTCOME_OK;
-    task_complete(runner, slot, outcome, 0, NULL, NULL);
+    slot->is_passed = why == PASS_START;
+    slot->is_unwanted = why == PASS_WHEN;
+    task_complete(runner, slot, why == PASS_NEVER ? OUTCOME_SKIPPED : OUTCOME_OK, 0, NULL, NULL);
 }
 
 static void journal_start(struct runner *runner, const struct claim *claim, size_t place)
@@ -317,9 +383,9 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     size_t before = runner->running_count;
     while (runner->running_count < runner->parallel && !runner->cancels &&
            memory_claim(runner->memory, clock_now().boot_ms, &claim)) {
-        enum outcome outcome;
-        if (task_is_passed_over(runner, &claim, &outcome)) {
-            pass_over(runner, &claim, outcome);
+        enum pass why = task_passes(runner, &claim);
+        if (why != PASS_NOT) {
+            pass_over(runner, &claim, why);
             continue;
         }
         journal_start(runner, &claim, (size_t)(running_take(runner, &claim) - runner->running));
@@ -523,10 +589,11 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
         return -1;
     runner->last_beat_ms = clock_now().boot_ms;
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
-    runner_fact(runner, "run.started", runner->run.id, NULL,
-                json_pack("{s:s?, s:s, s:I}", "flow", runner->flow->name, "source", runner->flow->source, "tasks",
-                          (json_int_t)runner->flow->tasks.count),
-                true);
+    json_t *about = json_pack("{s:s?, s:s, s:I, s:I}", "flow", runner->flow->name, "source", runner->flow->source,
+                              "tasks", (json_int_t)runner->flow->tasks.count, "parallel", (json_int_t)runner->parallel);
+    if (runner->parallel_wanted)
+        json_object_set_new(about, "parallel_wanted", json_integer((json_int_t)runner->parallel_wanted));
+    runner_fact(runner, "run.started", runner->run.id, NULL, about, true);
     if (loop(runner, err) == 0 && finish(runner, ret_stage, err) == 0)
         return 0;
     /* The journal cannot be written: the tasks die with us, resume goes on. */

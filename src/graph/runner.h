@@ -20,6 +20,7 @@
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
+#include "graph/attempt.h"
 #include "graph/flow.h"
 #include "graph/journal.h"
 #include "graph/memory.h"
@@ -30,6 +31,7 @@
 
 #define RUNNER_GRACE_MS 3000
 #define LOG_NAME_MS     30
+#define RUN_DEPTH_MAX   16 /* runs within runs */
 #define RUN_LOCK_FD     63 /* in a task: where it has the descriptor of the request's lock */
 
 enum view_state {
@@ -41,7 +43,8 @@ enum view_state {
     VIEW_SKIPPED,
     VIEW_BLOCKED,
     VIEW_STOPPED,
-    VIEW_ASKS
+    VIEW_ASKS,
+    VIEW_COUNT
 };
 extern const char *const view_state_names[];
 
@@ -94,10 +97,11 @@ struct running {
     int64_t deadline_ms; /* of the timeout; 0: none */
     int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
     int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
-    enum { STOP_NONE, STOP_TIMEOUT, STOP_GROUP, STOP_RUN } stops;
+    enum stop stops;
     uint32_t channel_file;
-    bool is_passed; /* before --start: counts as done, is shown as skipped */
-    bool is_over;   /* not one of the running ones any more */
+    bool is_passed;   /* before --start: counts as done, is shown as skipped */
+    bool is_unwanted; /* its condition is false: it is skipped, and its successors run */
+    bool is_over;     /* not one of the running ones any more */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */
@@ -122,6 +126,7 @@ struct runner {
     struct runner_options options;
     struct running *running; /* `parallel` of them */
     size_t running_count, parallel;
+    size_t parallel_wanted;     /* if it is more than the limit of descriptors allows; 0 otherwise */
     struct slot_log *logs;      /* per place */
     struct channel_file *files; /* per scope */
     uint32_t file_number;
@@ -135,15 +140,16 @@ struct runner {
     sigset_t caught;
     struct sigaction saved_action; /* of SIGCHLD */
     sigset_t saved_mask, changed_signals;
-    char *stack;           /* of spawn.h */
-    struct region views;   /* per node of the graph, then per dynamic one */
-    size_t done, failed;   /* tasks that have ended, each once however often it ran; failures */
-    json_t *failures;      /* for the end: task, session, reason, log */
-    json_t *questions;     /* open ones: node -> {id, task, session_id, question} */
-    json_t *answers;       /* node -> array of {question, answer} */
-    json_t *answer_counts; /* node -> how many answers the journal has: questions are numbered by it (reply.h) */
-    uint8_t *is_wanted;    /* --start: nodes that are to run; NULL: all */
+    char *stack;               /* of spawn.h */
+    struct region views;       /* per node of the graph, then per dynamic one */
+    size_t counts[VIEW_COUNT]; /* tasks by state, without those that wait since the beginning */
+    json_t *failures;          /* for the end: task, session, reason, log */
+    json_t *questions;         /* open ones: node -> {id, task, session_id, question} */
+    json_t *answers;           /* node -> array of {question, answer} */
+    json_t *answer_counts;     /* node -> how many answers the journal has: questions are numbered by it (reply.h) */
+    uint8_t *is_wanted;        /* --start: nodes that are to run; NULL: all */
     unsigned cancels;
+    char chain[RUN_DEPTH_MAX * RUN_ID_MAX];                  /* for its tasks: the runs that it runs in, and itself */
     char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
     char request_sha256[65];
     json_t *history;    /* what happened to the run: [{time, what, …}] */
@@ -199,14 +205,15 @@ void task_name_log(struct runner *runner, struct running *slot);
 int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
                        char path[512]);
 void runner_remove_io(struct runner *runner);
-void task_stop(struct runner *runner, struct running *slot, int why);
+void task_stop(struct runner *runner, struct running *slot, enum stop why);
 /* Kills whatever is left of it, and waits until it is gone. */
 void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the memory and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
-/* Whether a claimed task needs no process: its condition is false, or it lies before --start (OUTCOME_OK: what follows runs). */
-bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret);
+/* Whether and why a claimed task needs no process. */
+enum pass { PASS_NOT, PASS_START /* lies before --start */, PASS_WHEN /* its condition is false */, PASS_NEVER };
+enum pass task_passes(struct runner *runner, const struct claim *claim);
 void runner_write_late(struct runner *runner);
 struct running *running_take(struct runner *runner, const struct claim *claim);
 void running_free(struct runner *runner, struct running *slot);
@@ -224,6 +231,7 @@ void runner_hear(struct runner *runner); /* also after runner_close */
 struct task_view *view_of(struct runner *runner, uint32_t node);
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view);
 void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
+size_t runner_done(const struct runner *runner); /* tasks that have ended, each once however often it ran */
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 /* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */

@@ -7,14 +7,13 @@
 #include "proc/spawn.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENV_OWN        10
+#define ENV_OWN        11
 #define OTHERS_LOOK_MS 20
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
@@ -116,6 +115,7 @@ static struct env_own env_own_make(struct runner *runner, const struct running *
         env_put(runner, &own, "TASUKI_CHANNEL=", runner->empty_channel);
     env_put_file(runner, &own, "TASUKI_OUTPUT=", "output", slot->claim.fence);
     env_put(runner, &own, "TASUKI_ROOT=", runner->ws->root);
+    env_put(runner, &own, "TASUKI_RUN_CHAIN=", runner->chain);
     if (has_answer)
         env_put_file(runner, &own, "TASUKI_ANSWER=", "answer", slot->claim.fence);
     BUG(runner->env_text.failed);
@@ -254,21 +254,20 @@ void task_start(struct runner *runner, struct running *slot)
                     json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), false);
 }
 
-bool task_is_passed_over(struct runner *runner, const struct claim *claim, enum outcome *ret)
+enum pass task_passes(struct runner *runner, const struct claim *claim)
 {
     const struct flow_task *task = runner_flow_task(runner, claim->node);
     const char *when = task && !claim->is_asked ? flow_string(runner->flow, task->when) : NULL;
     /* What was added while it runs, copies too, is behind --start. */
-    if (runner->is_wanted && !(claim->node & PLAN_DYNAMIC) && !runner->is_wanted[claim->node]) {
-        *ret = OUTCOME_OK;
-        return true;
-    }
+    if (runner->is_wanted && !(claim->node & PLAN_DYNAMIC) && !runner->is_wanted[claim->node])
+        return PASS_START;
     if (!when)
-        return false;
+        return PASS_NOT;
+    if (task->never_starts)
+        return PASS_NEVER;
     uint64_t version;
     json_t *values CLEANUP_JSON = memory_values(runner->memory, claim, &version);
-    *ret = OUTCOME_SKIPPED;
-    return !flow_condition_holds(when, values);
+    return flow_condition_holds(when, values) ? PASS_NOT : PASS_WHEN;
 }
 
 /* ---- stopping ------------------------------------------------------------------------------------------- */
@@ -283,7 +282,7 @@ void task_end_processes(struct runner *runner, const struct running *slot)
         kill(-slot->pid, SIGKILL);
 }
 
-void task_stop(struct runner *runner, struct running *slot, int why)
+void task_stop(struct runner *runner, struct running *slot, enum stop why)
 {
     int64_t now = clock_now().boot_ms;
     if (slot->stops == STOP_NONE) {
@@ -293,6 +292,7 @@ void task_stop(struct runner *runner, struct running *slot, int why)
         if (slot->pid > 0) {
             kill(-slot->pid, SIGTERM);
             leftovers_signal_task(&runner->run, &slot->claim, SIGTERM, slot->pid);
+            kill(-slot->pid, SIGCONT); /* what is stopped can end in good order, too */
         }
     }
     if (now >= slot->kill_at_ms || runner->grace_ms == 0) {
@@ -315,33 +315,21 @@ static bool must_wait_for_others(struct runner *runner, struct running *slot)
 
 /* ---- ending --------------------------------------------------------------------------------------------- */
 
-static int64_t retry_delay(const struct task_detail *detail, unsigned attempt)
-{
-    double initial = detail ? (double)detail->backoff_initial_ms : 1000, factor = detail ? detail->backoff_factor : 2;
-    double most = detail ? (double)detail->backoff_max_ms : 60000, jitter = detail ? detail->backoff_jitter : 0;
-    double pause = initial * pow(factor, attempt - 1);
-    pause = pause > most ? most : pause;
-    unsigned random = (unsigned)(clock_now().wall_ms * 2654435761u) % 1000;
-    return (int64_t)(pause * (1 + jitter * ((double)random / 500 - 1)));
-}
-
-/* When it is to be tried again; 0: not any more. */
-static int64_t retry_time(struct runner *runner, const struct running *slot)
+/* How long to wait for the next attempt; -1: there is none. */
+static int64_t retry_pause(struct runner *runner, const struct running *slot)
 {
     const struct graph *graph = &runner->flow->graph;
     uint32_t task = plan_definition(memory_plan(runner->memory), slot->claim.node);
     uint32_t index = task == NO_NODE ? 0 : graph_node(graph, task)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
-    if ((int64_t)slot->claim.attempt > retries || slot->stops == STOP_GROUP || slot->stops == STOP_RUN ||
-        runner->cancels)
-        return 0;
-    int64_t delay = retry_delay(detail, slot->claim.attempt);
-    return clock_now().boot_ms + (delay > 0 ? delay : 1);
+    if (attempt_is_last(slot->stops, runner->cancels, slot->claim.attempt, retries))
+        return -1;
+    return attempt_pause(detail, slot->claim.session, slot->claim.task, slot->claim.attempt);
 }
 
 static void journal_task_end(struct runner *runner, const struct running *slot, const char *outcome, int exit_code,
-                             const struct completion *completion)
+                             int64_t pause_ms, const struct completion *completion)
 {
     struct buf *record = journal_begin(&runner->journal, "end");
     buf_json_pair_int(record, "n", slot->claim.node);
@@ -351,6 +339,8 @@ static void journal_task_end(struct runner *runner, const struct running *slot, 
     buf_json_pair(record, "o", outcome);
     buf_json_pair_int(record, "x", exit_code);
     buf_json_pair_int(record, "ms", slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0);
+    if (completion->retry_at_ms)
+        buf_json_pair_int(record, "pause", pause_ms);
     if (completion->effects.list && completion->outcome == OUTCOME_OK) {
         buf_json_key(record, "w");
         json_write(record, completion->effects.list, false);
@@ -375,14 +365,15 @@ static void note_failure(struct runner *runner, const struct running *slot, int 
                   "exit_code", exit_code, "reason", buf_str(&message), "log", slot->log[0] ? log : NULL, "reason_code",
                   tsk_code_name(reason ? reason->code : TSK_TASK_FAILED));
     json_array_append(runner->failures, failure);
-    runner->failed++;
     runner_fact(runner, "task.failed", slot->claim.session, slot->claim.task, failure, true);
 }
 
-static const char *outcome_word(const struct completion *completion)
+static const char *outcome_word(const struct running *slot, const struct completion *completion)
 {
     if (completion->outcome == OUTCOME_FAILED && completion->retry_at_ms)
         return "retry";
+    if (slot->is_unwanted)
+        return "passed";
     return completion->outcome == OUTCOME_OK        ? "ok"
            : completion->outcome == OUTCOME_FAILED  ? "failed"
            : completion->outcome == OUTCOME_SKIPPED ? "skipped"
@@ -425,8 +416,9 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
         completion.effects.list = json_incref(output->effects.list);
         completion.requests = output->requests;
     }
-    if (outcome == OUTCOME_FAILED)
-        completion.retry_at_ms = retry_time(runner, slot);
+    int64_t pause_ms = outcome == OUTCOME_FAILED ? retry_pause(runner, slot) : -1;
+    if (pause_ms >= 0)
+        completion.retry_at_ms = clock_now().boot_ms + pause_ms;
     own_reason.code = TSK_OK;
     add_answer(runner, slot, &completion);
     bool ends = !completion.retry_at_ms;
@@ -435,10 +427,11 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     bool holds = runner_facts_hold(runner);
     memory_complete(runner->memory, &slot->claim, &completion);
     json_t *held = holds ? runner_facts_take(runner) : NULL;
-    journal_task_end(runner, slot, outcome_word(&completion), exit_code, &completion);
+    journal_task_end(runner, slot, outcome_word(slot, &completion), exit_code, pause_ms, &completion);
     runner_write_late(runner);
     struct task_view view = *view_of(runner, slot->claim.node);
-    view.state = slot->is_passed ? VIEW_SKIPPED : view_after(&completion);
+    bool is_skipped = slot->is_passed || slot->is_unwanted;
+    view.state = is_skipped ? VIEW_SKIPPED : view_after(&completion);
     view.ended_ms = clock_now().wall_ms;
     view.exit_code = exit_code;
     view_set(runner, slot->claim.node, &view);
@@ -448,7 +441,7 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     else if (runner->options.tell)
         runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
                     json_pack("{s:s, s:i, s:I, s:i}", "outcome",
-                              slot->is_passed ? "skipped" : outcome_word(&completion), "exit_code", exit_code, "ms",
+                              is_skipped ? "skipped" : outcome_word(slot, &completion), "exit_code", exit_code, "ms",
                               (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
                               (int)slot->claim.attempt),
                     false);
@@ -534,22 +527,26 @@ void task_exited(struct runner *runner, struct running *slot)
         ;
     bool by_signal = info->si_code != CLD_EXITED;
     int exit_code = by_signal ? 128 + info->si_status : info->si_status;
-    bool is_good = exit_code == 0 && slot->stops == STOP_NONE;
     int result = task_output(runner, slot, &output, &err);
     if (result == 0 && output.question)
         result = output_check_question(output.question, &err);
     if (result == 0)
         result = check_spawns(output.requests, &err);
-    if (result == 0 && output.question && slot->stops == STOP_NONE)
+    switch (attempt_verdict(slot->stops, exit_code, result == 0, output.question)) {
+    case ATTEMPT_ASKS:
         task_asks(runner, slot, output.question);
-    else if (slot->stops == STOP_GROUP || slot->stops == STOP_RUN)
+        break;
+    case ATTEMPT_STOPPED:
         task_complete(runner, slot, OUTCOME_STOPPED, exit_code, NULL, NULL);
-    else if (is_good && result == 0)
+        break;
+    case ATTEMPT_OK:
         task_complete(runner, slot, OUTCOME_OK, 0, &output, NULL);
-    else {
-        if (!is_good)
+        break;
+    case ATTEMPT_FAILED: /* its exit says more than what it wrote */
+        if (exit_code != 0 || slot->stops == STOP_TIMEOUT)
             failure_of(slot, exit_code, by_signal ? info->si_status : 0, task ? task->timeout_ms : 0, &err);
         task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
+        break;
     }
     output_clear(&output);
 }

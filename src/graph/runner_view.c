@@ -25,15 +25,18 @@ struct task_view *view_of(struct runner *runner, uint32_t node)
     return REGION_AT(&runner->views, struct task_view, index);
 }
 
-static bool is_done(uint8_t state)
+size_t runner_done(const struct runner *runner)
 {
-    return state == VIEW_OK || state == VIEW_FAILED || state == VIEW_SKIPPED;
+    return runner->counts[VIEW_OK] + runner->counts[VIEW_FAILED] + runner->counts[VIEW_SKIPPED];
 }
 
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view)
 {
     struct task_view *old = view_of(runner, node);
-    runner->done += (size_t)is_done(view->state) - (size_t)is_done(old->state);
+    if (old->state != VIEW_WAITING)
+        runner->counts[old->state]--;
+    if (view->state != VIEW_WAITING)
+        runner->counts[view->state]++;
     *old = *view;
 }
 
@@ -132,6 +135,17 @@ void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const
         json_array_remove(runner->history, 1);
 }
 
+static json_t *counts_json(struct runner *runner, uint64_t steps)
+{
+    const size_t *counts = runner->counts;
+    json_int_t ok = (json_int_t)counts[VIEW_OK], skipped = (json_int_t)counts[VIEW_SKIPPED],
+               failed = (json_int_t)counts[VIEW_FAILED], stopped = (json_int_t)counts[VIEW_STOPPED];
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total", total(runner), "done",
+                     (json_int_t)runner_done(runner), "ok", ok, "skipped", skipped, "failed", failed, "stopped",
+                     stopped, "not_reached", total(runner) - ok - skipped - failed - stopped, "steps",
+                     (json_int_t)steps);
+}
+
 json_t *runner_stage(struct runner *runner)
 {
     struct proc_id self;
@@ -142,13 +156,12 @@ json_t *runner_stage(struct runner *runner)
         who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
                         self.boot_id);
     json_t *stage =
-        json_pack("{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:O, s:o, s:o, s:o}",
-                  "run_id", runner->run.id, "flow", runner->flow->name, "source", runner->flow->source, "session_id",
-                  runner->run.id, "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
+        json_pack("{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:o, s:O, s:o, s:o, s:o}", "run_id", runner->run.id,
+                  "flow", runner->flow->name, "source", runner->flow->source, "session_id", runner->run.id,
+                  "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
                   runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms),
                   "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
-                  "total", total(runner), "done", (json_int_t)runner->done, "failed", (json_int_t)runner->failed,
-                  "steps", (json_int_t)status.steps, "failures", runner->failures, "questions", questions_json(runner),
+                  counts_json(runner, status.steps), "failures", runner->failures, "questions", questions_json(runner),
                   "channel", memory_result(runner->memory), "tasks", tasks_json(runner));
     if (runner->request_id[0]) {
         json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
@@ -206,8 +219,8 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     json_t *document CLEANUP_JSON =
         json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
                   type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
-                  "done", (json_int_t)runner->done, "total", total(runner), "failed", (json_int_t)runner->failed,
-                  "running", (json_int_t)runner->running_count);
+                  "done", (json_int_t)runner_done(runner), "total", total(runner), "failed",
+                  (json_int_t)runner->counts[VIEW_FAILED], "running", (json_int_t)runner->running_count);
     runner->options.tell(runner->options.tell_data, document);
 }
 
@@ -287,7 +300,6 @@ static void note_cycle_limit(struct runner *runner, const char *session, const c
     json_t *failure = json_pack("{s:s, s:s, s:n, s:s, s:n, s:s}", "task", task, "session_id", session, "exit_code",
                                 "reason", buf_str(&message), "log", "reason_code", tsk_code_name(err.code));
     json_array_append(runner->failures, failure);
-    runner->failed++;
     runner_fact(runner, "task.failed", session, task, failure, true);
 }
 

@@ -169,7 +169,7 @@ static const struct op_field stage_fields[] = {
     {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
     {"started_at", "string", ""},
     {"ended_at", "string?", ""},
-    {"counts", "object", "total done failed steps"},
+    {"counts", "object", "total done ok skipped failed stopped not_reached steps"},
     {"failures", "array", "task session_id exit_code reason log"},
     {"questions", "array", "open ones"},
     {"channel", "object", "the values at the end"},

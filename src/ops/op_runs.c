@@ -115,7 +115,7 @@ static const struct op_param show_params[] = {RUN_ID_PARAM, {0}};
 static const struct op_field show_result[] = {
     {"run_id", "string", ""},
     {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
-    {"counts", "object", "total done failed steps"},
+    {"counts", "object", "total done ok skipped failed stopped not_reached steps"},
     {"failures", "array", "task session_id exit_code reason log"},
     {"questions", "array", "open ones"},
     {"tasks", "array", "task state attempt started_at ended_at exit_code"},

@@ -91,6 +91,8 @@ int unbegun_record(struct tsk_workspace *ws, const struct request *request, cons
     int result = write_journal(&run, request, stage, err);
     if (result == 0)
         result = rundir_write_stage(&run, stage, err);
+    if (result == 0)
+        result = rundir_publish(ws, &run, err);
     rundir_clear(&run);
     if (result < 0)
         return -1;

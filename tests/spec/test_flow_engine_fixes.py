@@ -99,4 +99,14 @@ def _(ws):
     assert "error" in stage["reason"] and "n" in stage["reason"], stage["reason"]
 
 
+@test("a flow that runs itself is refused below 16 runs, with the chain named")
+def _(ws):
+    stage = run_flow(ws, "tasks: {a: {run: 'tasuki run flow.yaml --json > out.$(echo $TASUKI_RUN_CHAIN | tr -cd : | wc -c)'}}\n", code=7)
+    chain = [f"out.{i}" for i in range(16)]
+    eq(sorted(p.name for p in ws.path.glob("out.*")), sorted(chain), "the runs that tried to start another")
+    error = json.loads((ws.path / "out.15").read_text().strip().splitlines()[-1])["error"]
+    eq(error["reason_code"], "INVALID_INPUT", "reason code")
+    assert error["message"].count("RUN-") == 16 and stage["run_id"] in error["next"][0], error
+
+
 main(__name__)

@@ -358,16 +358,6 @@ def _(ws):
         assert "inside a task" in ws.tasuki(*words, "--json").expect(2, "INVALID_INPUT").error["message"], words
 
 
-@test("when: a condition that is false skips the task and what depends only on it")
-def _(ws):
-    text = flow("a >> b", f"  c: {{run: '{NOTE}', needs: [a, b]}}\n", b={"run": NOTE, "when": "mode == fast"})
-    run_flow(ws, text)
-    eq(trace(ws), ["a", "c"], "without the mode")
-    (ws.path / "trace").unlink()
-    run_flow(ws, text, "--set", "mode=fast")
-    eq(trace(ws), ["a", "b", "c"], "with it")
-
-
 @test("a command without shell syntax is executed directly, others by a shell; env and cwd are the task's")
 def _(ws):
     (ws.path / "sub").mkdir()
@@ -581,12 +571,6 @@ def _(ws):
     (ws.path / ".aiflow/runs" / only_run(ws) / "journal").write_text("")
     (ws.path / ".aiflow/runs" / only_run(ws) / "stage.json").unlink()
     assert " - " in ws.tasuki("runs", "list").expect(0).out
-
-
-@test("when: a value may stand in quotes")
-def _(ws):
-    run_flow(ws, flow("a", a={"run": NOTE, "when": "mode == 'very fast'"}), "--set", "mode=very fast")
-    eq(trace(ws), ["a"], "what ran")
 
 
 @test("-j limits how many tasks run at a time")

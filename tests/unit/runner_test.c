@@ -104,6 +104,7 @@ TEST(a_run_that_ends_while_somebody_looks_is_not_interrupted)
     json_t *first CLEANUP_JSON = NULL, *stage CLEANUP_JSON = NULL;
     struct tsk_workspace *ws = scene_open();
     ASSERT_OK(rundir_create(ws, NULL, &ending, &err));
+    ASSERT_OK(rundir_publish(ws, &ending, &err));
     first = json_pack("{s:s, s:s, s:{}}", "run_id", ending.id, "status", "RUNNING", "counts");
     ASSERT_OK(rundir_write_stage(&ending, first, &err));
     ASSERT_OK(rundir_open(ws, ending.id, &other, &err));
@@ -115,4 +116,108 @@ TEST(a_run_that_ends_while_somebody_looks_is_not_interrupted)
     rundir_clear(&other);
     rundir_clear(&ending);
     tsk_workspace_close(ws);
+}
+
+/* ---- the decisions about an attempt ---- */
+
+TEST(the_verdict_of_an_exit_is_one_of_four)
+{
+    static const struct {
+        enum stop stop;
+        int exit_code;
+        bool is_output_good, has_question;
+        enum attempt_end end;
+    } cases[] = {
+        {STOP_NONE, 0, true, false, ATTEMPT_OK},
+        {STOP_NONE, 1, true, false, ATTEMPT_FAILED},
+        {STOP_NONE, 128 + 9, true, false, ATTEMPT_FAILED},
+        {STOP_NONE, 0, false, false, ATTEMPT_FAILED},
+        {STOP_NONE, 0, true, true, ATTEMPT_ASKS},
+        {STOP_NONE, 3, true, true, ATTEMPT_ASKS},
+        {STOP_NONE, 0, false, true, ATTEMPT_FAILED},
+        {STOP_TIMEOUT, 0, true, false, ATTEMPT_FAILED},
+        {STOP_TIMEOUT, 128 + 15, true, false, ATTEMPT_FAILED},
+        {STOP_TIMEOUT, 0, true, true, ATTEMPT_FAILED},
+        {STOP_GROUP, 0, true, false, ATTEMPT_STOPPED},
+        {STOP_GROUP, 1, true, true, ATTEMPT_STOPPED},
+        {STOP_RUN, 0, true, false, ATTEMPT_STOPPED},
+        {STOP_RUN, 0, false, false, ATTEMPT_STOPPED},
+        {STOP_RUN, 128 + 9, true, true, ATTEMPT_STOPPED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ASSERT_INT(attempt_verdict(cases[i].stop, cases[i].exit_code, cases[i].is_output_good, cases[i].has_question),
+                   cases[i].end);
+}
+
+TEST(retries_allow_that_many_attempts_more_and_none_after_a_stop)
+{
+    static const struct {
+        enum stop stop;
+        bool is_cancelled;
+        unsigned attempt;
+        int32_t retries;
+        bool is_last;
+    } cases[] = {
+        {STOP_NONE, false, 1, 0, true},     {STOP_NONE, false, 1, 1, false},         {STOP_NONE, false, 2, 1, true},
+        {STOP_NONE, false, 4, 5, false},    {STOP_NONE, false, 5, 5, false},         {STOP_NONE, false, 6, 5, true},
+        {STOP_TIMEOUT, false, 1, 1, false}, {STOP_GROUP, false, 1, 9, true},         {STOP_RUN, false, 1, 9, true},
+        {STOP_NONE, true, 1, 9, true},      {STOP_NONE, false, 1, INT32_MAX, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ASSERT_INT(attempt_is_last(cases[i].stop, cases[i].is_cancelled, cases[i].attempt, cases[i].retries),
+                   cases[i].is_last);
+}
+
+TEST(pauses_grow_by_the_factor_up_to_the_most)
+{
+    static const struct {
+        int64_t initial, most;
+        double factor;
+        unsigned attempt;
+        int64_t pause;
+    } cases[] = {
+        {100, 1000, 2, 1, 100},           {100, 1000, 2, 2, 200},      {100, 1000, 2, 4, 800},
+        {100, 1000, 2, 5, 1000},          {100, 1000, 2, 99, 1000},    {100, 1000, 1, 9, 100},
+        {1000, 500, 2, 1, 500},           {0, 1000, 1000, 1000, 0},    {100, 0, 2, 1, 0},
+        {1, 60000, 1000, 1000000, 60000}, {INT64_MAX, 500, 2, 3, 500}, {100, 1000, 1.5, 2, 150},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct task_detail detail = {
+            .backoff_initial_ms = cases[i].initial, .backoff_max_ms = cases[i].most, .backoff_factor = cases[i].factor};
+        ASSERT_INT(attempt_pause(&detail, "s", "t", cases[i].attempt), cases[i].pause);
+    }
+    ASSERT_INT(attempt_pause(NULL, "s", "t", 1), 1000);
+    ASSERT_INT(attempt_pause(NULL, "s", "t", 3), 4000);
+    ASSERT_INT(attempt_pause(NULL, "s", "t", 7), 60000);
+}
+
+TEST(a_pause_without_a_limit_is_still_a_time)
+{
+    struct task_detail detail = {.backoff_initial_ms = INT64_MAX, .backoff_max_ms = INT64_MAX, .backoff_factor = 1000};
+    int64_t pause = attempt_pause(&detail, "s", "t", 1000);
+    ASSERT(pause > INT64_C(1) << 33 && pause < INT64_MAX / 4);
+}
+
+TEST(jitter_spreads_the_pauses_within_its_bounds_and_below_the_most)
+{
+    struct task_detail detail = {
+        .backoff_initial_ms = 1000, .backoff_max_ms = 1000000, .backoff_factor = 1, .backoff_jitter = 0.5};
+    unsigned low = 0, high = 0;
+    for (unsigned i = 1; i <= 1000; i++) {
+        char task[16];
+        snprintf(task, sizeof task, "t%u", i);
+        int64_t pause = attempt_pause(&detail, "RUN-1", task, 1);
+        ASSERT(pause >= 500 && pause <= 1500);
+        ASSERT_INT(pause, attempt_pause(&detail, "RUN-1", task, 1));
+        low += pause < 750;
+        high += pause > 1250;
+    }
+    ASSERT(low > 150 && low < 350);
+    ASSERT(high > 150 && high < 350);
+    ASSERT(attempt_pause(&detail, "RUN-1", "a", 1) != attempt_pause(&detail, "RUN-1", "b", 1));
+    ASSERT(attempt_pause(&detail, "RUN-1", "a", 1) != attempt_pause(&detail, "RUN-2", "a", 1));
+    ASSERT(attempt_pause(&detail, "RUN-1", "a", 1) != attempt_pause(&detail, "RUN-1", "a", 2));
+    detail.backoff_max_ms = 1000;
+    for (unsigned i = 1; i <= 1000; i++)
+        ASSERT(attempt_pause(&detail, "RUN-1", "a", i) <= 1000);
 }
