@@ -175,6 +175,9 @@
 #define TOOL_RUN_LIST .text = "List runs, the newest first, with their status. It changes nothing."
 #define TOOL_RUN_SHOW .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."
 #define TOOL_RUN_LOGS .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."
+#define TOOL_RUN_TASKS                                                                                                 \
+    .text = "List the tasks of a run that have started, page by page; run_show lists at most 1,000. It changes "       \
+            "nothing."
 #define TOOL_RUN_CANCEL                                                                                                \
     .refusal = "NOT CANCELLED",                                                                                        \
     .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "                   \
