@@ -79,7 +79,7 @@ static int run_tasks(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     json_t *tasks CLEANUP_JSON = tasks_of(records);
     json_object_foreach (tasks, node, task)
-        if (!state || strcmp(json_get_string(task, "state", ""), state) == 0)
+        if (!state || strcmp(json_string_value(json_object_get(task, "state")), state) == 0)
             json_array_append(list, task);
     if (!json_object_get(call->args, "limit"))
         json_object_set_new(call->args, "limit", json_integer(TASKS_DEFAULT));
