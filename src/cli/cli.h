@@ -141,6 +141,7 @@ void cli_print_run(const struct op_call *call, const struct cli_options *options
 void cli_print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_stage(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_logs(const struct op_call *call, const struct cli_options *options, const json_t *result);
+void cli_print_tasks(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_value(const struct op_call *call, const struct cli_options *options, const json_t *result);
 
 /* ---- style.c ---- */

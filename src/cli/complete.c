@@ -150,7 +150,10 @@ static void offer_commands(const struct line *line)
 static const char *awaited(const struct line *line)
 {
     const char *kind = line->given_count ? line->given[0] : "";
-    return strcmp(kind, "run") == 0 ? "run-id" : strcmp(kind, "lock") == 0 ? "lock-id" : "process-id";
+    return strcmp(kind, "run") == 0        ? "run-id"
+           : strcmp(kind, "lock") == 0     ? "lock-id"
+           : strcmp(kind, "workflow") == 0 ? "workflow-id"
+                                           : "process-id";
 }
 
 static void offer_value(const struct line *line, const struct op_param *param)

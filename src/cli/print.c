@@ -492,6 +492,7 @@ static const struct {
     {"runs.list", cli_print_runs},
     {"runs.show", cli_print_stage},
     {"runs.logs", cli_print_logs},
+    {"runs.tasks", cli_print_tasks},
     {"channel.get", cli_print_value},
     {"task.ask", cli_print_value},
     {"doctor", cli_print_doctor},

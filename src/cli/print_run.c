@@ -356,6 +356,24 @@ void cli_print_run(const struct op_call *call, const struct cli_options *options
     fputs(buf_str(&b), stdout);
 }
 
+void cli_print_tasks(const struct op_call *call, const struct cli_options *options, const json_t *result)
+{
+    struct cli_table table = {.columns = 4};
+    size_t i;
+    json_t *task;
+    (void)call;
+    json_array_foreach (json_object_get(result, "tasks"), i, task) {
+        const char *state = json_get_string(task, "state", "");
+        char attempt[24];
+        snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 1));
+        cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
+        cli_table_add(&table, style_of(state), state);
+        cli_table_add(&table, STYLE_DIM, attempt);
+        cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));
+    }
+    cli_table_print(&table, options, stdout);
+}
+
 void cli_print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     static const char *const heads[] = {"head_run", "head_status", "head_flow", "head_done", "head_started"};

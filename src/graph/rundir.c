@@ -125,6 +125,8 @@ int rundir_take(struct rundir *run, struct tsk_error *err)
         return error_errno(err, "open", run->path);
     if (take_runner_byte(run, err) < 0)
         return -1;
+    if (rundir_mark_open(run, true) < 0)
+        return error_errno(err, "mark", run->path);
     return rundir_open_life(run, 0, &run->life_fd) < 0 ? error_errno(err, "open", run->path) : 0;
 }
 
@@ -235,13 +237,14 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     put_stage(&text, stage);
     if (text.failed)
         put_stage_without_values(&text, stage);
-    /* The first one needs nothing replaced; most short runs write only that. */
-    if (!text.failed && publish_stage(run, &text))
-        return 0;
     if (text.failed)
         errno = EFBIG;
-    if (text.failed || fs_replace_file(run->dir, "stage.json", 0600, text.data, text.len) < 0)
+    /* The first one needs nothing replaced; most short runs write only that. */
+    if (text.failed ||
+        (!publish_stage(run, &text) && fs_replace_file(run->dir, "stage.json", 0600, text.data, text.len) < 0))
         return fs_error(err, "write", run->dir, "stage.json");
+    if (rundir_is_over(json_get_string(stage, "status", "")))
+        rundir_mark_open(run, false);
     return 0;
 }
 
@@ -484,42 +487,4 @@ int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
         json_object_set_new(stage, "questions", reply_questions(run, records));
     fs->renameat2(run->dir, "stage.json", run->dir, "stage.json.damaged", 0);
     return rundir_write_stage(run, stage, err);
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)b, *(char *const *)a);
-}
-
-int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
-{
-    char **ids = NULL;
-    size_t count = 0, room = 0;
-    int fd = fs->openat(ws->state_dir, "runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    if (!listing && errno != ENOENT)
-        return fs_error(err, "read", ws->state_dir, "runs");
-    for (struct dirent *entry; listing && (entry = readdir(listing));) {
-        if (strncmp(entry->d_name, "RUN-", 4) != 0 || strlen(entry->d_name) >= RUN_ID_MAX)
-            continue;
-        if (count == room) {
-            room = room ? room * 2 : 64;
-            ids = realloc(ids, room * sizeof *ids);
-            BUG(!ids);
-        }
-        ids[count++] = strdup(entry->d_name);
-    }
-    if (listing)
-        closedir(listing);
-    if (count)
-        qsort(ids, count, sizeof *ids, compare_ids); /* the time is in the id */
-    *ret = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_array_append_new(*ret, json_string(ids[i]));
-        free(ids[i]);
-    }
-    free(ids);
-    return 0;
 }

@@ -128,9 +128,11 @@ int rundir_publish(struct tsk_workspace *ws, const struct rundir *run, struct ts
     char from[RUN_ID_MAX + 16], to[RUN_ID_MAX + 16];
     unfinished_name(from, run->id);
     snprintf(to, sizeof to, "runs/%s", run->id);
-    if (fs->renameat2(ws->state_dir, from, ws->state_dir, to, 0) == 0)
+    if (rundir_mark_open(run, true) == 0 && fs->renameat2(ws->state_dir, from, ws->state_dir, to, 0) == 0)
         return 0;
-    return error_errno(err, "make", run->path);
+    error_errno(err, "make", run->path);
+    rundir_mark_open(run, false);
+    return -1;
 }
 
 void rundir_drop(struct tsk_workspace *ws, const struct rundir *run)

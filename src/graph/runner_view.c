@@ -99,17 +99,23 @@ static bool is_group_node(const struct runner *runner, uint32_t node)
     return !(node & PLAN_DYNAMIC) && graph_node(&runner->flow->graph, node)->is_group;
 }
 
-static json_t *tasks_json(struct runner *runner)
+/* *ret_left_out: the tasks that are not in the list; `runs tasks` gives them page by page. */
+static json_t *tasks_json(struct runner *runner, json_int_t *ret_left_out)
 {
     size_t count = runner->flow->graph.nodes.count;
     size_t all = count + atomic_load(&memory_plan(runner->memory)->dynamic_count);
     json_t *list = json_array();
-    for (size_t i = 0; i < all && json_array_size(list) < STAGE_TASKS_MAX; i++) {
+    *ret_left_out = 0;
+    for (size_t i = 0; i < all; i++) {
         uint32_t node = i < count ? (uint32_t)i : PLAN_DYNAMIC | (uint32_t)(i - count);
         uint8_t state = view_of(runner, node)->state;
         bool is_dull = state == VIEW_OK || state == VIEW_WAITING || state == VIEW_SKIPPED || state == VIEW_BLOCKED;
-        if (!is_group_node(runner, node) && (all <= STAGE_TASKS_MAX || !is_dull))
+        if (is_group_node(runner, node))
+            continue;
+        if ((all <= STAGE_TASKS_MAX || !is_dull) && json_array_size(list) < STAGE_TASKS_MAX)
             json_array_append_new(list, task_json(runner, node));
+        else
+            ++*ret_left_out;
     }
     return list;
 }
@@ -151,6 +157,7 @@ json_t *runner_stage(struct runner *runner)
     struct proc_id self;
     struct memory_status status;
     json_t *who = json_null();
+    json_int_t left_out;
     memory_status(runner->memory, &status);
     if (!runner->status && proc_id_of(getpid(), &self) == 0)
         who = json_pack("{s:i, s:I, s:s}", "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "boot_id",
@@ -162,7 +169,9 @@ json_t *runner_stage(struct runner *runner)
                   runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms),
                   "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
                   counts_json(runner, status.steps), "failures", runner->failures, "questions", questions_json(runner),
-                  "channel", memory_result(runner->memory), "tasks", tasks_json(runner));
+                  "channel", memory_result(runner->memory), "tasks", tasks_json(runner, &left_out));
+    if (left_out)
+        json_object_set_new(stage, "tasks_left_out", json_integer(left_out));
     if (runner->request_id[0]) {
         json_object_set_new(stage, "request_updated_at", json_string(runner->request_updated_at));
         json_object_set_new(stage, "request_sha256", json_string(runner->request_sha256));

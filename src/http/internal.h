@@ -124,8 +124,9 @@ struct http_job {
     int status;
     const char *type;
     struct buf body;
-    char *target;  /* owned: its answer may be kept under this (cache.h), with the next two */
-    uint64_t seen; /* the feed's count of changes before it was begun */
+    struct buf question; /* that a person must answer */
+    char *target;        /* owned: its answer may be kept under this (cache.h), with the next two */
+    uint64_t seen;       /* the feed's count of changes before it was begun */
     int64_t made_ms;
     atomic_bool is_cancelled;
     pthread_t worker; /* of the server's mutex, like the next two */

@@ -29,7 +29,8 @@ struct http_job *job_new(struct http_server *server, struct http_conn *conn, voi
                              .lang = server->lang,
                              .status = 500,
                              .type = "application/json",
-                             .body = BUF_INIT};
+                             .body = BUF_INIT,
+                             .question = BUF_INIT};
     return job;
 }
 
@@ -37,6 +38,7 @@ static void job_free(struct http_job *job)
 {
     json_decref(job->args);
     buf_clear(&job->body);
+    buf_clear(&job->question);
     free(job->target);
     caller_clear(&job->caller);
     free(job);
@@ -155,9 +157,22 @@ static bool is_cancelled(struct op_call *call)
 static bool confirm(struct op_call *call, const char *question)
 {
     struct http_job *job = call->skin;
-    (void)question;
     job->has_asked = !job->says_yes;
+    buf_reset(&job->question);
+    buf_puts(&job->question, question);
     return job->says_yes;
+}
+
+/* A call that a person must confirm has one code, as on the command line and over MCP. */
+static void put_needs_yes(struct http_job *job, struct tsk_error *err)
+{
+    char *keys = strstr(job->question.data, " [y/N]"); /* a terminal's */
+    if (keys)
+        job->question.len = (size_t)(keys - job->question.data);
+    err->code = TSK_NEEDS_CONFIRMATION;
+    err->text = "http_needs_yes";
+    error_clear_next(err);
+    error_add(err, "question", buf_str(&job->question));
 }
 
 static void may_signal(struct http_job *job, bool may)
@@ -189,6 +204,8 @@ void job_run_op(struct http_job *job)
         may_signal(job, false);
     }
     json_decref(call.aside);
+    if (job->has_asked && result < 0 && err.code != TSK_INTERNAL)
+        put_needs_yes(job, &err);
     enum tsk_code code = result < 0 ? err.code : call.verdict;
     if (result < 0) {
         json_decref(answer);

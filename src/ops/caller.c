@@ -25,6 +25,14 @@ void op_hint_register(struct tsk_error *err)
     error_add_next(err, "curl --unix-socket .aiflow/server.sock 'http://localhost/api/status?register=true'");
 }
 
+void op_hint_proof(const struct op_call *call, const struct lock_proof *proof, struct tsk_error *err)
+{
+    if (!call->is_remote || proof->token || proof->instance || err->code != TSK_LOCK_LOST)
+        return;
+    error_set(err, TSK_INVALID_INPUT, "lock_proof_needed", NULL);
+    op_hint_register(err);
+}
+
 /* ---- its locks ---- */
 
 /* The target of a lock in a list, if it is one that the instance holds and that stays when a command returns: `lock run` holds
@@ -46,78 +54,95 @@ static bool find_target(struct tsk_workspace *ws, const char *root, const json_t
                             kind->is_sprint ? project : NULL, &ignored) == 0;
 }
 
-typedef int act_fn(struct lock_target *target, const struct lock_proof *proof);
+typedef int act_fn(struct lock_target *target, const struct lock_proof *proof, struct tsk_error *err);
 
-/* Does something with it, by the token that it has now: what somebody else takes meanwhile stays. Returns how many: 1 or 0. */
-static int act_on(struct lock_target *target, const char *instance, act_fn *act)
+/* What was done with the locks of an instance. */
+struct acts {
+    int count;
+    bool has_failed;
+    struct tsk_error first; /* the first failure: the others are tried all the same */
+};
+
+static void note_failure(struct acts *acts, const struct tsk_error *err)
 {
-    struct tsk_error ignored;
+    if (!acts->has_failed)
+        acts->first = *err;
+    acts->has_failed = true;
+}
+
+/* Does something with it, by the token that it has now: what somebody else takes meanwhile stays. */
+static void act_on(struct lock_target *target, const char *instance, act_fn *act, struct acts *acts)
+{
+    struct tsk_error err;
     struct judgement found;
-    if (lock_inspect(target, &found, &ignored) < 0 || found.verdict == VERDICT_FREE ||
-        !instance_is_same_id(found.record.instance, instance))
-        return 0;
-    return act(target, &(struct lock_proof){.token = found.record.token, .is_remote = true}) == 0;
+    if (lock_inspect(target, &found, &err) < 0) {
+        note_failure(acts, &err);
+        return;
+    }
+    if (found.verdict == VERDICT_FREE || !instance_is_same_id(found.record.instance, instance))
+        return;
+    if (act(target, &(struct lock_proof){.token = found.record.token, .is_remote = true}, &err) == 0)
+        acts->count++;
+    else if (err.code != TSK_LOCK_LOST && err.code != TSK_LOCK_NOT_FOUND)
+        note_failure(acts, &err);
 }
 
 /* The same with each lock in the list. */
-static int each_lock(struct tsk_workspace *ws, const char *root, const char *instance, act_fn *act)
+static void each_lock(struct tsk_workspace *ws, const char *root, const char *instance, act_fn *act, struct acts *acts)
 {
-    struct tsk_error ignored;
+    struct tsk_error err;
     json_t *locks CLEANUP_JSON = NULL, *lock;
     size_t i;
-    int count = 0;
-    if (locks_list(ws, NULL, root, &locks, &ignored) < 0)
-        return 0;
+    if (locks_list(ws, NULL, root, &locks, &err) < 0) {
+        note_failure(acts, &err);
+        return;
+    }
     json_array_foreach (locks, i, lock) {
         struct lock_target target;
         if (!find_target(ws, root, lock, instance, &target))
             continue;
-        count += act_on(&target, instance, act);
+        act_on(&target, instance, act, acts);
         lock_target_clear(&target);
     }
-    return count;
 }
 
-static int release_one(struct lock_target *target, const struct lock_proof *proof)
+static int release_one(struct lock_target *target, const struct lock_proof *proof, struct tsk_error *err)
 {
     struct lock_outcome outcome;
-    struct tsk_error ignored;
-    return lock_release_by(target, proof, &outcome, &ignored);
+    return lock_release_by(target, proof, &outcome, err);
 }
 
-/* Sprint locks with a file or a root of their own, which no list has. Returns how many it has released. */
-static int release_sprints(struct tsk_workspace *ws, const char *instance, const json_t *places)
+/* Sprint locks with a file or a root of their own, which no list has. */
+static void release_sprints(struct tsk_workspace *ws, const char *instance, const json_t *places, struct acts *acts)
 {
-    struct tsk_error ignored;
+    struct tsk_error gone; /* a place that is not there any more has no lock */
     json_t *place;
     size_t i;
-    int count = 0;
     json_array_foreach ((json_t *)places, i, place) {
         struct lock_target target;
         const char *root = json_string_value(json_array_get(place, 0));
         if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_SPRINT), json_string_value(json_array_get(place, 1)),
-                             root, &ignored) < 0)
+                             root, &gone) < 0)
             continue;
-        count += act_on(&target, instance, release_one);
+        act_on(&target, instance, release_one, acts);
         lock_target_clear(&target);
     }
-    return count;
 }
 
-static int renew_one(struct lock_target *target, const struct lock_proof *proof)
+static int renew_one(struct lock_target *target, const struct lock_proof *proof, struct tsk_error *err)
 {
     struct lock_outcome outcome;
-    struct tsk_error ignored;
-    return lock_renew_by(target, proof, 0, &outcome, &ignored);
+    return lock_renew_by(target, proof, 0, &outcome, err);
 }
 
 /* ---- its life ---- */
 
 int op_renew_caller(struct tsk_workspace *ws, const char *instance, struct tsk_error *err)
 {
+    struct acts acts = {0}; /* the lease decides for tasuki: a TTL that could not be extended is for other tools */
     int renewed = instance_renew(ws, instance, err);
-    if (renewed == 1) /* C2; at most once a minute */
-        each_lock(ws, NULL, instance, renew_one);
+    if (renewed == 1) /* C2; only when the lease was written */
+        each_lock(ws, NULL, instance, renew_one, &acts);
     return renewed < 0 ? -1 : 0;
 }
 
@@ -144,17 +169,24 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     json_t *claims CLEANUP_JSON = NULL, *sprints CLEANUP_JSON = NULL;
-    int locks = each_lock(ws, root, instance, release_one); /* C3 */
+    struct acts acts = {0};
+    each_lock(ws, root, instance, release_one, &acts); /* C3 */
     if (instance_list_sprints(ws, instance, &sprints, err) < 0)
         return -1;
-    locks += release_sprints(ws, instance, sprints);
+    release_sprints(ws, instance, sprints, &acts);
+    if (acts.has_failed) { /* the row stays: what is left is judged by it, and the call can be repeated */
+        *err = acts.first;
+        return -1;
+    }
     if (owners_open(&owners, ws, err) < 0 || workflow_list(&owners, instance, true, &claims, err) < 0 ||
         workflow_release_all(&owners, instance, err) < 0)
         return -1;
-    if (instance_is_http(instance))
-        locks += each_lock(ws, root, instance, release_one) + release_sprints(ws, instance, sprints);
+    if (instance_is_http(instance)) {
+        each_lock(ws, root, instance, release_one, &acts);
+        release_sprints(ws, instance, sprints, &acts);
+    }
     if (ret_locks)
-        *ret_locks = locks;
+        *ret_locks = acts.count;
     if (ret_claims)
         *ret_claims = (int)json_array_size(claims);
     return 0;

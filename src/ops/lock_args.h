@@ -60,4 +60,7 @@ int lock_release_confirmed(struct op_call *call, struct lock_target *target, str
 /* All locks of the workspace and the sprint lock of the project (found from `root`, NULL: here), as report_lock gives them; `kind` NULL: of every kind. */
 int locks_list(struct tsk_workspace *ws, const char *kind, const char *root, json_t **ret, struct tsk_error *err);
 
+/* caller.c: LOCK_LOST means that somebody else has the lock. For a client that has not said who it is, nobody knows that. */
+void op_hint_proof(const struct op_call *call, const struct lock_proof *proof, struct tsk_error *err);
+
 #endif

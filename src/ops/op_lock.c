@@ -210,6 +210,8 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_release_confirmed(call, &target, &proof, &outcome, err);
+    if (result < 0)
+        op_hint_proof(call, &proof, err);
     if (result == 0) {
         *ret = json_pack("{s:s, s:s, s:s?, s:b}", "status", "released", "kind", target.kind->name, "id",
                          target.id[0] ? target.id : NULL, "existed", outcome.existed);
@@ -278,6 +280,8 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
     int result = lock_renew_by(&target, &proof, json_get_int(call->args, "ttl", 0), &outcome, err);
+    if (result < 0)
+        op_hint_proof(call, &proof, err);
     if (result == 0) {
         time_format_local(outcome.record.expires_ms, expires);
         *ret = json_pack("{s:s, s:s, s:s?, s:I, s:s?}", "status", "renewed", "kind", target.kind->name, "id",

@@ -1,4 +1,5 @@
 /* op_own.c - own check, claim, release, force-claim, leave, show, list: which instance drives a workflow. */
+#include "ops/lock_args.h"
 #include "ops/own_args.h"
 #include "ops/page.h"
 #include "ops/table.h"
@@ -7,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#define LOOK_MS 250 /* how often a waiting claim looks again: the end of an owner announces nothing */
 #define WORKFLOW_PARAM                                                                                                 \
     {                                                                                                                  \
         .name = "ulTaskId", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "WORKFLOW",                  \
@@ -105,17 +108,49 @@ static json_t *claimed_json(const struct workflow *wf)
     return json;
 }
 
-static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
+bool own_wait_more(struct op_call *call, int64_t until_ms)
+{
+    int64_t left = until_ms - clock_now().boot_ms, nap_ms = left < LOOK_MS ? left : LOOK_MS;
+    if (left <= 0 || (call->is_cancelled && call->is_cancelled(call)))
+        return false;
+    nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
+    return true;
+}
+
+/* One attempt; the tables are not kept open while the caller waits. */
+static int claim_once(struct op_call *call, struct workflow *ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct instance caller;
-    struct workflow wf;
-    if (own_args_open(call, &owners, &caller, err) < 0 ||
-        workflow_claim(&owners, workflow_of(call), &caller, flags_of(call), &wf, err) < 0)
+    if (own_args_open(call, &owners, &caller, err) < 0)
         return -1;
+    return workflow_claim(&owners, workflow_of(call), &caller, flags_of(call), ret, err);
+}
+
+static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct workflow wf;
+    int64_t until_ms = clock_now().boot_ms + lock_args_wait(call);
+    while (claim_once(call, &wf, err) < 0)
+        if (err->code != TSK_WORKFLOW_OWNED_BY_OTHER || !own_wait_more(call, until_ms))
+            return -1;
     *ret = claimed_json(&wf);
     return 0;
 }
+
+static const struct op_param claim_params[] = {
+    WORKFLOW_PARAM,
+    NO_AUTO_CLAIM_PARAM,
+    {.name = "wait",
+     .type = OP_DURATION,
+     .flags = OP_FOREVER,
+     .value = "D",
+     .help = "Wait this long for the owner to release it, or to end.",
+     .agent_help = "Wait for it so long.",
+     .fallback = "0"},
+    OWN_INSTANCE_PARAM,
+    {0},
+};
 
 static const struct op_field claim_result[] = {{"owned", "boolean", "true"},
                                                {"ulTaskId", "string", ""},
@@ -136,9 +171,10 @@ const struct op op_own_claim = {
         "Free, or its owner is dead: it is yours. Its owner lives, or nobody can tell: refused. It is yours until you "
         "release it; when you have ended, the next one who asks gets it.",
     .examples = "tasuki own claim nightly  # for the process that calls\n"
+                "tasuki own claim nightly --wait 10m  # wait until its owner has released it\n"
                 "tasuki own claim nightly --instance \"$MY_ID\"  # for an instance that you name",
-    .flags = OP_IDEMPOTENT,
-    .params = check_params,
+    .flags = OP_IDEMPOTENT | OP_WAITS,
+    .params = claim_params,
     .result = claim_result,
     .errors = claim_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/claim"},
@@ -310,7 +346,7 @@ const struct op op_own_leave = {
     .result = leave_result,
     .errors = leave_errors,
     .http = {.method = "DELETE", .path = "/api/instances/:instance"},
-    .mcp = {.tool = "release_all", .group = "ownership", TOOL_RELEASE_ALL},
+    .mcp = {.tool = "release_all", .group = "workspace", .is_core = true, TOOL_RELEASE_ALL},
     .run = run_leave,
 };
 

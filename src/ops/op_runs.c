@@ -6,12 +6,14 @@
 #include "ops/tool_texts.h"
 #include "run/start.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LIST_DEFAULT 20
-#define LOG_MAX      (64u << 20)
+#define LOG_MAX      (16 << 20) /* of one log in one answer */
+#define LOG_PIECE    65536
 #define TAIL_DEFAULT 40
 
 static void rundir_cleanup(struct rundir *run)
@@ -140,41 +142,90 @@ const struct op op_runs_show = {
 
 /* ---- logs ----------------------------------------------------------------------------------------------- */
 
-/* The last `lines` lines of a text. */
-static const char *tail_of(const char *text, size_t len, int64_t lines)
+/* Where the last `lines` lines of a file begin, at most LOG_MAX bytes before its end; -1: it cannot be read. It is read backwards, piece by piece: the
+ * cost depends on what is shown, not on the size of the log. */
+static off_t tail_start(int fd, off_t size, int64_t lines)
 {
-    const char *at = text + len;
-    if (at > text && at[-1] == '\n')
-        at--;
-    while (at > text && lines > 0) {
-        at--;
-        if (*at == '\n' && --lines == 0)
-            return at + 1;
+    char piece[LOG_PIECE];
+    off_t at = size, least = size > LOG_MAX ? size - LOG_MAX : 0;
+    while (at > least) {
+        size_t want = at - least < LOG_PIECE ? (size_t)(at - least) : LOG_PIECE;
+        ssize_t got = fs->pread(fd, piece, want, at - (off_t)want);
+        if (got != (ssize_t)want)
+            return got < 0 ? -1 : at; /* it was cut off meanwhile */
+        for (size_t i = want; i-- > 0;)
+            if (piece[i] == '\n' && at - (off_t)want + (off_t)i + 1 != size && --lines == 0)
+                return at - (off_t)want + (off_t)i + 1;
+        at -= (off_t)want;
     }
-    return at;
+    return least;
 }
 
-static void add_log(struct op_call *call, const struct rundir *run, const json_t *record, json_t *list)
+/* Bytes that JSON cannot have become U+FFFD, also a byte 0, which would end the text. */
+static json_t *text_of_bytes(const char *data, size_t len)
+{
+    struct buf whole CLEANUP(buf_clear) = {.max = LOG_MAX * 4}, clean CLEANUP(buf_clear) = {.max = LOG_MAX * 8};
+    for (size_t at = 0; at < len;) {
+        size_t part = strnlen(data + at, len - at);
+        buf_put(&whole, data + at, part);
+        at += part;
+        if (at < len)
+            buf_puts(&whole, "\xef\xbf\xbd");
+        at++;
+    }
+    buf_json_string(&clean, buf_str(&whole));
+    json_t *value = json_loads(buf_str(&clean), JSON_DECODE_ANY, NULL);
+    return value ? value : json_string("");
+}
+
+/* 1: the last lines are in *text, which begins at *ret_offset; 0: the task printed nothing; -1. */
+static int read_tail(int dir, const char *path, int64_t lines, struct buf *text, off_t *ret_offset,
+                     struct tsk_error *err)
+{
+    struct stat st;
+    int fd CLEANUP_FD = fs->openat(dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 || fs->fstat(fd, &st) < 0)
+        return fs_error(err, "read", dir, path);
+    off_t at = *ret_offset = tail_start(fd, st.st_size, lines);
+    if (at < 0)
+        return fs_error(err, "read", dir, path);
+    while (at < st.st_size) {
+        size_t want = st.st_size - at < LOG_PIECE ? (size_t)(st.st_size - at) : LOG_PIECE;
+        char *room = buf_reserve(text, want);
+        ssize_t got = room ? fs->pread(fd, room, want, at) : -1;
+        if (got < 0)
+            return fs_error(err, "read", dir, path);
+        if (got == 0)
+            break;
+        text->len += (size_t)got;
+        at += got;
+    }
+    return 1;
+}
+
+static int add_log(struct op_call *call, const struct rundir *run, const json_t *record, json_t *list,
+                   struct tsk_error *err)
 {
     char path[512];
-    struct buf text CLEANUP(buf_clear) = {.max = LOG_MAX};
+    off_t offset = 0;
+    struct buf text CLEANUP(buf_clear) = {.max = LOG_MAX + LOG_PIECE};
     snprintf(path, sizeof path, "tasks/%.200s/%s.%lld.log", json_get_string(record, "s", ""),
              json_get_string(record, "k", ""), (long long)json_get_int(record, "a", 1));
     size_t i;
     json_t *one;
     json_array_foreach (list, i, one)
         if (strcmp(json_get_string(one, "path", ""), path) == 0)
-            return; /* it asked, and was started again as the same attempt */
-    if (fs_read_file(run->dir, path, LOG_MAX - 1, &text) < 0)
-        return; /* it printed nothing */
-    const char *tail = tail_of(buf_str(&text), text.len, json_get_int(call->args, "lines", TAIL_DEFAULT));
-    struct buf clean CLEANUP(buf_clear) = {.max = LOG_MAX * 2};
-    buf_json_string(&clean, tail); /* whatever bytes a program prints */
-    json_t *value = json_loads(buf_str(&clean), JSON_DECODE_ANY, NULL);
-    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s, s:o}", "task", json_get_string(record, "k", ""),
+            return 0; /* it asked, and was started again as the same attempt */
+    int found = read_tail(run->dir, path, json_get_int(call->args, "lines", TAIL_DEFAULT), &text, &offset, err);
+    if (found <= 0)
+        return found;
+    json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s, s:I, s:o}", "task", json_get_string(record, "k", ""),
                                           "session_id", json_get_string(record, "s", ""), "attempt",
-                                          (json_int_t)json_get_int(record, "a", 1), "path", path, "text",
-                                          value ? value : json_string("")));
+                                          (json_int_t)json_get_int(record, "a", 1), "path", path, "offset",
+                                          (json_int_t)offset, "text", text_of_bytes(text.data, text.len)));
+    return 0;
 }
 
 static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -186,7 +237,7 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||
         journal_read(run.dir, &records, err) < 0)
         return -1;
-    json_t *logs = json_array();
+    json_t *logs CLEANUP_JSON = json_array();
     bool is_known = !task;
     json_array_foreach (records, i, record) {
         if (strcmp(json_get_string(record, "e", ""), "start") != 0)
@@ -194,13 +245,12 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
         if (task && strcmp(json_get_string(record, "k", ""), task) != 0)
             continue;
         is_known = true;
-        add_log(call, &run, record, logs);
+        if (add_log(call, &run, record, logs, err) < 0)
+            return -1;
     }
-    if (!is_known) {
-        json_decref(logs);
+    if (!is_known)
         return error_set(err, TSK_NOT_FOUND, "no_log", "task", task, "run", run.id, NULL);
-    }
-    *ret = json_pack("{s:s, s:o}", "run_id", run.id, "logs", logs);
+    *ret = json_pack("{s:s, s:O}", "run_id", run.id, "logs", logs);
     return 0;
 }
 
@@ -218,7 +268,7 @@ static const struct op_param logs_params[] = {
     {0},
 };
 static const struct op_field logs_result[] = {
-    {"run_id", "string", ""}, {"logs", "array", "task session_id attempt path text"}, {0}};
+    {"run_id", "string", ""}, {"logs", "array", "task session_id attempt path offset text"}, {0}};
 
 const struct op op_runs_logs = {
     .name = "runs.logs",

@@ -1,6 +1,7 @@
 /* op_wait.c - waiting for a process, a run or a lock instead of asking for it again and again. */
 #include "lock/report.h"
 #include "ops/lock_args.h"
+#include "ops/own_args.h"
 #include "ops/proc_args.h"
 #include "ops/run_args.h"
 #include "ops/table.h"
@@ -65,6 +66,42 @@ static int wait_lock(struct op_call *call, const char *id, json_t **ret, struct 
     return result;
 }
 
+/* ---- a workflow ------------------------------------------------------------------------------------------ */
+
+/* A living owner, or one of which nobody can tell, is waited for. */
+static bool has_owner(const struct workflow *wf)
+{
+    return wf->owner[0] && wf->state.alive != LIVE_DEAD;
+}
+
+static int look_at_workflow(struct op_call *call, const char *id, struct workflow *ret, struct tsk_error *err)
+{
+    struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
+    return owners_open(&owners, call->ws, err) < 0 ? -1 : workflow_look(&owners, id, NULL, ret, err);
+}
+
+static int wait_workflow(struct op_call *call, const char *id, json_t **ret, struct tsk_error *err)
+{
+    struct workflow wf;
+    int64_t timeout_ms = wait_timeout(call), now_ms = clock_now().boot_ms;
+    int64_t until_ms = timeout_ms < 0 ? INT64_MAX : now_ms + timeout_ms;
+    if (!id_is_valid(id))
+        return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id, NULL);
+    for (;;) {
+        if (look_at_workflow(call, id, &wf, err) < 0)
+            return -1;
+        if (!has_owner(&wf))
+            break;
+        if (own_wait_more(call, until_ms))
+            continue;
+        workflow_refuse_as(&wf, TSK_CONFLICT, "wait_workflow_late", err);
+        return -1;
+    }
+    *ret = workflow_json(&wf, false);
+    json_object_set_new(*ret, "state", json_string(wf.owner[0] ? "stale" : "free"));
+    return 0;
+}
+
 /* ---- the row -------------------------------------------------------------------------------------------- */
 
 static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -75,10 +112,12 @@ static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
         return error_set(err, TSK_INVALID_INPUT, "wait_only_process", "value", what, "kind", kind, NULL);
     if (strcmp(kind, "run") == 0)
         return wait_run(call, id, ret, err);
+    if (strcmp(kind, "workflow") == 0)
+        return wait_workflow(call, id, ret, err);
     return strcmp(kind, "lock") == 0 ? wait_lock(call, id, ret, err) : wait_process(call, ret, err);
 }
 
-static const char *const kinds[] = {"process", "run", "lock", NULL};
+static const char *const kinds[] = {"process", "run", "lock", "workflow", NULL};
 static const struct op_param params[] = {
     {.name = "kind",
      .type = OP_ENUM,
@@ -90,7 +129,7 @@ static const struct op_param params[] = {
      .type = OP_STRING,
      .flags = OP_REQUIRED | OP_POSITIONAL,
      .value = "ID",
-     .help = "Of the process or the run; of a lock its name, a request's id, queue, sprint, or KIND/ID.",
+     .help = "Of the process, the run or the workflow; of a lock its name, a request's id, queue, sprint, or KIND/ID.",
      .max = 512,
      .completes = "awaited-id"},
     WAIT_FOR_PARAM,
@@ -98,7 +137,7 @@ static const struct op_param params[] = {
     {0},
 };
 static const struct op_field fields[] = {
-    {"status", "string?", "of a run"}, {"state", "any", "of a process or a lock: free, stale"}, {0}};
+    {"status", "string?", "of a run"}, {"state", "any", "of a process; of a lock or a workflow: free, stale"}, {0}};
 static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND,
                                        TSK_PROCESS_NOT_RUNNING,
                                        TSK_PROCESS_START_FAILED,
@@ -117,15 +156,17 @@ static const struct op_route post_route[] = {{"POST", "/api/wait", NULL}, {0}};
 const struct op op_wait = {
     .name = "wait",
     .verb = "wait",
-    .summary = "Wait for something instead of polling it: a process, a run, or a lock that becomes free.",
+    .summary = "Wait for something instead of polling it: a process, a run, or a lock or a workflow that becomes free.",
     .detail =
         "A process: until it has ended, or is ready. A run: until it has ended or asks something; the exit code is the "
-        "run's. A lock: until nobody holds it any more (that does not take it: lock acquire --wait does). A time that "
+        "run's. A lock: until nobody holds it any more (that does not take it: lock acquire --wait does). A workflow: "
+        "until it has no living owner (own claim --wait takes it, too). A time that "
         "is "
         "up is CONFLICT (exit 4): repeat the call to go on waiting.",
     .examples = "tasuki wait process web --for ready --timeout 30s  # until it answers\n"
                 "tasuki wait run RUN-20260207T223000-1a2b3c\n"
-                "tasuki wait lock deploy --timeout 10m",
+                "tasuki wait lock deploy --timeout 10m\n"
+                "tasuki wait workflow nightly",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WAITS | OP_VERDICTS,
     .params = params,
     .result = fields,

@@ -9,9 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STAGE_HEAD 8192 /* bytes of a stage in which its status stands */
-
-enum { RUNS_LOOKED_AT = 200, RUNS_OVER_SHOWN = 5, REQUESTS_SHOWN = 30, WORKFLOWS_SHOWN = 30 };
+enum { RUNS_OPEN_SHOWN = 200, RUNS_OVER_SHOWN = 5, REQUESTS_SHOWN = 30, WORKFLOWS_SHOWN = 30 };
 
 /* ---- runs ----------------------------------------------------------------------------------------------- */
 
@@ -47,41 +45,33 @@ static bool is_open(const json_t *stage)
     return strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0 || strcmp(status, "INTERRUPTED") == 0;
 }
 
-/* Whether a run may be open, out of the head of its stage: of thousands that are over none is parsed. */
-static bool may_be_open(struct tsk_workspace *ws, const char *id)
-{
-    char name[RUN_ID_MAX + 24], head[STAGE_HEAD + 1];
-    snprintf(name, sizeof name, "runs/%s/stage.json", id);
-    int fd CLEANUP_FD = fs->openat(ws->state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
-    ssize_t len = fd < 0 ? -1 : fs->pread(fd, head, STAGE_HEAD, 0);
-    if (len < 0)
-        return true;
-    head[len] = '\0';
-    return strstr(head, "\"RUNNING\"") || strstr(head, "\"NEEDS_INPUT\"");
-}
-
-/* What goes on or waits comes first, then what is over, each the newest first: who shows only some of them cuts at the end. */
+/* What goes on or waits comes first, then what is over, each the newest first: a reader that shows only some of them cuts at the
+ * end. No more runs are looked at than are shown, however many there are. */
 static int add_runs(struct op_call *call, json_t *answer, struct tsk_error *err)
 {
     static const char *const keys[] = {"run_id",     "request_id", "flow",   "source",      "status",
                                        "started_at", "ended_at",   "counts", "reason_code", NULL};
-    json_t *ids CLEANUP_JSON = NULL, *id;
+    json_t *ids CLEANUP_JSON = NULL, *marked CLEANUP_JSON = NULL, *id;
+    json_t *runs CLEANUP_JSON = json_array(), *over CLEANUP_JSON = json_array(), *seen CLEANUP_JSON = json_object();
     size_t i;
-    if (rundir_list(call->ws, &ids, err) < 0)
+    if (rundir_list_open(call->ws, &marked, err) < 0 || rundir_list(call->ws, &ids, err) < 0)
         return -1;
-    json_t *runs = json_array(), *over CLEANUP_JSON = json_array();
-    json_array_foreach (ids, i, id) {
-        if (i >= RUNS_LOOKED_AT &&
-            (json_array_size(runs) >= RUNS_LOOKED_AT || !may_be_open(call->ws, json_string_value(id))))
-            continue;
-        json_t *stage CLEANUP_JSON = stage_of(call->ws, json_string_value(id));
-        if (stage && is_open(stage))
+    json_array_foreach (marked, i, id) {
+        json_t *stage CLEANUP_JSON =
+            json_array_size(runs) < RUNS_OPEN_SHOWN ? stage_of(call->ws, json_string_value(id)) : NULL;
+        if (stage && is_open(stage)) {
             json_array_append_new(runs, pick(stage, keys));
-        else if (stage && i < RUNS_LOOKED_AT && json_array_size(over) < RUNS_OVER_SHOWN)
-            json_array_append_new(over, pick(stage, keys));
+            json_object_set_new(seen, json_string_value(id), json_true());
+        }
+    }
+    for (i = 0; i < json_array_size(ids) && i < RUNS_OPEN_SHOWN && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
+        const char *name = json_string_value(json_array_get(ids, i));
+        json_t *stage CLEANUP_JSON = json_object_get(seen, name) ? NULL : stage_of(call->ws, name);
+        if (stage)
+            json_array_append_new(is_open(stage) ? runs : over, pick(stage, keys));
     }
     json_array_extend(runs, over);
-    json_object_set_new(answer, "runs", runs);
+    json_object_set(answer, "runs", runs);
     return 0;
 }
 

@@ -13,5 +13,7 @@
 
 /* Opens the tables and finds the caller. The tables are to be closed in any case. */
 int own_args_open(struct op_call *call, struct owners *owners, struct instance *ret_caller, struct tsk_error *err);
+/* Pauses before the next look at a workflow; false: the time is over, or the caller has gone. */
+bool own_wait_more(struct op_call *call, int64_t until_ms);
 
 #endif

@@ -25,6 +25,7 @@ static const struct op *const rows[] = {
     &op_runs_list,
     &op_runs_show,
     &op_runs_logs,
+    &op_runs_tasks,
     &op_runs_graph,
     &op_runs_cancel,
     &op_request_add,

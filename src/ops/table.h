@@ -32,6 +32,7 @@ extern int (*op_mcp_serve)(struct op_call *call, struct tsk_error *err);
 extern const struct op op_flow_list, op_flow_validate, op_graph, op_runs_graph;
 /* op_run.c, op_run_answer.c, op_runs.c */
 extern const struct op op_run_flow, op_resume, op_answer, op_runs_list, op_runs_show, op_runs_logs, op_runs_cancel;
+extern const struct op op_runs_tasks;
 /* op_channel.c, op_task.c */
 extern const struct op op_channel_get, op_channel_set, op_channel_append, op_channel_add;
 extern const struct op op_task_next, op_task_spawn, op_task_again, op_task_finish, op_task_cancel, op_task_ask;

@@ -64,17 +64,16 @@
             "read on, pass the answer's cursor."
 #define TOOL_WAIT_FOR                                                                                                  \
     .refusal = "NOT YET",                                                                                              \
-    .text = "Wait until a process has ended or is ready, a run has ended, or a lock is free. "                         \
-            "It changes nothing (a lock is not taken); NOT YET: the time is up, repeat the call. One call "            \
-            "waits 45 s at most, and fails at once when that cannot happen any more."
+    .text = "Wait until a process has ended or is ready, a run has ended, or a lock or workflow is free. It takes "    \
+            "nothing; NOT YET: the time (45 s at most) is up, repeat the call."
 #define TOOL_UL_WORKFLOW_CHECK                                                                                         \
     .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "     \
             "false with an "                                                                                           \
             "owner: do not touch it."
 #define TOOL_UL_WORKFLOW_CLAIM                                                                                         \
-    .refusal = "NOT CLAIMED", .text = "Become the one who drives a workflow, before you begin it. Refused while "      \
-                                      "another living instance owns it: wait, or ask "                                 \
-                                      "the person. Yours until ul_workflow_release, or until your program ends."
+    .refusal = "NOT CLAIMED",                                                                                          \
+    .text = "Become the one who drives a workflow, before you begin it. NOT CLAIMED: another living instance owns "    \
+            "it; wait, or ask the person. Yours until release_all, or until your program ends."
 #define TOOL_UL_WORKFLOW_RELEASE                                                                                       \
     .refusal = "NOT RELEASED", .text = "Give a workflow back when your part of it is done, so that another instance "  \
                                        "can go on. That nobody owned it is "                                           \
@@ -85,16 +84,14 @@
                                       "writes afterwards is refused. Yours until ul_workflow_release."
 #define TOOL_RELEASE_ALL                                                                                               \
     .refusal = "NOT RELEASED",                                                                                         \
-    .text = "Release everything that you locked and claimed, when your work here is done. Over HTTP your instance "    \
-            "ends with it: register again to come back; refused while you work in the name of a living agent. What "   \
-            "you started goes on."
+    .text = "Release all that you locked and claimed, when your work here is done. Over HTTP your instance ends "      \
+            "with it. What you started goes on."
 #define TOOL_UL_WORKFLOW_LIST                                                                                          \
     .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."
 #define TOOL_SUBAGENT_RUN                                                                                              \
-    .refusal = "NOT DONE", .text = "Give a task to another agent (get_status names them); returns its outcome and "    \
-                                   "the end of its output. With ulTaskId "                                             \
-                                   "you must own that workflow. After 45 s the answer is status RUNNING: wait_for "    \
-                                   "the run_id; it goes on by itself."
+    .refusal = "NOT DONE",                                                                                             \
+    .text = "Give a task to another agent (get_status names them); returns its outcome and the end of its output. "    \
+            "With ulTaskId you must own that workflow. After 45 s the answer is RUNNING: wait_for the run_id."
 #define TOOL_SUBAGENT_RUN_PARALLEL                                                                                     \
     .refusal = "NOT DONE",                                                                                             \
     .text = "As subagent_run, to several agents at once: one task for all, or tasks. All must succeed."
@@ -141,8 +138,8 @@
             "answer, not an error; nothing that lives is touched."
 #define TOOL_FLOW_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
-    .text = "Run the tasks of a flow file, in parallel where it allows that. NOT DONE says what failed; run_resume "   \
-            "goes on from there. After 45 s the answer is RUNNING, and it goes on without this connection."
+    .text = "Run the tasks of a flow file, in parallel where it allows that. NOT DONE says what failed. After 45 s "   \
+            "the answer is RUNNING, and it goes on without this connection."
 #define TOOL_RUN_RESUME                                                                                                \
     .refusal = "NOT DONE",                                                                                             \
     .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "           \
@@ -162,21 +159,26 @@
     .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."
 #define TOOL_REQUEST_RUN                                                                                               \
     .refusal = "NOT STARTED",                                                                                          \
-    .text = "Run a request now, alone on it, or go on with its interrupted run; the answer is that run (wait_for, "    \
-            "run_show). NOT STARTED (RUN_IN_PROGRESS) names the run that is there already: do not start another. It "  \
-            "goes on without this connection."
+    .text =                                                                                                            \
+        "Run a request now, or go on with its interrupted run; the answer is that run (wait_for, run_show). NOT "      \
+        "STARTED: RUN_IN_PROGRESS names the run that is there already, NEEDS_INPUT one for run_answer. It goes on "    \
+        "without this connection."
 #define TOOL_QUEUE_NEXT                                                                                                \
     .text = "Say which request the queue would take next, and for each other one why not. It changes nothing."
 #define TOOL_QUEUE_RUN                                                                                                 \
     .refusal = "NOT STARTED",                                                                                          \
-    .text = "Run the ready requests one after the other, until one asks, fails, or none is left. NOT STARTED "         \
-            "(QUEUE_IN_PROGRESS): another queue runs; leave it alone. It goes on without this connection."
+    .text =                                                                                                            \
+        "Run the ready requests one after the other, until one asks, fails, or none is left. NOT STARTED: another "    \
+        "queue runs; leave it alone. It goes on without this connection."
 #define TOOL_QUEUE_STOP                                                                                                \
     .text = "Stop the queue after the request that it runs; with now, cancel that one, too. Requests that were "       \
             "not run stay ready. Nothing is lost."
 #define TOOL_RUN_LIST .text = "List runs, the newest first, with their status. It changes nothing."
 #define TOOL_RUN_SHOW .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."
 #define TOOL_RUN_LOGS .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."
+#define TOOL_RUN_TASKS                                                                                                 \
+    .text = "List the tasks of a run that have started, page by page; run_show lists at most 1,000. It changes "       \
+            "nothing."
 #define TOOL_RUN_CANCEL                                                                                                \
     .refusal = "NOT CANCELLED",                                                                                        \
     .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "                   \

@@ -24,8 +24,8 @@
 #define INSTANCE_HTTP_PREFIX "http-"
 #define INSTANCE_HTTP_SIZE   (sizeof INSTANCE_HTTP_PREFIX + 16)
 #define INSTANCE_SECRET_SIZE 33
-#define INSTANCE_LEASE_MS    (30 * 60 * 1000)
-#define INSTANCE_SLACK_MS    2000 /* how much later than its id says a process may have started */
+#define INSTANCE_LEASE_MS    (2 * 60 * 1000) /* a client that closes does not say so: its locks are free soon */
+#define INSTANCE_SLACK_MS    2000            /* how much later than its id says a process may have started */
 
 /* Somebody who calls. */
 struct instance {

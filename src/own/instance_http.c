@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define NUMBER_SIZE 24
-/* A lease is written a minute longer than promised, and again only when that minute is used up: a busy client costs one write
- * a minute, not one per call. */
-#define LEASE_SPARE_MS (60 * 1000)
+/* A lease is written longer than promised, and again only when that time is used up: a busy client costs one write in that
+ * time, not one per call. */
+#define LEASE_SPARE_MS (15 * 1000)
 
 /* Until when a lease lasts that begins now, on both clocks. */
 static void lease_text(const struct now *now, char boot[NUMBER_SIZE], char wall[NUMBER_SIZE])

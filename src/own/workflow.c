@@ -355,14 +355,16 @@ int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char
     error_add(err, "how", wf->owner[0] ? wf->state.how : NULL);
     error_add_int(err, "fence", wf->fence);
     add_details(wf, code == TSK_NEEDS_CONFIRMATION ? TSK_WORKFLOW_OWNED_BY_OTHER : code, err);
-    if (code == TSK_NEEDS_CONFIRMATION)
-        error_add_next(err, "tasuki own force-claim %s --yes", wf->id);
-    else if (alive == LIVE_DEAD)
+    if (alive == LIVE_DEAD) {
         error_add_next(err, "tasuki own claim %s", wf->id);
-    else
-        error_add_next(err, "tasuki own force-claim %s", wf->id);
-    if (alive != LIVE_DEAD && wf->state.pid)
+        return -1;
+    }
+    /* Look, wait, and force only then. A pid of another host, or of another pid namespace, means nothing here. */
+    if (alive == LIVE_ALIVE && wf->state.pid)
         error_add_next(err, "ps -p %d", (int)wf->state.pid);
+    error_add_next(err, "tasuki own claim %s --wait 10m", wf->id);
+    error_add_next(
+        err, code == TSK_NEEDS_CONFIRMATION ? "tasuki own force-claim %s --yes" : "tasuki own force-claim %s", wf->id);
     return -1;
 }
 

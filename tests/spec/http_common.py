@@ -101,7 +101,7 @@ def limited(ws, fds):
 
 # -- clients of the server, as the table `instance` has them --
 
-LEASE_MS = 30 * 60 * 1000
+LEASE_MS = 2 * 60 * 1000
 MCP_META = "io.modelcontextprotocol/"
 
 

@@ -119,7 +119,7 @@ def _(ws):
 def _(ws):
     owner = Instance(ws, "own", "claim", WORKFLOW)
     refused = ws.tasuki("own", "force-claim", WORKFLOW, "--json").expect(6, "NEEDS_CONFIRMATION")
-    eq(refused.error["next"][0], f"tasuki own force-claim {WORKFLOW} --yes", "next")
+    eq(refused.error["next"][-1], f"tasuki own force-claim {WORKFLOW} --yes", "next")
     eq(check(ws, code=4)["ownerPid"], owner.proc.pid, "nothing moved")
     said_no = ws.tty(["own", "force-claim", WORKFLOW], ["n"])
     eq(said_no.code, 4, "after a no")
@@ -170,7 +170,7 @@ def _(ws):
                             "retryRecommended": False}, "the details")
     eq(refused["error"]["category"], "OWNERSHIP", "category")
     assert refused["error"]["message"].startswith(f"UL workflow {WORKFLOW} is owned by another instance ({id})."), refused
-    eq(refused["error"]["next"], [f"tasuki own force-claim {WORKFLOW}", f"ps -p {owner.proc.pid}"], "next")
+    eq(refused["error"]["next"], [f"ps -p {owner.proc.pid}", f"tasuki own claim {WORKFLOW} --wait 10m", f"tasuki own force-claim {WORKFLOW}"], "next")
 
 
 @test("over MCP the refusal begins with the seed's words in every language, and has the same details")

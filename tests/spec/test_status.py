@@ -94,6 +94,24 @@ def lasting(document):
     return re.sub(r'"(time|age_ms|expires_in_ms|expires_at|uptime_ms|cpu_ms|rss_bytes)": ("[^"]*"|-?\d+|null)', "", text)
 
 
+@test("status costs the same with 10 runs and with 1,000: it looks at no more than it shows, and the oldest is shown if it waits")
+def _(ws):
+    run_flow(ws, "tasks: {a: 'tasuki task ask Deploy?'}\n", code=8)
+    run_flow(ws, "tasks: {a: 'true'}\n")
+    done = next(path.parent for path in (ws.path / ".aiflow/runs").glob("RUN-*/stage.json") if '"DONE"' in path.read_text())
+    calls = []
+    for count in (10, 1000):
+        for i in range(count):
+            path = done.with_name(f"RUN-2090{i:04}T000000-000000")
+            if not path.exists():
+                shutil.copytree(done, path)
+        result = ws.fault("status", "--json").expect(0)
+        eq([one["status"] for one in result.json["runs"]], ["NEEDS_INPUT"] + 5 * ["DONE"], f"of {count}")
+        calls.append(result.calls)
+    eq(calls[0], calls[1], "file-system calls")
+    eq(os.listdir(ws.path / ".aiflow/runs/.open"), [json.loads(result.out)["runs"][0]["run_id"]], "the runs that may go on")
+
+
 @test("of many runs status shows the first, and how many more there are; --json has them all")
 def _(ws):
     run_flow(ws, "tasks: {a: 'tasuki task ask Deploy?'}\n", code=8)
