@@ -69,8 +69,9 @@ static int write_chunk(const char *data, size_t len, void *context)
 
 void json_write(struct buf *b, const json_t *value, bool pretty)
 {
-    size_t flags = JSON_ENCODE_ANY | (pretty ? JSON_INDENT(2) : JSON_COMPACT);
-    if (json_dump_callback(value, write_chunk, b, flags) < 0)
+    if (!pretty)
+        json_put_compact(b, value);
+    else if (json_dump_callback(value, write_chunk, b, JSON_ENCODE_ANY | JSON_INDENT(2)) < 0)
         b->failed = true;
 }
 
