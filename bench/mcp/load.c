@@ -2,7 +2,8 @@
  *
  *     bench-mcp CALLS IN_FLIGHT CALL-PARAMS SERVER...     prints one JSON document
  *
- * It sends tools/call with CALL-PARAMS (JSON) as `params` and counts lines: every answer is one. */
+ * It sends tools/call with CALL-PARAMS (JSON) as `params` and counts lines: every answer is one. Several lines of CALL-PARAMS are
+ * sent in turn. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -89,6 +90,16 @@ static size_t receive(struct server *server)
     return lines;
 }
 
+/* The next of the lines of `params`, in turn; *at is where the one after it begins. */
+static const char *next_line(const char *params, const char **at, int *ret_len)
+{
+    const char *line = **at ? *at : params;
+    size_t len = strcspn(line, "\n");
+    *at = line + len + (line[len] == '\n');
+    *ret_len = (int)len;
+    return line;
+}
+
 /* Keeps `in_flight` calls going until `calls` are answered; seconds. */
 static double load(struct server *server, const char *params, long calls, long in_flight)
 {
@@ -97,12 +108,16 @@ static double load(struct server *server, const char *params, long calls, long i
     if (!batch)
         fail("malloc");
     long sent = 0, answered = 0, next = in_flight;
+    const char *at = params;
     double began = now_s();
     while (answered < calls) {
-        for (used = 0; next && sent < calls; next--)
+        for (used = 0; next && sent < calls; next--) {
+            int line_len;
+            const char *line = next_line(params, &at, &line_len);
             used += (size_t)snprintf(batch + used, len,
-                                     "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/call\",\"params\":%s}\n",
-                                     ++sent, params);
+                                     "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/call\",\"params\":%.*s}\n",
+                                     ++sent, line_len, line);
+        }
         send_all(server, batch, used);
         next = (long)receive(server);
         answered += next;

@@ -12,18 +12,28 @@ CACHE = HERE.parents[1] / ".cache" / "mcp"
 IN_FLIGHT = 32
 ROUNDS = 5
 QUICK_TOOL = {"name": "test_simple_text"}  # answers at once, as the peer's: what the protocol itself costs
-REAL_TOOLS = [{"name": "lock_check", "arguments": {"kind": "name", "id": "a"}}, {"name": "get_status", "arguments": {}}]
+# What agents call, beside the peer's echo: each kind of call, and what it may cost beside it.
+REAL_CALLS = {
+    "get_process_status": [{"name": "get_process_status", "arguments": {"id": "p000"}}],
+    "lock_check": [{"name": "lock_check", "arguments": {"kind": "name", "id": "a"}}],
+    # So many that an acquire is answered long before its release is sent.
+    "lock_acquire, lock_release": [{"name": tool, "arguments": {"kind": "name", "id": f"l{number}"}}
+                                   for tool in ("lock_acquire", "lock_release") for number in range(16 * IN_FLIGHT)],
+}
+PROCESSES, MORE_PROCESSES, RUNS, MORE_RUNS = 100, 300, 10, 1000
 
 
-def load(context, calls, params, server, cwd):
-    command = [context.driver("bench-mcp"), calls, IN_FLIGHT, json.dumps(params), *server]
+def load(context, calls, params, server, cwd, in_flight=IN_FLIGHT):
+    """`params`: of a call, or of several that are made in turn."""
+    turns = params if isinstance(params, list) else [params]
+    command = [context.driver("bench-mcp"), calls, in_flight, "\n".join(json.dumps(one) for one in turns), *server]
     done = subprocess.run([str(word) for word in command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=600)
     if done.returncode != 0:
         raise RuntimeError(f"bench-mcp ended with {done.returncode}: {done.stderr}")
     result = json.loads(done.stdout)
     if result["errors"]:
-        raise RuntimeError(f"the server refused {params}")
+        raise RuntimeError(f"the server refused a call of {turns[0]['name']}")
     return result
 
 
@@ -121,6 +131,60 @@ def measure_http(context, root, has_peer, calls, rounds):
     return row, {"tasuki_us": ours, "peer_us": theirs}
 
 
+# -- real tools ---------------------------------------------------------------------------------------------
+
+def run_tasuki(context, root, *words):
+    subprocess.run([str(word) for word in (context.tasuki, "--root", root, *words)], cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+
+def add_processes(context, root, first, last):
+    """Processes that run: what is listed is looked at."""
+    names = [f"p{number:03}" for number in range(first, last)]
+    for name in names:
+        run_tasuki(context, root, "proc", "create", name, "--", "sleep", "100000")
+    run_tasuki(context, root, "proc", "start", *names)
+
+
+def add_runs(context, root, count):
+    flow = root / "flow.yaml"
+    flow.write_text("tasks: {a: 'true'}\n")
+    for _ in range(count):
+        run_tasuki(context, root, "run", flow)
+
+
+def milliseconds(context, root, calls, params):
+    """CPU time of the server per call, one call after the other: the time that others leave us says nothing."""
+    done = load(context, calls, params, [context.tasuki, "--root", root, "mcp", "--tools", "all"], root, in_flight=1)
+    return done["cpu_s"] / done["calls"] * 1000
+
+
+def median_ms(context, root, calls, params, rounds):
+    return statistics.median(milliseconds(context, root, calls, params) for _ in range(rounds))
+
+
+def measure_lists(context, root, calls, rounds):
+    """Lists and the overview, which grow with what is there."""
+    listed = {"name": "list_processes", "arguments": {"limit": 1000}}
+    status = {"name": "get_status", "arguments": {}}
+    few = median_ms(context, root, calls, listed, rounds)
+    add_runs(context, root, RUNS)
+    with_few = median_ms(context, root, calls, status, rounds)
+    more_runs = RUNS * 10 if context.quick else MORE_RUNS
+    add_runs(context, root, more_runs - RUNS)
+    with_more = median_ms(context, root, calls, status, rounds)
+    more_processes = PROCESSES + 50 if context.quick else MORE_PROCESSES
+    add_processes(context, root, PROCESSES, more_processes)
+    many = median_ms(context, root, calls, listed, rounds)
+    each, each_more = few / PROCESSES * 1000, (many - few) / (more_processes - PROCESSES) * 1000
+    rows = [
+        Row(f"MCP: list_processes, CPU per process ({PROCESSES})", f"{each:.1f} us", "", each, "at most", 15, "us"),
+        Row(f"MCP: the same, each further one (to {more_processes})", f"{each_more:.1f} us", "", each_more, "at most", 15, "us"),
+        Row(f"MCP: get_status, CPU, {PROCESSES} processes, {RUNS} runs", f"{with_few:.2f} ms", "", with_few, "at most", 2, "ms"),
+        Row(f"MCP: the same, {more_runs} runs", f"{with_more:.2f} ms", f"{with_few:.2f} ms", with_more, "at most", 2, "ms"),
+    ]
+    return rows, {"list_ms": {PROCESSES: few, more_processes: many}, "status_ms": {RUNS: with_few, more_runs: with_more}}
+
+
 def rows_of(ours, theirs):
     """Rows with a ratio to the peer, or without when there is none."""
     def ratio(of):
@@ -141,21 +205,33 @@ def rows_of(ours, theirs):
 def measure(context):
     root = context.work / "mcp"
     root.mkdir()
-    subprocess.run([context.tasuki, "--root", root, "init"], cwd=root, check=True, stdout=subprocess.DEVNULL)
+    run_tasuki(context, root, "init")
+    add_processes(context, root, 0, PROCESSES)
+    try:
+        return measure_in(context, root)
+    finally:
+        run_tasuki(context, root, "proc", "remove", "--all", "--force")
+
+
+def measure_in(context, root):
     calls, rounds = (5000, 1) if context.quick else (50000, ROUNDS)
     tasuki, peer = [context.conformance, "--root", root, "mcp"], peer_command(context)
-    ours, theirs, real = [], [], {tool["name"]: [] for tool in REAL_TOOLS}
+    ours, theirs, real = [], [], {name: [] for name in REAL_CALLS}
     for number in range(rounds):  # in turn, so that both see the same machine
         context.say(f"mcp: round {number + 1} of {rounds}")
         ours.append(load(context, calls, QUICK_TOOL, tasuki, root))
         if peer:
             theirs.append(load(context, calls, {"name": "echo", "arguments": {}}, peer, root))
-        for tool in REAL_TOOLS:
-            real[tool["name"]].append(load(context, calls // 10, tool, [context.tasuki, "--root", root, "mcp", "--tools", "all"], root))
+        for name, turns in REAL_CALLS.items():
+            real[name].append(load(context, calls // 5, turns, [context.tasuki, "--root", root, "mcp", "--tools", "all"], root))
     rows = rows_of(ours, theirs)
     for name, results in real.items():
-        rows.append(Row(f"MCP: {name}, {IN_FLIGHT} in flight", f"{per_second(results) / 1000:.1f} k/s"))
+        of = per_second(results)
+        rows.append(Row(f"MCP: {name}, beside the peer's echo", f"{of / 1000:.1f} k/s", f"{per_second(theirs) / 1000:.1f} k/s" if theirs else "",
+                        of / per_second(theirs) if theirs else None, "at least", 0.5, "x"))
     context.say("mcp: over HTTP")
     row, over_http = measure_http(context, root, bool(peer), calls // 5, rounds)
     rows.insert(3, row)
-    return rows, {"ours": ours, "peer": theirs, "real": real, "http": over_http}
+    context.say("mcp: lists")
+    more, lists = measure_lists(context, root, 200, rounds)
+    return rows + more, {"ours": ours, "peer": theirs, "real": real, "http": over_http, "lists": lists}

@@ -8,12 +8,17 @@
 
 /* ---- results ---- */
 
-json_t *mcp_text_result(const char *text, bool is_error)
+static json_t *text_result(json_t *text_take, bool is_error)
 {
-    json_t *result = json_pack("{s:[{s:s, s:s}]}", "content", "type", "text", "text", text);
+    json_t *result = json_pack("{s:[{s:s, s:o}]}", "content", "type", "text", "text", text_take);
     if (is_error)
         json_object_set_new(result, "isError", json_true());
     return result;
+}
+
+json_t *mcp_text_result(const char *text, bool is_error)
+{
+    return text_result(json_string(text), is_error);
 }
 
 /* The same JSON as text and as structure: clients show one or the other. */
@@ -22,7 +27,8 @@ static json_t *structured_result(const char *prefix, json_t *structure_take, boo
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(&text, prefix);
     json_write(&text, structure_take, false);
-    json_t *result = mcp_text_result(buf_str(&text), is_error);
+    json_t *result =
+        text_result(json_stringn_nocheck(buf_str(&text), text.len), is_error); /* written by us: it is UTF-8 */
     json_object_set_new(result, "structuredContent", structure_take);
     return result;
 }

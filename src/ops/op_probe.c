@@ -77,6 +77,7 @@ static int probe_beside_holder(struct op_call *call, const struct proc_id *holde
         return -1;
     int found = load_start(&reg, json_get_string(call->args, "id", ""), holder, &p, err);
     proc_registry_close(&reg);
+    db_use(DB_USE_ONCE); /* a probe lives long: no connection is kept */
     event_trail_clear(&call->ws->trail);
     if (found <= 0)
         return found;
@@ -101,6 +102,7 @@ static int probe_by_hand(struct op_call *call, json_t **ret, struct tsk_error *e
         return -1;
     int result = proc_load(&reg, json_get_string(call->args, "id", ""), &p, err);
     proc_registry_close(&reg);
+    db_use(DB_USE_ONCE); /* a probe lives long: no connection is kept */
     if (result < 0)
         return -1;
     if (p.view.state != PROC_RUNNING) {

@@ -52,15 +52,15 @@ static bool read_numbers(pid_t pid, const char *name, struct buf *text)
 
 static json_t *usage_json(const struct proc_view *view)
 {
-    char *word[14], *size[2];
-    struct buf stat CLEANUP(buf_clear) = BUF_INIT, statm CLEANUP(buf_clear) = BUF_INIT;
-    if (!read_numbers(view->child.pid, "stat", &stat) || !read_numbers(view->child.pid, "statm", &statm))
+    char *word[23];
+    struct buf stat CLEANUP(buf_clear) = BUF_INIT;
+    if (!read_numbers(view->child.pid, "stat", &stat))
         return NULL;
     char *after_name = stat.len ? strrchr(stat.data, ')') : NULL;
-    if (!after_name || words_split(after_name, word, 14) < 14 || !statm.len || words_split(statm.data, size, 2) < 2)
+    if (!after_name || words_split(after_name, word, 23) < 23)
         return NULL;
     unsigned long long user = strtoull(word[12], NULL, 10), system_time = strtoull(word[13], NULL, 10);
-    unsigned long long pages = strtoull(size[1], NULL, 10);
+    unsigned long long pages = strtoull(word[22], NULL, 10);
     uint64_t tick = ticks_per_second();
     int64_t uptime = clock_now().wall_ms - view->started_at_ms;
     return json_pack("{s:I, s:I, s:I}", "cpu_ms", (json_int_t)((user + system_time) * 1000 / tick), "rss_bytes",

@@ -66,29 +66,28 @@ void proc_list_free(struct proc *list, size_t count)
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-static int parse_column(const struct db_rows *rows, int column, json_t **ret, struct tsk_error *err)
+/* The text of a column that is JSON. */
+static const char *json_column(const struct db_rows *rows, int column)
 {
     const char *text = db_column_text(rows, column);
-    return json_parse(text ? text : "null", text ? strlen(text) : 4, "state.db", ret, err);
+    return text ? text : "null";
 }
 
-/* Settings, and the columns that have one of their own. */
+/* Settings, and the columns that have one of their own, as one text: it is the same as long as the process is. */
 static int read_spec(const struct db_rows *rows, json_t **ret, struct tsk_error *err)
 {
-    json_t *spec CLEANUP_JSON = NULL, *args = NULL, *env = NULL;
-    const char *cwd = db_column_text(rows, 4);
-    if (parse_column(rows, 6, &spec, err) < 0 || parse_column(rows, 2, &args, err) < 0)
-        return -1;
-    json_object_set_new(spec, "command", json_string(db_column_text(rows, 1)));
-    json_object_set_new(spec, "args", args);
-    if (parse_column(rows, 3, &env, err) < 0)
-        return -1;
-    json_object_set_new(spec, "env", env);
-    json_object_set_new(spec, "cwd", cwd ? json_string(cwd) : json_null());
-    json_object_set_new(spec, "auto_start_on_restore", json_boolean(db_column_int(rows, 5) != 0));
-    *ret = spec;
-    spec = NULL;
-    return 0;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    const char *settings = json_column(rows, 6), *end = strrchr(settings, '}');
+    buf_put(&text, settings, end ? (size_t)(end - settings) : strlen(settings));
+    buf_json_pair(&text, "command", db_column_text(rows, 1));
+    buf_json_key(&text, "args");
+    buf_puts(&text, json_column(rows, 2));
+    buf_json_key(&text, "env");
+    buf_puts(&text, json_column(rows, 3));
+    buf_json_pair(&text, "cwd", db_column_text(rows, 4));
+    buf_json_key(&text, "auto_start_on_restore");
+    buf_puts(&text, db_column_int(rows, 5) != 0 ? "true}" : "false}");
+    return json_parse_shared(buf_str(&text), text.len, "state.db", ret, err);
 }
 
 static int read_row(const struct db_rows *rows, struct proc *ret, struct tsk_error *err)
@@ -125,7 +124,6 @@ static int open_dir(struct proc_registry *reg, struct proc *p, struct tsk_error 
     p->dir = proc_dir_open(reg->dir, p->id, false);
     if (p->dir < 0 && errno != ENOENT)
         return fs_error(err, "open", reg->dir, p->id);
-    proc_stamps(p->dir, p->seen);
     return 0;
 }
 
@@ -139,8 +137,10 @@ int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struc
         return -1;
     if (!found)
         return proc_not_found(reg, id, err);
-    if (read_row(&rows, ret, err) == 0 && open_dir(reg, ret, err) == 0)
+    if (read_row(&rows, ret, err) == 0 && open_dir(reg, ret, err) == 0) {
+        proc_stamps(ret->dir, ret->seen);
         return 0;
+    }
     proc_clear(ret);
     return -1;
 }

@@ -17,7 +17,8 @@ from http_common import Server, register  # noqa: E402
 
 LOOKS = (("proc", "list"), ("proc", "status", "web"), ("proc", "status", "done"), ("proc", "logs", "web"), ("own", "list"),
          ("own", "show", "wf"), ("own", "check", "wf", "--instance", "me"), ("lock", "list"), ("lock", "check", "name", "a"), ("status",),
-         ("runs", "list"), ("request", "list"), ("proc", "template", "list"))
+         ("runs", "list"), ("request", "list"), ("queue", "next"), ("queue", "status"), ("flow", "list"), ("events", "-n", "3"),
+         ("proc", "export"), ("proc", "template", "list"))
 TOOLS = (("get_process_status", {"id": "web"}), ("list_processes", {}), ("ul_workflow_check", {"ulTaskId": "mine"}),
          ("ul_workflow_list", {}), ("lock_check", {"kind": "name", "id": "a"}), ("lock_list", {}), ("get_status", {}), ("run_list", {}))
 WRITES = ("write,pwrite64,writev,pwritev,pwritev2,fsync,fdatasync,sync_file_range,syncfs,msync,truncate,ftruncate,fallocate,mkdir,mkdirat,"

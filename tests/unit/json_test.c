@@ -102,6 +102,47 @@ TEST(what_is_written_is_read_back_as_the_same_document)
     ASSERT(json_equal(value, again));
 }
 
+static json_t *random_value(unsigned *seed, int depth)
+{
+    static const char *const texts[] = {"",       "plain", "a\"b\\c/d",   "\b\f\n\r\t", "\x01\x1f\x7f",
+                                        "é漢字😀", "\n",    "ends with \""};
+    switch ((unsigned)rand_r(seed) % (depth ? 8 : 6)) {
+    case 0:
+        return json_integer((json_int_t)rand_r(seed) * (rand_r(seed) % 2 ? -4000000000 : 1));
+    case 1:
+        return json_real(rand_r(seed) / 7.0);
+    case 2:
+        return json_boolean(rand_r(seed) % 2);
+    case 3:
+        return json_null();
+    case 4:
+    case 5:
+        return json_string(texts[(unsigned)rand_r(seed) % 8]);
+    default:
+        break;
+    }
+    bool is_object = rand_r(seed) % 2;
+    json_t *value = is_object ? json_object() : json_array();
+    for (int i = rand_r(seed) % 4; i > 0; i--)
+        if (is_object)
+            json_object_set_new(value, texts[(unsigned)rand_r(seed) % 8], random_value(seed, depth - 1));
+        else
+            json_array_append_new(value, random_value(seed, depth - 1));
+    return value;
+}
+
+TEST(compact_text_is_read_back_as_the_same_value)
+{
+    for (unsigned round = 0; round < 2000; round++) {
+        unsigned seed = round;
+        json_t *value CLEANUP_JSON = random_value(&seed, 4);
+        struct buf b CLEANUP(buf_clear) = BUF_INIT;
+        json_write(&b, value, false);
+        json_t *again CLEANUP_JSON = json_loads(buf_str(&b), JSON_DECODE_ANY, NULL);
+        ASSERT(again && json_equal(value, again));
+    }
+}
+
 TEST(an_error_becomes_the_document_of_the_interfaces)
 {
     error_set(&err, TSK_LOCK_HELD, NULL, "kind", "name", NULL);
