@@ -105,6 +105,22 @@ def _(ws):
     assert result.code != 0, result
 
 
+@test("more output than fits a buffer into a full disk is an error: of lists, of --json and of logs")
+def _(ws):
+    pid = str(sleeper(ws).pid)
+    for number in range(40):
+        ws.tasuki("lock", "acquire", "name", f"a-name-that-is-long-enough-to-fill-a-buffer-soon-{number}", "--pid", pid).expect(0)
+    ws.tasuki("proc", "create", "talks", "--", "sh", "-c", "seq 5000").expect(0)
+    ws.tasuki("proc", "start", "talks").expect(0)
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "talks").json["state_name"] == "Stopped", "the process ends")
+    for words in (["lock", "list"], ["--json", "lock", "list"], ["proc", "logs", "talks", "-n", "2000"],
+                  ["--json", "proc", "logs", "talks", "-n", "2000"], ["--json", "events"]):
+        size = len(ws.tasuki(*words).expect(0).out)
+        assert size > 4096, f"{words} prints {size} bytes only"
+        result = ws.run(["sh", "-c", '"$0" "$@" > /dev/full', ws.binary, *words]).expect(3)
+        assert "Cannot write the output: No space left on device" in result.err, result
+
+
 # -- languages and colours ----------------------------------------------------------------------------------
 
 @test("--lang ja, zh and en change the messages, not the codes")

@@ -370,7 +370,7 @@ def _(ws):
 
 # -- garbage --------------------------------------------------------------------------------------------------------
 
-@test("garbage in any file is a finding, never a crash, and --fix does not make it worse")
+@test("garbage in any file is a finding, never a crash, and --fix does not make it worse", slow=True)
 def _(ws):
     seed = random.Random(7)
     run_flow(ws, "tasks: {a: {run: 'true'}}\n")
@@ -405,7 +405,7 @@ def stale_and_living(ws):
     return ws.tasuki("lock", "acquire", "name", "a", "--pid", os.getpid(), "--json").expect(0).json["token"]
 
 
-@test("doctor killed at any call leaves a lock that the next one gets, and never touches a living one")
+@test("doctor killed at any call leaves a lock that the next one gets, and never touches a living one", slow=True)
 def _(ws):
     token = stale_and_living(ws)
     stale = ws.lock_path("request", "RQ-1").read_bytes()
