@@ -338,6 +338,11 @@ def _(ws):
     state(ws, "flows/good.yaml").write_text("tasks: {a: {run: 'true'}}\n")
 
 
+@defect("a broken flow file that ends in .yml is found", "flows", "WARN", "flows/bad.yml:1:", "look")
+def _(ws):
+    state(ws, "flows/bad.yml").write_text("tasks: {a: {run: 'true', needs: [nobody]}}\n")
+
+
 @defect("a program that a flow or an agent needs and that is not there is found", "tools", "WARN", "no-such-program is not found", "look")
 def _(ws):
     state(ws, "flows/a.yaml").write_text("tasks:\n  a: {run: [no-such-program, x]}\n  b: {run: 'true && also-not-there'}\n")

@@ -276,6 +276,27 @@ TEST(ids_stay_valid_over_rotations)
         assert_numbers(dir, ids[i], i, 40);
 }
 
+TEST(a_rotation_never_overwrites_a_closed_segment)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 40, 500);
+    char name[256];
+    snprintf(name, sizeof name, "%s", oldest_closed());
+    append_range(dir, 40, 41, 0);
+    ASSERT_INT(rename("events.ndjson", "aside"), 0);
+    append_range(dir, 0, 1, 0); /* a new trail, which begins where the oldest segment did */
+    struct stat before, after;
+    ASSERT_INT(stat(name, &before), 0);
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    trail.segment_max = 1;
+    for (int i = 1; i < 6; i++)
+        append(&trail, 0, i, NULL);
+    event_trail_clear(&trail);
+    ASSERT_INT(stat(name, &after), 0);
+    ASSERT(before.st_ino == after.st_ino && before.st_size == after.st_size);
+}
+
 TEST(an_id_older_than_what_is_kept_begins_at_the_oldest)
 {
     int dir CLEANUP_FD = state_dir();
