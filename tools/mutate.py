@@ -320,14 +320,14 @@ class Run:
         return self.state.seconds.get(self.suites[suite])
 
     def fitting(self, mutant):
-        """The suites to run, the quickest first; one that is named like the file comes before all others."""
-        stem = pathlib.Path(mutant.file).stem
+        """The suites to run, the quickest first; one whose name shares words with the file's comes before the others."""
+        words = set(pathlib.Path(mutant.file).stem.split("_"))
         chosen = [suite for suite in self.chosen([mutant.folder]) if self.seconds(suite) is not None]
-        chosen.sort(key=lambda suite: (stem not in suite, self.seconds(suite)[1]))
-        kept, sum = [], 0.0
+        chosen.sort(key=lambda suite: (-sum(word in suite for word in words), self.seconds(suite)[1]))
+        kept, needed = [], 0.0
         for suite in chosen:
-            sum += self.seconds(suite)[1]
-            if sum <= SUITES_MAX_CPU_S or not kept:
+            needed += self.seconds(suite)[1]
+            if needed <= SUITES_MAX_CPU_S or not kept:
                 kept.append(suite)
         return kept
 
