@@ -121,6 +121,23 @@ def _(ws):
         assert "Cannot write the output: No space left on device" in result.err, result
 
 
+@test("a mistake in the words is named in one line; advice about the machine is not given")
+def _(ws):
+    result = ws.tasuki("lock", "acquire", "name", "no/id").expect(2)
+    eq(len(result.err.splitlines()), 1, f"lines of {result.err!r}")
+    assert len(ws.run(["sh", "-c", '"$0" version > /dev/full', ws.binary]).err.splitlines()) > 1, "advice is given otherwise"
+
+
+@test("the status of a process that failed says how, behind its label")
+def _(ws):
+    ws.tasuki("proc", "create", "bad", "--", "sh", "-c", "exit 1").expect(0)
+    ws.tasuki("proc", "start", "bad").expect(0)
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "bad").json["state_name"] == "Failed", "the process fails")
+    shown = ws.tasuki("proc", "status", "bad").out
+    assert re.search(r"^  error +Process exited with code 1$", shown, re.MULTILINE), shown
+    assert "bad" in ws.tasuki("proc", "list").out
+
+
 # -- languages and colours ----------------------------------------------------------------------------------
 
 @test("--lang ja, zh and en change the messages, not the codes")
