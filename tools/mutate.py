@@ -61,7 +61,7 @@ FITTING = {
            "spec/test_proc_templates spec/test_proc_depends spec/test_proc_restore spec/test_proc_logs spec/test_003 "
            "spec/test_agents_fixes spec/test_flow_files spec/test_u2 spec/test_wait spec/test_mcp_confirm "
            "spec/test_http_table spec/test_run_ends spec/test_detach spec/test_proc_exchange spec/test_doctor. "
-           "spec/test_mcp_tools spec/test_d39_runs",
+           "spec/test_mcp_tools spec/test_d39_runs spec/test_http_attacks",
     "cli": "unit/cli_parse spec/test_cli spec/test_cli_docs spec/test_words spec/test_status spec/test_detach spec/test_u2 "
            "spec/test_lock_ops spec/test_doctor spec/test_proc_logs spec/test_proc_exchange spec/test_proc_templates "
            "spec/test_request spec/test_003 spec/test_flow_run spec/test_run_ends spec/test_agents_fixes",

@@ -121,6 +121,15 @@ def _(ws):
         assert "Cannot write the output: No space left on device" in result.err, result
 
 
+@test("a last line without its end is printed without one, and a whole line with one")
+def _(ws):
+    for id, text, shown in (("open", "a\\nb", "a\nb"), ("whole", "a\\nb\\n", "a\nb\n")):
+        ws.tasuki("proc", "create", id, "--", "sh", "-c", f"printf '{text}'").expect(0)
+        ws.tasuki("proc", "start", id).expect(0)
+        ws.until(lambda: ws.tasuki("--json", "proc", "status", id).json["state_name"] == "Stopped", "the process ends")
+        eq(ws.tasuki("proc", "logs", id).expect(0).out, shown, f"the output of {id}")
+
+
 @test("a mistake in the words is named in one line; advice about the machine is not given")
 def _(ws):
     result = ws.tasuki("lock", "acquire", "name", "no/id").expect(2)
