@@ -23,6 +23,7 @@ SWAPS = (
     ("failure-to-success", re.compile(r"\breturn (-1);"), {"-1": "0"}),
 )
 ONE_DROPPED = re.compile(r"(?<=[\w)\]])( [+-] 1)\b(?!\.)")
+DESCRIPTOR = re.compile(r".*fd\w*(?:\[\w+\])? (?:<|>=) 0")  # 0 is never a descriptor of ours: the same program
 REASON = re.compile(r"\bTSK_([A-Z_]+)\b")
 NUMBER = re.compile(r"(?<![\w.\"])(\d+)(?![\w.\"xX])")
 ARRAY_SIZE = re.compile(r"\b(?:char|int|\w+_t|struct \w+|long)\s[^=;()]*\[$")
@@ -100,7 +101,8 @@ def inside(code, text, start, end, codes):
     """(kind, (start, end, new)) of each mutant of one body."""
     for kind, pattern, swap in SWAPS:
         for match in pattern.finditer(code, start, end):
-            yield kind, (*match.span(1), swap[match[1]])
+            if not DESCRIPTOR.fullmatch(code, code.rfind("\n", 0, match.start()) + 1, match.end() + 1):
+                yield kind, (*match.span(1), swap[match[1]])
     for match in ONE_DROPPED.finditer(code, start, end):
         yield "one-dropped", (*match.span(1), "")
     for match in REASON.finditer(code, start, end):

@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import pathlib
-import random
 import selectors
 import shutil
 import signal
@@ -36,7 +35,7 @@ import mutants as mutation  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 HOME = ROOT / "build-mutate"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.txt"
-SUITES_MAX_S = 60  # of a mutant's suites, as long as they take without a mutant
+SUITES_MAX_CPU_S = 25  # of a mutant's suites, as they need it without a mutant: about a minute, if nothing else runs
 CAUGHT, SURVIVED, HUNG, STILLBORN, SAME, EQUAL = "caught", "survived", "hung", "does not compile", "same object", "equivalent"
 COUNTED = (CAUGHT, HUNG, SURVIVED)
 
@@ -62,7 +61,7 @@ FITTING = {
            "spec/test_proc_templates spec/test_proc_depends spec/test_proc_restore spec/test_proc_logs spec/test_003 "
            "spec/test_agents_fixes spec/test_flow_files spec/test_u2 spec/test_wait spec/test_mcp_confirm "
            "spec/test_http_table spec/test_run_ends spec/test_detach spec/test_proc_exchange spec/test_doctor. "
-           "spec/test_mcp_tools spec/test_d39_runs",
+           "spec/test_mcp_tools spec/test_d39_runs spec/test_http_attacks",
     "cli": "unit/cli_parse spec/test_cli spec/test_cli_docs spec/test_words spec/test_status spec/test_detach spec/test_u2 "
            "spec/test_lock_ops spec/test_doctor spec/test_proc_logs spec/test_proc_exchange spec/test_proc_templates "
            "spec/test_request spec/test_003 spec/test_flow_run spec/test_run_ends spec/test_agents_fixes",
@@ -109,6 +108,7 @@ class Tree:
         self.build = self.path / "build"
         self.tmp = HOME / f"tmp-{number}"
         self.mutated = None
+        self.cpu_seconds = 0.0  # of the last suite that ran to its end
 
     def prepare(self, files):
         """Makes it equal to the working tree, changed and new files included."""
@@ -177,7 +177,8 @@ class Tree:
         with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               preexec_fn=die_with_parent) as proc:
             try:
-                return follow(proc, time.monotonic() + deadline)
+                verdict, self.cpu_seconds = follow(proc, time.monotonic() + deadline)
+                return verdict
             finally:
                 proc.kill()  # and with it, by --kill-child, all that runs in the cage
                 proc.wait()
@@ -185,27 +186,28 @@ class Tree:
 
 
 def follow(proc, end):
-    """Reads TAP until the first failure or the end."""
+    """Reads TAP until the first failure or the end. Returns ((verdict, what failed), seconds of a processor)."""
     text, planned, passed = b"", None, 0
     with selectors.DefaultSelector() as selector:
         selector.register(proc.stdout, selectors.EVENT_READ)
         while True:
             if not selector.select(max(0, end - time.monotonic())):
-                return HUNG, "did not end in time"
+                return (HUNG, "did not end in time"), 0.0
             chunk = os.read(proc.stdout.fileno(), 65536)
             text += chunk
             *lines, text = (text + b"\n" if not chunk else text).split(b"\n")
             for line in (one.decode("utf-8", "replace") for one in lines):
                 if line.startswith("not ok"):
-                    return CAUGHT, line.partition(" - ")[2] or line
+                    return (CAUGHT, line.partition(" - ")[2] or line), 0.0
                 passed += line.startswith("ok")
                 planned = int(line[3:].split()[0]) if line.startswith("1..") else planned
             if not chunk:
                 break
-    code = proc.wait(max(0.1, end - time.monotonic()))
-    if code or planned is None or passed != planned:
-        return CAUGHT, f"ended with {code} after {passed} of {planned} tests"
-    return SURVIVED, ""
+    _, status, used = os.wait4(proc.pid, 0)
+    proc.returncode = os.waitstatus_to_exitcode(status)
+    if proc.returncode or planned is None or passed != planned:
+        return (CAUGHT, f"ended with {proc.returncode} after {passed} of {planned} tests"), 0.0
+    return (SURVIVED, ""), used.ru_utime + used.ru_stime
 
 
 def copy_if_changed(source, target):
@@ -250,7 +252,7 @@ def digest(paths):
 class State:
     """What is known of these sources: how long each suite takes, and what each mutant came to. Written after each change.
 
-    seconds   suite and its digest -> seconds; None: it fails without a mutant
+    seconds   suite and its digest -> [seconds, seconds of a processor]; None: it fails without a mutant
     verdicts  key -> [verdict, suite and its digest, what failed]
     passed    key of a survivor -> [suites and their digests]
     """
@@ -296,13 +298,14 @@ class Run:
             if name.startswith(self.options.folder) and name.endswith(".c"):
                 for mutant in mutation.find(name, (ROOT / name).read_text(), codes):
                     by_kind.setdefault(mutant.kind, []).append(mutant)
-        chance = random.Random(self.options.seed)
-        for _, some in sorted(by_kind.items()):
-            chance.shuffle(some)
+        def drawn(word):
+            # By a hash and not by shuffling: a change of the sources leaves the order of the other mutants as it is.
+            return hashlib.sha256(f"{self.options.seed} {word}".encode()).digest()
+
+        for some in by_kind.values():
+            some.sort(key=lambda mutant: drawn(mutant.key))
         while by_kind:
-            kinds = sorted(by_kind)
-            chance.shuffle(kinds)
-            for kind in kinds:
+            for kind in sorted(by_kind, key=drawn):
                 yield by_kind[kind].pop()
                 if not by_kind[kind]:
                     del by_kind[kind]
@@ -317,14 +320,14 @@ class Run:
         return self.state.seconds.get(self.suites[suite])
 
     def fitting(self, mutant):
-        """The suites to run, the quickest first; one that is named like the file comes before all others."""
-        stem = pathlib.Path(mutant.file).stem
+        """The suites to run, the quickest first; one whose name shares words with the file's comes before the others."""
+        words = set(pathlib.Path(mutant.file).stem.split("_"))
         chosen = [suite for suite in self.chosen([mutant.folder]) if self.seconds(suite) is not None]
-        chosen.sort(key=lambda suite: (stem not in suite, self.seconds(suite)))
-        kept, sum = [], 0.0
+        chosen.sort(key=lambda suite: (-sum(word in suite for word in words), self.seconds(suite)[1]))
+        kept, needed = [], 0.0
         for suite in chosen:
-            sum += self.seconds(suite)
-            if sum <= SUITES_MAX_S or not kept:
+            needed += self.seconds(suite)[1]
+            if needed <= SUITES_MAX_CPU_S or not kept:
                 kept.append(suite)
         return kept
 
@@ -338,7 +341,8 @@ class Run:
             began = time.monotonic()
             verdict, failed = tree.run(suite, 300)
             is_empty = failed.endswith("0 of 0 tests")
-            self.state.seconds[self.suites[suite]] = round(time.monotonic() - began, 2) if verdict == SURVIVED else None
+            taken = [round(time.monotonic() - began, 2), round(tree.cpu_seconds, 2)]
+            self.state.seconds[self.suites[suite]] = taken if verdict == SURVIVED else None
             if verdict != SURVIVED and not is_empty:
                 say(f"{suite} is left out: without a mutant: {failed}")
             self.state.save()
@@ -370,7 +374,7 @@ class Run:
         if problem:
             return [problem, "", ""]
         for suite in suites:
-            verdict, failed = tree.run(suite, 30 + 5 * self.seconds(suite))
+            verdict, failed = tree.run(suite, 30 + 5 * self.seconds(suite)[0])
             if verdict != SURVIVED:
                 return [verdict, self.suites[suite], failed]
             self.state.passed.setdefault(mutant.key, []).append(self.suites[suite])

@@ -59,7 +59,8 @@ def check(ws, operation, kind, mode, judge_code):
 
 for _rule, _operation, _kinds in OPERATIONS:
     for _kind in _kinds:
-        @test(f"{_rule} ({_kind}) ended by SIGKILL before any call needs no cleaning up", quick=_kind == "name")
+        @test(f"{_rule} ({_kind}) ended by SIGKILL before any call needs no cleaning up", quick=_kind == "name",
+              slow=_operation != OPERATIONS[0][1])
         def _(ws, operation=_operation, kind=_kind):
             check(ws, operation, kind, "kill", must_be_over)
 
@@ -75,7 +76,7 @@ for _kind in ("name", "sprint"):
             check(ws, steps.acquire_held, kind, mode, must_be_refused)
 
 
-@test("release (name) ended by SIGKILL right after any call needs no cleaning up")
+@test("release (name) ended by SIGKILL right after any call needs no cleaning up", slow=True)
 def _(ws):
     check(ws, steps.release, "name", "kill-after", must_be_over)
 

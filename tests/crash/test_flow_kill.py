@@ -111,7 +111,7 @@ def many(ws, count):
         raise
 
 
-@test(f"{FLOWS_QUICK} flows whose runner is killed at random moments are resumed to the same end")
+@test(f"{FLOWS_QUICK} flows whose runner is killed at random moments are resumed to the same end", slow=True)
 def _(ws):
     many(ws, FLOWS_QUICK)
 
@@ -137,7 +137,7 @@ def _(ws):
     eq(ws.alive(left), False, "whether its grandchild lives")
 
 
-@test("a journal that was cut at any byte is read up to the cut, and the run goes on from there")
+@test("a journal that was cut at any byte is read up to the cut, and the run goes on from there", slow=True)
 def _(ws):
     text = "flow: a >> (b | c) >> d\ntasks:\n" + "".join(f"  {n}: 'echo {n} >> trace; echo {n}=1 >> $TASUKI_OUTPUT'\n" for n in "abcd")
     run = run_flow(ws, text)["run_id"]

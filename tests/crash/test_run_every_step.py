@@ -58,7 +58,7 @@ def comes_to_its_end(ws, n, result):
     eq(left, [], "what is left beside the requests")
 
 
-@test("request run, killed at every file-system call: the queue brings it to its end, once")
+@test("request run, killed at every file-system call: the queue brings it to its end, once", slow=True)
 def _(ws):
     def check(n, result):
         assert result.code in (0, -9), f"exit {result.code}\n{result}"

@@ -121,7 +121,7 @@ def _(ws):
     eq(p.status("web")["state"], "NotStarted", "the state after a start that failed")
 
 
-@test("ProcessStopFailed: a process that outlives SIGKILL is reported (exit 7) with the reason")
+@test("ProcessStopFailed: a process that outlives SIGKILL is reported (exit 7) with the reason", slow=True)
 def _(ws):
     # It has become another user's, as with sudo: whoever started it may not end it.
     need_root("a process that its starter may not end")

@@ -194,7 +194,7 @@ ODD = ["it's \"quoted\" \\ and \\n", "$(touch hacked) `touch hacked` ; touch hac
        "# no comment", "@file"]
 
 
-@test("the text arrives byte for byte, as an argument and as a file, from a command and over MCP")
+@test("the text arrives byte for byte, as an argument and as a file, from a command and over MCP", slow=True)
 def _(ws):
     configure(ws)
     client = Agent(ws)
@@ -210,7 +210,7 @@ def _(ws):
     assert not (ws.path / "hacked").exists() and not (ws.home / "hacked").exists()
 
 
-@test("--task-file gives the text of a file or of stdin, byte for byte, longer than an argument of a command, with every verb")
+@test("--task-file gives the text of a file or of stdin, byte for byte, longer than an argument of a command, with every verb", slow=True)
 def _(ws):
     configure(ws, "  readers: {agents: [reader, reader]}\n")
     text = "line 'one' $(date)\n" + "täsk\n" * 100000
@@ -365,7 +365,7 @@ def _(ws):
         eq(client.refused("subagent_run_parallel", **wrong)[1]["reason_code"], "INVALID_INPUT", repr(wrong))
 
 
-@test("a team succeeds by its policy, alone and among other teams")
+@test("a team succeeds by its policy, alone and among other teams", slow=True)
 def _(ws):
     configure(ws)
     for team, task, code in (("pair", "coder-fails", 7), ("easy", "coder-fails", 0), ("one", "coder-fails", 0), ("one", "fail", 7),
@@ -379,7 +379,7 @@ def _(ws):
     agent(ws, "team", "pear", "x").expect(5, "NOT_FOUND")
 
 
-@test("a loop ends when its command succeeds, after so many times without one, and fails at its limit with one")
+@test("a loop ends when its command succeeds, after so many times without one, and fails at its limit with one", slow=True)
 def _(ws):
     configure(ws)
     loop = agent(ws, "loop", "coder", "x", "--max-iterations", "5", "--until", "test $(wc -l < calls) -ge 3").expect(0).json

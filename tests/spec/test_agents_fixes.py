@@ -142,7 +142,7 @@ def _(ws):
     eq(output, "end\ufffdafter\nx")
 
 
-@test("the files of a delegation are there before the run can be resumed, and a run that could not begin is not there")
+@test("the files of a delegation are there before the run can be resumed, and a run that could not begin is not there", slow=True)
 def _(ws):
     configure(ws)
     args = ["agent", "run", "file", "some text", "--json"]

@@ -105,6 +105,48 @@ def _(ws):
     assert result.code != 0, result
 
 
+@test("more output than fits a buffer into a full disk is an error: of lists, of --json and of logs")
+def _(ws):
+    pid = str(sleeper(ws).pid)
+    for number in range(40):
+        ws.tasuki("lock", "acquire", "name", f"a-name-that-is-long-enough-to-fill-a-buffer-soon-{number}", "--pid", pid).expect(0)
+    ws.tasuki("proc", "create", "talks", "--", "sh", "-c", "seq 5000").expect(0)
+    ws.tasuki("proc", "start", "talks").expect(0)
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "talks").json["state_name"] == "Stopped", "the process ends")
+    for words in (["lock", "list"], ["--json", "lock", "list"], ["proc", "logs", "talks", "-n", "2000"],
+                  ["--json", "proc", "logs", "talks", "-n", "2000"], ["--json", "events"]):
+        size = len(ws.tasuki(*words).expect(0).out)
+        assert size > 4096, f"{words} prints {size} bytes only"
+        result = ws.run(["sh", "-c", '"$0" "$@" > /dev/full', ws.binary, *words]).expect(3)
+        assert "Cannot write the output: No space left on device" in result.err, result
+
+
+@test("a last line without its end is printed without one, and a whole line with one")
+def _(ws):
+    for id, text, shown in (("open", "a\\nb", "a\nb"), ("whole", "a\\nb\\n", "a\nb\n")):
+        ws.tasuki("proc", "create", id, "--", "sh", "-c", f"printf '{text}'").expect(0)
+        ws.tasuki("proc", "start", id).expect(0)
+        ws.until(lambda: ws.tasuki("--json", "proc", "status", id).json["state_name"] == "Stopped", "the process ends")
+        eq(ws.tasuki("proc", "logs", id).expect(0).out, shown, f"the output of {id}")
+
+
+@test("a mistake in the words is named in one line; advice about the machine is not given")
+def _(ws):
+    result = ws.tasuki("lock", "acquire", "name", "no/id").expect(2)
+    eq(len(result.err.splitlines()), 1, f"lines of {result.err!r}")
+    assert len(ws.run(["sh", "-c", '"$0" version > /dev/full', ws.binary]).err.splitlines()) > 1, "advice is given otherwise"
+
+
+@test("the status of a process that failed says how, behind its label")
+def _(ws):
+    ws.tasuki("proc", "create", "bad", "--", "sh", "-c", "exit 1").expect(0)
+    ws.tasuki("proc", "start", "bad").expect(0)
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "bad").json["state_name"] == "Failed", "the process fails")
+    shown = ws.tasuki("proc", "status", "bad").out
+    assert re.search(r"^  error +Process exited with code 1$", shown, re.MULTILINE), shown
+    assert "bad" in ws.tasuki("proc", "list").out
+
+
 # -- languages and colours ----------------------------------------------------------------------------------
 
 @test("--lang ja, zh and en change the messages, not the codes")

@@ -222,7 +222,7 @@ def _(ws):
 # -- 10: acceptance -----------------------------------------------------------------------------------------
 
 
-@test(f"10.1: of {MANY} simultaneous runs of one request one runs, the others are refused and name it")
+@test(f"10.1: of {MANY} simultaneous runs of one request one runs, the others are refused and name it", slow=True)
 def _(ws):
     add(ws, "RQ-1", GATE)
     finished = ws.base / "finished"
@@ -242,7 +242,7 @@ def _(ws):
     no_locks(ws)
 
 
-@test(f"10.1: with --on-conflict attach the {MANY - 1} others follow it and return its outcome")
+@test(f"10.1: with --on-conflict attach the {MANY - 1} others follow it and return its outcome", slow=True)
 def _(ws):
     add(ws, "RQ-1", "echo $$ >> up; while ! test -e go; do sleep 0.01; done; echo $TASUKI_RUN_ID >> trace; exit 3")
     os.chdir(ws.path)

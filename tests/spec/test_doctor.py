@@ -338,6 +338,11 @@ def _(ws):
     state(ws, "flows/good.yaml").write_text("tasks: {a: {run: 'true'}}\n")
 
 
+@defect("a broken flow file that ends in .yml is found", "flows", "WARN", "flows/bad.yml:1:", "look")
+def _(ws):
+    state(ws, "flows/bad.yml").write_text("tasks: {a: {run: 'true', needs: [nobody]}}\n")
+
+
 @defect("a program that a flow or an agent needs and that is not there is found", "tools", "WARN", "no-such-program is not found", "look")
 def _(ws):
     state(ws, "flows/a.yaml").write_text("tasks:\n  a: {run: [no-such-program, x]}\n  b: {run: 'true && also-not-there'}\n")
@@ -370,7 +375,7 @@ def _(ws):
 
 # -- garbage --------------------------------------------------------------------------------------------------------
 
-@test("garbage in any file is a finding, never a crash, and --fix does not make it worse")
+@test("garbage in any file is a finding, never a crash, and --fix does not make it worse", slow=True)
 def _(ws):
     seed = random.Random(7)
     run_flow(ws, "tasks: {a: {run: 'true'}}\n")
@@ -405,7 +410,7 @@ def stale_and_living(ws):
     return ws.tasuki("lock", "acquire", "name", "a", "--pid", os.getpid(), "--json").expect(0).json["token"]
 
 
-@test("doctor killed at any call leaves a lock that the next one gets, and never touches a living one")
+@test("doctor killed at any call leaves a lock that the next one gets, and never touches a living one", slow=True)
 def _(ws):
     token = stale_and_living(ws)
     stale = ws.lock_path("request", "RQ-1").read_bytes()

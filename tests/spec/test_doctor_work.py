@@ -104,7 +104,7 @@ def _(ws):
     eq([r["id"] for r in examine(ws)["recovered"]], ["RQ-1"])
 
 
-@defect("a lock whose guessed holder is dead and that has not expired is found", "locks", "WARN", "is dead", "command")
+@defect("a lock whose guessed holder is dead and that has not expired is found", "locks", "WARN", "is dead (the process is gone)", "command")
 def _(ws):
     acquire_from_a_script(ws, "lock", "acquire", "name", "a").expect(0)
 

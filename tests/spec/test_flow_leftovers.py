@@ -34,7 +34,7 @@ def is_hidden(ws, pid):
     eq(ws.alive(pid), True, "whether it lives")
 
 
-@test("a timeout ends what a task has hidden, and the hidden one of another task lives on")
+@test("a timeout ends what a task has hidden, and the hidden one of another task lives on", slow=True)
 def _(ws):
     stage = run_flow(ws, flow("(a | b)", a={"run": hides("left", f"{UP.format('other')}; sleep 1000"), "timeout": "4s"},
                               b=hides("other", "while ! test -e left || readlink /proc/$(cat left)/exe; do sleep 0.05; done")), "-j", "2", code=7)
@@ -81,7 +81,7 @@ def _(ws):
         eq(ws.alive(pid), False, f"whether it lives after {' '.join(end)}")
 
 
-@test("a run inside a task is ended with it, with everything that its own tasks have hidden")
+@test("a run inside a task is ended with it, with everything that its own tasks have hidden", slow=True)
 def _(ws):
     inner = flow("i", i=hides("left", "touch up; trap '' TERM; while :; do sleep 1; done"))
     (ws.path / "inner.yaml").write_text(inner)
@@ -100,7 +100,7 @@ def _(ws):
     eq([(ws.path / f"cleaned.{name}").exists() for name in ("near", "far")], [True, True], "who could clean up")
 
 
-@test("what ignores SIGTERM is killed after the grace time, though the task itself has ended before")
+@test("what ignores SIGTERM is killed after the grace time, though the task itself has ended before", slow=True)
 def _(ws):
     stubborn = "trap '' TERM; echo $$ > left.tmp; mv left.tmp left; while :; do sleep 1; done"
     proc = spawn_flow(ws, flow("a", a={"run": 'setsid -f sh -c "$STUBBORN"; sleep 1000', "env": {"STUBBORN": stubborn}}))
@@ -126,7 +126,7 @@ def _(ws):
     os.kill(left(ws), signal.SIGKILL)
 
 
-@test("what a task has started with `tasuki proc start` outlives its timeout, and the resume of its run")
+@test("what a task has started with `tasuki proc start` outlives its timeout, and the resume of its run", slow=True)
 def _(ws):
     processes = Processes(ws)
     start = "tasuki proc create db --json -- sleep 1000; tasuki proc start db --json"
@@ -142,7 +142,7 @@ def _(ws):
     processes.stop("db")
 
 
-@test("a limit of the user's own is left as it is, and the rest is still ended")
+@test("a limit of the user's own is left as it is, and the rest is still ended", slow=True)
 def _(ws):
     resource.setrlimit(resource.RLIMIT_RTTIME, (5_000_000, 6_000_000))
     command = ["bash", "-c", "grep 'realtime timeout' /proc/self/limits > limits; setsid -f sleep 1000; sleep 1000"]

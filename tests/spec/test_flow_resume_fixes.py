@@ -76,7 +76,7 @@ def _(ws):
 ROUNDS = 50
 
 
-@test(f"of two that resume a killed run at once one executes it, the other is refused; no task runs twice ({ROUNDS} rounds)")
+@test(f"of two that resume a killed run at once one executes it, the other is refused; no task runs twice ({ROUNDS} rounds)", slow=True)
 def _(ws):
     tasks = {name: f"{NOTE}; touch up; until test -e go; do sleep 0.01; done" if name == "b" else NOTE for name in "abc"}
     for number in range(ROUNDS):

@@ -319,7 +319,7 @@ def _(ws):
     eq(run_flow(ws, flow("a", a="echo x=1 >> $TASUKI_OUTPUT; exit 1"), code=7)["channel"], {}, "channel")
 
 
-@test("what a task writes counts, also among many that write nothing")
+@test("what a task writes counts, also among many that write nothing", slow=True)
 def _(ws):
     names = [f"{'w' if i % 150 == 149 else 't'}{i}" for i in range(750)]
     text = "flow: " + " >> ".join(names) + "\ntasks:\n" + "".join(
@@ -613,7 +613,7 @@ def _(ws):
     cancelled(ws, proc)
 
 
-@test("Ctrl-C without end: the outcome and the exit code stay those of the run")
+@test("Ctrl-C without end: the outcome and the exit code stay those of the run", slow=True)
 def _(ws):
     for lap in range(10):
         (ws.path / "up").unlink(missing_ok=True)
@@ -625,7 +625,7 @@ def _(ws):
         cancelled(ws, proc)
 
 
-@test("a task that ignores SIGTERM is ended after the grace time, with everything it started")
+@test("a task that ignores SIGTERM is ended after the grace time, with everything it started", slow=True)
 def _(ws):
     proc = spawn_flow(ws, flow("a", a=STUBBORN))
     ws.until(lambda: (ws.path / "up").exists(), "the task runs")

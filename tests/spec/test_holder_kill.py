@@ -129,7 +129,7 @@ def kill_at_every_call(ws, first, actions, **options):
     raise AssertionError("the holder does not end")
 
 
-@test("SIGKILL at each system call of a start and a stop", init=False)
+@test("SIGKILL at each system call of a start and a stop", init=False, slow=True)
 def _(ws):
     kill_at_every_call(ws, SET_UP_CALLS, [order_stop])
 
@@ -192,7 +192,7 @@ class ChildTraced(Holder):
         os.waitpid(child, WALL)  # only then its parent hears of it
 
 
-@test("SIGKILL at each system call of the child before its exec: it failed, or it was a start that ended so", init=False)
+@test("SIGKILL at each system call of the child before its exec: it failed, or it was a start that ended so", init=False, slow=True)
 def _(ws):
     if not is_to_be_had():
         raise Skip("processes may not be traced here")
@@ -228,7 +228,7 @@ def begin(h, chance, n):
     h.kill()
 
 
-@test(f"SIGKILL of holder and child at random moments, {ROUNDS} rounds", init=False)
+@test(f"SIGKILL of holder and child at random moments, {ROUNDS} rounds", init=False, slow=True)
 def _(ws):
     seed = int.from_bytes(os.urandom(4), "big")
     ws.commands.append(f"seed {seed}")

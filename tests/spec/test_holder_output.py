@@ -173,7 +173,7 @@ def _(ws):
     eq((h.log(), h.log("stderr")), (b"one\ntwo\nfour\n", b"three\n"))
 
 
-@test("pipe: the death of the holder loses nothing while the child lives, and the child does not notice", init=False)
+@test("pipe: the death of the holder loses nothing while the child lives, and the child does not notice", init=False, slow=True)
 def _(ws):
     h = Holder(ws)
     # It writes until it is told that there were deaths enough: how many there are in a given time is the machine's matter.

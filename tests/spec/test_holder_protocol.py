@@ -457,7 +457,7 @@ def switches(pid):
 
 
 for mode in ("direct", "pipe", "stamped"):
-    @test(f"a holder with nothing to do does not wake up, until there is output (mode {mode})", init=False)
+    @test(f"a holder with nothing to do does not wake up, until there is output (mode {mode})", init=False, slow=True)
     def _(ws, mode=mode):
         h = Holder(ws)
         os.mkfifo(ws.path / "go")

@@ -74,8 +74,12 @@ def _(ws):
     (ws.path / "sub").mkdir()
     (ws.path / "sub" / "flow.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
     (ws.path / "link").symlink_to(outside)
+    beside, as_long = ws.path.with_name("wx"), ws.path.with_name("v")  # the root is .../w
+    for sibling in (beside, as_long):
+        sibling.mkdir()
+        (sibling / "flow.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
     for path in ("/etc/passwd", outside / "flow.yaml", "../outside/flow.yaml", "link/flow.yaml", "link/absent.yaml", "sub/../../outside/flow.yaml",
-                 "absent/../../outside/flow.yaml", "/proc/self/environ", f"{ws.path}x/flow.yaml"):
+                 "absent/../../outside/flow.yaml", "/proc/self/environ", beside / "flow.yaml", as_long / "flow.yaml"):
         for answer in (server.get(f"/api/flows/graph?flow={path}"), server.post("/api/flows/validate", {"flow": str(path)}),
                        server.post("/api/flows/run", {"flow": str(path)}),
                        server.post("/api/requests", {"title": "t", "flow": str(path)})):

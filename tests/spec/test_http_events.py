@@ -99,7 +99,7 @@ def _(ws):
     server.stop()
 
 
-@test("a filter that finds nothing in a long trail holds nobody up")
+@test("a filter that finds nothing in a long trail holds nobody up", slow=True)
 def _(ws):
     server = Server(ws)
     append(ws, 50000, size=1000)  # 50 MB
@@ -158,7 +158,7 @@ def _(ws):
     server.stop()
 
 
-@test("readers that stall cost a bounded amount of memory, and nobody else waits for them")
+@test("readers that stall cost a bounded amount of memory, and nobody else waits for them", slow=True)
 def _(ws):
     server = Server(ws)
     stalled = [server.stream("/api/events").hello() for _ in range(100)]
@@ -179,7 +179,7 @@ def _(ws):
     server.stop()
 
 
-@test("a stream crosses a rotation of the trail")
+@test("a stream crosses a rotation of the trail", slow=True)
 def _(ws):
     server = Server(ws)
     stream = server.stream("/api/events").hello()

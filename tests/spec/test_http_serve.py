@@ -524,7 +524,7 @@ def _(ws):
     server.stop()
 
 
-@test("an answer that is used twice is never older than what anybody was told")
+@test("an answer that is used twice is never older than what anybody was told", slow=True)
 def _(ws):
     server = Server(ws)
     holder = sleeper(ws)

@@ -139,7 +139,7 @@ def _(ws):
     server.stop()
 
 
-@test("files of sessions: forgotten after a week, 4,096 at most, and looked through by nobody who waits")
+@test("files of sessions: forgotten after a week, 4,096 at most, and looked through by nobody who waits", slow=True)
 def _(ws):
     folder = ws.path / ".aiflow" / "mcp"
     folder.mkdir(mode=0o700)
@@ -167,7 +167,7 @@ def _(ws):
     server.stop()
 
 
-@test("an agent that only listens keeps its session, however many others come")
+@test("an agent that only listens keeps its session, however many others come", slow=True)
 def _(ws):
     server = Server(ws)
     client, silent = Client(server).initialize(), Client(server).initialize()

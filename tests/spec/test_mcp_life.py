@@ -252,7 +252,7 @@ def _(ws):
     eq(holder_pid(ws, "b"), shell.pid, "a lock of its shell")
 
 
-@test("a lock with a short TTL is renewed in time")
+@test("a lock with a short TTL is renewed in time", slow=True)
 def _(ws):
     agent = Agent(ws)
     agent.ok("lock_acquire", ttl="9s", **LOCK)
@@ -383,7 +383,7 @@ def _(ws):
     eq(holder_pid(ws), None, "after it has not")
 
 
-@test("the grace period is that of the last end, and what was locked after it stays")
+@test("the grace period is that of the last end, and what was locked after it stays", slow=True)
 def _(ws):
     agent = Agent(ws, "--instance", "X", "--grace", "1h")
     agent.ok("lock_acquire", **LOCK)
@@ -501,7 +501,7 @@ def kill_clients(ws, count):
              "the others have ended")
 
 
-@test("killed clients leave no server, no lock that stays, and lose no process")
+@test("killed clients leave no server, no lock that stays, and lose no process", slow=True)
 def _(ws):
     kill_clients(ws, 20)
 
@@ -511,7 +511,7 @@ def _(ws):
     kill_clients(ws, 1000)
 
 
-@test("calls from many threads of one client and the end of the connection in the middle of them")
+@test("calls from many threads of one client and the end of the connection in the middle of them", slow=True)
 def _(ws):
     for _ in range(5):
         agent = Agent(ws)

@@ -460,7 +460,7 @@ def _(ws):
     p.stop("web")
 
 
-@test("health with the action restart ends an unhealthy process, even one that ignores SIGTERM, and its policy starts it again")
+@test("health with the action restart ends an unhealthy process, even one that ignores SIGTERM, and its policy starts it again", slow=True)
 def _(ws):
     p = Processes(ws)
     spec = {"command": "sh", "args": ["-c", "trap '' TERM; echo $$ >> born; while :; do sleep 0.01; done"], "cwd": str(ws.path),

@@ -107,7 +107,7 @@ def _(ws):
 # -- how far it goes ----------------------------------------------------------------------------------------
 
 
-@test("--once and run-next run one, --max N so many, --for no more after its time")
+@test("--once and run-next run one, --max N so many, --for no more after its time", slow=True)
 def _(ws):
     for n in range(6):
         add(ws, f"RQ-{n}", "sleep 2.5" if n == 4 else "true")

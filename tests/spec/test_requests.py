@@ -129,7 +129,7 @@ def _(ws):
        'title: x\npriority: P1\nrun: make all\n', "written anew")
 
 
-@test("300 random edits of random files say what was meant, and keep every comment at the margin")
+@test("300 random edits of random files say what was meant, and keep every comment at the margin", slow=True)
 def _(ws):
     rng = random.Random(7)
     texts = ["x", "a: b", "two\nlines", "two\nlines\n", "#no", "日本", " lead", "1", "true", "x" * 100]

@@ -283,7 +283,7 @@ def _(ws):
     eq((trace(ws), [one["run_id"] for one in runs_of(ws)]), (["true"], [first]), "the answer that was used, and the runs")
 
 
-@test("two answers to two questions at once: both are recorded, used, and told so")
+@test("two answers to two questions at once: both are recorded, used, and told so", slow=True)
 def _(ws):
     ask = 'a=$(tasuki task ask "{0}?" --type text); test -n "$a" || exit 0; echo {0}$a >> trace; echo > up; while ! test -e go; do sleep 0.01; done'
     (ws.path / "f.yaml").write_text(json.dumps({"flow": "a | b", "tasks": {n: {"run": ask.format(n)} for n in "ab"}}))

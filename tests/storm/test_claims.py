@@ -11,7 +11,7 @@ from harness.harness import eq, main, test  # noqa: E402
 ROUNDS, RACERS = 1000, 8
 
 
-@test("of eight that claim a dead owner's workflow one wins, a thousand times, and the dead owner's later write is refused")
+@test("of eight that claim a dead owner's workflow one wins, a thousand times, and the dead owner's later write is refused", slow=True)
 def _(ws):
     racer = ws.build / "tests/storm/storm-claim-racer"
     done = ws.run([racer, ROUNDS, RACERS], timeout=110).expect(0)

@@ -169,7 +169,7 @@ def many(ws, rounds):
         raise
 
 
-@test(f"{ROUNDS_QUICK} kills of runners, queue runners and holders: every request runs to its end once")
+@test(f"{ROUNDS_QUICK} kills of runners, queue runners and holders: every request runs to its end once", slow=True)
 def _(ws):
     many(ws, ROUNDS_QUICK)
 

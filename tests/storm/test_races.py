@@ -96,12 +96,12 @@ for _kind in IDS:
     def _(ws, kind=_kind):
         race_commands(ws, kind, leave_stale=False)
 
-    @test(f"a free {_kind} lock is taken by exactly one of many library callers")
+    @test(f"a free {_kind} lock is taken by exactly one of many library callers", slow=_kind != "name")
     def _(ws, kind=_kind):
         race_library(ws, kind, "absent")
 
     if _kind != "sprint":  # a sprint's dead holder is replaced only by who says so: the commands above
-        @test(f"a stale {_kind} lock is taken over by exactly one of many library callers")
+        @test(f"a stale {_kind} lock is taken over by exactly one of many library callers", slow=True)
         def _(ws, kind=_kind):
             race_library(ws, kind, "stale")
 

@@ -377,6 +377,27 @@ TEST(events_of_the_outbox_reach_the_trail_once)
     db_close(&db);
 }
 
+TEST(an_event_that_no_line_of_the_trail_can_hold_is_refused_as_too_large)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    open_db(&db, dir);
+    size_t len = EVENT_LINE_MAX;
+    char *data = malloc(len + 1);
+    ASSERT(data);
+    memset(data, 'x', len);
+    memcpy(data, "{\"a\":\"", 6);
+    memcpy(data + len - 2, "\"}", 3);
+    ASSERT_INT(db_begin(&db, &err), 0);
+    ASSERT_INT(db_event(&db, &some_time, &(struct event){.type = "t", .data = data}, &err), -1);
+    ASSERT_INT(err.code, TSK_PAYLOAD_TOO_LARGE);
+    ASSERT_STR(tsk_error_context(&err, "event"), "t");
+    ASSERT_INT(db_commit(&db, &err), 0);
+    ASSERT_INT(integer(&db, "SELECT count(*) FROM outbox"), 0);
+    free(data);
+    db_close(&db);
+}
+
 TEST(an_event_whose_change_was_not_committed_never_reaches_the_trail)
 {
     int dir CLEANUP_FD = state_dir();

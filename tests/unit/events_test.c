@@ -276,6 +276,30 @@ TEST(ids_stay_valid_over_rotations)
         assert_numbers(dir, ids[i], i, 40);
 }
 
+TEST(a_rotation_never_overwrites_a_closed_segment)
+{
+    int dir CLEANUP_FD = state_dir();
+    char name[256];
+    append_range(dir, 0, 3, 1);
+    snprintf(name, sizeof name, "%s",
+             oldest_closed()); /* what the first segment of a trail is named when it is closed */
+    while (count_closed() > 0)
+        ASSERT_INT(unlink(oldest_closed()), 0);
+    ASSERT_INT(unlink("events.ndjson"), 0);
+    append_range(dir, 0, 1, 1 << 20);
+    add_bytes(name, "history\n");
+    struct stat before, after;
+    ASSERT_INT(stat(name, &before), 0);
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    trail.segment_max = 1;
+    for (int i = 1; i < 4; i++)
+        append(&trail, 0, i, NULL);
+    event_trail_clear(&trail);
+    ASSERT_INT(stat(name, &after), 0);
+    ASSERT(before.st_ino == after.st_ino && before.st_size == after.st_size);
+}
+
 TEST(an_id_older_than_what_is_kept_begins_at_the_oldest)
 {
     int dir CLEANUP_FD = state_dir();
