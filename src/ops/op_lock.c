@@ -11,7 +11,7 @@
 #define KIND_PARAM                                                                                                     \
     {                                                                                                                  \
         .name = "kind", .type = OP_ENUM, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KIND",                        \
-        .help = "request, queue, name or sprint.", .agent_help = "What kind.", .choices = lock_kind_choices            \
+        .help = "request, queue, name or sprint.", .agent_help = "What kind.", .choices = lock_kind_names              \
     }
 #define ID_PARAM                                                                                                       \
     {                                                                                                                  \
@@ -359,11 +359,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param list_params[] = {
-    {.name = "kind",
-     .type = OP_ENUM,
-     .value = "KIND",
-     .help = "Only locks of this kind.",
-     .choices = lock_kind_choices},
+    {.name = "kind", .type = OP_ENUM, .value = "KIND", .help = "Only locks of this kind.", .choices = lock_kind_names},
     PAGE_PARAMS,
     {0},
 };
