@@ -1,9 +1,8 @@
 /* op_lock.c - lock acquire, release, renew, check, list. */
 #include "lock/report.h"
 #include "ops/lock_args.h"
+#include "ops/ops.h"
 #include "ops/page.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -172,7 +171,14 @@ const struct op op_lock_acquire = {
     .result = acquire_result,
     .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/locks/:kind/:id", .also = force_route},
-    .mcp = {.tool = "lock_acquire", .group = "locks", .is_core = true, TOOL_LOCK_ACQUIRE},
+    .mcp = {.tool = "lock_acquire",
+            .group = "locks",
+            .is_core = true,
+            .refusal = "NOT ACQUIRED",
+            .text =
+                "Take a lock before you change what others may change too; kind name is any name that you agree on. "
+                "NOT ACQUIRED says who holds it: wait (wait: \"45s\", repeated), do something else, or ask the "
+                "person; do not go on without it. It stays until lock_release, or until your program ends."},
     .run = run_acquire,
 };
 
@@ -236,7 +242,12 @@ const struct op op_lock_release = {
     .result = release_result,
     .errors = release_errors,
     .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_release", .group = "locks", .is_core = true, TOOL_LOCK_RELEASE},
+    .mcp = {.tool = "lock_release",
+            .group = "locks",
+            .is_core = true,
+            .refusal = "NOT RELEASED",
+            .text = "Give a lock back as soon as the work is done. No lock is success; NOT RELEASED (LOCK_LOST) means "
+                    "that it is somebody else's now."},
     .run = run_release,
 };
 
@@ -291,7 +302,12 @@ const struct op op_lock_renew = {
     .result = renew_result,
     .errors = renew_errors,
     .http = {.method = "PUT", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_renew", .group = "locks", TOOL_LOCK_RENEW},
+    .mcp = {.tool = "lock_renew",
+            .group = "locks",
+            .refusal = "NOT RENEWED",
+            .text =
+                "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop what "
+                "you do, it is not yours any more. This connection renews its locks by itself."},
     .run = run_renew,
 };
 
@@ -338,7 +354,10 @@ const struct op op_lock_check = {
     .result = lock_fields,
     .errors = check_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_check", .group = "locks", TOOL_LOCK_CHECK},
+    .mcp = {.tool = "lock_check",
+            .group = "locks",
+            .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "
+                    "nothing: only lock_acquire gives it to you."},
     .run = run_check,
 };
 
@@ -377,6 +396,9 @@ const struct op op_lock_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks"},
-    .mcp = {.tool = "lock_list", .group = "locks", .is_core = true, TOOL_LOCK_LIST},
+    .mcp = {.tool = "lock_list",
+            .group = "locks",
+            .is_core = true,
+            .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."},
     .run = run_list,
 };

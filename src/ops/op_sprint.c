@@ -3,8 +3,7 @@
 #include "base/fs.h"
 #include "lock/report.h"
 #include "ops/lock_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
+#include "ops/ops.h"
 #include "own/instance.h"
 
 #include <errno.h>
@@ -334,7 +333,13 @@ const struct op op_sprint_acquire = {
     .result = result_fields,
     .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
-    .mcp = {.tool = "sprint_acquire", .group = "locks", TOOL_SPRINT_ACQUIRE},
+    .mcp = {.tool = "sprint_acquire",
+            .group = "locks",
+            .refusal = "NOT ACQUIRED",
+            .text =
+                "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "
+                "the holder; a dead one's needs confirm: true, a living one's force: true and a person's yes. It "
+                "stays until sprint_release."},
     .run = run_acquire,
 };
 
@@ -398,7 +403,11 @@ const struct op op_sprint_release = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
-    .mcp = {.tool = "sprint_release", .group = "locks", TOOL_SPRINT_RELEASE},
+    .mcp = {.tool = "sprint_release",
+            .group = "locks",
+            .refusal = "NOT RELEASED",
+            .text = "Give the sprint lock back at the end of the sprint. No lock is success; another session's is "
+                    "released with a warning, or refused with strict: true."},
     .run = run_release,
 };
 
@@ -443,6 +452,8 @@ const struct op op_sprint_check = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/sprint"},
-    .mcp = {.tool = "sprint_check", .group = "locks", TOOL_SPRINT_CHECK},
+    .mcp = {.tool = "sprint_check",
+            .group = "locks",
+            .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."},
     .run = run_check,
 };
