@@ -247,7 +247,8 @@ static bool is_greater(const json_t *a, const json_t *b)
     return json_number_value(a) > json_number_value(b);
 }
 
-/* Two values of a key. */
+/* Two values of a key. A rule returns the merged value (owned), or NULL: *ret_why_not is the key of the text that says why, or
+ * there is no memory. */
 struct two {
     const json_t *into; /* so far: of the parent, or of the branches before */
     json_t *value;      /* of this branch */
@@ -309,7 +310,6 @@ static json_t *merge_error(const struct two *two, const char **ret_why_not)
     return *ret_why_not ? NULL : json_incref(two->value);
 }
 
-/* The merged value (owned), or NULL: *ret_why_not is the key of the text that says why, or there is no memory. */
 static json_t *(*const merge_rules[])(const struct two *two, const char **ret_why_not) = {
 #define X(symbol, name, function) [TSK_MERGE_##symbol] = function,
 #include "graph/merge.def"
