@@ -1,4 +1,5 @@
 /* op_proc.c - registering, starting and stopping processes. */
+#include "hold/protocol.h"
 #include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/proc_args.h"
@@ -7,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRACE_DEFAULT_MS 3000
-#define UPDATE_TRIES     50
+#define UPDATE_TRIES 50
 
 static const enum tsk_code change_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT,
                                               TSK_ENVIRONMENT,       TSK_STORAGE_FULL,  TSK_OK};
@@ -189,7 +189,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     const char **names = proc_args_strings(ids);
     struct tsk_error *results = calloc(count + 1, sizeof *results);
     BUG(!results);
-    int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
+    int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
     int result = proc_stop_many(&reg, names, count, grace, results, err);
     if (result == 0)
         result = proc_args_answer(call, &reg, ids, results, true, ret, err);
@@ -259,7 +259,7 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
     const char **names = proc_args_strings(ids);
     struct tsk_error *stopped = calloc(count + 1, sizeof *stopped), *started = calloc(count + 1, sizeof *started);
     BUG(!stopped || !started);
-    int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
+    int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
     int result = dependencies_exist(&reg, names, count, err);
     if (result == 0)
         result = proc_stop_many(&reg, names, count, grace, stopped, err);
