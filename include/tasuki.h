@@ -80,7 +80,7 @@ enum tsk_code {
     TSK_REDIS_UNAVAILABLE,
     TSK_DOCTOR_FAILED,
     TSK_INTERNAL,
-    TSK_LOCK_STALE_RECOVERED
+    TSK_LOCK_STALE_RECOVERED,
 };
 
 #define TSK_ERROR_ARENA 6144
@@ -212,7 +212,7 @@ enum tsk_merge {
     TSK_MERGE_APPEND,
     TSK_MERGE_MAX, /* numbers, or texts */
     TSK_MERGE_MIN,
-    TSK_MERGE_ERROR
+    TSK_MERGE_ERROR,
 };
 
 TSK_API int tsk_graph_new(struct tsk_graph **ret, struct tsk_error *err);

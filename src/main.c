@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "http/http.h"
 #include "mcp/mcp.h"
-#include "ops/table.h"
+#include "ops/skins.h"
 
 int main(int argc, char **argv)
 {

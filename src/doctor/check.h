@@ -58,40 +58,10 @@ const char *state_word(const struct doctor *d, const char *name, struct buf *b);
 void put_bytes(uint64_t bytes, char text[32]); /* "12 MiB" */
 const char *number_text(int64_t value, char text[24]);
 
-/* ---- the checks, by file ---- */
+/* ---- the checks ---- */
 
-/* place.c */
-void check_workspace(struct finding *f);
-void check_filesystem(struct finding *f);
-void check_disk(struct finding *f);
-void check_gitignore(struct finding *f);
-void check_server(struct finding *f);
-/* locks.c */
-void check_locks(struct finding *f);
-void check_sprint(struct finding *f);
-/* database.c */
-void check_database(struct finding *f);
-void check_outbox(struct finding *f);
-/* trail.c */
-void check_events(struct finding *f);
-/* runs.c, journals.c */
-void check_runs(struct finding *f);
-void check_journals(struct finding *f);
-/* processes.c */
-void check_processes(struct finding *f);
-void check_process_dirs(struct finding *f);
-/* leftovers.c */
-void check_leftovers(struct finding *f);
-/* requests.c, owners.c */
-void check_requests(struct finding *f);
-void check_owners(struct finding *f);
-/* clock.c */
-void check_clock(struct finding *f);
-/* config.c */
-void check_config(struct finding *f);
-void check_redis(struct finding *f);
-/* flows.c */
-void check_flows(struct finding *f);
-void check_tools(struct finding *f);
+#define X(name, mode) void check_##name(struct finding *f);
+#include "doctor/checks.def"
+#undef X
 
 #endif

@@ -47,9 +47,10 @@ static bool has_kind(const struct yaml_node *node, enum value_kind kind)
         return yaml_int(node, &number) == 0 && number > 0;
     case VALUE_TEXT:
         return yaml_text(node) != NULL;
-    default:
+    case VALUE_MAP:
         return node->type == YAML_MAP || yaml_is_null(node); /* all of it commented out */
     }
+    return false;
 }
 
 static const char *kind_text(enum value_kind kind)

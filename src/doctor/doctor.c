@@ -1,4 +1,4 @@
-/* doctor.c - the table of checks, and the report. */
+/* doctor.c - performs the checks of checks.def, and makes the report. */
 #include "doctor/doctor.h"
 #include "base/log.h"
 #include "doctor/check.h"
@@ -8,36 +8,16 @@
 #include <string.h>
 
 struct check {
-    const char *name;  /* in the report */
-    const char *title; /* text key */
-    bool is_quick;     /* also before every run */
+    const char *name;      /* in the report */
+    const char *title;     /* text key */
+    enum doctor_mode mode; /* DOCTOR_QUICK: also before every run */
     void (*look)(struct finding *f);
 };
 
-/* In the order in which a person would look: what others rest on comes first. */
 static const struct check checks[] = {
-    {"workspace", "doctor_title_workspace", true, check_workspace},
-    {"filesystem", "doctor_title_filesystem", true, check_filesystem},
-    {"disk", "doctor_title_disk", true, check_disk},
-    {"database", "doctor_title_database", true, check_database},
-    {"locks", "doctor_title_locks", true, check_locks},
-    {"sprint", "doctor_title_sprint", false, check_sprint},
-    {"events", "doctor_title_events", false, check_events},
-    {"outbox", "doctor_title_outbox", false, check_outbox},
-    {"requests", "doctor_title_requests", false, check_requests},
-    {"runs", "doctor_title_runs", false, check_runs},
-    {"journals", "doctor_title_journals", false, check_journals},
-    {"processes", "doctor_title_processes", false, check_processes},
-    {"process_dirs", "doctor_title_process_dirs", false, check_process_dirs},
-    {"owners", "doctor_title_owners", false, check_owners},
-    {"leftovers", "doctor_title_leftovers", false, check_leftovers},
-    {"clock", "doctor_title_clock", false, check_clock},
-    {"config", "doctor_title_config", false, check_config},
-    {"flows", "doctor_title_flows", false, check_flows},
-    {"tools", "doctor_title_tools", false, check_tools},
-    {"redis", "doctor_title_redis", false, check_redis},
-    {"server", "doctor_title_server", false, check_server},
-    {"gitignore", "doctor_title_gitignore", false, check_gitignore},
+#define X(name, mode) {#name, "doctor_title_" #name, DOCTOR_##mode, check_##name},
+#include "doctor/checks.def"
+#undef X
 };
 
 const char *doctor_status_name(enum doctor_status status)
@@ -130,7 +110,7 @@ int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *option
     json_t *list = json_array();
     enum doctor_status worst = DOCTOR_PASS;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
-        if (options->mode == DOCTOR_QUICK && !checks[i].is_quick)
+        if (options->mode == DOCTOR_QUICK && checks[i].mode != DOCTOR_QUICK)
             continue;
         enum doctor_status status = perform(&checks[i], &d, list);
         worst = status > worst ? status : worst;

@@ -1,6 +1,6 @@
 /* doctor.h - looks whether a workspace is in order, and says what to do where it is not.
  *
- * A check is one row of the table in doctor.c: a name, a title, a function that looks at one subject. What it finds is PASS, WARN
+ * A check is one row of checks.def and one function, which looks at one subject. What it finds is PASS, WARN
  * (something is wrong and work goes on) or FAIL (something cannot work, or has been lost), with evidence and, where there is
  * one, a command that mends it and can be typed as it stands.
  *

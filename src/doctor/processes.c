@@ -29,9 +29,11 @@ static const char *need_text(const struct look *look)
         return "doctor_proc_lost";
     case LOOK_REVIVE:
         return "doctor_proc_revive";
-    default:
+    case LOOK_NOTHING:
+    case LOOK_AGAIN:
         return NULL;
     }
+    return NULL;
 }
 
 /* Whoever looks at a process does what is to be done about it. */

@@ -209,7 +209,7 @@ static json_t *difference(json_t *now, const json_t *base)
     return json_real(json_number_value(now) - json_number_value(base));
 }
 
-static json_t *merge_sum(const json_t *into, const json_t *value, const json_t *base)
+static json_t *value_sum(const json_t *into, const json_t *value, const json_t *base)
 {
     json_t *now CLEANUP_JSON = number_of(value), *before CLEANUP_JSON = number_of(base);
     json_t *so_far CLEANUP_JSON = number_of(into);
@@ -240,7 +240,7 @@ static json_t *appended(const json_t *value, const json_t *base)
     return list;
 }
 
-static json_t *merge_append(const json_t *into, const json_t *value, const json_t *base)
+static json_t *values_join(const json_t *into, const json_t *value, const json_t *base)
 {
     json_t *added CLEANUP_JSON = appended(value, base), *element;
     size_t i;
@@ -254,21 +254,6 @@ static json_t *merge_append(const json_t *into, const json_t *value, const json_
     return list;
 }
 
-/* Why what a branch wrote cannot be merged with what another one wrote before it: a text's key; NULL: it can. */
-static const char *why_not_merged(enum merge_rule rule, const json_t *into, const json_t *value)
-{
-    json_t *first CLEANUP_JSON = number_of(into), *second CLEANUP_JSON = number_of(value);
-    bool are_numbers = first && second;
-    bool are_texts = json_is_string(into) && json_is_string(value);
-    if (rule == MERGE_ERROR)
-        return "channel_conflict";
-    if (rule == MERGE_SUM && !are_numbers)
-        return "channel_no_sum";
-    if ((rule == MERGE_MAX || rule == MERGE_MIN) && !are_numbers && !are_texts)
-        return "channel_no_order";
-    return NULL;
-}
-
 /* Of two numbers or two texts. */
 static bool is_greater(const json_t *a, const json_t *b)
 {
@@ -280,24 +265,84 @@ static bool is_greater(const json_t *a, const json_t *b)
     return json_number_value(first) > json_number_value(second);
 }
 
-/* `into`: the value so far, of the parent or of the branches before; `count`: how many branches wrote before. */
-static json_t *merge_value(enum merge_rule rule, const json_t *into, json_t *value, const json_t *base, unsigned count)
+/* Two values of a key. A rule returns the merged value (owned), or NULL: *ret_why_not is the key of the text that says why, or
+ * there is no memory. */
+struct two {
+    const json_t *into; /* so far: of the parent, or of the branches before */
+    json_t *value;      /* of this branch */
+    const json_t *base; /* what this branch began with */
+    bool is_later;      /* a branch before has written the key, too */
+};
+
+static json_t *merge_last(const struct two *two, const char **ret_why_not)
 {
-    switch (rule) {
-    case MERGE_SUM:
-        return merge_sum(into, value, base);
-    case MERGE_APPEND:
-        return merge_append(into, value, base);
-    case MERGE_FIRST:
-        return json_incref(count ? (json_t *)into : value);
-    case MERGE_MAX:
-        return json_incref(count && !is_greater(value, into) ? (json_t *)into : value);
-    case MERGE_MIN:
-        return json_incref(count && !is_greater(into, value) ? (json_t *)into : value);
-    default:
-        return json_incref(value);
-    }
+    (void)ret_why_not;
+    return json_incref(two->value);
 }
+
+static json_t *merge_first(const struct two *two, const char **ret_why_not)
+{
+    (void)ret_why_not;
+    return json_incref(two->is_later ? (json_t *)two->into : two->value);
+}
+
+/* Texts that are numbers count as such. */
+static bool are_numbers(const struct two *two)
+{
+    json_t *first CLEANUP_JSON = number_of(two->into), *second CLEANUP_JSON = number_of(two->value);
+    return first && second;
+}
+
+static json_t *merge_sum(const struct two *two, const char **ret_why_not)
+{
+    if (two->is_later && !are_numbers(two))
+        *ret_why_not = "channel_no_sum";
+    return *ret_why_not ? NULL : value_sum(two->into, two->value, two->base);
+}
+
+static json_t *merge_append(const struct two *two, const char **ret_why_not)
+{
+    (void)ret_why_not;
+    return values_join(two->into, two->value, two->base);
+}
+
+static bool are_ordered(const struct two *two)
+{
+    return are_numbers(two) || (json_is_string(two->into) && json_is_string(two->value));
+}
+
+static json_t *merge_max(const struct two *two, const char **ret_why_not)
+{
+    if (two->is_later && !are_ordered(two)) {
+        *ret_why_not = "channel_no_order";
+        return NULL;
+    }
+    bool keeps = two->is_later && !is_greater(two->value, two->into);
+    return json_incref(keeps ? (json_t *)two->into : two->value);
+}
+
+static json_t *merge_min(const struct two *two, const char **ret_why_not)
+{
+    if (two->is_later && !are_ordered(two)) {
+        *ret_why_not = "channel_no_order";
+        return NULL;
+    }
+    bool keeps = two->is_later && !is_greater(two->into, two->value);
+    return json_incref(keeps ? (json_t *)two->into : two->value);
+}
+
+static json_t *merge_error(const struct two *two, const char **ret_why_not)
+{
+    if (two->is_later)
+        *ret_why_not = "channel_conflict";
+    return *ret_why_not ? NULL : json_incref(two->value);
+}
+
+static json_t *(*const merge_rules[])(const struct two *two, const char **ret_why_not) = {
+#define X(symbol, name, function) [TSK_MERGE_##symbol] = function,
+#include "graph/merge.def"
+#undef X
+};
 
 struct merging {
     const struct graph *rules;
@@ -320,17 +365,18 @@ static int merge_key(struct merging *m, const struct channel *branch, uint32_t n
                      struct tsk_error *err)
 {
     bool is_explicit;
-    enum merge_rule rule = graph_rule(m->rules, key, &is_explicit);
+    enum tsk_merge rule = graph_rule(m->rules, key, &is_explicit);
     json_int_t before = json_integer_value(json_object_get(m->writers, key));
-    const char *why_not =
-        before ? why_not_merged(rule, json_object_get(m->values, key), json_object_get(branch->values, key)) : NULL;
+    const char *why_not = NULL;
+    struct two two = {.into = json_object_get(m->values, key),
+                      .value = json_object_get(branch->values, key),
+                      .base = json_object_get(branch->base, key),
+                      .is_later = before != 0};
+    json_t *merged CLEANUP_JSON = merge_rules[rule](&two, &why_not);
     if (why_not)
         return clash(err, why_not, key, before, number);
     if (before && !is_explicit && m->report)
         m->report(m->data, key, rule, (uint32_t)before - 1, number);
-    json_t *merged CLEANUP_JSON =
-        merge_value(rule, json_object_get(m->values, key), json_object_get(branch->values, key),
-                    json_object_get(branch->base, key), before != 0);
     json_t *value = merged ? value_out(branch, merged) : NULL;
     if (!value || json_object_set_new(m->values, key, value) < 0)
         return no_memory(err);

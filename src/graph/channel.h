@@ -51,7 +51,7 @@ json_t *channel_values(struct channel *channel);
 int channel_apply(struct channel *channel, const struct effects *effects, struct tsk_error *err);
 
 /* Says that several branches wrote one key for which there is no rule: the first and the last of them. */
-typedef void conflict_report(void *data, const char *key, enum merge_rule rule, uint32_t first, uint32_t second);
+typedef void conflict_report(void *data, const char *key, enum tsk_merge rule, uint32_t first, uint32_t second);
 
 /* C2: merges branches[0…count) into `into`; NULL entries are branches that failed. -1: a key with the rule `error` was
  * written by two, or one with the rule `sum` by two of which one wrote no number, or with `max` or `min` by two who wrote neither

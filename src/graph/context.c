@@ -103,7 +103,7 @@ int tsk_graph_group(struct tsk_graph *graph, uint32_t scope, const char *name, e
         return -1;
     if (scope >= graph->graph.scopes.count || (unsigned)policy >= POLICY_COUNT)
         return unknown(err, "scope", scope);
-    if (graph_add_group(&graph->graph, scope, name, (enum policy)policy, &node, err) < 0)
+    if (graph_add_group(&graph->graph, scope, name, policy, &node, err) < 0)
         return -1;
     graph_group(&graph->graph, graph_node(&graph->graph, node)->detail)->at_least = number;
     *ret_group = node;
@@ -170,7 +170,7 @@ int tsk_graph_merge(struct tsk_graph *graph, const char *key, enum tsk_merge rul
         return -1;
     if ((unsigned)rule >= MERGE_COUNT || !channel_key_is_valid(key))
         return error_set(err, TSK_INVALID_INPUT, "channel_key", "key", key, NULL);
-    return graph_add_rule(&graph->graph, key, (enum merge_rule)rule, err);
+    return graph_add_rule(&graph->graph, key, rule, err);
 }
 
 /* ---- contexts ------------------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ struct flow_agent {
 struct flow_group {
     uint32_t name;
     uint32_t line, column;
-    enum policy policy;
+    enum tsk_policy policy;
     uint32_t at_least;
     uint32_t critical, critical_count; /* strings */
     uint32_t critical_line, critical_column;

@@ -303,7 +303,7 @@ static uint32_t build_group(struct parsing *p, uint32_t scope, uint32_t index)
     char name[140];
     uint32_t node, branch;
     group_name(p, &e, name);
-    if (graph_add_group(&flow->graph, scope, name, POLICY_STRICT, &node, &p->err) < 0) {
+    if (graph_add_group(&flow->graph, scope, name, TSK_POLICY_STRICT, &node, &p->err) < 0) {
         flow_problem(flow, e.line, e.column, "flow_name", "value", name, NULL);
         return NO_NODE;
     }

@@ -305,14 +305,14 @@ static void read_tasks(struct reading *r, void *target)
 static void policy_at_least(struct reading *r, void *target)
 {
     struct flow_group *group = target;
-    group->policy = POLICY_AT_LEAST;
+    group->policy = TSK_POLICY_AT_LEAST;
     group->at_least = (uint32_t)piece_number(r, 1, 1000000, 1);
 }
 
 static void policy_critical(struct reading *r, void *target)
 {
     struct flow_group *group = target;
-    group->policy = POLICY_CRITICAL;
+    group->policy = TSK_POLICY_CRITICAL;
     group->critical_line = r->piece.line;
     group->critical_column = r->piece.column;
     group->critical = piece_strings(r, &group->critical_count);
@@ -320,12 +320,27 @@ static void policy_critical(struct reading *r, void *target)
 
 static const struct key_rule policy_keys[] = {{"at_least", policy_at_least}, {"critical", policy_critical}, {0}};
 
+/* The policies that are one word. */
+#define WORD(...) __VA_ARGS__,
+#define MAP(...)
+static const char *const policy_words[] = {
+#define X(symbol, name, function, form) form(name)
+#include "graph/policy.def"
+#undef X
+    NULL};
+static const enum tsk_policy policy_values[] = {
+#define X(symbol, name, function, form) form(TSK_POLICY_##symbol)
+#include "graph/policy.def"
+#undef X
+};
+#undef WORD
+#undef MAP
+
 static void group_policy(struct reading *r, void *target)
 {
-    static const char *const choices[] = {"strict", "fail_fast", "best_effort", NULL};
     struct flow_group *group = target;
     if (r->piece.type != YAML_PIECE_MAP) {
-        group->policy = (enum policy)piece_choice(r, choices, POLICY_STRICT);
+        group->policy = policy_values[piece_choice(r, policy_words, 0)];
         return;
     }
     uint32_t line = r->piece.line, column = r->piece.column;
@@ -375,7 +390,7 @@ static void channel_merge_rules(struct reading *r, void *target)
         check_twice(r, seen, key ? flow_string(r->flow, key) : NULL);
         if (!piece_next(r))
             return;
-        enum merge_rule rule = (enum merge_rule)piece_choice(r, merge_rule_names, MERGE_LAST);
+        enum tsk_merge rule = (enum tsk_merge)piece_choice(r, merge_rule_names, TSK_MERGE_LAST);
         BUG(key && graph_add_rule(&r->flow->graph, flow_string(r->flow, key), rule, &err) < 0);
     }
 }

@@ -5,9 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const merge_rule_names[MERGE_COUNT + 1] = {
-    [MERGE_LAST] = "last", [MERGE_FIRST] = "first", [MERGE_SUM] = "sum",    [MERGE_APPEND] = "append",
-    [MERGE_MAX] = "max",   [MERGE_MIN] = "min",     [MERGE_ERROR] = "error"};
+const char *const merge_rule_names[] = {
+#define X(symbol, name, ...) [TSK_MERGE_##symbol] = name,
+#include "graph/merge.def"
+#undef X
+    NULL};
+const char *const policy_names[] = {
+#define X(symbol, name, ...) [TSK_POLICY_##symbol] = name,
+#include "graph/policy.def"
+#undef X
+    NULL};
+
+/* The public enums are written out by hand for their readers; this keeps them equal to the tables. */
+#define X(symbol, ...) _Static_assert((int)MERGE_OF_##symbol == (int)TSK_MERGE_##symbol, "tasuki.h: " #symbol);
+#include "graph/merge.def"
+#undef X
+#define X(symbol, ...) _Static_assert((int)POLICY_OF_##symbol == (int)TSK_POLICY_##symbol, "tasuki.h: " #symbol);
+#include "graph/policy.def"
+#undef X
 
 static RARE int no_memory(struct tsk_error *err)
 {
@@ -186,7 +201,7 @@ int graph_add_task(struct graph *graph, uint32_t scope, const char *name, tsk_ta
     return 0;
 }
 
-int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum policy policy, uint32_t *ret_node,
+int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum tsk_policy policy, uint32_t *ret_node,
                     struct tsk_error *err)
 {
     uint32_t node = NO_NODE;
@@ -337,7 +352,7 @@ struct task_detail *graph_detail(struct graph *graph, uint32_t task)
     return REGION_AT(&graph->details, struct task_detail, graph_node(graph, task)->detail - 1);
 }
 
-int graph_add_rule(struct graph *graph, const char *key, enum merge_rule rule, struct tsk_error *err)
+int graph_add_rule(struct graph *graph, const char *key, enum tsk_merge rule, struct tsk_error *err)
 {
     uint32_t offset;
     if (strcmp(key, "*") == 0) {
@@ -351,7 +366,7 @@ int graph_add_rule(struct graph *graph, const char *key, enum merge_rule rule, s
     return 0;
 }
 
-enum merge_rule graph_rule(const struct graph *graph, const char *key, bool *ret_is_explicit)
+enum tsk_merge graph_rule(const struct graph *graph, const char *key, bool *ret_is_explicit)
 {
     for (size_t i = 0; i < graph->rules.count; i++) {
         const struct graph_rule *entry = REGION_AT(&graph->rules, struct graph_rule, i);

@@ -25,11 +25,20 @@
 #define GRAPH_NODES_MAX 0x3fffffffu
 #define NO_NODE         UINT32_MAX
 
-/* The rule by which the branches' writes to one key become one value. */
-enum merge_rule { MERGE_LAST, MERGE_FIRST, MERGE_SUM, MERGE_APPEND, MERGE_MAX, MERGE_MIN, MERGE_ERROR, MERGE_COUNT };
-extern const char *const merge_rule_names[MERGE_COUNT + 1]; /* ends with NULL */
-
-enum policy { POLICY_STRICT, POLICY_FAIL_FAST, POLICY_BEST_EFFORT, POLICY_AT_LEAST, POLICY_CRITICAL, POLICY_COUNT };
+extern const char *const merge_rule_names[]; /* by enum tsk_merge; ends with NULL */
+extern const char *const policy_names[];     /* by enum tsk_policy; ends with NULL */
+enum {
+#define X(symbol, ...) MERGE_OF_##symbol,
+#include "graph/merge.def"
+#undef X
+    MERGE_COUNT
+};
+enum {
+#define X(symbol, ...) POLICY_OF_##symbol,
+#include "graph/policy.def"
+#undef X
+    POLICY_COUNT
+};
 
 struct graph_node {
     tsk_task_function *run; /* of the C library; NULL in a flow */
@@ -62,7 +71,7 @@ struct task_detail {
 
 struct graph_group {
     uint32_t node;
-    enum policy policy;
+    enum tsk_policy policy;
     uint32_t at_least;
     uint32_t first_branch, last_branch, branch_count; /* scopes, linked by next_branch */
 };
@@ -88,14 +97,14 @@ struct graph {
     struct region rules; /* struct graph_rule */
     uint32_t named;      /* nodes in name_slots */
     uint32_t edge_count;
-    enum merge_rule default_rule;
+    enum tsk_merge default_rule;
     bool goes_back; /* an edge leads to a node that was added before: there may be a cycle */
     bool is_sealed;
 };
 
 struct graph_rule {
     uint32_t key; /* offset into names */
-    enum merge_rule rule;
+    enum tsk_merge rule;
 };
 
 int graph_init(struct graph *graph, struct tsk_error *err);
@@ -104,7 +113,7 @@ void graph_clear(struct graph *graph);
 /* `name` is copied; NULL: none. A second node of that name: INVALID_INPUT, text "graph_name_twice". */
 int graph_add_task(struct graph *graph, uint32_t scope, const char *name, tsk_task_function *run, void *arg,
                    uint32_t *ret, struct tsk_error *err);
-int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum policy policy, uint32_t *ret_node,
+int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum tsk_policy policy, uint32_t *ret_node,
                     struct tsk_error *err);
 int graph_add_branch(struct graph *graph, uint32_t group_node, const char *name, uint32_t *ret_scope,
                      struct tsk_error *err);
@@ -112,8 +121,8 @@ int graph_add_branch(struct graph *graph, uint32_t group_node, const char *name,
 int graph_add_edge(struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err);
 /* The detail of a task, made if it has none; NULL: out of memory. */
 struct task_detail *graph_detail(struct graph *graph, uint32_t task);
-int graph_add_rule(struct graph *graph, const char *key, enum merge_rule rule, struct tsk_error *err);
-enum merge_rule graph_rule(const struct graph *graph, const char *key, bool *ret_is_explicit);
+int graph_add_rule(struct graph *graph, const char *key, enum tsk_merge rule, struct tsk_error *err);
+enum tsk_merge graph_rule(const struct graph *graph, const char *key, bool *ret_is_explicit);
 
 /* Tells every cycle of edges, each by its path, "a >> b >> a"; those that share a node may count as one. 0: there is none, 1,
  * -1: out of memory. */

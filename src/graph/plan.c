@@ -284,36 +284,56 @@ void plan_fork(struct plan *plan, uint32_t group_node, struct plan_out *out)
         scope_begin(plan, s, out);
 }
 
-static bool policy_passes(const struct graph_group *group, uint32_t failed, bool critical_failed)
+/* What has become of a group's branches. */
+struct branches {
+    uint32_t count, failed;
+    uint32_t at_least; /* of the group */
+    bool critical_failed;
+};
+
+static bool policy_strict(const struct branches *branches)
 {
-    switch (group->policy) {
-    case POLICY_BEST_EFFORT:
-        return true;
-    case POLICY_AT_LEAST:
-        return group->branch_count - failed >= group->at_least;
-    case POLICY_CRITICAL:
-        return !critical_failed;
-    default:
-        return failed == 0;
-    }
+    return branches->failed == 0;
 }
+
+static bool policy_best_effort(const struct branches *branches)
+{
+    (void)branches;
+    return true;
+}
+
+static bool policy_at_least(const struct branches *branches)
+{
+    return branches->count - branches->failed >= branches->at_least;
+}
+
+static bool policy_critical(const struct branches *branches)
+{
+    return !branches->critical_failed;
+}
+
+static bool (*const policies[])(const struct branches *branches) = {
+#define X(symbol, name, function, form) [TSK_POLICY_##symbol] = function,
+#include "graph/policy.def"
+#undef X
+};
 
 static enum outcome group_outcome(struct plan *plan, uint32_t index)
 {
     const struct graph *graph = plan->graph;
     const struct graph_group *group = graph_group(graph, index);
-    uint32_t failed = 0;
-    bool critical_failed = false, has_run = false;
+    struct branches branches = {.count = group->branch_count, .at_least = group->at_least};
+    bool has_run = false;
     for (uint32_t s = group->first_branch, i = 0; i < group->branch_count;
          i++, s = graph_scope(graph, s)->next_branch) {
         bool has_failed = atomic_load(&plan->scopes[s].failures) > 0;
-        failed += has_failed;
-        critical_failed = critical_failed || (has_failed && graph_scope(graph, s)->is_critical);
+        branches.failed += has_failed;
+        branches.critical_failed = branches.critical_failed || (has_failed && graph_scope(graph, s)->is_critical);
         has_run = has_run || atomic_load(&plan->scopes[s].has_run);
     }
     if (plan_is_stopped(plan, graph_node(graph, group->node)->scope))
         return OUTCOME_STOPPED;
-    if (!policy_passes(group, failed, critical_failed) || !plan->hooks->group_merges(plan->engine, index))
+    if (!policies[group->policy](&branches) || !plan->hooks->group_merges(plan->engine, index))
         return OUTCOME_FAILED;
     return has_run ? OUTCOME_OK : OUTCOME_SKIPPED;
 }
@@ -335,7 +355,7 @@ static void branch_ended(struct plan *plan, uint32_t scope, struct plan_out *out
 static void fail_fast(struct plan *plan, uint32_t scope)
 {
     const struct graph_scope *s = graph_scope(plan->graph, scope);
-    if (s->group == NO_NODE || graph_group(plan->graph, s->group)->policy != POLICY_FAIL_FAST)
+    if (s->group == NO_NODE || graph_group(plan->graph, s->group)->policy != TSK_POLICY_FAIL_FAST)
         return;
     const struct graph_group *group = graph_group(plan->graph, s->group);
     for (uint32_t b = group->first_branch, i = 0; i < group->branch_count;

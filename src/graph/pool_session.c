@@ -23,7 +23,7 @@ struct conflict {
     uint32_t group;
 };
 
-static void report_conflict(void *data, const char *key, enum merge_rule rule, uint32_t first, uint32_t second)
+static void report_conflict(void *data, const char *key, enum tsk_merge rule, uint32_t first, uint32_t second)
 {
     const struct conflict *conflict = data;
     const struct tsk_context *context = conflict->context;

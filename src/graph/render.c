@@ -1,16 +1,10 @@
 /* render.c - the pictures that other programs draw: Mermaid and dot. */
 #include "graph/render.h"
 
-static const char *const policy_names[POLICY_COUNT] = {[POLICY_STRICT] = "strict",
-                                                       [POLICY_FAIL_FAST] = "fail_fast",
-                                                       [POLICY_BEST_EFFORT] = "best_effort",
-                                                       [POLICY_AT_LEAST] = "at_least",
-                                                       [POLICY_CRITICAL] = "critical"};
-
 void render_policy(const struct graph_group *group, struct buf *out)
 {
     buf_puts(out, policy_names[group->policy]);
-    if (group->policy == POLICY_AT_LEAST)
+    if (group->policy == TSK_POLICY_AT_LEAST)
         buf_printf(out, " %u", group->at_least);
 }
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "graph/leftover.h"
 #include "graph/reply.h"
+#include "hold/protocol.h"
 #include "proc/spawn.h"
 
 #include <dirent.h>
@@ -127,7 +128,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     runner->answers = json_object();
     runner->answer_counts = json_object();
     runner->views = (struct region)REGION_OF(struct task_view);
-    runner->grace_ms = RUNNER_GRACE_MS;
+    runner->grace_ms = HOLD_GRACE_MS;
     runner->env_text = (struct buf){.max = 4u << 20};
     runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
     runner->parallel = parallel_within_limit(runner, parallel_of(flow, &runner->options));

@@ -29,10 +29,9 @@
 #include <poll.h>
 #include <signal.h>
 
-#define RUNNER_GRACE_MS 3000
-#define LOG_NAME_MS     30
-#define RUN_DEPTH_MAX   16 /* runs within runs */
-#define RUN_LOCK_FD     63 /* in a task: where it has the descriptor of the request's lock */
+#define LOG_NAME_MS   30
+#define RUN_DEPTH_MAX 16 /* runs within runs */
+#define RUN_LOCK_FD   63 /* in a task: where it has the descriptor of the request's lock */
 
 enum view_state {
     VIEW_WAITING,

@@ -15,8 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_SIGNAL_MS 3000
-
 #define AT(field) offsetof(struct hold_options, field)
 
 static const struct {
@@ -190,7 +188,7 @@ static void told_to_end(struct holder *h)
     if (h->state == RECORDING || h->state == PUMPING)
         h->state = OVER;
     else
-        holder_stop(h, "signal", GRACE_SIGNAL_MS);
+        holder_stop(h, "signal", HOLD_GRACE_MS);
 }
 
 static void signals_take(struct holder *h)

@@ -50,6 +50,8 @@
 #define HOLD_STRAYS_NAME  "strays"
 #define HOLD_LOG_DIR      "log"
 
+#define HOLD_GRACE_MS 3000 /* between SIGTERM and SIGKILL, unless somebody asks for another time */
+
 enum { HOLD_LOCK_PUMP = 1 };
 
 /* Descriptors that a holder finds open at its start. 0, 1, 2 are /dev/null. */

@@ -25,15 +25,14 @@
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE  2
 #endif
-#define STATUS_NEW       "status.new"
-#define RUN_NEW          "run.new"
-#define HISTORY_NEW      "history.new"
-#define HISTORY_MAX      (1 << 20)
-#define HISTORY_KEPT     (64 << 10)
-#define HISTORY_RESERVE  4096
-#define HISTORY_FIRST    30
-#define HISTORY_TAIL     2048 /* where the newest start is looked for */
-#define GRACE_DEFAULT_MS 3000
+#define STATUS_NEW      "status.new"
+#define RUN_NEW         "run.new"
+#define HISTORY_NEW     "history.new"
+#define HISTORY_MAX     (1 << 20)
+#define HISTORY_KEPT    (64 << 10)
+#define HISTORY_RESERVE 4096
+#define HISTORY_FIRST   30
+#define HISTORY_TAIL    2048 /* where the newest start is looked for */
 
 static int64_t clock_ms(clockid_t clock)
 {
@@ -414,7 +413,7 @@ bool want_is_down(struct holder *h, int64_t *ret_grace_ms)
         return false;
     char *end;
     int64_t grace = strtoll(text + 4, &end, 10);
-    *ret_grace_ms = end == text + 4 || grace < 0 ? GRACE_DEFAULT_MS : grace;
+    *ret_grace_ms = end == text + 4 || grace < 0 ? HOLD_GRACE_MS : grace;
     return true;
 }
 

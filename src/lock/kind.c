@@ -6,14 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct lock_kind kinds[LOCK_KIND_COUNT] = {
-    [TSK_LOCK_REQUEST] = {TSK_LOCK_REQUEST, "request", "request.", ".lock.json", true, false, TSK_RUN_IN_PROGRESS,
-                          record_parse_json},
-    [TSK_LOCK_QUEUE] = {TSK_LOCK_QUEUE, "queue", "queue", ".lock.json", false, false, TSK_QUEUE_IN_PROGRESS,
-                        record_parse_json},
-    [TSK_LOCK_NAME] = {TSK_LOCK_NAME, "name", "name.", ".lock.json", true, false, TSK_LOCK_HELD, record_parse_json},
-    [TSK_LOCK_SPRINT] = {TSK_LOCK_SPRINT, "sprint", "sprint.", "", false, true, TSK_SPRINT_BLOCKED, record_parse_yaml},
+static const struct lock_kind kinds[] = {
+#define X(symbol, name, prefix, suffix, has_id, is_sprint, held_code, parse)                                           \
+    [TSK_LOCK_##symbol] = {TSK_LOCK_##symbol, name, prefix, suffix, has_id, is_sprint, held_code, parse},
+#include "lock/kinds.def"
+#undef X
 };
+
+const char *const lock_kind_names[] = {
+#define X(symbol, name, ...) name,
+#include "lock/kinds.def"
+#undef X
+    NULL};
 
 const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind)
 {

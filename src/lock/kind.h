@@ -1,4 +1,4 @@
-/* kind.h - the kinds of locks: constant data over one lock core. */
+/* kind.h - the kinds of locks: rows of kinds.def over one lock core. */
 #ifndef LOCK_KIND_H
 #define LOCK_KIND_H
 
@@ -23,7 +23,16 @@ struct lock_kind {
 
 const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind);
 const struct lock_kind *lock_kind_by_name(const char *name); /* NULL if there is none */
-#define LOCK_KIND_COUNT 4
+extern const char *const lock_kind_names[];                  /* in the order of the enum; ends with NULL */
+enum {
+#define X(symbol, ...) LOCK_KIND_OF_##symbol,
+#include "lock/kinds.def"
+#undef X
+    LOCK_KIND_COUNT
+};
+#define X(symbol, ...) _Static_assert((int)LOCK_KIND_OF_##symbol == (int)TSK_LOCK_##symbol, "tasuki.h: " #symbol);
+#include "lock/kinds.def"
+#undef X
 /* The id in the name of a lock file in `locks/` ("" for the queue); false: no name of this kind. */
 bool lock_kind_file_id(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX]);
 

@@ -1,4 +1,5 @@
 /* prompts.c - ways of working that a person can choose in the client, and completion of their arguments. */
+#include "lock/kind.h"
 #include "mcp/internal.h"
 
 #include <string.h>
@@ -175,7 +176,6 @@ static bool is_known(const json_t *ref, const char *of)
 
 json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)
 {
-    static const char *const kinds[] = {"request", "queue", "name", "sprint", NULL};
     static const char *const streams[] = {"stdout", "stderr", "both", NULL};
     const json_t *ref = json_object_get(request->params, "ref"),
                  *argument = json_object_get(request->params, "argument");
@@ -187,7 +187,7 @@ json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no prompt or template %.100s", of);
     json_t *values = json_array();
     if (strcmp(name, "kind") == 0)
-        add_choices(kinds, prefix, values);
+        add_choices(lock_kind_names, prefix, values);
     else if (strcmp(name, "stream") == 0)
         add_choices(streams, prefix, values);
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const lock_kind_choices[] = {"request", "queue", "name", "sprint", NULL};
-
 /* Where a name has two parts, a lock without an id is called as its file is. */
 static bool is_own_name(const struct lock_kind *kind, const char *id)
 {
@@ -54,9 +52,13 @@ int lock_args_named(struct op_call *call, const char *name, struct lock_target *
                            ret, err);
     snprintf(first, sizeof first, "%.*s", (int)(slash - name), name);
     kind = lock_kind_by_name(first);
-    if (!kind)
+    if (!kind) {
+        struct buf want CLEANUP(buf_clear) = BUF_INIT;
+        for (size_t i = 0; lock_kind_names[i]; i++)
+            buf_printf(&want, "%s%s", i ? ", " : "", lock_kind_names[i]);
         return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "kind", "value", first, "want",
-                         "request, queue, name, sprint", NULL);
+                         buf_str(&want), NULL);
+    }
     return make_target(call, kind, slash[1] ? slash + 1 : NULL, ret, err);
 }
 

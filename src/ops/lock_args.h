@@ -5,8 +5,6 @@
 #include "lock/lock.h"
 #include "ops/ops.h"
 
-extern const char *const lock_kind_choices[];
-
 /* Parameters that several lock operations take, once. */
 #define LOCK_WAIT_PARAM                                                                                                \
     {                                                                                                                  \

@@ -2,9 +2,8 @@
 #include "base/ident.h"
 #include "ops/agent_args.h"
 #include "ops/detached.h"
+#include "ops/ops.h"
 #include "ops/own_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +100,10 @@ const struct op op_agent_run = {
             .group = "delegation",
             .is_core = true,
             .when = agents_are_configured,
-            TOOL_SUBAGENT_RUN},
+            .refusal = "NOT DONE",
+            .text =
+                "Give a task to another agent (get_status names them); returns its outcome and the end of its output. "
+                "With ulTaskId you must own that workflow. After 45 s the answer is RUNNING: wait_for the run_id."},
     .run = run_run,
 };
 
@@ -224,7 +226,8 @@ const struct op op_agent_parallel = {
             .group = "delegation",
             .is_core = true,
             .when = agents_are_configured,
-            TOOL_SUBAGENT_RUN_PARALLEL},
+            .refusal = "NOT DONE",
+            .text = "As subagent_run, to several agents at once: one task for all, or tasks. All must succeed."},
     .run = run_parallel,
 };
 
@@ -274,7 +277,9 @@ const struct op op_agent_dag = {
             .group = "delegation",
             .is_core = true,
             .when = agents_are_configured,
-            TOOL_SUBAGENT_RUN_DAG},
+            .refusal = "NOT DONE",
+            .text =
+                "As subagent_run, several tasks, each after those it needs; what needs a failed one is not started."},
     .run = run_dag,
 };
 
@@ -318,7 +323,9 @@ const struct op op_agent_team = {
             .group = "delegation",
             .is_core = true,
             .when = agents_are_configured,
-            TOOL_AGENT_TEAM_RUN},
+            .refusal = "NOT DONE",
+            .text =
+                "As subagent_run, to all agents of a team (get_status names them); its policy says what is success."},
     .run = run_team,
 };
 
@@ -364,7 +371,8 @@ const struct op op_agent_teams = {
             .group = "delegation",
             .is_core = true,
             .when = agents_are_configured,
-            TOOL_AGENT_TEAM_RUN_PARALLEL},
+            .refusal = "NOT DONE",
+            .text = "As agent_team_run, to several teams at once; all must succeed."},
     .run = run_teams,
 };
 
@@ -417,6 +425,13 @@ const struct op op_agent_loop = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/agents/run-loop"},
-    .mcp = {.tool = "loop_run", .group = "delegation", .is_core = true, .when = agents_are_configured, TOOL_LOOP_RUN},
+    .mcp =
+        {.tool = "loop_run",
+         .group = "delegation",
+         .is_core = true,
+         .when = agents_are_configured,
+         .refusal = "NOT DONE",
+         .text =
+             "As subagent_run, the same task again until a command succeeds; CYCLE_LIMIT_EXCEEDED when it never does."},
     .run = run_loop,
 };

@@ -1,5 +1,5 @@
 /* op_channel.c - channel get, set, append, add: the run's values, from inside a task. */
-#include "ops/table.h"
+#include "ops/ops.h"
 #include "ops/task_args.h"
 
 #include <string.h>

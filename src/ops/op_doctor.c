@@ -1,7 +1,6 @@
 /* op_doctor.c - doctor. */
 #include "doctor/doctor.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
+#include "ops/ops.h"
 
 #include <string.h>
 
@@ -75,6 +74,10 @@ const struct op op_doctor = {
     .result = doctor_result,
     .errors = doctor_errors,
     .http = {.method = "POST", .path = "/api/doctor"},
-    .mcp = {.tool = "doctor", .group = "workspace", TOOL_DOCTOR},
+    .mcp = {.tool = "doctor",
+            .group = "workspace",
+            .text = "Examine the workspace when something seems stuck or broken: each check with evidence and the "
+                    "command that fixes it. Locks of dead holders are recovered; fix: true also repairs what is safe. "
+                    "A FAIL is an answer, not an error; nothing that lives is touched."},
     .run = run_doctor,
 };

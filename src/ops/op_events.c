@@ -1,7 +1,6 @@
 /* op_events.c - reading the audit trail, and following it. */
 #include "base/fs.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
+#include "ops/ops.h"
 #include "proc/process.h"
 
 #include <errno.h>
@@ -192,6 +191,10 @@ const struct op op_events = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/events"},
-    .mcp = {.tool = "events", .group = "workspace", TOOL_EVENTS},
+    .mcp = {.tool = "events",
+            .group = "workspace",
+            .text =
+                "Read what happened in this workspace, the newest last. It changes nothing; to read on, pass the id "
+                "of the last event as after."},
     .run = run_events,
 };

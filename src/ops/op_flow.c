@@ -2,8 +2,8 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "ops/flow_args.h"
+#include "ops/ops.h"
 #include "ops/page.h"
-#include "ops/table.h"
 
 #include <dirent.h>
 #include <errno.h>

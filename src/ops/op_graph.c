@@ -1,8 +1,8 @@
 /* op_graph.c - a flow as a picture. */
 #include "graph/render.h"
 #include "ops/flow_args.h"
+#include "ops/ops.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
 
 #include <string.h>
 

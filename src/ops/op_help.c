@@ -1,6 +1,6 @@
 /* op_help.c - the rows of help and completion. What they print is made from the table by the CLI skin
  * (src/cli), which takes them before they would run. */
-#include "ops/table.h"
+#include "ops/ops.h"
 
 static int run_in_cli(struct op_call *call, json_t **ret, struct tsk_error *err)
 {

@@ -1,9 +1,8 @@
 /* op_lock.c - lock acquire, release, renew, check, list. */
 #include "lock/report.h"
 #include "ops/lock_args.h"
+#include "ops/ops.h"
 #include "ops/page.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #define KIND_PARAM                                                                                                     \
     {                                                                                                                  \
         .name = "kind", .type = OP_ENUM, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KIND",                        \
-        .help = "request, queue, name or sprint.", .agent_help = "What kind.", .choices = lock_kind_choices            \
+        .help = "request, queue, name or sprint.", .agent_help = "What kind.", .choices = lock_kind_names              \
     }
 #define ID_PARAM                                                                                                       \
     {                                                                                                                  \
@@ -194,7 +193,14 @@ const struct op op_lock_acquire = {
     .result = acquire_result,
     .errors = acquire_errors,
     .http = {.method = "POST", .path = "/api/locks/:kind/:id", .also = force_route},
-    .mcp = {.tool = "lock_acquire", .group = "locks", .is_core = true, TOOL_LOCK_ACQUIRE},
+    .mcp = {.tool = "lock_acquire",
+            .group = "locks",
+            .is_core = true,
+            .refusal = "NOT ACQUIRED",
+            .text = "Take a lock before you change what others may change too; kind name is any name that you agree "
+                    "on. NOT ACQUIRED says who holds it: wait (wait: \"45s\"; call again with the same arguments, your "
+                    "place in line is kept; do not end your turn to wait), do something else, or ask the person; do "
+                    "not go on without it. It stays until lock_release, or until your program ends."},
     .run = run_acquire,
 };
 
@@ -265,7 +271,12 @@ const struct op op_lock_release = {
     .result = release_result,
     .errors = release_errors,
     .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_release", .group = "locks", .is_core = true, TOOL_LOCK_RELEASE},
+    .mcp = {.tool = "lock_release",
+            .group = "locks",
+            .is_core = true,
+            .refusal = "NOT RELEASED",
+            .text = "Release a lock as soon as the work is done. It succeeds if there is none; NOT RELEASED "
+                    "(LOCK_LOST) means that it is somebody else's now."},
     .run = run_release,
 };
 
@@ -322,7 +333,12 @@ const struct op op_lock_renew = {
     .result = renew_result,
     .errors = renew_errors,
     .http = {.method = "PUT", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_renew", .group = "locks", TOOL_LOCK_RENEW},
+    .mcp = {.tool = "lock_renew",
+            .group = "locks",
+            .refusal = "NOT RENEWED",
+            .text =
+                "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop what "
+                "you do, it is not yours any more. This connection renews its locks by itself."},
     .run = run_renew,
 };
 
@@ -369,7 +385,10 @@ const struct op op_lock_check = {
     .result = lock_fields,
     .errors = check_errors,
     .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_check", .group = "locks", TOOL_LOCK_CHECK},
+    .mcp = {.tool = "lock_check",
+            .group = "locks",
+            .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "
+                    "nothing: only lock_acquire gives it to you."},
     .run = run_check,
 };
 
@@ -390,11 +409,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param list_params[] = {
-    {.name = "kind",
-     .type = OP_ENUM,
-     .value = "KIND",
-     .help = "Only locks of this kind.",
-     .choices = lock_kind_choices},
+    {.name = "kind", .type = OP_ENUM, .value = "KIND", .help = "Only locks of this kind.", .choices = lock_kind_names},
     PAGE_PARAMS,
     {0},
 };
@@ -412,6 +427,9 @@ const struct op op_lock_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/locks"},
-    .mcp = {.tool = "lock_list", .group = "locks", .is_core = true, TOOL_LOCK_LIST},
+    .mcp = {.tool = "lock_list",
+            .group = "locks",
+            .is_core = true,
+            .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."},
     .run = run_list,
 };

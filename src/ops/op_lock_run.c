@@ -9,7 +9,7 @@
 #include "base/word.h"
 #include "lock/held.h"
 #include "ops/lock_args.h"
-#include "ops/table.h"
+#include "ops/ops.h"
 #include "proc/spawn.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* op_mcp.c - the door for agents, and the answer to what they may not decide alone. */
 #include "base/fs.h"
 #include "ops/confirm.h"
-#include "ops/table.h"
+#include "ops/skins.h"
 
 int (*op_mcp_serve)(struct op_call *call, struct tsk_error *err);
 

@@ -1,9 +1,8 @@
 /* op_own.c - own check, claim, release, force-claim, leave, show, list: which instance drives a workflow. */
 #include "ops/lock_args.h"
+#include "ops/ops.h"
 #include "ops/own_args.h"
 #include "ops/page.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +93,13 @@ const struct op op_own_check = {
     .result = check_result,
     .errors = claim_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/check"},
-    .mcp = {.tool = "ul_workflow_check", .group = "ownership", .is_core = true, TOOL_UL_WORKFLOW_CHECK},
+    .mcp = {.tool = "ul_workflow_check",
+            .group = "ownership",
+            .is_core = true,
+            .text =
+                "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "
+                "false with an "
+                "owner: do not touch it."},
     .run = run_check,
 };
 
@@ -178,7 +183,12 @@ const struct op op_own_claim = {
     .result = claim_result,
     .errors = claim_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/claim"},
-    .mcp = {.tool = "ul_workflow_claim", .group = "ownership", .is_core = true, TOOL_UL_WORKFLOW_CLAIM},
+    .mcp = {.tool = "ul_workflow_claim",
+            .group = "ownership",
+            .is_core = true,
+            .refusal = "NOT CLAIMED",
+            .text = "Become the one who drives a workflow, before you begin it. NOT CLAIMED: another living instance "
+                    "owns it; wait, or ask the person. Yours until release_all, or until your program ends."},
     .run = run_claim,
 };
 
@@ -215,7 +225,12 @@ const struct op op_own_release = {
     .result = release_result,
     .errors = claim_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/release"},
-    .mcp = {.tool = "ul_workflow_release", .group = "ownership", TOOL_UL_WORKFLOW_RELEASE},
+    .mcp = {.tool = "ul_workflow_release",
+            .group = "ownership",
+            .refusal = "NOT RELEASED",
+            .text = "Give a workflow back when your part of it is done, so that another instance "
+                    "can go on. That nobody owned it is "
+                    "success; somebody else's is refused."},
     .run = run_release,
 };
 
@@ -277,7 +292,12 @@ const struct op op_own_force_claim = {
     .result = claim_result,
     .errors = force_errors,
     .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/force-claim"},
-    .mcp = {.tool = "ul_workflow_force_claim", .group = "ownership", TOOL_UL_WORKFLOW_FORCE_CLAIM},
+    .mcp = {.tool = "ul_workflow_force_claim",
+            .group = "ownership",
+            .refusal = "NOT CLAIMED",
+            .text = "Take a workflow from an owner that does not work on it any more. A living "
+                    "owner's needs a person's yes; what it "
+                    "writes afterwards is refused. Yours until ul_workflow_release."},
     .run = run_force,
 };
 
@@ -346,7 +366,12 @@ const struct op op_own_leave = {
     .result = leave_result,
     .errors = leave_errors,
     .http = {.method = "DELETE", .path = "/api/instances/:instance"},
-    .mcp = {.tool = "release_all", .group = "workspace", .is_core = true, TOOL_RELEASE_ALL},
+    .mcp = {.tool = "release_all",
+            .group = "workspace",
+            .is_core = true,
+            .refusal = "NOT RELEASED",
+            .text = "Release all that you locked and claimed, when your work here is done. Over HTTP your instance "
+                    "ends with it. What you started goes on."},
     .run = run_leave,
 };
 
@@ -439,6 +464,8 @@ const struct op op_own_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/workflows"},
-    .mcp = {.tool = "ul_workflow_list", .group = "ownership", TOOL_UL_WORKFLOW_LIST},
+    .mcp = {.tool = "ul_workflow_list",
+            .group = "ownership",
+            .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."},
     .run = run_list,
 };

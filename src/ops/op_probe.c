@@ -1,8 +1,8 @@
 /* op_probe.c - `tasuki probe ID`: the second child of a holder (proc/probe.h). Called by a person, it tries the probes once. */
 #include "base/fs.h"
 #include "hold/protocol.h"
+#include "ops/ops.h"
 #include "ops/proc_args.h"
-#include "ops/table.h"
 #include "proc/probe.h"
 
 #include <signal.h>

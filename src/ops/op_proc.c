@@ -1,16 +1,14 @@
 /* op_proc.c - registering, starting and stopping processes. */
+#include "hold/protocol.h"
+#include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/proc_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "proc/depend.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define GRACE_DEFAULT_MS 3000
-#define UPDATE_TRIES     50
-#define REGISTRY(name)   struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
+#define UPDATE_TRIES 50
 
 static const enum tsk_code change_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT,
                                               TSK_ENVIRONMENT,       TSK_STORAGE_FULL,  TSK_OK};
@@ -70,7 +68,14 @@ const struct op op_process_create = {
     .result = proc_fields,
     .errors = create_errors,
     .http = {.method = "POST", .path = "/api/processes"},
-    .mcp = {.tool = "create_process", .group = "processes", .is_core = true, TOOL_CREATE_PROCESS},
+    .mcp = {.tool = "create_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT CREATED",
+            .text =
+                "Register a command as a process that is started, stopped and watched by its id. start: true starts "
+                "it at once; an id that exists is refused (ProcessAlreadyExists). It outlives this connection; only "
+                "stop_process ends it."},
     .run = run_create,
 };
 
@@ -156,7 +161,13 @@ const struct op op_process_start = {
     .result = proc_fields,
     .errors = start_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/start"},
-    .mcp = {.tool = "start_process", .group = "processes", .is_core = true, TOOL_START_PROCESS},
+    .mcp = {.tool = "start_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT STARTED",
+            .text =
+                "Start registered processes, and first what they depend on; returns when they run. A second copy is "
+                "never started: ProcessAlreadyRunning means it runs. They live on when you disconnect."},
     .run = run_start,
 };
 
@@ -172,7 +183,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     const char **names = proc_args_strings(ids);
     struct tsk_error *results = calloc(count + 1, sizeof *results);
     BUG(!results);
-    int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
+    int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
     int result = proc_stop_many(&reg, names, count, grace, results, err);
     if (result == 0)
         result = proc_args_answer(call, &reg, ids, results, true, ret, err);
@@ -202,7 +213,13 @@ const struct op op_process_stop = {
     .result = proc_fields,
     .errors = stop_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/stop"},
-    .mcp = {.tool = "stop_process", .group = "processes", .is_core = true, TOOL_STOP_PROCESS},
+    .mcp = {.tool = "stop_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT STOPPED",
+            .text =
+                "Stop processes with everything they started; returns when all of it is gone. SIGTERM, and SIGKILL "
+                "after grace_period_ms. No restart policy revives them; ProcessNotRunning: there was nothing to stop."},
     .run = run_stop,
 };
 
@@ -236,7 +253,7 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
     const char **names = proc_args_strings(ids);
     struct tsk_error *stopped = calloc(count + 1, sizeof *stopped), *started = calloc(count + 1, sizeof *started);
     BUG(!stopped || !started);
-    int64_t grace = json_get_int(call->args, "grace_period_ms", GRACE_DEFAULT_MS);
+    int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
     int result = dependencies_exist(&reg, names, count, err);
     if (result == 0)
         result = proc_stop_many(&reg, names, count, grace, stopped, err);
@@ -274,7 +291,13 @@ const struct op op_process_restart = {
     .result = proc_fields,
     .errors = restart_errors,
     .http = {.method = "POST", .path = "/api/processes/:id/restart"},
-    .mcp = {.tool = "restart_process", .group = "processes", .is_core = true, TOOL_RESTART_PROCESS},
+    .mcp = {.tool = "restart_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT RESTARTED",
+            .text =
+                "Stop processes and start them again with their present settings, after update_process for example. "
+                "One that does not run is simply started."},
     .run = run_restart,
 };
 
@@ -302,7 +325,11 @@ const struct op op_process_status = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "GET", .path = "/api/processes/:id"},
-    .mcp = {.tool = "get_process_status", .group = "processes", .is_core = true, TOOL_GET_PROCESS_STATUS},
+    .mcp = {.tool = "get_process_status",
+            .group = "processes",
+            .is_core = true,
+            .text = "Show one process: state, pid, exit code, restarts, log files. It changes nothing; to wait for a "
+                    "change use wait_for."},
     .run = run_status,
 };
 
@@ -350,7 +377,11 @@ const struct op op_process_list = {
     .result = list_result,
     .errors = list_errors,
     .http = {.method = "GET", .path = "/api/processes"},
-    .mcp = {.tool = "list_processes", .group = "processes", .is_core = true, TOOL_LIST_PROCESSES},
+    .mcp = {.tool = "list_processes",
+            .group = "processes",
+            .is_core = true,
+            .text = "List all processes with their true states; look here before you create or start one. It changes "
+                    "nothing."},
     .run = run_list,
 };
 
@@ -418,7 +449,12 @@ const struct op op_process_remove = {
     .result = remove_result,
     .errors = remove_errors,
     .http = {.method = "DELETE", .path = "/api/processes/:id"},
-    .mcp = {.tool = "remove_process", .group = "processes", .is_core = true, TOOL_REMOVE_PROCESS},
+    .mcp = {.tool = "remove_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT REMOVED",
+            .text = "Remove processes with their logs, for good. A running one is refused (NEEDS_CONFIRMATION) unless "
+                    "force: true, which stops it first."},
     .run = run_remove,
 };
 
@@ -485,88 +521,12 @@ const struct op op_process_update = {
     .result = proc_fields,
     .errors = change_errors,
     .http = {.method = "PUT", .path = "/api/processes/:id"},
-    .mcp = {.tool = "update_process", .group = "processes", .is_core = true, TOOL_UPDATE_PROCESS},
+    .mcp = {.tool = "update_process",
+            .group = "processes",
+            .is_core = true,
+            .refusal = "NOT UPDATED",
+            .text = "Change a process's command or settings; what is not named stays, env replaces all variables. What "
+                    "runs keeps the old ones until restart_process. With expected_updated_at, CONFLICT means that "
+                    "somebody else changed it."},
     .run = run_update,
-};
-
-/* ---- restore ---- */
-
-/* Those with the flag: to be started, running already, or stopped on purpose. */
-static void sort_out(const struct proc *list, size_t count, bool ignores_stop, json_t *start, json_t *running,
-                     json_t *skipped)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct proc_view *view = &list[i].view;
-        if (!json_get_bool(list[i].spec, "auto_start_on_restore", false))
-            continue;
-        if (view->state == PROC_RUNNING || *view->phase)
-            json_array_append_new(running, json_string(list[i].id));
-        else if (view->want_down && !view->is_shutdown && !ignores_stop)
-            json_array_append_new(skipped, json_pack("{s:s, s:s}", "id", list[i].id, "reason", "stopped_on_purpose"));
-        else
-            json_array_append_new(start, json_string(list[i].id));
-    }
-}
-
-static int start_all(struct op_call *call, struct proc_registry *reg, json_t *ids, json_t *running, json_t *started,
-                     json_t *errors, struct tsk_error *err)
-{
-    size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!results);
-    int result = proc_start_ordered(reg, names, count, true, results, err);
-    for (size_t i = 0; result == 0 && i < count; i++)
-        if (results[i].code == TSK_OK)
-            json_array_append(started, json_array_get(ids, i));
-        else if (results[i].code == TSK_PROCESS_ALREADY_RUNNING) /* somebody else was faster: just as good */
-            json_array_append(running, json_array_get(ids, i));
-        else
-            proc_args_add_error(call, names[i], &results[i], errors);
-    free(results);
-    free(names);
-    return result;
-}
-
-static int run_restore(struct op_call *call, json_t **ret, struct tsk_error *err)
-{
-    REGISTRY(reg);
-    struct proc *list;
-    size_t count;
-    json_t *ids CLEANUP_JSON = json_array(), *running = json_array(), *skipped = json_array(), *started = json_array(),
-                *errors = json_array();
-    *ret =
-        json_pack("{s:o, s:o, s:o, s:o}", "started", started, "running", running, "skipped", skipped, "errors", errors);
-    if (proc_args_open(call, &reg, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
-        return -1;
-    sort_out(list, count, json_get_bool(call->args, "all_auto", false), ids, running, skipped);
-    proc_list_free(list, count);
-    return start_all(call, &reg, ids, running, started, errors, err);
-}
-
-static const struct op_param restore_params[] = {
-    {.name = "all_auto", .type = OP_BOOL, .help = "Also those that were stopped on purpose."}, {0}};
-static const struct op_field restore_result[] = {{"started", "array", "ids that were started"},
-                                                 {"running", "array", "ids that run already; adopted if need be"},
-                                                 {"skipped", "array", "id and reason"},
-                                                 {"errors", "array", "id and error"},
-                                                 {0}};
-static const enum tsk_code restore_errors[] = {TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
-
-const struct op op_restore = {
-    .name = "process.restore",
-    .verb = "restore",
-    .summary = "After a reboot or a crash: start the processes that should run and do not.",
-    .detail =
-        "Those with --auto-start that do not run are started, in the order of their dependencies, unless they were "
-        "stopped on purpose since their last start. What runs is adopted, never doubled.",
-    .examples = "tasuki restore  # from a login script or @reboot\n"
-                "tasuki restore --all-auto  # also what was stopped by hand",
-    .flags = OP_IDEMPOTENT | OP_VERDICTS,
-    .params = restore_params,
-    .result = restore_result,
-    .errors = restore_errors,
-    .http = {.method = "POST", .path = "/api/restore"},
-    .mcp.absent = "a person or a boot script restores a machine; an agent starts the process it needs",
-    .run = run_restore,
 };

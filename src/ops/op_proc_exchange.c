@@ -1,8 +1,7 @@
 /* op_proc_exchange.c - processes to a file and from a file. */
 #include "base/fs.h"
+#include "ops/ops.h"
 #include "ops/proc_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "proc/exchange.h"
 
 #include <errno.h>
@@ -12,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REGISTRY(name) struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
-#define CONTENT_MAX    (1 << 20)
+#define CONTENT_MAX (1 << 20)
 
 static enum exchange_format format_of(const struct op_call *call, enum exchange_format fallback)
 {
@@ -78,7 +76,11 @@ const struct op op_process_export = {
     .result = export_fields,
     .errors = export_errors,
     .http = {.method = "GET", .path = "/api/processes/export"},
-    .mcp = {.tool = "export_processes", .group = "templates", TOOL_EXPORT_PROCESSES},
+    .mcp = {.tool = "export_processes",
+            .group = "templates",
+            .text =
+                "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository. It "
+                "changes nothing; values of variables that look secret are *** unless secrets: true."},
     .run = run_export,
 };
 

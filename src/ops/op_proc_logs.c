@@ -1,6 +1,5 @@
 /* op_proc_logs.c - what a process wrote: the end of it, a part of it, or as it is written. */
-#include "ops/table.h"
-#include "ops/tool_texts.h"
+#include "ops/ops.h"
 #include "proc/log.h"
 #include "proc/log_text.h"
 #include "proc/log_watch.h"
@@ -416,6 +415,11 @@ const struct op op_process_logs = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/processes/:id/logs", .also = stream_route},
-    .mcp = {.tool = "get_process_output", .group = "processes", .is_core = true, TOOL_GET_PROCESS_OUTPUT},
+    .mcp = {.tool = "get_process_output",
+            .group = "processes",
+            .is_core = true,
+            .text =
+                "Read what a process wrote, also after its end: the last 100 lines, or a part. It changes nothing; to "
+                "read on, pass the answer's cursor."},
     .run = run_logs,
 };

@@ -1,7 +1,6 @@
 /* op_proc_wait.c - waiting for a process instead of asking for it again and again. */
+#include "ops/ops.h"
 #include "ops/proc_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "proc/depend.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 /* op_queue.c - queue run, run-next, stop, next, status. */
 #include "ops/detached.h"
+#include "ops/ops.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "run/queue.h"
 
 #include <string.h>
@@ -95,7 +94,12 @@ const struct op op_queue_run = {
     .result = run_fields,
     .errors = run_errors,
     .http = {.method = "POST", .path = "/api/queue/start"},
-    .mcp = {.tool = "queue_run", .group = "requests", .is_core = true, TOOL_QUEUE_RUN},
+    .mcp = {.tool = "queue_run",
+            .group = "requests",
+            .is_core = true,
+            .refusal = "NOT STARTED",
+            .text = "Run the ready requests one after the other, until one asks, fails, or none is left. NOT STARTED: "
+                    "another queue runs; leave it alone. It goes on without this connection."},
     .run = run_run,
 };
 
@@ -142,7 +146,10 @@ const struct op op_queue_stop = {
     .result = stop_fields,
     .errors = look_errors,
     .http = {.method = "POST", .path = "/api/queue/stop"},
-    .mcp = {.tool = "queue_stop", .group = "requests", TOOL_QUEUE_STOP},
+    .mcp = {.tool = "queue_stop",
+            .group = "requests",
+            .text = "Stop the queue after the request that it runs; with now, cancel that one, too. Requests that were "
+                    "not run stay ready. Nothing is lost."},
     .run = run_stop,
 };
 
@@ -173,7 +180,9 @@ const struct op op_queue_next = {
     .result = next_fields,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/queue/next"},
-    .mcp = {.tool = "queue_next", .group = "requests", TOOL_QUEUE_NEXT},
+    .mcp = {.tool = "queue_next",
+            .group = "requests",
+            .text = "Say which request the queue would take next, and for each other one why not. It changes nothing."},
     .run = run_next,
 };
 

@@ -1,8 +1,7 @@
 /* op_request.c - request add, list, show, edit, rm: the files in .aiflow/requests/. */
+#include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/request_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "run/start.h"
 
 #include <stdlib.h>
@@ -178,7 +177,13 @@ const struct op op_request_add = {
     .result = request_fields,
     .errors = add_errors,
     .http = {.method = "POST", .path = "/api/requests"},
-    .mcp = {.tool = "request_add", .group = "requests", TOOL_REQUEST_ADD},
+    .mcp =
+        {.tool = "request_add",
+         .group = "requests",
+         .refusal = "NOT ADDED",
+         .text =
+             "Write down something to be done as a request: a title and a flow or a command. It is a file in "
+             ".aiflow/requests/ that people see and edit; nothing is run by adding it. It stays until it is removed."},
     .run = run_add,
 };
 
@@ -249,7 +254,11 @@ const struct op op_request_list = {
     .result = list_fields,
     .errors = show_errors,
     .http = {.method = "GET", .path = "/api/requests"},
-    .mcp = {.tool = "request_list", .group = "requests", .is_core = true, TOOL_REQUEST_LIST},
+    .mcp = {.tool = "request_list",
+            .group = "requests",
+            .is_core = true,
+            .text = "List the requests in the queue's order, with their state and why one would not be taken. Look "
+                    "here for work before you begin any. It changes nothing."},
     .run = run_list,
 };
 
@@ -316,7 +325,9 @@ const struct op op_request_show = {
     .result = request_fields,
     .errors = show_errors,
     .http = {.method = "GET", .path = "/api/requests/:request"},
-    .mcp = {.tool = "request_show", .group = "requests", TOOL_REQUEST_SHOW},
+    .mcp = {.tool = "request_show",
+            .group = "requests",
+            .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."},
     .run = run_show,
 };
 

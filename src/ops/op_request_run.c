@@ -1,9 +1,8 @@
 /* op_request_run.c - request run: a request alone, here or apart; and what is done when somebody runs it already. */
 #include "ops/detached.h"
+#include "ops/ops.h"
 #include "ops/request_args.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "run/detach.h"
 
 #include <stdio.h>
@@ -192,6 +191,12 @@ const struct op op_request_run = {
     .result = fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/requests/:request/run"},
-    .mcp = {.tool = "request_run", .group = "requests", .is_core = true, TOOL_REQUEST_RUN},
+    .mcp = {.tool = "request_run",
+            .group = "requests",
+            .is_core = true,
+            .refusal = "NOT STARTED",
+            .text = "Run a request now, or go on with its interrupted run; the answer is that run (wait_for, "
+                    "run_show). NOT STARTED: RUN_IN_PROGRESS names the run that is there already, NEEDS_INPUT one for "
+                    "run_answer. It goes on without this connection."},
     .run = run_request,
 };

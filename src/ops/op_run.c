@@ -4,10 +4,9 @@
 #include "graph/runner.h"
 #include "ops/detached.h"
 #include "ops/flow_args.h"
+#include "ops/ops.h"
 #include "ops/run_args.h"
 #include "ops/run_owner.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <string.h>
 
@@ -208,7 +207,12 @@ const struct op op_run_flow = {
     .result = stage_fields,
     .errors = run_errors,
     .http = {.method = "POST", .path = "/api/flows/run"},
-    .mcp = {.tool = "flow_run", .group = "requests", .is_core = true, TOOL_FLOW_RUN},
+    .mcp = {.tool = "flow_run",
+            .group = "requests",
+            .is_core = true,
+            .refusal = "NOT DONE",
+            .text = "Run the tasks of a flow file, in parallel where it allows that. NOT DONE says what failed. After "
+                    "45 s the answer is RUNNING, and it goes on without this connection."},
     .run = run_run,
 };
 
@@ -309,6 +313,10 @@ const struct op op_resume = {
     .result = stage_fields,
     .errors = resume_errors,
     .http = {.method = "POST", .path = "/api/runs/:run/resume"},
-    .mcp = {.tool = "run_resume", .group = "requests", TOOL_RUN_RESUME},
+    .mcp = {.tool = "run_resume",
+            .group = "requests",
+            .refusal = "NOT DONE",
+            .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "
+                    "again. Refused while somebody runs it. It outlives this connection, as flow_run does."},
     .run = run_resume,
 };

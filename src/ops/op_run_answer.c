@@ -2,10 +2,9 @@
 #include "base/log.h"
 #include "graph/reply.h"
 #include "ops/detached.h"
+#include "ops/ops.h"
 #include "ops/run_args.h"
 #include "ops/run_owner.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -332,6 +331,11 @@ const struct op op_answer = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "POST", .path = "/api/runs/:run/answer"},
-    .mcp = {.tool = "run_answer", .group = "requests", .is_core = true, TOOL_RUN_ANSWER},
+    .mcp = {.tool = "run_answer",
+            .group = "requests",
+            .is_core = true,
+            .refusal = "NOT ANSWERED",
+            .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "
+                    "recorded first; a second one is refused (ALREADY_ANSWERED)."},
     .run = run_answer,
 };

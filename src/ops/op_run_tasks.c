@@ -1,9 +1,8 @@
 /* op_run_tasks.c - runs tasks: the tasks of a run page by page, out of its journal. `stage.json` lists at most 1,000. */
 #include "graph/journal.h"
+#include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +114,9 @@ const struct op op_runs_tasks = {
     .result = fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/runs/:run/tasks"},
-    .mcp = {.tool = "run_tasks", .group = "requests", TOOL_RUN_TASKS},
+    .mcp = {.tool = "run_tasks",
+            .group = "requests",
+            .text = "List the tasks of a run that have started, page by page; run_show lists at most 1,000. It changes "
+                    "nothing."},
     .run = run_tasks,
 };

@@ -1,9 +1,8 @@
 /* op_runs.c - runs list, show, logs, cancel. */
 #include "base/fs.h"
+#include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "run/start.h"
 
 #include <errno.h>
@@ -99,7 +98,9 @@ const struct op op_runs_list = {
     .result = list_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/runs"},
-    .mcp = {.tool = "run_list", .group = "requests", TOOL_RUN_LIST},
+    .mcp = {.tool = "run_list",
+            .group = "requests",
+            .text = "List runs, the newest first, with their status. It changes nothing."},
     .run = run_list,
 };
 
@@ -136,7 +137,10 @@ const struct op op_runs_show = {
     .result = show_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/runs/:run", .also = stage_route},
-    .mcp = {.tool = "run_show", .group = "requests", .is_core = true, TOOL_RUN_SHOW},
+    .mcp = {.tool = "run_show",
+            .group = "requests",
+            .is_core = true,
+            .text = "Show a run: its status, its tasks, what failed and what it asks. It changes nothing."},
     .run = run_show,
 };
 
@@ -281,7 +285,10 @@ const struct op op_runs_logs = {
     .result = logs_result,
     .errors = look_errors,
     .http = {.method = "GET", .path = "/api/runs/:run/logs"},
-    .mcp = {.tool = "run_logs", .group = "requests", .is_core = true, TOOL_RUN_LOGS},
+    .mcp = {.tool = "run_logs",
+            .group = "requests",
+            .is_core = true,
+            .text = "Read what the tasks of a run have printed, also while it runs. It changes nothing."},
     .run = run_logs,
 };
 
@@ -319,6 +326,10 @@ const struct op op_runs_cancel = {
     .result = cancel_result,
     .errors = cancel_errors,
     .http = {.method = "POST", .path = "/api/runs/:run/cancel"},
-    .mcp = {.tool = "run_cancel", .group = "requests", TOOL_RUN_CANCEL},
+    .mcp = {.tool = "run_cancel",
+            .group = "requests",
+            .refusal = "NOT CANCELLED",
+            .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "
+                    "run_resume can go on with it later."},
     .run = run_cancel,
 };

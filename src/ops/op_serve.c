@@ -1,5 +1,5 @@
 /* op_serve.c - the server, for people and pages. */
-#include "ops/table.h"
+#include "ops/skins.h"
 
 int (*op_serve_run)(struct op_call *call, struct tsk_error *err);
 

@@ -3,8 +3,7 @@
 #include "base/fs.h"
 #include "lock/report.h"
 #include "ops/lock_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
+#include "ops/ops.h"
 #include "own/instance.h"
 
 #include <errno.h>
@@ -344,7 +343,13 @@ const struct op op_sprint_acquire = {
     .result = result_fields,
     .errors = asking_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
-    .mcp = {.tool = "sprint_acquire", .group = "locks", TOOL_SPRINT_ACQUIRE},
+    .mcp = {.tool = "sprint_acquire",
+            .group = "locks",
+            .refusal = "NOT ACQUIRED",
+            .text =
+                "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "
+                "the holder; a dead one's needs confirm: true, a living one's force: true and a person's yes. It "
+                "stays until sprint_release."},
     .run = run_acquire,
 };
 
@@ -422,7 +427,11 @@ const struct op op_sprint_release = {
     .result = result_fields,
     .errors = asking_errors,
     .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
-    .mcp = {.tool = "sprint_release", .group = "locks", TOOL_SPRINT_RELEASE},
+    .mcp = {.tool = "sprint_release",
+            .group = "locks",
+            .refusal = "NOT RELEASED",
+            .text = "Release the sprint lock at the end of your sprint, or one that a dead holder left. It succeeds if "
+                    "there is none. A living sprint that is not yours stays: it needs a person's yes."},
     .run = run_release,
 };
 
@@ -470,6 +479,8 @@ const struct op op_sprint_check = {
     .result = result_fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/sprint"},
-    .mcp = {.tool = "sprint_check", .group = "locks", TOOL_SPRINT_CHECK},
+    .mcp = {.tool = "sprint_check",
+            .group = "locks",
+            .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."},
     .run = run_check,
 };

@@ -2,8 +2,8 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "graph/output.h"
+#include "ops/ops.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
 #include "ops/task_args.h"
 
 #include <stdlib.h>

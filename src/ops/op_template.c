@@ -1,8 +1,7 @@
 /* op_template.c - templates: keeping them, and making processes of them. */
+#include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/proc_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "proc/depend.h"
 #include "proc/registry.h"
 #include "proc/template.h"
@@ -12,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REGISTRY(name) struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
 #define TEMPLATE(name) struct proc_template name CLEANUP(template_clear) = {.spec = NULL}
 #define NAME_PARAM                                                                                                     \
     {                                                                                                                  \
@@ -115,7 +113,14 @@ const struct op op_template_create = {
     .result = template_fields,
     .errors = template_errors,
     .http = {.method = "POST", .path = "/api/templates"},
-    .mcp = {.tool = "create_template", .group = "templates", TOOL_CREATE_TEMPLATE},
+    .mcp =
+        {.tool = "create_template",
+         .group = "templates",
+         .refusal = "NOT CREATED",
+         .text =
+             "Keep settings under a name, to make processes of them later. {{NAME}} in the command, its arguments, "
+             "the values of its environment or its directory is a variable, whose value create_process_from_template "
+             "is given. Nothing is started."},
     .run = run_create,
 };
 
@@ -333,6 +338,12 @@ const struct op op_template_use = {
     .result = proc_fields,
     .errors = use_errors,
     .http = {.method = "POST", .path = "/api/templates/:name/use"},
-    .mcp = {.tool = "create_process_from_template", .group = "templates", TOOL_CREATE_PROCESS_FROM_TEMPLATE},
+    .mcp = {.tool = "create_process_from_template",
+            .group = "templates",
+            .refusal = "NOT CREATED",
+            .text = "Make a process of a template, with a value for each of its variables. What else is given takes "
+                    "the place of "
+                    "what the template says; env adds to its variables. A variable without a value is an error that "
+                    "names it."},
     .run = run_use,
 };

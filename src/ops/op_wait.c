@@ -1,11 +1,10 @@
 /* op_wait.c - waiting for a process, a run or a lock instead of asking for it again and again. */
 #include "lock/report.h"
 #include "ops/lock_args.h"
+#include "ops/ops.h"
 #include "ops/own_args.h"
 #include "ops/proc_args.h"
 #include "ops/run_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "run/detach.h"
 
 #include <string.h>
@@ -172,6 +171,11 @@ const struct op op_wait = {
     .result = fields,
     .errors = errors,
     .http = {.method = "GET", .path = "/api/wait", .also = post_route},
-    .mcp = {.tool = "wait_for", .group = "workspace", .is_core = true, TOOL_WAIT_FOR},
+    .mcp = {.tool = "wait_for",
+            .group = "workspace",
+            .is_core = true,
+            .refusal = "NOT YET",
+            .text = "Wait until a process has ended or is ready, a run has ended, or a lock or workflow is free. It "
+                    "takes nothing; NOT YET: the time (45 s at most) is up, repeat the call."},
     .run = run_wait,
 };

@@ -1,7 +1,7 @@
 /* op_watch.c - the whole workspace, live. */
 #include "base/fs.h"
+#include "ops/ops.h"
 #include "ops/overview.h"
-#include "ops/table.h"
 
 #include <poll.h>
 #include <stdalign.h>

@@ -1,9 +1,8 @@
 /* op_workspace.c - init, status, version. */
 #include "base/fs.h"
+#include "ops/ops.h"
 #include "ops/overview.h"
 #include "ops/own_args.h"
-#include "ops/table.h"
-#include "ops/tool_texts.h"
 #include "own/agent.h"
 #include "store/db.h"
 
@@ -159,7 +158,12 @@ const struct op op_status = {
     .result = status_result,
     .errors = status_errors,
     .http = {.method = "GET", .path = "/api/status"},
-    .mcp = {.tool = "get_status", .group = "workspace", .is_core = true, TOOL_GET_STATUS},
+    .mcp = {.tool = "get_status",
+            .group = "workspace",
+            .is_core = true,
+            .text =
+                "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "
+                "or change anything; it changes nothing."},
     .run = run_status,
 };
 

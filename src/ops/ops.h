@@ -4,7 +4,8 @@
  * reached: as a CLI verb, an HTTP route, an MCP tool. The three skins, `--help`, the man pages, shell completion, OpenAPI and
  * the MCP schemas are made from the rows; none of them knows an operation by name.
  *
- * Adding an operation: write a handler in src/ops/op_<noun>.c and its row in the array at the end of that file. */
+ * Adding an operation: a handler and a row `const struct op op_<name> = {…}` in src/ops/op_<noun>.c. The table is made from the
+ * rows at build time (tools/list_operations.py); CONTRIBUTING.md has the recipe. */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 

@@ -5,6 +5,8 @@
 #include "ops/ops.h"
 #include "proc/process.h"
 
+#define REGISTRY(name) struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
+
 #define PROC_ID_PARAM                                                                                                  \
     {                                                                                                                  \
         .name = "id", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "ID", .help = "The process.",      \

@@ -1,6 +1,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "hold/protocol.h"
 #include "proc/probe_try.h"
 
 #include <errno.h>
@@ -10,12 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TRY_MAX_MS       5000 /* of one attempt while `ready` is waited for */
-#define TRY_MIN_MS       1000 /* the last attempt has this long, even if the time is nearly up */
-#define REPORT_EVERY_MS  1000 /* other words about the same phase are not written more often */
-#define LOG_GAP_MS       10   /* between two looks at a log that grows all the time */
-#define RESTART_GRACE_MS 3000
-#define HEAR_MAX         256 /* messages at a time */
+#define TRY_MAX_MS      5000 /* of one attempt while `ready` is waited for */
+#define TRY_MIN_MS      1000 /* the last attempt has this long, even if the time is nearly up */
+#define REPORT_EVERY_MS 1000 /* other words about the same phase are not written more often */
+#define LOG_GAP_MS      10   /* between two looks at a log that grows all the time */
+#define HEAR_MAX        256  /* messages at a time */
 
 #ifndef PIDFD_SIGNAL_PROCESS_GROUP
 #define PIDFD_SIGNAL_PROCESS_GROUP (1u << 2)
@@ -255,7 +255,7 @@ static int health_restart(struct run *run)
 {
     run_flush(run);
     signal_child(run->child_fd, SIGTERM);
-    if (run_sleep(run, clock_now().boot_ms + RESTART_GRACE_MS) < 0)
+    if (run_sleep(run, clock_now().boot_ms + HOLD_GRACE_MS) < 0)
         return -1;
     signal_child(run->child_fd, SIGKILL);
     return run_sleep(run, -1);

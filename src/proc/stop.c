@@ -20,10 +20,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define GRACE_DEFAULT_MS 3000
-#define HOLDER_WORK_MS   15000 /* beyond the grace: SIGKILL, looking for descendants, writing the record */
-#define BATCH_MAX        256   /* whose directories are open at a time */
-#define ROUNDS_MAX       200   /* holders that are killed while they stop it */
+#define HOLDER_WORK_MS 15000 /* beyond the grace: SIGKILL, looking for descendants, writing the record */
+#define BATCH_MAX      256   /* whose directories are open at a time */
+#define ROUNDS_MAX     200   /* holders that are killed while they stop it */
 
 struct stop {
     const char *id;
@@ -314,7 +313,7 @@ int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err)
     for (size_t i = 0; i < count; i++)
         if (has_to_end(&list[i]))
             ids[running++] = list[i].id;
-    int result = stop_many(&reg, ids, running, GRACE_DEFAULT_MS, true, results, err);
+    int result = stop_many(&reg, ids, running, HOLD_GRACE_MS, true, results, err);
     for (size_t i = 0; result == 0 && i < running; i++)
         if (results[i].code != TSK_OK && results[i].code != TSK_PROCESS_NOT_RUNNING)
             log_problem(&results[i]);
@@ -434,7 +433,7 @@ int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struc
         int running = remove_stopped(reg, id, is_forced, err);
         if (running <= 0)
             return running;
-        if (proc_stop(reg, id, GRACE_DEFAULT_MS, err) < 0 && err->code != TSK_PROCESS_NOT_RUNNING)
+        if (proc_stop(reg, id, HOLD_GRACE_MS, err) < 0 && err->code != TSK_PROCESS_NOT_RUNNING)
             return -1;
         *err = (struct tsk_error){.code = TSK_OK};
     }

@@ -52,12 +52,13 @@ def without_calls(text):
 
 
 def keys_made_from_facts():
-    """Keys that the command line makes from words of the layers below (print.c): how_<how> and state_<verdict>."""
+    """Keys that are made from words of the layers below: how_<how> and state_<verdict> (print.c), doctor_title_<check>."""
     judged = "".join(read(path) for path in c_files("src/lock"))
     hows = [word for found in re.findall(r"->how = ([^;]*);", judged) for word in re.findall(STRING, found)]
     states = re.findall(r"\[VERDICT_\w+\] = " + STRING, judged)
     states += re.findall(r'(?<!{)"state", ' + STRING, "".join(read(path) for path in c_files("src/ops")))
-    return {"how_" + re.sub(r"[^A-Za-z0-9]", "_", how) for how in hows} | {"state_" + state for state in states}
+    titles = {"doctor_title_" + check for check in re.findall(r"^X\((\w+),", read(ROOT / "src/doctor/checks.def"), re.MULTILINE)}
+    return titles | {"how_" + re.sub(r"[^A-Za-z0-9]", "_", how) for how in hows} | {"state_" + state for state in states}
 
 
 def keys_in(code):

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "fixtures.h"
 #include "http/http.h"
-#include "ops/table.h"
+#include "ops/skins.h"
 
 int main(int argc, char **argv)
 {

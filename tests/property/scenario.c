@@ -35,7 +35,7 @@ static void make_group(struct scenario *s, uint32_t index, unsigned depth, uint6
 {
     struct scenario_node *node = &s->nodes[index];
     node->is_group = true;
-    node->policy = (enum policy)below(random, POLICY_COUNT);
+    node->policy = (enum tsk_policy)below(random, POLICY_COUNT);
     node->branch_count = 1 + below(random, 4);
     for (uint32_t i = 0; i < node->branch_count; i++) {
         uint32_t scope = s->scope_count++;
@@ -104,11 +104,11 @@ static bool group_passes(const struct scenario *s, const struct scenario_node *g
         critical_failed = critical_failed || (branch->has_failed && branch->is_critical);
     }
     switch (group->policy) {
-    case POLICY_BEST_EFFORT:
+    case TSK_POLICY_BEST_EFFORT:
         return true;
-    case POLICY_AT_LEAST:
+    case TSK_POLICY_AT_LEAST:
         return group->branch_count - failed >= group->at_least;
-    case POLICY_CRITICAL:
+    case TSK_POLICY_CRITICAL:
         return !critical_failed;
     default:
         return failed == 0;
@@ -137,7 +137,7 @@ static void expect_group(struct scenario *s, uint32_t index)
     for (uint32_t i = 0; i < group->branch_count; i++) {
         if (passes && !s->scopes[group->branches[i]].has_failed)
             scope->sum += s->scopes[group->branches[i]].sum;
-        if (!passes && group->policy == POLICY_FAIL_FAST)
+        if (!passes && group->policy == TSK_POLICY_FAIL_FAST)
             mark_maybe(s, group->branches[i]);
     }
 }
@@ -217,16 +217,16 @@ static void add_rules(const struct scenario *s, struct graph *graph)
 {
     struct tsk_error err;
     char key[32];
-    BUG(graph_add_rule(graph, "sum", MERGE_SUM, &err) < 0);
+    BUG(graph_add_rule(graph, "sum", TSK_MERGE_SUM, &err) < 0);
     for (uint32_t n = 0; n < s->node_count; n++) {
         if (!s->nodes[n].is_group)
             continue;
         snprintf(key, sizeof key, "first%u", n);
-        BUG(graph_add_rule(graph, key, MERGE_FIRST, &err) < 0);
+        BUG(graph_add_rule(graph, key, TSK_MERGE_FIRST, &err) < 0);
         snprintf(key, sizeof key, "max%u", n);
-        BUG(graph_add_rule(graph, key, MERGE_MAX, &err) < 0);
+        BUG(graph_add_rule(graph, key, TSK_MERGE_MAX, &err) < 0);
         snprintf(key, sizeof key, "app%u", n);
-        BUG(graph_add_rule(graph, key, MERGE_APPEND, &err) < 0);
+        BUG(graph_add_rule(graph, key, TSK_MERGE_APPEND, &err) < 0);
     }
 }
 

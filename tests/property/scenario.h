@@ -24,7 +24,7 @@ struct scenario_node {
     uint32_t scope;
     uint32_t preds[NODES_MAX], pred_count;
     struct behaviour task;
-    enum policy policy;
+    enum tsk_policy policy;
     uint32_t at_least;
     uint32_t branches[8], branch_count; /* scopes */
     /* expected */

@@ -47,7 +47,7 @@ static uint32_t task(struct run *run, uint32_t scope, const char *name)
     return node;
 }
 
-static uint32_t group(struct run *run, uint32_t scope, const char *name, enum policy policy)
+static uint32_t group(struct run *run, uint32_t scope, const char *name, enum tsk_policy policy)
 {
     uint32_t node;
     ASSERT_INT(graph_add_group(&run->graph, scope, name, policy, &node, &run->err), 0);
@@ -82,7 +82,7 @@ static void open_run(struct run *run)
 static void open_diamond(struct run *run)
 {
     begin(run);
-    uint32_t fetch = task(run, GRAPH_ROOT, "fetch"), g = group(run, GRAPH_ROOT, "g", POLICY_STRICT);
+    uint32_t fetch = task(run, GRAPH_ROOT, "fetch"), g = group(run, GRAPH_ROOT, "g", TSK_POLICY_STRICT);
     task(run, branch(run, g), "a");
     task(run, branch(run, g), "b");
     uint32_t store = task(run, GRAPH_ROOT, "store");
@@ -234,7 +234,7 @@ TEST(queues_of_sessions_are_served_in_turn)
 {
     struct run run;
     begin(&run);
-    uint32_t g = group(&run, GRAPH_ROOT, "g", POLICY_STRICT), long_branch = branch(&run, g);
+    uint32_t g = group(&run, GRAPH_ROOT, "g", TSK_POLICY_STRICT), long_branch = branch(&run, g);
     for (int i = 0; i < 3; i++) {
         char name[8];
         snprintf(name, sizeof name, "x%d", i);
@@ -323,7 +323,7 @@ TEST(a_task_without_edges_that_a_branch_asks_for_runs_there_and_is_joined_with_i
 {
     struct run run;
     begin(&run);
-    uint32_t g = group(&run, GRAPH_ROOT, "g", POLICY_STRICT);
+    uint32_t g = group(&run, GRAPH_ROOT, "g", TSK_POLICY_STRICT);
     task(&run, branch(&run, g), "a");
     task(&run, branch(&run, g), "b");
     edge(&run, g, task(&run, GRAPH_ROOT, "store"));
