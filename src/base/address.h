@@ -1,7 +1,7 @@
 /* address.h - addresses of the network, and the hosts that have them.
  *
- * Names are looked up in /etc/hosts and nowhere else: DNS could take as long as it likes, and getaddrinfo would make the static
- * program larger by 120 KB without being sure to work there (docs/decisions/002-static-program.md). */
+ * Names are looked up in /etc/hosts only. A DNS query has no time limit, and getaddrinfo is not reliable in a static program,
+ * which it would make larger by 120 KB (docs/decisions/002-static-program.md). */
 #ifndef BASE_ADDRESS_H
 #define BASE_ADDRESS_H
 
@@ -19,9 +19,9 @@ union address {
 };
 
 socklen_t address_len(const union address *address);
-/* "127.0.0.1", "::1"; false if it is a name. */
+/* Parses "127.0.0.1" or "::1". Returns false if `host` is a name. */
 bool address_parse(const char *host, int port, union address *ret);
-/* The addresses of an address, of localhost, or of a name of /etc/hosts. Returns how many, 0 if there is none. */
+/* Finds the addresses of a host: an address, localhost, or a name in /etc/hosts. Returns their number. */
 size_t host_addresses(const char *host, int port, union address list[ADDRESSES_MAX]);
 
 #endif

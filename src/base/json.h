@@ -27,7 +27,7 @@ const json_t *json_at(const json_t *object, const char *path);
 /* Serialised, keys in insertion order. */
 void json_write(struct buf *b, const json_t *value, bool pretty);
 
-/* The context pairs of an error as an object, and the whole `{"error": ...}` document of spec 8. */
+/* The context pairs of an error as an object; and the whole `{"error": ...}` document that every skin shows. */
 json_t *json_of_error_context(const struct tsk_error *err);
 json_t *json_of_error(const struct tsk_error *err, const char *lang);
 

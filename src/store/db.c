@@ -135,8 +135,8 @@ static int keep_pathname(sqlite3_vfs *vfs, const char *name, int size, char *ret
     return snprintf(ret, (size_t)size, "%s", name) < size ? SQLITE_OK : SQLITE_CANTOPEN;
 }
 
-/* Whoever opens the database first resets the -shm file, which SQLite does by cutting it to 3 bytes. On a full disk it would
- * then not get them back. As many zeros mean the same, and keep their blocks. */
+/* The first process that opens the database resets the -shm file, which SQLite does by truncating it to 3 bytes. On a full disk
+ * it could not grow again. The same number of zeros has the same meaning and keeps the blocks. */
 static int shm_reset(int fd, off_t size)
 {
     static char zeros[SHM_REGION]; /* not const: it would be 32 KiB of the program file */
@@ -246,7 +246,7 @@ static int migrate(struct db *db, struct tsk_error *err)
 }
 
 /* Switching a new file to WAL takes locks that the busy handler does not wait for when two do it at once (one
- * of them would have to give up a read lock); whoever loses only needs to look again. */
+ * of them would have to give up a read lock). The loser only needs to try again. */
 static int enter_wal(struct db *db, struct tsk_error *err)
 {
     int rc = SQLITE_BUSY;
