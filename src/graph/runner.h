@@ -53,8 +53,8 @@ struct task_view {
     int64_t started_ms, ended_ms;
 };
 
-/* Facts for whoever shows them: documents of spec 2's shape without an id. Returns nothing: a runner does not stop because
- * nobody looks. */
+/* Receives the facts of a run: events in the form of store/events.h, without an id. It returns nothing: a run does not stop
+ * because its output is not read. */
 typedef void runner_tell(void *data, const json_t *document);
 
 struct runner_options {

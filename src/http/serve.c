@@ -164,7 +164,7 @@ static void run_quietly(struct http_server *server, const char *name, json_t *ar
     json_decref(call.aside);
 }
 
-/* What should run does (spec 5); in a worker, because starting may wait for what depends on what. */
+/* Starts the processes that should run. This is a worker's job, because a start may wait for a dependency. */
 static void restore(struct http_job *job)
 {
     run_quietly(job->server, "process.restore", json_object());

@@ -53,12 +53,12 @@ void lock_file_recover(const struct lock_target *target, const struct guard *gua
 /* Removes the private name, if there is one. */
 void lock_file_sweep(const struct lock_target *target);
 
-/* The temporary name of a sprint lock, as a directory: U2 tools cannot write it. */
+/* The temporary name of a sprint lock, as a directory: other tools cannot write it. */
 enum sprint_tmp { SPRINT_TMP_READY, SPRINT_TMP_BUSY, SPRINT_TMP_FAILED };
 enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
                                 struct tsk_error *err);
 void sprint_tmp_drop(const struct lock_target *target);
-/* Drops it unless a living lock of ours needs it; removes a U2 tool's forgotten file. */
+/* Removes the directory unless a living lock of ours needs it, and another tool's forgotten file. */
 void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement);
 
 #endif

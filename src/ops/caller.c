@@ -1,5 +1,5 @@
 /* caller.c - clients of the server have no process that we could look at: what proves who they are is a secret, and what keeps
- * them alive is a lease (spec 4 and 8).
+ * them alive is a lease.
  *
  *  C1  Through the server only a registered instance acts: an id of a process, or any other text, proves nothing there.
  *  C2  Whoever is heard of lives, and so do its locks for other tools, which see their TTL alone.

@@ -200,7 +200,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     bool wants_force = json_get_bool(call->args, "force", false);
     bool says_yes = json_get_bool(call->args, "yes", false);
     request->kill = json_get_bool(call->args, "kill", false);
-    /* U2: force alone is enough for a zombie. An agent's is enough for a dead one, not for one that is only old. */
+    /* Force alone is enough for a zombie. An agent's force is enough for a dead holder, but not for one that is only old. */
     request->take_zombie = wants_force && call->is_cli;
     int64_t wait_ms = request->wait_ms;
     if (wants_force)
@@ -227,7 +227,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
         return -1;
     }
     if (!confirmed && outcome->before.verdict == VERDICT_ZOMBIE) {
-        err->code = TSK_SPRINT_BLOCKED; /* U2: a zombie that was not to be overwritten blocks */
+        err->code = TSK_SPRINT_BLOCKED; /* a zombie that may not be overwritten blocks */
         err->text = "zombie_blocks";
     }
     if (!confirmed)

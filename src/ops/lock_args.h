@@ -53,7 +53,7 @@ int64_t lock_args_wait(struct op_call *call);
 /* Acquires; where the rules want a person's yes, asks (call->confirm), or takes `yes` for it. */
 int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, struct lock_request *request,
                            struct lock_outcome *outcome, struct tsk_error *err);
-/* The question that is asked, in the caller's language. For a sprint it is U2's. */
+/* The question to ask, in the caller's language. For a sprint it has the fixed words of the sprint interface. */
 void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
                        struct buf *b);
 

@@ -33,7 +33,7 @@ enum op_param_flags {
     OP_REQUIRED = 1,
     OP_POSITIONAL = 2, /* on the command line by position; by name everywhere else */
     OP_FOREVER = 4,
-    OP_SHOWN_REQUIRED = 16, /* required, but the handler says so in its own words (U2's) */
+    OP_SHOWN_REQUIRED = 16, /* required, but the handler reports it, in its own words */
     OP_CLI_ONLY = 8,        /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
     OP_MANY = 32,           /* one string, or a list of them; on the command line several words */
     OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
@@ -130,7 +130,7 @@ struct op_call {
     struct tsk_workspace *ws; /* open, unless the row says otherwise */
     const char *root;         /* --root as given, or NULL */
     enum lang lang;
-    bool is_cli;      /* the caller is a command that returns: the holder default of spec 3 applies */
+    bool is_cli;      /* the caller is a command that returns: the holder is guessed (base/ident.h) */
     bool is_remote;   /* it reached a server that many share: no process above us is the caller (caller.c) */
     bool is_borrowed; /* its instance is that of another one who gave work to it */
     struct tsk_workspace

@@ -1,7 +1,7 @@
 /* tool_texts.h - what agents read of each tool, in one place, because they read them side by side.
  *
- * First what it does and when to use it; then its side effect and what a refusal means; then how long it lasts. Every byte is
- * paid for in each conversation (spec 8: the working set in 24 KB). Each macro is the part of a row's .mcp that is words. */
+ * First what it does and when to use it; then its side effect and what a refusal means; then how long it lasts. Every byte
+ * costs in each conversation (the working set has at most 24 KB). Each macro is the part of a row's .mcp that is words. */
 #ifndef OPS_TOOL_TEXTS_H
 #define OPS_TOOL_TEXTS_H
 

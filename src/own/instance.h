@@ -1,8 +1,8 @@
-/* instance.h - who owns something: an *instance*, one agent or program (spec 4), and whether it is still there.
+/* instance.h - who owns something: an *instance*, one agent or program, and whether it is still there.
  *
  * Three forms of ids:
  *   {hostname}-{pid}-{start in ms}   a process. Made once, when the process first claims something, and kept in the table `instance`
- *                                    with what identifies it. Other programs make such ids too (seed 003).
+ *                                    with what identifies it. Other programs make such ids, too.
  *   http-<16 hex>                    a client of the server, registered with a secret; alive by its lease alone
  *   any other text                   accepted as it is; nobody knows whether it lives
  *
@@ -45,7 +45,7 @@ struct instance_state {
 
 /* ---- the caller ---- */
 
-/* The id `given`, else the one in TASUKI_INSTANCE_ID, else the process that spec 3 takes as holder. `is_here`: the caller is an
+/* The id `given`, else the one in TASUKI_INSTANCE_ID, else the process that proc_guess_holder finds. `is_here`: the caller is an
  * ancestor of this program (a command), so that the last two mean something; otherwise `given` is needed. INVALID_INPUT:
  * "instance_needed". Writes nothing. */
 int instance_find(struct db *db, const char *given, bool is_here, struct instance *ret, struct tsk_error *err);
@@ -69,7 +69,7 @@ int instance_judge(struct db *db, const char *id, const struct now *now, struct 
  * it cannot be read. */
 int instance_judge_at(int state_dir, const char *id, const struct now *now, struct instance_state *ret,
                       struct tsk_error *err);
-/* By the form alone (seed 003): another hostname is unknown; the pid does not exist: dead; its process started more than
+/* Judges an id by its form alone: another hostname is unknown; the pid does not exist: dead; its process started more than
  * INSTANCE_SLACK_MS after the id's time: dead; else alive. */
 void instance_judge_form(const char *id, const struct now *now, struct instance_state *ret);
 /* I2; `state` is what instance_judge said of `id`. */

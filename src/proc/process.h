@@ -101,7 +101,7 @@ int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struc
 /* Stops all that runs, as a shutdown does: a restore starts again what should run. What cannot be stopped is logged. */
 int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err);
 
-/* The record as every skin shows it (spec 5 + state_name phase pid restarts log …), secrets masked. Owned. */
+/* The record as every skin shows it, secrets masked. Owned. */
 json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p);
 
 /* The records of all processes of a workspace, which may have none yet. Owned. Facts that are new become events, so whoever

@@ -14,7 +14,7 @@
 #include "graph/rundir.h"
 #include "run/request.h"
 
-/* Why the queue does not take a request (spec 7). */
+/* Why the queue does not take a request. */
 #define BOOK_REASONS                                                                                                   \
     X(NOT_READY)                                                                                                       \
     X(REQUEST_LOCKED)                                                                                                  \
