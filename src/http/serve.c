@@ -225,7 +225,7 @@ static void tick(struct http_server *server, int64_t now_ms)
         feed_tick(&server->feed, now_ms);
 }
 
-/* No more requests; what is open is finished, what only waits is told so. */
+/* Accepts no more requests; finishes open ones; answers 503 to those that only wait. */
 static void begin_end(struct http_server *server, int64_t now_ms)
 {
     server->is_ending = true;
@@ -242,7 +242,7 @@ static void begin_end(struct http_server *server, int64_t now_ms)
     }
 }
 
-/* Who lingers has his answer. */
+/* A connection that lingers has its answer. */
 static bool has_open(const struct http_server *server)
 {
     const struct http_conn *conn = server->first;

@@ -39,8 +39,8 @@ int lock_file_exchange(struct lock_file *file, const struct lock_target *target,
 int lock_file_renew(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err);
-/* A living lock of ours past half of its TTL is renewed by whoever meets it, so that another tool's recovery by expiry alone
- * does not delete it. The judgement is brought up to date. */
+/* Renews a living lock of ours that is past half of its TTL, so that another tool's recovery by expiry alone does not delete it.
+ * Every command that meets such a lock calls this. Updates the judgement. */
 void lock_file_renew_met(const struct lock_target *target, struct guard *guard, const struct now *now,
                          struct judgement *found);
 /* 1: the path still is this file with these bytes (L5); 0: not; -1. */

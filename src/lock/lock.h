@@ -12,7 +12,7 @@
  *      somebody lives.
  *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the one it has
  *      open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token.
- *  L6  Whoever finds that a lock is not his touches nothing and says LOCK_LOST.
+ *  L6  A process that finds another holder's lock touches nothing and reports LOCK_LOST.
  *  L7  A crash after any step leaves the path absent, or naming a free life byte (or a dead process): both are taken by the
  *      next one. What else it leaves (a private name, the sprint's directory) is removed by the next one, too.
  *

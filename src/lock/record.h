@@ -1,4 +1,4 @@
-/* record.h - what a lock file says, whoever wrote it, and the two formats it is written in.
+/* record.h - the content of a lock file, of ours or of another tool, and its two formats.
  *
  * JSON (request, queue, name): version lock_type request_id run_id pid host created_at expires_at
  * YAML (sprint):               pid session_id started_at epic_spec lock_version
@@ -22,7 +22,7 @@
 #define LOCK_TTL_MAX_MS   ((int64_t)10 * 366 * 24 * 3600 * 1000) /* ten years */
 #define LOCK_FILE_MAX     (64u << 10)                            /* a lock file longer than this is not one */
 
-/* Who keeps the lock alive. */
+/* What keeps the lock alive. */
 enum hold {
     HOLD_FOREIGN, /* written by another tool: nothing but a pid and times */
     HOLD_LIFE,    /* the life byte of its fence is locked while it is held */

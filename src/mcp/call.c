@@ -163,7 +163,7 @@ static json_t *answer_result(const struct mcp_server *server, const struct op_ca
 
 /* ---- arguments ---- */
 
-/* Who calls is known here: no agent may act as another one. */
+/* The caller is known here: no agent may act as another one. */
 static int refuse_caller(const struct mcp_server *server, const struct op *op, const json_t *args,
                          struct tsk_error *err)
 {

@@ -163,7 +163,7 @@ static bool may_decide_alone(const struct op_call *call)
            is_allowed;
 }
 
-/* Puts the form to somebody who waits with it: a legacy client, or whoever looks after the task. */
+/* Sends the form to the party that waits for it: a legacy client, or the client of the task. */
 static enum reply put_form(struct mcp_request *request, const char *question)
 {
     json_t *answer CLEANUP_JSON = NULL;

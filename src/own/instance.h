@@ -74,14 +74,14 @@ int instance_judge_at(int state_dir, const char *id, const struct now *now, stru
 void instance_judge_form(const char *id, const struct now *now, struct instance_state *ret);
 /* I2; `state` is what instance_judge said of `id`. */
 bool instance_is(const struct instance *caller, const char *id, const struct instance_state *state);
-/* The same text, or the same start of the same process: whoever computed it anew may have come out a little off (I1). */
+/* True for the same text, or the same start of the same process: a program that computed the id again may be a little off (I1). */
 bool instance_is_same_id(const char *a, const char *b);
 /* Whether it has the form of a registered client's. */
 bool instance_is_http(const char *id);
 
 /* ---- clients of the server ---- */
 
-/* A new instance with a lease. `label` (may be NULL) says who it is, for people. The secret is told once, here. */
+/* Registers a new instance with a lease. `label` (may be NULL) is its name for people. The secret is returned only here. */
 int instance_register_http(struct tsk_workspace *ws, const char *label, char ret_id[INSTANCE_HTTP_SIZE],
                            char ret_secret[INSTANCE_SECRET_SIZE], struct tsk_error *err);
 /* Whether the secret is that instance's. UNAUTHORIZED: "instance_secret_wrong", also when there is no such instance. */
