@@ -12,8 +12,8 @@
  *                                with a retry)
  *
  * Invariants
- *  B1  A claim is a lease with a fence: fences grow, no two claims have the same. Renewing, completing, parking and giving back
- *      with a fence that is not the task's present one is refused with LOCK_LOST and changes nothing: a task that completes
+ *  B1  A claim is a lease with a fence: fences grow, no two claims have the same. Renewing, completing, parking and returning
+ *      a claim with a fence that is not the task's present one is refused with LOCK_LOST and changes nothing: a task that completes
  *      twice releases nothing twice.
  *  B2  Completing is one step: what the task wrote is applied, what it asked for is done, its edges are resolved, joins are
  *      merged, what became ready is queued.
@@ -36,7 +36,7 @@ struct claim {
     uint64_t fence;
     uint32_t node;
     unsigned attempt;    /* 1, 2, … of this execution */
-    uint32_t cycle;      /* the how manieth execution */
+    uint32_t cycle;      /* the number of this execution, counting from 1 */
     const char *task;    /* its name */
     const char *session; /* its session's id */
     /* Of a task that another one added: what it was added with; borrowed. NULL otherwise, also of a copy (plan_definition). */
@@ -123,7 +123,7 @@ struct backend_limits {
 int backend_memory_new(const struct graph *graph, const char *session_id, const json_t *values,
                        const struct backend_limits *limits, const struct backend_watcher *watcher, struct backend **ret,
                        struct tsk_error *err);
-/* For whoever replays a journal: claims exactly that node, if it is ready or waits for its time. 0: it is not. */
+/* For the replay of a journal: claims exactly that node if it is ready or waits for its time. Returns 0 if it is not. */
 int backend_memory_claim_node(struct backend *backend, uint32_t node, struct claim *ret, struct tsk_error *err);
 /* The next claim of that node has this attempt. */
 void backend_memory_set_attempt(struct backend *backend, uint32_t node, unsigned attempt);

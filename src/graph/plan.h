@@ -13,8 +13,8 @@
  *  P3  `live` of a scope is raised before what raises it has ended, so it is zero only when nothing can follow.
  *  P4  The successors of a group become ready in the parent's scope, after all its branches ended and were merged, and
  *      only if the policy lets it pass.
- *  P5  A token is counted before it is sent: whoever activates a node again first raises `pending` of all that will get
- *      a token from it, then lets it run.
+ *  P5  A token is counted before it is sent: to activate a node again, `pending` of all nodes that will get a token from it is
+ *      raised first; then the node runs.
  *
  * Threads: all functions may be called at once by several threads, except init, clear and what says otherwise. Hooks run
  * on the calling thread; none of them may call back into the plan. */

@@ -283,7 +283,7 @@ static const char *asked_task(struct runner *runner, uint32_t node)
     return json_get_string(json_object_get(runner->questions, number), "task", "");
 }
 
-/* The run's history. Whoever only records an answer writes `resume` as well: that was none. */
+/* The run's history. A command that only records an answer writes `resume` as well; that one does not count. */
 static void note_record(struct replay *r, size_t index, const json_t *record)
 {
     const char *event = json_get_string(record, "e", "");
@@ -332,7 +332,7 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     if (!runner->options.is_answer)
         runner_note(runner, clock_now().wall_ms, "resumed", NULL, NULL);
     find_interrupted(&r);
-    /* Who answers writes this with the answer: one that is refused leaves no trace, and the run's end stays its last record. */
+    /* This is written together with an answer: a refused answer leaves no trace, and the run's end stays its last record. */
     return runner->options.is_answer ? 0 : journal_flush(&runner->journal, err);
 }
 

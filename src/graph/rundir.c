@@ -442,8 +442,8 @@ static bool has_newer_journal(const struct rundir *run)
     return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
 }
 
-/* D5. The stage says that the run asks; whoever has recorded an answer, or that it is cancelled, was killed before he could say so.
- * Nobody waits for an answer then: it would be refused. */
+/* D5. The stage says that the run asks, but the process that recorded an answer or a cancellation was killed before it could
+ * update the stage. The run then waits for no answer: an answer would be refused. */
 static void catch_up(const struct rundir *run, json_t *stage)
 {
     json_t *records CLEANUP_JSON = has_newer_journal(run) ? records_of(run) : json_array(), *one;

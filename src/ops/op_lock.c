@@ -225,7 +225,7 @@ const struct op op_lock_release = {
     .name = "lock.release",
     .noun = "lock",
     .verb = "release",
-    .summary = "Give a lock back. No lock is success.",
+    .summary = "Release a lock. Succeeds if the lock is not held.",
     .detail = "You prove that it is yours by --token, by your instance, or by being (a descendant of) the "
               "recorded process. What a "
               "dead holder left behind, anybody may release.",

@@ -145,8 +145,8 @@ static int refuse_second(const struct runner *runner, struct tsk_error *err)
     return -1;
 }
 
-/* The run's byte is ours. From here on nobody waits for an answer: whoever looks finds a run that can go on, and not the question,
- * whether or not somebody comes to go on with it. */
+/* The run's byte is ours. From here on the run waits for no answer: every reader finds a run that can continue instead of the
+ * question, whether or not a runner continues it. */
 static int publish_answered(struct runner *runner, struct tsk_error *err)
 {
     json_t *stage CLEANUP_JSON = runner_stage(runner);
@@ -181,7 +181,7 @@ static bool goes_on_already(const char *run, const struct tsk_error *err)
            ((start_refused_by(err, by) && strcmp(by, run) == 0) || (named && strcmp(named, run) == 0));
 }
 
-/* The answer is recorded; whoever executes the run takes its locks again. */
+/* The answer is recorded; the runner that continues the run takes its locks again. */
 static int go_on(struct op_call *call, const struct run_owner *owner, const char *run, json_t *answer, json_t **ret,
                  struct tsk_error *err)
 {

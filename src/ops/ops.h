@@ -41,7 +41,7 @@ enum op_param_flags {
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
     OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
     OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
-    OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, whoever calls */
+    OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, for every caller */
     OP_SHELL = 4096,        /* OP_ARGV: by name also one string, a line for a shell */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
@@ -108,7 +108,7 @@ struct op {
     const enum tsk_code *errors;   /* ends with TSK_OK */
     struct {
         const char *method, *path;   /* path with :param */
-        const char *when;            /* "mode=acquire": rows that share method and path are told apart by an argument */
+        const char *when;            /* "mode=acquire": rows that share method and path differ by an argument */
         const char *absent;          /* why there is no route */
         const struct op_route *also; /* ends with a NULL method; may be NULL */
     } http;

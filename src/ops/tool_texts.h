@@ -15,7 +15,7 @@
             "person; do not go on without it. It stays until lock_release, or until your program ends."
 #define TOOL_LOCK_RELEASE                                                                                              \
     .refusal = "NOT RELEASED",                                                                                         \
-    .text = "Give a lock back as soon as the work is done. No lock is success; NOT RELEASED (LOCK_LOST) means "        \
+    .text = "Release a lock as soon as the work is done. Succeeds if it is not held; NOT RELEASED (LOCK_LOST) means "  \
             "that it is somebody else's now."
 #define TOOL_LOCK_RENEW                                                                                                \
     .refusal = "NOT RENEWED",                                                                                          \
@@ -128,7 +128,7 @@
             "stays until sprint_release."
 #define TOOL_SPRINT_RELEASE                                                                                            \
     .refusal = "NOT RELEASED",                                                                                         \
-    .text = "Give the sprint lock back at the end of the sprint. No lock is success; another session's is "            \
+    .text = "Release the sprint lock at the end of the sprint. Succeeds if it is not held; another session's is "      \
             "released with a warning, or refused with strict: true."
 #define TOOL_SPRINT_CHECK .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."
 #define TOOL_GET_STATUS                                                                                                \
@@ -136,7 +136,7 @@
             "or change anything; it changes nothing."
 #define TOOL_DOCTOR                                                                                                    \
     .text = "Examine the workspace when something seems stuck or broken: each check with evidence and the command "    \
-            "that mends it. Locks of dead holders are recovered; fix: true also mends what is safe. A FAIL is an "     \
+            "that fixes it. Locks of dead holders are recovered; fix: true also repairs what is safe. A FAIL is an "   \
             "answer, not an error; nothing that lives is touched."
 #define TOOL_FLOW_RUN                                                                                                  \
     .refusal = "NOT DONE",                                                                                             \
