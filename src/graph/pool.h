@@ -6,7 +6,7 @@
  *      last worker did that, not before.
  *  W3  A worker that pushes looks for a sleeper afterwards; a worker that wants to sleep announces it first and then looks for
  *      work. Both are sequentially consistent: no node waits while a worker sleeps.
- *  W4  What a task wrote and asked for is applied by its worker after it succeeded and before its end is told to the plan.
+ *  W4  A task's worker applies its writes and requests after it succeeded and before it reports its end to the plan.
  *  W5  A task that waits for its retry is in the timer heap; its worker is free. */
 #ifndef GRAPH_POOL_H
 #define GRAPH_POOL_H

@@ -307,8 +307,8 @@ static void close_server(struct http_server *server)
     free(server->scratch);
 }
 
-/* Where we were told to work, and what we start: we leave the directory from which a relative path would lead there. NULL: it was
- * found from where we are, which is in it. */
+/* The given root as an absolute path, for us and for what we start: the server leaves the directory to which a relative path refers.
+ * NULL if the root was found from the working directory, which is inside it. */
 static const char *absolute_root(const struct op_call *call, char root[PATH_MAX])
 {
     const char *given = call->root ? call->root : getenv("TASUKI_ROOT");
