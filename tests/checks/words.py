@@ -21,7 +21,6 @@ from harness.sources import NOISE, ROOT, place, read, refuse  # noqa: E402
 PHRASES = {
     r"mend(?:s|ed|ing)?": "fix",
     r"who(?:m)?ever": "name the subject: the next command, the holder, another process",
-    r"whence": "from which",
     r"gone on with": "continue",
     r"must stand": "expected … here",
     r"(?:is|are|was|were|be) led to": "tasuki takes you to",
@@ -55,17 +54,7 @@ EXEMPT = ("docs/origins.md", "tests/spec/", "tests/checks/words.py", "tests/fuzz
 
 # Path (a file or a folder) -> how many places it may still have.
 REMAINING = {
-    "bench/crash/subjects.py": 1,
-    "bench/locks/measure.py": 1,
-    "bench/processes/output.py": 1,
-    "bench/processes/supervisors.py": 3,
     "docs/guide/server.md": 2,
-    "tests/crash": 5,
-    "tests/fault": 1,
-    "tests/harness": 1,
-    "tests/property": 1,
-    "tests/storm": 9,
-    "tests/unit": 12,
 }
 REMAINING_NAMES = {
 }

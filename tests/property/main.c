@@ -249,7 +249,7 @@ static void expire(struct driver *d)
     BUG(d->backend->ops->expire(d->backend, d->now_ms, &err) < 0);
 }
 
-/* A worker that was given up sends its result after all: whoever has the task now, it is refused. */
+/* A worker that was given up sends its result after all: it is refused, also if another worker has the task now. */
 static void send_late(struct driver *d)
 {
     struct tsk_error err;
