@@ -1,7 +1,8 @@
 /* tasuki.h - the public C API of libtasuki.
  *
- * What it is for: making sure that one thing is done by one process at a time, on a machine that people and
- * agents share, and that a crash at any instruction needs no cleaning up.
+ * The library has two parts. Locks make sure that only one process at a time does a thing, on a machine that people and
+ * agents share. Graphs run C functions in parallel, in an order that you define. A crash at any instruction leaves nothing
+ * to clean up.
  *
  * Calling sequence (a complete program: examples/lock.c):
  *
@@ -19,9 +20,9 @@
  * Threads: calls on different workspaces are independent. One workspace may be used by several threads; one
  *   tsk_lock by one thread at a time. tsk_error values are plain data.
  * Forks: a fork without exec closes the lock's descriptors in the child, so the child holds nothing: what the parent
- *   took is TSK_LOCK_LOST there. To use locks in the child, open the workspace anew; do not use the parent's tsk_workspace.
+ *   took is TSK_LOCK_LOST there. To use locks in the child, open the workspace again; do not use the parent's tsk_workspace.
  *   To let a child keep the lock alive on purpose, hand it a duplicate of tsk_lock_fd(), made before the fork.
- * Crashes: a holder that dies, by whatever means, lets the next one in at once. Nothing is left to remove. */
+ * Crashes: when a holder dies, for any reason, the next process gets the lock at once. No file has to be removed. */
 #ifndef TASUKI_H
 #define TASUKI_H
 
@@ -121,10 +122,11 @@ enum tsk_lock_kind {
     TSK_LOCK_SPRINT,  /* <project root>/.sprint-running */
 };
 
-/* Blocks in the kernel. With a time, however long, a free lock is also gone for when somebody before us in line is stopped. */
+/* Waits in the kernel without a time limit. A waiter with a limit, however long, also gets a free lock when a process before
+ * it in line is stopped (SIGSTOP); a waiter without one waits for that process. */
 #define TSK_WAIT_FOREVER (-1)
 
-/* Start from `struct tsk_lock_options options = {.size = sizeof options}`; what is 0 takes its default. */
+/* Start from `struct tsk_lock_options options = {.size = sizeof options}`; a field that is 0 has its default. */
 struct tsk_lock_options {
     size_t size;            /* sizeof(struct tsk_lock_options), so that fields can be added later */
     int64_t ttl_ms;         /* default 30 min; only other tools look at it, see docs/guide/locks.md */
@@ -133,7 +135,7 @@ struct tsk_lock_options {
     const char *run_id;
     const char *request_id; /* for TSK_LOCK_QUEUE: the request being run */
     const char *epic_spec;  /* required for TSK_LOCK_SPRINT */
-    bool force;             /* take it from a living holder as well; you have asked whoever must be asked */
+    bool force;             /* take it from a living holder, too; the caller has asked for permission */
     bool kill;              /* with force: end the old holder first (default: it is fenced off) */
 };
 
@@ -146,18 +148,18 @@ struct tsk_lock;
  * sys_errno EINTR. */
 TSK_API int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const char *id,
                              const struct tsk_lock_options *options, struct tsk_lock **ret, struct tsk_error *err);
-/* Extends the TTL. TSK_LOCK_LOST: it is not ours any more; stop what you are doing. */
+/* Extends the TTL. TSK_LOCK_LOST: another process has the lock now; stop the work that it protects. */
 TSK_API int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err);
-/* Whether it is still ours, without changing anything. TSK_LOCK_LOST if not. */
+/* Succeeds if this process still has the lock; changes nothing. Otherwise TSK_LOCK_LOST. */
 TSK_API int tsk_lock_verify(struct tsk_lock *lock, struct tsk_error *err);
-/* Releases and frees `lock` in every case. TSK_LOCK_LOST: it had been taken from us; nothing was touched. */
+/* Releases the lock and frees `lock` in every case. TSK_LOCK_LOST: another process had taken it; its lock is unchanged. */
 TSK_API int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err);
 
-/* Grows with every acquisition, survives reboots, never repeats: store it beside what you write, and refuse
- * writes with a smaller one. */
+/* The fence of this acquisition. It grows with every acquisition, survives reboots and never repeats. Store it beside the data
+ * that you write, and refuse writes with a smaller one. */
 TSK_API uint64_t tsk_lock_fence(const struct tsk_lock *lock);
 TSK_API const char *tsk_lock_token(const struct tsk_lock *lock);
-/* The descriptor whose life is the lock's life. To let a child keep the lock held after this process died, give it a duplicate
+/* The lock is held as long as this descriptor is open somewhere. To let a child hold the lock after this process died, give it a duplicate
  * (dup without close-on-exec, or a file action of posix_spawn): this one itself is close-on-exec, and closed in a forked
  * child. */
 TSK_API int tsk_lock_fd(struct tsk_lock *lock);
@@ -180,9 +182,9 @@ TSK_API int tsk_lock_fd(struct tsk_lock *lock);
  *
  * Complete programs: examples/sequence.c, diamond.c, policy.c, dynamic.c, cancel.c.
  *
- * Rules: a task starts once, when all its predecessors have ended; when one of them failed it does not start, and what does
- * not depend on the failure runs to its end. A branch of a group has a session and a channel of its own, `<parent>_<branch>`;
- * what it wrote is merged when the whole group has ended, in the order in which the branches were added.
+ * Rules: a task starts once, when all its predecessors have ended. If one of them failed, the task does not start; tasks that
+ * do not depend on the failure run to their end. A branch of a group has its own session (`<parent>_<branch>`) and channel.
+ * When the whole group has ended, the keys that its branches wrote are merged, in the order in which the branches were added.
  *
  * Threads: a graph is built by one thread; once a context was created from it, it does not change, and any number of contexts
  * may run it at once. A context is run by one thread; tsk_context_cancel may be called by any other, and by a signal
@@ -192,7 +194,7 @@ struct tsk_graph;
 struct tsk_context;
 struct tsk_call;
 
-/* A task: 0 is success, anything else failure (say why with tsk_call_fail). */
+/* A task. Returns 0 for success; any other value is a failure (tsk_call_fail gives the reason). */
 typedef int tsk_task_function(struct tsk_call *call, void *arg);
 
 #define TSK_ROOT 0u /* the scope of tasks that are in no group */
@@ -204,7 +206,7 @@ enum tsk_policy {
     TSK_POLICY_AT_LEAST,    /* `number` branches must succeed */
     TSK_POLICY_CRITICAL,    /* the branches marked critical must succeed */
 };
-/* Of values that cannot be merged by their rule the group fails, as with ERROR. */
+/* How values of one key from several branches become one. Values that do not fit their rule fail the group, as ERROR does. */
 enum tsk_merge {
     TSK_MERGE_LAST,
     TSK_MERGE_FIRST,
@@ -222,21 +224,21 @@ TSK_API int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *
                            void *arg, uint32_t *ret_task, struct tsk_error *err);
 /* `after` starts when `before` has ended. Either may be a group. Across scopes the edge holds between the groups. */
 TSK_API int tsk_graph_edge(struct tsk_graph *graph, uint32_t before, uint32_t after, struct tsk_error *err);
-/* A group stands in the graph as a task does; its branches run side by side. `number`: for TSK_POLICY_AT_LEAST. */
+/* Adds a group, which has edges as a task does; its branches run in parallel. `number` is for TSK_POLICY_AT_LEAST. */
 TSK_API int tsk_graph_group(struct tsk_graph *graph, uint32_t scope, const char *name, enum tsk_policy policy,
                             uint32_t number, uint32_t *ret_group, struct tsk_error *err);
 /* A branch is a scope. `name` NULL: that of its first task. */
 TSK_API int tsk_graph_branch(struct tsk_graph *graph, uint32_t group, const char *name, bool is_critical,
                              uint32_t *ret_scope, struct tsk_error *err);
-/* How often a failed task is tried again, and the pause before: it doubles up to `max_ms`. */
+/* Sets the number of retries of a failed task, and the pause before the first; the pause doubles up to `max_ms`. */
 TSK_API int tsk_graph_retry(struct tsk_graph *graph, uint32_t task, unsigned retries, int64_t initial_ms,
                             int64_t max_ms, struct tsk_error *err);
-/* How often a task may run in one session (tsk_call_next, tsk_call_again). */
+/* Sets how many times a task may run in one session (tsk_call_next, tsk_call_again). */
 TSK_API int tsk_graph_max_cycles(struct tsk_graph *graph, uint32_t task, unsigned max, struct tsk_error *err);
-/* How two branches' values of one key become one; `key` "*": of all keys that have no rule. Default: TSK_MERGE_LAST. */
+/* Sets the merge rule of a key; `key` "*" stands for all keys without a rule. The default is TSK_MERGE_LAST. */
 TSK_API int tsk_graph_merge(struct tsk_graph *graph, const char *key, enum tsk_merge rule, struct tsk_error *err);
 
-/* Start from `struct tsk_context_options options = {.size = sizeof options}`; what is 0 takes its default. */
+/* Start from `struct tsk_context_options options = {.size = sizeof options}`; a field that is 0 has its default. */
 struct tsk_context_options {
     size_t size;
     const char *session_id; /* default: random */
@@ -246,31 +248,31 @@ struct tsk_context_options {
     void *data;             /* for the callbacks, which run on the threads of the pool */
     /* A branch has ended. */
     void (*on_branch)(void *data, const char *session_id, const char *branch, bool has_failed);
-    /* Two branches wrote one key that has no rule of its own. By default the value of the second one stays. */
+    /* Two branches wrote a key without a rule. By default the value of the second branch is kept. */
     void (*on_conflict)(void *data, const char *key, const char *first, const char *second);
-    /* A task has ended for good; `err` is NULL unless it failed. */
+    /* A task has ended and will not be retried; `err` is NULL unless it failed. */
     void (*on_task)(void *data, const char *session_id, const char *task, const struct tsk_error *err);
 };
 
 TSK_API int tsk_context_create(struct tsk_graph *graph, const struct tsk_context_options *options,
                                struct tsk_context **ret, struct tsk_error *err);
-/* Runs the graph to its end; once per context. The error of the first failure; TSK_MAX_STEPS_EXCEEDED and
- * TSK_CYCLE_LIMIT_EXCEEDED are distinct; cancelled: TSK_RUN_FAILED. */
+/* Runs the graph to its end; once per context. On failure *err is that of the first failed task or group. A reached limit is
+ * TSK_MAX_STEPS_EXCEEDED or TSK_CYCLE_LIMIT_EXCEEDED; a cancelled run is TSK_RUN_FAILED. */
 TSK_API int tsk_context_run(struct tsk_context *context, struct tsk_error *err);
-/* No task starts any more; those that run see tsk_call_is_stopped. Any thread, also a signal handler. */
+/* Cancels the run: no further task starts, and running tasks see tsk_call_is_stopped. Any thread or signal handler may call it. */
 TSK_API void tsk_context_cancel(struct tsk_context *context);
 TSK_API void tsk_context_free(struct tsk_context *context);
 
-/* A session by hand, as the seed's create_branch_context: a copy of the channel under the id `<session>_<branch>`; and its end:
- * what it wrote is merged, steps add up, cycle counts become the greater ones. The branch stays yours to free.
- * Merged once, and only into the context it was made from; otherwise TSK_INVALID_INPUT. */
+/* A branch without a group: a context with a copy of the channel and the session id `<session>_<branch>`. tsk_context_merge
+ * merges the keys that it wrote, adds its steps, and keeps the greater of each cycle count. A branch can be merged once, and
+ * only into the context that it was made from; otherwise TSK_INVALID_INPUT. The caller frees the branch. */
 TSK_API int tsk_context_branch(struct tsk_context *context, const char *branch, struct tsk_context **ret,
                                struct tsk_error *err);
 TSK_API int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err);
 
 TSK_API const char *tsk_context_session(const struct tsk_context *context);
 TSK_API uint64_t tsk_context_steps(const struct tsk_context *context);
-/* How often a task was executed (not counting retries), here or in a branch that was merged: the greatest one. After the run. */
+/* After the run: how many times a task was executed, without retries; the greatest number of this session and its branches. */
 TSK_API unsigned tsk_context_cycles(const struct tsk_context *context, const char *task);
 /* The channel. Values are JSON texts. get: free() the result; NULL: there is no such key. */
 TSK_API int tsk_context_set(struct tsk_context *context, const char *key, const char *json, struct tsk_error *err);
@@ -278,7 +280,7 @@ TSK_API char *tsk_context_get(struct tsk_context *context, const char *key);
 
 /* ---- inside a task ------------------------------------------------------------------------------------ */
 
-/* What a task writes, and what it asks for, takes effect when it has succeeded; it sees its own writes before that. */
+/* A task's writes and requests take effect when the task has succeeded; the task itself sees its writes at once. */
 TSK_API const char *tsk_call_session(const struct tsk_call *call);
 TSK_API const char *tsk_call_task(const struct tsk_call *call);
 TSK_API unsigned tsk_call_attempt(const struct tsk_call *call);     /* 1, 2, … with retries */
@@ -286,18 +288,18 @@ TSK_API char *tsk_call_get(struct tsk_call *call, const char *key); /* JSON, fre
 TSK_API int tsk_call_set(struct tsk_call *call, const char *key, const char *json);
 TSK_API int tsk_call_add(struct tsk_call *call, const char *key, int64_t number);
 TSK_API int tsk_call_append(struct tsk_call *call, const char *key, const char *json);
-/* Run `task` (of the same scope) after this one, beside its successors; with `instead`, instead of them. */
+/* Runs `task` (of the same scope) after this one, in addition to its successors; with `instead`, in place of them. */
 TSK_API int tsk_call_next(struct tsk_call *call, const char *task, bool instead);
-/* Run this one again before its successors. */
+/* Runs this task again before its successors. */
 TSK_API int tsk_call_again(struct tsk_call *call);
-/* A new task in this scope; the branch is not joined before it ended. */
+/* Adds a task to this scope; the branch is joined only after it has ended. */
 TSK_API int tsk_call_spawn(struct tsk_call *call, const char *name, tsk_task_function *function, void *arg);
-/* End the run: as success, or as failure. */
+/* Ends the run as a success, or as a failure. */
 TSK_API void tsk_call_finish(struct tsk_call *call);
 TSK_API void tsk_call_cancel(struct tsk_call *call, const char *message);
-/* Says why, returns -1. */
+/* Sets the reason of the failure. Returns -1, for the task to return. */
 TSK_API int tsk_call_fail(struct tsk_call *call, const char *message);
-/* Its group or the run is being stopped: return soon. */
+/* True if the group or the run is being stopped: the task should return soon. */
 TSK_API bool tsk_call_is_stopped(const struct tsk_call *call);
 
 #ifdef __cplusplus

@@ -13,7 +13,7 @@ SERVICE = "job"
 
 class CrashTasuki(Tasuki):
     name = "tasuki"
-    # Restarts at once, always, as the peers are told to.
+    # Restarts at once, always, as the peers are configured to.
     policy = {"restart": "always", "healthy_after_ms": 100, "backoff_ms": 100, "backoff_max_ms": 1000,
               "auto_start_on_restore": True}
     log = "direct"

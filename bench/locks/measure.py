@@ -46,7 +46,7 @@ def thousands(per_second):
 # ---- the peer from npm -------------------------------------------------------------------------------------
 
 def install_peer(context):
-    """The peer's node_modules, kept in the build directory; None (said aloud) when it cannot be had."""
+    """The peer's node_modules, kept in the build directory; None, with a message, if it is not available."""
     if not (shutil.which("npm") and shutil.which("node")):
         context.say("npm is not installed: proper-lockfile is skipped")
         return None

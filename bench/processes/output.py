@@ -136,7 +136,7 @@ def pour_into(context, cls, options, mib, kib):
 def pour(supervisor, stamps, mib):
     """(MB/s until everything is in the log, processor seconds of the capture)"""
     [(_, pid, _)] = wait_stamps(stamps, 1)
-    time.sleep(0.5)  # whoever started it is done
+    time.sleep(0.5)  # its starter is done
     before = procfs.cpu_seconds(supervisor.parts())
     os.kill(pid, signal.SIGUSR1)
     _, (_, _, begun), (_, _, written) = wait_stamps(stamps, 3, pause=0.001)

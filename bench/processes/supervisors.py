@@ -49,7 +49,7 @@ def wait_for(what, condition, seconds=120, pause=0.002):
 
 
 def end_all(pids, seconds=10):
-    """Waits for processes that were told to end, then kills what is left. A pidfd means nobody else."""
+    """Waits for processes that were asked to end, then kills what is left. A pidfd means nobody else."""
     waiting = {}
     for pid in pids:
         try:
@@ -81,7 +81,7 @@ class Supervisor:
 
     @classmethod
     def missing(cls, _context):
-        """Why it cannot be had, or ""."""
+        """Why it is not available, or ""."""
         absent = [program for program in cls.needs if not shutil.which(program)]
         return f"{', '.join(absent)} not installed (Debian package {cls.package})" if absent else ""
 
@@ -325,7 +325,7 @@ PEERS = (S6, Runit, Supervisord, Pm2)
 
 
 def available(context, *classes):
-    """Those of the classes that can be had here; the others are named."""
+    """The classes that are available here; the others are named."""
     found = []
     for one in classes:
         why = one.missing(context)

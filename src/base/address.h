@@ -19,9 +19,9 @@ union address {
 };
 
 socklen_t address_len(const union address *address);
-/* "127.0.0.1", "::1"; false if it is a name. */
+/* Parses "127.0.0.1" or "::1". Returns false if `host` is a name. */
 bool address_parse(const char *host, int port, union address *ret);
-/* The addresses of an address, of localhost, or of a name of /etc/hosts. Returns how many, 0 if there is none. */
+/* Finds the addresses of a host: an address, localhost, or a name in /etc/hosts. Returns their number. */
 size_t host_addresses(const char *host, int port, union address list[ADDRESSES_MAX]);
 
 #endif

@@ -4,8 +4,8 @@
  *     buf_printf(&b, "%d", n);
  *     if (b.failed) ...          // out of memory or over the maximum; checked once, at the end
  *
- * The content is always NUL-terminated. A buffer may start on caller storage (buf_init_fixed): it then never
- * allocates and fails when full, which is what the lock's hot path wants. */
+ * The content is always NUL-terminated. A buffer may use the caller's storage (buf_init_fixed): it then never allocates and
+ * fails when full, as the hot path of locks needs it. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -36,7 +36,7 @@ void buf_put_int(struct buf *b, int64_t value);
 char *buf_reserve(struct buf *b, size_t len);
 /* The content, never NULL. Borrowed. */
 const char *buf_str(const struct buf *b);
-/* Hands the content to the caller (free), leaves the buffer empty. NULL if it failed. */
+/* Returns the content, which the caller frees, and leaves the buffer empty. NULL if the buffer has failed. */
 char *buf_take(struct buf *b);
 
 /* A quoted JSON string; invalid UTF-8 becomes U+FFFD; NULL becomes null. */

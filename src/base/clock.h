@@ -1,8 +1,9 @@
 /* clock.h - time, taken once per operation and passed on as a value.
  *
- * Two clocks: `wall_ms` (Unix time) is for records that people and other tools read; `boot_ms` (CLOCK_BOOTTIME, it
- * counts through suspend and never jumps) is for every comparison of ours. Inside a time namespace the kernel shifts that clock,
- * and with it the start times in /proc; both are shifted back, so that what is recorded means the same in every namespace. */
+ * There are two clocks. `wall_ms` (Unix time) is for records that people and other tools read. `boot_ms` (CLOCK_BOOTTIME,
+ * which counts during suspend and never jumps) is for every comparison. Inside a time namespace the
+ * kernel shifts that clock and the start times in /proc; both are shifted back, so that a record means the same in every
+ * namespace. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -17,7 +18,7 @@ struct now {
     int64_t boot_ms;
 };
 
-/* What a test replaces. */
+/* The calls that a test replaces. */
 struct clock_calls {
     struct now (*now)(void);
 };
@@ -39,10 +40,10 @@ void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 /* 2026-02-07T22:30:00.123Z, where the exact instant matters. */
 void time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX]);
-/* ISO 8601 date and time with `Z` or an offset, fractions allowed. 0, or -1 if it is not one. */
+/* Parses an ISO 8601 date and time with `Z` or an offset; fractions are allowed. Returns 0, or -1 if `text` is not one. */
 int time_parse(const char *text, int64_t *ret_wall_ms);
 
-/* "30s", "5m", "1h30m", "250ms", "2d", a bare number is seconds. 0, or -1. */
+/* Parses "30s", "5m", "1h30m", "250ms", "2d"; a bare number is seconds. Returns 0 or -1. */
 int duration_parse(const char *text, int64_t *ret_ms);
 /* The two largest units: "2 h 5 min", "41 s", "120 ms". */
 void duration_format(int64_t ms, char text[TIME_TEXT_MAX]);

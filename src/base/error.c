@@ -102,7 +102,7 @@ static enum tsk_code code_of_errno(int number)
     case EDQUOT:
     case EFBIG:
         return TSK_STORAGE_FULL;
-    case ENAMETOOLONG: /* whoever gave that name can give another */
+    case ENAMETOOLONG: /* the caller can give another name */
         return TSK_INVALID_INPUT;
     default:
         return TSK_ENVIRONMENT;

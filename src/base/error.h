@@ -5,11 +5,11 @@
  *     return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id, NULL);
  *
  * The third argument is the key of a sentence in share/messages.v1.*.json ("texts"), whose {placeholders} are
- * the context pairs that follow; NULL stands for the code's own title. The sentence is put together only when a
- * skin shows it, in that skin's language. The first error wins: callers may add context with error_add, but
- * never overwrite the code.
+ * the context pairs that follow; NULL stands for the code's own title. The sentence is built only when a skin shows
+ * it, in that skin's language. The first error wins: callers may add context with error_add, but never overwrite the
+ * code.
  *
- * Values are copied into the error. What does not fit any more is dropped, longest tail first. */
+ * Values are copied into the error. A value that does not fit is cut or dropped. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -31,27 +31,27 @@ struct code_info {
 const struct code_info *code_info(enum tsk_code code);
 enum tsk_code code_count(void);
 
-/* Both return -1, so that `return error_set(...)` reads as what it is. The list of (key, value) pairs ends with
- * a NULL key; a NULL value is stored as null. */
+/* Both return -1, so that a function can end with `return error_set(...)`. The list of (key, value) pairs ends with a
+ * NULL key; a NULL value is stored as null. */
 int error_set(struct tsk_error *err, enum tsk_code code, const char *text, ...) __attribute__((sentinel));
-/* A failed system call: the code follows from errno (STORAGE_FULL, LOCK_HELD is never guessed, ...), the text is
- * "{what} {path}: {reason}". `what` is an English verb phrase such as "open". */
+/* A failed system call: errno decides the code (for example STORAGE_FULL), and the text is "{what} {path}: {reason}".
+ * `what` is an English verb phrase such as "open". */
 int error_errno(struct tsk_error *err, const char *what, const char *path);
 
 void error_add(struct tsk_error *err, const char *key, const char *value);
 void error_add_int(struct tsk_error *err, const char *key, int64_t value);
-/* `json` is a serialised value that becomes part of the context object as it is. */
+/* Adds a serialised JSON value to the context object. */
 void error_add_json(struct tsk_error *err, const char *key, const char *json);
-/* The same for a value that stands beside `error` in the document, not in its context: what a seed's clients look for there
- * (`latest_run`, `details`). */
+/* Adds a serialised JSON value beside `error` in the document, not to its context: existing clients expect `latest_run` and
+ * `details` there. */
 void error_add_beside(struct tsk_error *err, const char *key, const char *json);
 void error_add_next(struct tsk_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Forgets the commands that were added, for a caller who knows better ones. */
+/* Removes the next commands, for a caller that knows better ones. */
 void error_clear_next(struct tsk_error *err);
 
-/* Walks the stored items in order. `type` is 's' string, 'j' JSON, 'b' JSON beside the error, 'n' next command
- * (key is ""). */
+/* Iterates over the stored items in order. `type` is 's' string, 'j' JSON, 'b' JSON beside the error, 'n' next command
+ * (its key is ""). */
 struct error_item {
     char type;
     const char *key;
@@ -59,7 +59,7 @@ struct error_item {
 };
 bool error_item_next(const struct tsk_error *err, unsigned *cursor, struct error_item *ret);
 
-/* A bug, not an error: says where and aborts. */
+/* For a bug, not an error: prints file and line and aborts. */
 #define BUG(condition)                                                                                                 \
     do {                                                                                                               \
         if (condition)                                                                                                 \

@@ -1,7 +1,7 @@
-/* fs.h - every file-system call of tasuki goes through one table, so that a test can end the process, or fail the
- * call, at the n-th one (tests/fault). Above the table: the few compound operations that must be right once.
+/* fs.h - every file-system call of tasuki goes through one table, so that a test can end the process at the n-th call, or
+ * make that call fail (tests/fault). The compound operations built on the table follow it.
  *
- * All descriptors are close-on-exec at birth and no symbolic link is followed in the last component. */
+ * All descriptors are opened close-on-exec, and no symbolic link is followed in the last component. */
 #ifndef BASE_FS_H
 #define BASE_FS_H
 
@@ -30,14 +30,14 @@ struct fs_calls {
     int (*renameat2)(int from, const char *old, int to, const char *new, unsigned flags);
     /* fcntl with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK. The waiting form is a thread cancellation point. */
     int (*ofd_lock)(int fd, int cmd, struct flock *range);
-    /* clone(2) with a pidfd; not about files, but a step at which a test wants to end us (src/proc/spawn.c). */
+    /* clone(2) with a pidfd. It is no file-system call, but a step at which a test ends the process (src/proc/spawn.c). */
     int (*clone)(int (*run)(void *), void *stack, int flags, void *arg, int *ret_pidfd);
 };
 
 extern const struct fs_calls fs_system_calls;
 extern const struct fs_calls *fs; /* &fs_system_calls, unless a test put its own there before the first call */
 
-/* The whole path of dir/name, so that whoever reads of it can go there; without a name that of `dir`, any descriptor. */
+/* The whole path of dir/name, for messages; without a name, the path of the descriptor `dir`. */
 #define FS_PATH_MAX (4096 + 256)
 void fs_path(int dir, const char *name, char path[FS_PATH_MAX]);
 /* error_errno with that path. Always -1. */
@@ -50,12 +50,12 @@ void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
  * when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
 int fs_read_file(int dir, const char *path, size_t max, struct buf *b);
 int fs_read_fd(int fd, size_t max, struct buf *b);
-/* The same for anything that can be read to its end: a pipe, a terminal. Waits for it. */
+/* The same for anything that can be read to its end, such as a pipe or a terminal. Blocks. */
 int fs_read_stream(int fd, size_t max, struct buf *b);
 int fs_write_all(int fd, const void *data, size_t len);
 
-/* A new file without a name in directory `dir`, to be given one with fs_publish. Where the file system has no
- * O_TMPFILE it gets a private name, which goes into `private_name` (else private_name is ""). */
+/* Opens a new file without a name in directory `dir`; fs_publish gives it one. If the file system has no O_TMPFILE, the
+ * file has a private name, which is stored in `private_name` (otherwise private_name is ""). */
 #define FS_PRIVATE_NAME_MAX 64
 int fs_temp_open(int dir, mode_t mode, char private_name[FS_PRIVATE_NAME_MAX]);
 /* Gives the open file `fd` the name dir/name; EEXIST if there is one. */
@@ -64,7 +64,7 @@ int fs_publish(int fd, const char *private_name, int dir, const char *name);
 void fs_private_name(char name[FS_PRIVATE_NAME_MAX]);
 bool fs_is_private_name(const char *name);
 
-/* dir/path has the old content or the new one at every instant. */
+/* Replaces the content of dir/path atomically: a reader sees the old content or the new one. */
 int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, size_t len);
 
 /* mkdir -p below `dir`, mode 0700; not an error if it exists. */
@@ -73,7 +73,8 @@ int fs_make_dirs(int dir, const char *path);
 /* Byte-range locks on the open file description (they belong to the descriptor, not to the process). */
 int fs_lock_try(int fd, short type, off_t start, off_t len);  /* F_WRLCK, F_RDLCK or F_UNLCK; EAGAIN if held */
 int fs_lock_wait(int fd, short type, off_t start, off_t len); /* EINTR when a handler ran */
-/* 1: somebody else has a conflicting lock, the first one's start in *ret_start (may be NULL); 0: no; -1. */
+/* Returns 1 if another descriptor has a conflicting lock, with the start of the first one in *ret_start (may be NULL); 0 if
+ * not; -1 on error. */
 int fs_lock_probe(int fd, short type, off_t start, off_t len, off_t *ret_start);
 
 /* "network" (nfs, cifs, ...), "single-kernel" (fuse, 9p, virtiofs) or "local", and the type's name. */

@@ -1,4 +1,4 @@
-/* ident.h - who a process is. A pid alone never identifies one: (boot id, pid, start ticks) does. */
+/* ident.h - the identity of a process. A pid alone never identifies a process: (boot id, pid, start ticks) does. */
 #ifndef BASE_IDENT_H
 #define BASE_IDENT_H
 
@@ -18,16 +18,17 @@ struct proc_id {
     char boot_id[BOOT_ID_SIZE];
 };
 
-/* The result of asking whether a process lives. Doubt is a value of its own and counts as alive. */
+/* Whether a process is alive. LIVE_UNKNOWN counts as alive. */
 enum liveness { LIVE_DEAD, LIVE_ALIVE, LIVE_UNKNOWN };
 
 const char *boot_id(void); /* this boot's, cached; "" if it cannot be read */
-/* The file of this program. One that was replaced while we run: the new one; -1 with ENOENT when there is none that can be run. */
+/* The path of this program. If the file was replaced while the program runs, the path of the new file. Returns -1 with ENOENT
+ * if there is no executable file any more. */
 int self_path(char path[PATH_MAX]);
 uint64_t pid_namespace(void); /* of this process, cached; 0 if it cannot be read */
 const char *host_name(void);  /* cached */
 
-/* Fills *ret for a process that exists now; -1 with errno ESRCH when it does not. Zombies do not exist. */
+/* Fills *ret for a process that exists now; returns -1 with errno ESRCH if it does not. A zombie counts as gone. */
 int proc_id_of(pid_t pid, struct proc_id *ret);
 /* Whether exactly that process still runs. */
 enum liveness proc_id_liveness(const struct proc_id *id);
@@ -42,9 +43,8 @@ uint64_t ticks_per_second(void);
 int proc_parent(pid_t pid, pid_t *ret_parent);
 int proc_name(pid_t pid, char *name, size_t size);
 
-/* The process that should hold a lock for a command that returns at once: the nearest ancestor that is not just
- * passing through (shells started with -c, sudo, timeout, xargs, env, nice, ...). -1 with ESRCH when only pid 1
- * is left. */
+/* Finds the process that should hold a lock for a command that returns at once: the nearest ancestor that is not a wrapper
+ * (a shell started with -c, sudo, timeout, xargs, env, nice, ...). Returns -1 with ESRCH if only pid 1 is left. */
 int proc_guess_holder(struct proc_id *ret);
 /* The same, upwards from `pid` (itself included). */
 int proc_guess_holder_from(pid_t pid, struct proc_id *ret);
@@ -54,7 +54,7 @@ bool proc_is_ancestor(const struct proc_id *id);
 /* The pid in an instance id `{hostname}-{pid}-{start in ms}`, split from the right; 0 when it has another form. */
 pid_t instance_pid(const char *instance);
 
-/* Random lower-case hex digits, `digits` of them plus a NUL. Aborts if the kernel has no randomness to give. */
+/* Writes `digits` random lower-case hex digits and a NUL. Aborts if the kernel has no random numbers. */
 void random_hex(char *text, size_t digits);
 /* [A-Za-z0-9][A-Za-z0-9._-]{0,127}: safe as a file name. */
 bool id_is_valid(const char *id);

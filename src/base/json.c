@@ -223,7 +223,7 @@ static json_t *message_of_error(const struct tsk_error *err, const char *name)
     return string_of_anything(buf_str(&message));
 }
 
-/* Spec 8: the run that is in the way stands beside the error, where D39's clients look for it. NULL: there is none. */
+/* The URL of the run that blocks the request. It is beside the error, where existing clients look for it. NULL if there is none. */
 static json_t *take_latest_run(const struct tsk_error *err, json_t *context)
 {
     json_t *latest_run = json_incref(json_object_get(context, "latest_run"));

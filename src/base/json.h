@@ -33,7 +33,7 @@ json_t *json_number_of_text(const char *text);
 /* Serialised, keys in insertion order; a real number with as few digits as it needs. */
 void json_write(struct buf *b, const json_t *value, bool pretty);
 
-/* The context pairs of an error as an object, and the whole `{"error": ...}` document of spec 8. */
+/* The context pairs of an error as an object; and the whole `{"error": ...}` document that every skin shows. */
 json_t *json_of_error_context(const struct tsk_error *err);
 json_t *json_of_error(const struct tsk_error *err, const char *lang);
 

@@ -1,4 +1,4 @@
-/* utf8.h - the little that tasuki needs to know about UTF-8 and terminal columns. */
+/* utf8.h - UTF-8 and terminal columns, as far as tasuki needs them. */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
@@ -15,7 +15,7 @@ bool utf8_is_valid(const char *s, size_t len);
 void utf8_copy(char *to, size_t size, const char *from);
 /* Columns a terminal gives to the string: East Asian wide characters count two, combining ones none. */
 size_t utf8_width(const char *s);
-/* Appends s so that it can do no harm in a terminal: control characters, C1 controls, bidirectional overrides
+/* Appends s in a form that is safe for a terminal: control characters, C1 controls, bidirectional overrides
  * and invalid bytes appear as \xNN or \u{NNNN}. With `lines`, newline and tab stay. */
 void utf8_put_visible(struct buf *b, const char *s, bool lines);
 

@@ -1,4 +1,4 @@
-/* yaml.h - a small YAML tree (libyaml) that knows where everything stood.
+/* yaml.h - a small YAML tree (libyaml) with the position of every node.
  *
  * For files that people write: every node has its line and column (1-based), so that an error can say
  * `file:line:column`. Duplicate keys are refused; so are aliases and anchors (billion laughs), tags, several
@@ -17,7 +17,7 @@
 #define YAML_DEPTH_MAX 64
 #define YAML_SIZE_MAX  (16u << 20)
 #define YAML_NODES_MAX 1000000u
-#define YAML_BOM       "\xef\xbb\xbf" /* may stand before the text; places do not count it */
+#define YAML_BOM       "\xef\xbb\xbf" /* may precede the text; positions do not count it */
 
 enum yaml_type { YAML_SCALAR, YAML_LIST, YAML_MAP };
 

@@ -1,4 +1,4 @@
-/* yaml_reader.h - YAML piece by piece, for files too large for a tree: every piece knows where it stood.
+/* yaml_reader.h - YAML piece by piece, for files too large for a tree. Every piece has its position.
  *
  *     struct yaml_reader *reader;
  *     struct yaml_piece piece;
@@ -6,8 +6,8 @@
  *     while (yaml_reader_next(reader, &piece) == 0 && piece.type != YAML_PIECE_END_OF_FILE) ...
  *     yaml_reader_close(reader);
  *
- * Refused as in yaml.h: aliases, anchors, tags, several documents, more than YAML_DEPTH_MAX levels. Keys and values come in
- * turn; whether a key stands twice is the reader's user to see. */
+ * Refused as in yaml.h: aliases, anchors, tags, several documents, more than YAML_DEPTH_MAX levels. Keys and values
+ * alternate. The caller checks for repeated keys. */
 #ifndef BASE_YAML_READER_H
 #define BASE_YAML_READER_H
 
@@ -34,10 +34,10 @@ struct yaml_reader;
 
 int yaml_reader_open(const char *text, size_t len, struct yaml_reader **ret, struct tsk_error *err);
 void yaml_reader_close(struct yaml_reader *reader);
-/* 0, or -1 when the text is not YAML: then *ret_reason says why, and the piece has the place. */
+/* Returns 0, or -1 if the text is not YAML, with the reason in *ret_reason and the position in the piece. */
 int yaml_reader_next(struct yaml_reader *reader, struct yaml_piece *ret, const char **ret_reason);
 
-/* Of yaml.c, for both: libyaml's problem in our words; why an event is not taken, or NULL. */
+/* Defined in yaml.c, for both readers: libyaml's problem as a text; the reason why an event is refused, or NULL. */
 struct yaml_parser_s;
 struct yaml_event_s;
 const char *yaml_parser_reason(const struct yaml_parser_s *parser);

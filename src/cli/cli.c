@@ -122,7 +122,7 @@ static int unknown_word(const char *noun, const char *word, struct tsk_error *er
         elsewhere && is_one_of(elsewhere, candidates, found) ? elsewhere : nearest_word(word, candidates, found);
     const char *text = near ? "command_unknown_near" : "command_unknown";
     if (noun && strcmp(noun, "sprint") == 0)
-        text = "invalid_mode"; /* U2's words */
+        text = "invalid_mode"; /* the fixed words of the sprint interface */
     error_set(err, TSK_INVALID_INPUT, text, "value", word, NULL);
     const char *space = noun ? " " : "";
     if (near) {

@@ -63,7 +63,7 @@ int cli_complete(char **words, int count);
 void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_event(const struct cli_options *options, const json_t *event);
 void cli_print_error(const struct cli_options *options, const struct tsk_error *err);
-/* The lines that say who holds a lock: holder, since, alive, expires. `lock` has spec 3's keys. */
+/* The lines about a lock's holder: holder, since, alive, expires. `lock` is the JSON of report_lock. */
 void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock);
 /* A time span in whole seconds. */
 void cli_format_span(int64_t age_ms, char text[TIME_TEXT_MAX]);

@@ -179,7 +179,7 @@ static void put_place(struct buf *b, const json_t *stage, const json_t *of)
     buf_puts(b, json_get_string(of, "task", ""));
 }
 
-/* Who asks: with the branch where the name alone says too little. */
+/* The task that asks, with its branch if the name alone is ambiguous. */
 static void put_asker(struct buf *b, const json_t *stage, const json_t *asks)
 {
     const char *name = json_get_string(asks, "task", "");

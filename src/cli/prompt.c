@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_WAIT_MS 30000 /* U2: 30 seconds, then it is a no */
+#define ANSWER_WAIT_MS 30000 /* no answer within this time is a no */
 
 bool cli_can_ask(void)
 {

@@ -1,7 +1,7 @@
 /* check.h - between the checks and the table: what a check is given, and how it tells what it found.
  *
  *     finding_add(f, DOCTOR_WARN, "doctor_torn_line", "file", name, NULL);   // evidence; the worst one is the check's status
- *     finding_fix(f, "chmod 700 %s", quoted);                                // a command that mends it
+ *     finding_fix(f, "chmod 700 %s", quoted);                                // a command that fixes it
  *     finding_summary(f, "doctor_locks_sum", "count", digits, NULL);         // said when nothing is wrong */
 #ifndef DOCTOR_CHECK_H
 #define DOCTOR_CHECK_H
@@ -12,7 +12,7 @@
 #include "doctor/doctor.h"
 #include "store/db.h"
 
-#define EVIDENCE_MAX 20 /* lines of a check that are told; the rest is counted */
+#define EVIDENCE_MAX 20 /* lines of a check that are shown; the rest is counted */
 
 /* One examination. */
 struct doctor {
@@ -40,11 +40,11 @@ void finding_add(struct finding *f, enum doctor_status status, const char *key, 
 /* The sentence of an error as evidence. */
 void finding_error(struct finding *f, enum doctor_status status, const struct tsk_error *err);
 void finding_summary(struct finding *f, const char *key, ...) __attribute__((sentinel));
-/* What was mended, as a sentence; an event says so, too. */
+/* Reports a fix as a sentence, and as an event. */
 void finding_fixed(struct finding *f, const char *key, ...) __attribute__((sentinel));
-/* The same for what has its own event, or none because whoever looks does it. */
+/* The same for a fix that has its own event, or none because every look makes it. */
 void finding_recovered(struct finding *f, const char *key, ...) __attribute__((sentinel));
-/* A command that mends it; the same one twice is told once. */
+/* Adds a command that fixes it; a repeated command is shown once. */
 void finding_fix(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "tasuki [--root R] <the words>". */
 void finding_fix_ours(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));

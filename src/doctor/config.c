@@ -239,7 +239,7 @@ void check_redis(struct finding *f)
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     struct redis_place place;
-    f->is_absent = true; /* what is wrong with the file is told by the check before */
+    f->is_absent = true; /* the check before reports what is wrong with the file */
     if (fs_read_file(f->doctor->ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0)
         return;
     struct tsk_error err;

@@ -73,7 +73,7 @@ static void finding_clear(struct finding *f)
     buf_clear(&f->first);
 }
 
-/* Who comes later can see that something was changed, and by what. */
+/* Records that something was changed, and by which check. */
 static void report_mended(struct doctor *d, const struct check *check)
 {
     char data[128];

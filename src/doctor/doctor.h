@@ -2,11 +2,11 @@
  *
  * A check is one row of checks.def and one function, which looks at one subject. What it finds is PASS, WARN
  * (something is wrong and work goes on) or FAIL (something cannot work, or has been lost), with evidence and, where there is
- * one, a command that mends it and can be typed as it stands.
+ * one, a command that fixes it and can be typed as shown.
  *
  *  D1  Looking changes nothing, with these exceptions, each told in the report: *full* recovers the locks of dead holders, *quick*
- *      those of requests and of the queue; `fixes` mends what the row's function calls safe: nothing that somebody may want is
- *      lost by it. (Guard files and the shared memory of the database are the protocol's own and are touched by any look.)
+ *      those of requests and of the queue; `fixes` repairs what the row's function calls safe: nothing that a user may want is
+ *      lost. (Guard files and the shared memory of the database are the protocol's own and are touched by any look.)
  *  D2  A check does not end the examination, whatever it finds: garbage in a file is a finding.
  *  D3  *Quick* is for before every run: only what makes a run impossible, nothing that grows with the workspace.
  *
@@ -33,10 +33,10 @@ struct doctor_options {
 /* Examines; the report in *ret (owned). Fails only when there is nothing to report on (out of memory). */
 int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *options, json_t **ret, struct tsk_error *err);
 
-/* The quick examination before a run: 0, or -1 with DOCTOR_FAILED, which names the check, the reason and the command that mends it.
+/* The quick examination before a run: 0, or -1 with DOCTOR_FAILED, which names the check, the reason and the command that fixes it.
  * Locks that dead holders left on the request (NULL: on all requests) and on the queue are recovered. */
 int doctor_quick(struct tsk_workspace *ws, const char *request_id, enum lang lang, struct tsk_error *err);
-/* The full one, with what it may recover; nothing is mended. */
+/* The full examination, with what it may recover; it fixes nothing. */
 int doctor_full(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err);
 
 const char *doctor_status_name(enum doctor_status status); /* "PASS" … */

@@ -18,7 +18,7 @@ static bool is_flow_name(const char *name)
     return name[0] != '.' && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-/* Calls `take` with each file of flows/ that can be read; the others are told if `f` is not NULL. */
+/* Calls `take` with each readable file of flows/; the others are reported if `f` is not NULL. */
 static size_t each_flow(struct doctor *d, struct finding *f,
                         void (*take)(void *data, const char *name, const struct buf *text), void *data)
 {

@@ -18,7 +18,7 @@ static bool is_old(const struct stat *st, const struct now *now)
     return now->wall_ms - (int64_t)st->st_mtim.tv_sec * 1000 > OLD_MS;
 }
 
-/* In one directory. Those of locks are put away with the guard held (locks.c). */
+/* In one directory. Private names of locks are removed with the guard held (locks.c). */
 static void look_in(struct finding *f, int dir, const char *shown, struct leftover_count *count)
 {
     DIR *listing = dir < 0 ? NULL : fdopendir(dir);

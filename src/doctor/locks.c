@@ -173,7 +173,7 @@ static const struct lock_kind *kind_of_file(const char *name, char id[LOCK_ID_MA
     return NULL;
 }
 
-/* Whoever looks at a lock puts away what is beside it. */
+/* Every look at a lock removes the private names beside it. */
 static void sweep(struct finding *f, const struct lock_kind *kind, const char *id)
 {
     struct lock_target target;

@@ -11,7 +11,7 @@ void check_owners(struct finding *f)
     size_t i;
     char count[24];
     if (!db_is_open(&f->doctor->db) || f->doctor->db.is_read_only || owners_open(&owners, f->doctor->ws, &err) < 0) {
-        f->is_absent = true; /* why it cannot be opened is told by the check of the database */
+        f->is_absent = true; /* the check of the database reports why it cannot be opened */
         return;
     }
     if (workflow_list(&owners, NULL, true, &list, &err) < 0) {

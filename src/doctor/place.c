@@ -125,7 +125,7 @@ static void look_at_place(struct finding *f, const struct place *place, const st
     char path[PATH_MAX];
     if (fs->fstatat(f->doctor->ws->state_dir, at_name(place), &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno == ENOENT || errno == ENOTDIR)
-            return; /* made when it is needed; what is no directory is told by itself */
+            return; /* made when it is needed; a check of its own reports what is no directory */
         state_path(f->doctor, place->name, path);
         finding_add(f, DOCTOR_FAIL, "doctor_access", "path", path, "reason", strerrordesc_np(errno), NULL);
         return;
@@ -137,7 +137,7 @@ static void look_at_place(struct finding *f, const struct place *place, const st
     look_at_mode(f, place, &st);
 }
 
-/* A file of somebody else among those that all who work here must write; one of each place is told. */
+/* A file of another user among those that every user of the workspace must write; one of each place is reported. */
 static void look_at_owners_inside(struct finding *f, const struct place *place, const struct stat *top)
 {
     struct stat st;
@@ -281,7 +281,7 @@ void check_disk(struct finding *f)
         finding_add(f, of_bytes, "doctor_room", "room", room, "path", ws->state_path, NULL);
     if (of_inodes != DOCTOR_PASS)
         finding_add(f, of_inodes, "doctor_inodes", "count", inodes, "path", ws->state_path, NULL);
-    /* What may not be written is told by the check of the workspace: no disk is full because of it. */
+    /* The check of the workspace reports what may not be written: no disk is full because of it. */
     if (write_probe(ws->state_dir) < 0 && errno != EROFS && errno != EACCES && errno != EPERM &&
         f->status != DOCTOR_FAIL)
         finding_add(f, DOCTOR_FAIL, "doctor_no_write", "path", ws->state_path, "reason", strerrordesc_np(errno), NULL);

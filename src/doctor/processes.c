@@ -36,7 +36,7 @@ static const char *need_text(const struct look *look)
     return NULL;
 }
 
-/* Whoever looks at a process does what is to be done about it. */
+/* Every look at a process repairs it. */
 static bool mend(struct finding *f, struct proc_registry *reg, const char *id)
 {
     struct tsk_error err;

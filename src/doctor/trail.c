@@ -13,7 +13,7 @@
 struct trail_look {
     uint64_t offset; /* of the line that begins in `line` */
     struct buf line;
-    size_t lines, broken, torn; /* torn: closed by whoever came next (E4) */
+    size_t lines, broken, torn; /* torn: closed by the next append (E4) */
     uint64_t first_broken;
     int64_t newest_ms;
 };
@@ -86,7 +86,7 @@ static void tell_torn(struct finding *f, const char *key, const char *key_fixed)
     finding_fix_ours(f, "doctor --fix");
 }
 
-/* Nothing is to be mended: an event's id is its place, so no line can go. */
+/* Nothing can be fixed: an event's id is its position, so no line may be removed. */
 static void suggest_looking(struct finding *f, uint64_t place)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
@@ -104,7 +104,7 @@ void check_events(struct finding *f)
     finding_summary(f, "doctor_events_none", NULL);
     int fd CLEANUP_FD = segment_open(f->doctor->ws->state_dir, TRAIL_NAME, O_RDONLY, &st);
     if (fd < 0) {
-        if (errno != ENOENT) /* what it is instead of a file is told by the check of the workspace */
+        if (errno != ENOENT) /* the check of the workspace reports what it is instead of a file */
             finding_add(f, DOCTOR_FAIL, "doctor_access", "path", TRAIL_NAME, "reason", strerrordesc_np(errno), NULL);
         return;
     }

@@ -3,7 +3,7 @@
  * Invariants
  *  C1  A branch sees its parent's values as they were at the fork; what the parent or a sibling writes later it does not
  *      see.
- *  C2  At the join only keys that the branch wrote are merged, in the order of the branches, whoever ended first. A branch
+ *  C2  At the join only keys that the branch wrote are merged, in the order of the branches, not of their ends. A branch
  *      that failed merges nothing.
  *  C3  `sum` and `append` merge what each branch added since the fork: two branches that count from 5 to 6 make 7.
  *  C4  What a task writes (struct effects) is applied at its end, and only if it succeeded.

@@ -52,7 +52,7 @@ bool deque_push(struct deque *deque, uint32_t item)
     if (bottom - top >= array->size && !(array = grow(deque, array, top, bottom)))
         return false;
     atomic_store_explicit(&array->items[bottom & (array->size - 1)], item, memory_order_relaxed);
-    /* Sequentially consistent: whoever pushes then looks for sleepers, whoever falls asleep then looks for work. */
+    /* Sequentially consistent: a pusher looks for sleepers afterwards, and a worker looks for work before it sleeps. */
     atomic_store(&deque->bottom, bottom + 1);
     return true;
 }

@@ -9,9 +9,9 @@
  *
  * Invariants
  *  F1  After flow_load the graph is sealed: every name is known, there is no cycle and no empty group.
- *  F2  A problem has the place where it stands, `file:line:column`, columns counted in characters. Problems are told in the
- *      order of the file; a file that is no YAML is told up to where it is.
- *  F3  A task that stands in the expression is in the scope it stands in; all others are in the root.
+ *  F2  A problem has its position, `file:line:column`, with columns counted in characters. Problems are reported in the order of
+ *      the file; of a file that is no YAML, those before the first syntax error.
+ *  F3  A task of the expression is in the scope in which it appears there; all others are in the root.
  */
 #ifndef GRAPH_FLOW_H
 #define GRAPH_FLOW_H

@@ -20,7 +20,7 @@ const char *flow_nearest_task(const struct flow *flow, const char *name)
 
 /* ---- tasks and needs ------------------------------------------------------------------------------------ */
 
-/* F3: whoever does not stand in the expression is in the root. */
+/* F3: a task that is not in the expression is in the root. */
 static void add_the_rest(struct flow *flow)
 {
     struct tsk_error err;
@@ -144,7 +144,7 @@ static void seal(struct flow *flow)
     struct tsk_error err;
     if (graph_seal(&flow->graph, &err) == 0)
         return;
-    /* Otherwise a group is empty, because its tasks could not be added: that was told. */
+    /* Otherwise a group is empty, because its tasks could not be added: that was reported. */
     if (graph_cycles(&flow->graph, note_cycle, flow) <= 0 && !flow->problem_count)
         flow_problem(flow, 1, 1, "graph_cycle", "path", "?", NULL);
 }

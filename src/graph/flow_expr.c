@@ -130,8 +130,8 @@ static void expr_add(struct parsing *p, uint32_t parent, uint32_t child)
 
 static uint32_t parse_parallel(struct parsing *p);
 
-/* Behind a mistake reading goes on as if the word were not there, or the missing one were: all mistakes are told at once. What was
- * read is not built then, only its names are looked up. */
+/* After a mistake the parser continues as if the unexpected word were absent, or the missing one present, so that all mistakes are
+ * reported at once. The expression is then not built; only its names are looked up. */
 static void skip_wrong(struct parsing *p)
 {
     while (p->word.kind == WORD_WRONG)
@@ -245,7 +245,7 @@ struct ends {
 
 static struct ends build(struct parsing *p, uint32_t scope, uint32_t index);
 
-/* Its index, or it is told that there is none. */
+/* Its index; if there is none, that is reported. */
 static uint32_t find_task(struct parsing *p, const struct expr *e)
 {
     struct flow *flow = p->flow;

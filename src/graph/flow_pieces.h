@@ -28,7 +28,7 @@ struct key_rule {
 
 bool piece_next(struct reading *r); /* false: the text is no YAML from here on; that was said */
 void piece_skip(struct reading *r);
-/* Says that `want` (a key of messages) must stand here. */
+/* Reports that `want` (a key of messages) is expected here. */
 void piece_wrong(struct reading *r, const char *want);
 /* A scalar that is not empty, or NULL. */
 const char *piece_scalar(struct reading *r, const char *want);

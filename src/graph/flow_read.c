@@ -74,7 +74,7 @@ static void task_cwd(struct reading *r, void *target)
     ((struct flow_task *)target)->cwd = piece_string(r);
 }
 
-/* A key that its map has had before is told. `seen` has those of the map so far. */
+/* Reports a repeated key. `seen` has the keys of the map so far. */
 static void check_twice(struct reading *r, json_t *seen, const char *key)
 {
     if (key && json_object_get(seen, key))

@@ -144,7 +144,7 @@ int journal_read_whole(int run_dir, json_t **ret, struct tsk_error *err)
         int fd CLEANUP_FD = fs->openat(run_dir, FILE_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
         if (fd < 0 || fs_replace_file(run_dir, DAMAGED_NAME, 0600, text.data, text.len) < 0 ||
             fs->ftruncate(fd, (off_t)end) < 0)
-            return fs_error(err, "mend", run_dir, FILE_NAME);
+            return fs_error(err, "repair", run_dir, FILE_NAME);
     }
     *ret = json_incref(records);
     return 0;

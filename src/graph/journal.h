@@ -2,7 +2,7 @@
  *
  *  N1  A record is one line. Lines are gathered and written with one write(2) by journal_flush (earlier, if they are
  *      many), before anything that follows from them is started: a task whose end is not in the journal has no successor that ran.
- *  N2  A journal that was cut at any byte is read up to the last whole line. Whoever appends to it cuts the rest off first.
+ *  N2  A journal that was cut at any byte is read up to the last whole line. An append first cuts off the rest.
  *  N3  Nothing is synced, unless the flow asks for it (`journal: sync`): then each flush is, and what was flushed together is
  *      synced together.
  *

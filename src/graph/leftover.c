@@ -224,7 +224,7 @@ static void herd_look(struct herd *herd, struct marks *marks)
 
 /* ---- ending --------------------------------------------------------------------------------------------- */
 
-/* Who is found gets the signal (0: nobody does), unless it is in that process group; how many there were. */
+/* Signals the processes that are found (0: none), except those of that process group. Returns their number. */
 static size_t signal_found(struct marks *marks, int number, pid_t except_group)
 {
     struct herd herd CLEANUP(herd_clear) = {.list = NULL};

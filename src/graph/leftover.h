@@ -4,10 +4,10 @@
  *      clears its environment or closes its descriptors. The mark is a number in a limit that is inherited and that nobody
  *      comes near: the soft limit of RLIMIT_RTTIME, µs of real-time CPU, at 2^62 and above (150,000 years).
  *  K2  Beside it, TASUKI_RUN_ID (of one task: TASUKI_SESSION_ID and TASUKI_TASK_ID, too) in the environment, and for the whole
- *      run its life file at RUN_LIFE_FD: for where the limit could not be set, and for whoever has changed it.
+ *      run its life file at RUN_LIFE_FD: for processes whose limit could not be set or was changed.
  *  K3  What is below such a process belongs to it. So does all of a run that one of its descendants executes.
  *  K4  Ourselves and our ancestors are never ended.
- *  K5  Nor is what a task has given to a holder (`tasuki proc start`), with its holder: that is to outlive whoever started it.
+ *  K5  Nor is what a task has given to a holder (`tasuki proc start`), with its holder: that is meant to outlive the task.
  *
  * Nothing is looked for when a task ends by itself: what it leaves running then is left on purpose. */
 #ifndef GRAPH_LEFTOVER_H

@@ -34,7 +34,7 @@ static void drop(struct memory *m, uint32_t index, enum outcome outcome)
     memory_settle(m);
 }
 
-/* Who has used up the steps: the task that ran most often. */
+/* The task that used up the steps: the one that ran most often. */
 static uint32_t busiest(const struct memory *m)
 {
     uint32_t found = 0, most = 0;
@@ -372,7 +372,7 @@ void memory_status(struct memory *m, struct memory_status *ret)
                                   .has_finished = m->has_finished,
                                   .failure = m->failure};
     bool has_failure = atomic_load(&m->plan.scopes[GRAPH_ROOT].failures) > 0;
-    /* Who cancels ends well itself, and its group may tolerate what was stopped: the run has failed all the same. */
+    /* The task that cancels succeeds itself, and its group may tolerate what was stopped: the run has failed all the same. */
     bool was_cancelled = m->failure && m->failure->code == TSK_RUN_FAILED;
     bool was_cut = m->failure && m->failure->code == TSK_MAX_STEPS_EXCEEDED;
     ret->has_failed = was_cancelled || (!m->has_finished && (has_failure || was_cut));

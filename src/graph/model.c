@@ -405,7 +405,7 @@ static void tell_cycle(const struct graph *graph, const uint32_t *walk, uint32_t
                        graph_cycle_found *found, void *data)
 {
     char path[1024], buf[GRAPH_NAME_MAX];
-    /* The walk went backwards; the path is told forwards. */
+    /* The walk went backwards; the path is reported forwards. */
     size_t at = (size_t)snprintf(path, sizeof path, "%s", graph_name(graph, walk[from], buf));
     for (uint32_t i = to; i > from + 1 && at < sizeof path; i--)
         at += (size_t)snprintf(path + at, sizeof path - at, " >> %s", graph_name(graph, walk[i - 1], buf));
@@ -415,7 +415,7 @@ static void tell_cycle(const struct graph *graph, const uint32_t *walk, uint32_t
 }
 
 /* Going back from a node that no order reaches, over nodes that no order reaches either, one comes for the second time. What
- * an earlier walk has seen leads to a cycle that was told. */
+ * an earlier walk has seen leads to a cycle that was reported. */
 static int cycles_found(const struct graph *graph, const uint32_t *left, graph_cycle_found *found, void *data)
 {
     uint32_t count = (uint32_t)graph->nodes.count, steps = 0;

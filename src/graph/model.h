@@ -4,7 +4,7 @@
  *  M1  A node is a task or a group. It stands in exactly one scope: the root (scope 0) or a branch of a group. It is
  *      named by its index, which never changes.
  *  M2  An edge connects two nodes of one scope. An edge that somebody draws across scopes is lifted to the nodes (the
- *      groups) that contain its ends in their nearest common scope: whoever waits for a task inside a group waits for
+ *      groups) that contain its ends in their nearest common scope: a node that waits for a task inside a group waits for
  *      the whole group, and a task inside that waits for something outside makes its whole group wait. Between two
  *      branches of one group there is no edge.
  *  M3  A group has at least one branch, a branch at least one node. Branches are numbered in the order in which they

@@ -13,8 +13,8 @@
  *  P3  `live` of a scope is raised before what raises it has ended, so it is zero only when nothing can follow.
  *  P4  The successors of a group become ready in the parent's scope, after all its branches ended and were merged, and
  *      only if the policy lets it pass.
- *  P5  A token is counted before it is sent: whoever activates a node again first raises `pending` of all that will get
- *      a token from it, then lets it run.
+ *  P5  A token is counted before it is sent: to activate a node again, `pending` of all nodes that will get a token from it is
+ *      raised first; then the node runs.
  *
  * Threads: all functions may be called at once by several threads, except init, clear and what says otherwise. Hooks run
  * on the calling thread; none of them may call back into the plan. */
@@ -156,8 +156,8 @@ void plan_end_goto(struct plan *plan, uint32_t by, struct plan_out *out);
 /* Adds a task to the scope of `by`, which runs. Ready at once. `name` is copied; NULL: `<by>-<number>`. */
 int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_function *run, void *arg, uint32_t *ret,
                struct plan_out *out, struct tsk_error *err);
-/* A task of the root without edges (a flow's `when: never`) belongs to no branch: the branch that asks for it has a copy of its own
- * (rules 2 and 7). Whether `by` and `target` are such; and the copy in the scope of `by`, NO_NODE: it is to be made. */
+/* A task of the root without edges (a flow's `when: never`) belongs to no branch: each branch that requests it has its own copy,
+ * in its own session, which runs before the join. Whether `by` and `target` are such; and the copy in the scope of `by`, NO_NODE: it is to be made. */
 bool plan_is_lent(const struct plan *plan, uint32_t by, uint32_t target);
 uint32_t plan_copy_find(const struct plan *plan, uint32_t by, uint32_t target);
 /* As plan_spawn; it counts as asked for by name. Not for several threads. */

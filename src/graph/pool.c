@@ -449,7 +449,7 @@ static int result_of(struct tsk_context *context, struct tsk_error *err)
     bool has_failed = atomic_load(&context->plan.scopes[GRAPH_ROOT].failures) > 0;
     if (atomic_load(&context->has_finished) && (!context->failure || context->failure->code != TSK_RUN_FAILED))
         return 0;
-    /* Who cancels ends well itself, and its group may tolerate what was stopped: the run has failed all the same. */
+    /* The task that cancels succeeds itself, and its group may tolerate what was stopped: the run has failed all the same. */
     bool was_cut = context->failure &&
                    (context->failure->code == TSK_RUN_FAILED || context->failure->code == TSK_MAX_STEPS_EXCEEDED);
     if (!has_failed && !was_cut && !atomic_load(&context->is_cancelled))

@@ -4,9 +4,9 @@
  *      others into its deque, and steals when it has none. The nodes that are ready at the beginning are not queued at all: workers take them in slices from the graph.
  *  W2  Ended nodes of the root are counted per worker and handed over when it runs out of work, so the run has ended when the
  *      last worker did that, not before.
- *  W3  Who pushes looks for a sleeper afterwards; who wants to sleep says so first and then looks for work. Both are
- *      sequentially consistent: no node waits while somebody sleeps.
- *  W4  What a task wrote and asked for is applied by its worker after it succeeded and before its end is told to the plan.
+ *  W3  A worker that pushes looks for a sleeper afterwards; a worker that wants to sleep announces it first and then looks for
+ *      work. Both are sequentially consistent: no node waits while a worker sleeps.
+ *  W4  A task's worker applies its writes and requests after it succeeded and before it reports its end to the plan.
  *  W5  A task that waits for its retry is in the timer heap; its worker is free. */
 #ifndef GRAPH_POOL_H
 #define GRAPH_POOL_H

@@ -9,13 +9,13 @@
  *   tasks/<session>/<task>.<attempt>.log
  *   channel.* output.* answer.* slot.*   what tasks read and write while the run is executed
  *
- * A run is interrupted when its stage says RUNNING, byte 1 is free and the journal has no end. Whoever wants to execute it takes
- * byte 1 first, then ends what still holds byte 0.
+ * A run is interrupted when its stage says RUNNING, byte 1 is free and the journal has no end. A process that executes it takes
+ * byte 1 first, then ends the processes that still hold byte 0.
  *
  *  D1  `life` appears with both bytes locked. Without it the run has not begun; with it, a free byte 1 means that nobody executes
  *      the run any more, or not yet again.
- *  D2  Runners lock byte 1 for writing, who waits for their end locks it for reading, for a moment: a reader is no runner, and
- *      whoever wants to be one tries again.
+ *  D2  Runners lock byte 1 for writing. A process that waits for their end locks it for reading, for a moment: a reader is no
+ *      runner, and a process that wants to be the runner tries again.
  *  D3  Processes are ended only for a run that was interrupted: a task has started since its last `done`. What the tasks of one that
  *      ended in good order, or that asks, have left running was left on purpose.
  *  D4  Whether a run is over is known to who holds byte 1 and has read the journal after that; what was seen before is a guess.

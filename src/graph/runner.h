@@ -3,7 +3,7 @@
  *  X1  A task's end is in the journal before anything that depends on it is started (N1), and the start of a task before its
  *      process.
  *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte, TASUKI_RUN_ID
- *      and the task's mark (leftover.h), so that whoever stops the task or resumes the run finds what is left of it.
+ *      and the task's mark (leftover.h), so that stopping the task or resuming the run finds what is left of it.
  *  X3  What a task writes is applied when it has exited with 0; a question counts in any case.
  *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM, with everything that it started; what is left of it after
  *      the grace time gets SIGKILL. It has ended when all of that is gone. What a task leaves running that ends by itself, well
@@ -14,8 +14,8 @@
  *  X6  A run whose lock is lost is cancelled with LOCK_LOST, unless nothing was left to do: what is complete is DONE.
  *
  * One thread, though there may be others in the process. Signals: SIGTERM, SIGINT and SIGHUP cancel in good order, the second
- * one at once; SIGUSR1 at once. SIGINT and SIGHUP are left alone if whoever started us ignores them (nohup, `&` in a script).
- * Who is named in a stage as the runner has its signals blocked: none of them kills it. After a run that was cancelled they
+ * one at once; SIGUSR1 at once. SIGINT and SIGHUP are left alone if our starter ignores them (nohup, `&` in a script).
+ * The runner that a stage names has its signals blocked: none of them kills it. After a run that was cancelled they
  * stay blocked: its process is about to end. */
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
@@ -55,8 +55,8 @@ struct task_view {
     int64_t started_ms, ended_ms;
 };
 
-/* Facts for whoever shows them: documents of spec 2's shape without an id. Returns nothing: a runner does not stop because
- * nobody looks. */
+/* Receives the facts of a run: events in the form of store/events.h, without an id. It returns nothing: a run does not stop
+ * because its output is not read. */
 typedef void runner_tell(void *data, const json_t *document);
 
 struct runner_options {
@@ -161,7 +161,7 @@ struct runner {
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
     char *source;            /* resumed: the file that the flow came from */
-    json_t *held_facts;      /* see runner_facts_hold; NULL: they are told at once */
+    json_t *held_facts;      /* see runner_facts_hold; NULL: they are reported at once */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf env_text;
     char **env;
@@ -237,8 +237,8 @@ void runner_save_stage(struct runner *runner);
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
-/* What follows from the end of a task (the end of its branch, a conflict) is told behind it: true, then facts are held until they
- * are taken, and told. */
+/* Facts that follow from the end of a task (the end of its branch, a conflict) are reported after it. While this is true, facts are
+ * held until they are taken and reported. */
 bool runner_facts_hold(struct runner *runner);
 json_t *runner_facts_take(struct runner *runner);
 void runner_facts_tell_take(struct runner *runner, json_t *held);

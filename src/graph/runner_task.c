@@ -46,7 +46,7 @@ static struct pollfd *poll_of(struct runner *runner, const struct running *slot)
     return &runner->polls[slot - runner->running + 1];
 }
 
-/* Once: what is told of its end counts it no more. */
+/* Once: the report of its end does not count it any more. */
 static void count_out(struct runner *runner, struct running *slot)
 {
     runner->running_count -= !slot->is_over;

@@ -1,4 +1,4 @@
-/* runner_view.c - what others see of a run: stage.json, the event trail, documents for whoever watches the runner. */
+/* runner_view.c - what others see of a run: stage.json, the event trail, documents for the runner's caller. */
 #include "base/ident.h"
 #include "base/log.h"
 #include "graph/runner.h"

@@ -1,6 +1,6 @@
 /* runner_wait.c - waiting for the ends of tasks, for signals, and for the next time that is due: where a run spends its life.
  *
- * A process without threads is told by SIGCHLD, which is blocked and taken with sigtimedwait(2): one call per wake-up, and
+ * A process without threads uses SIGCHLD, which is blocked and taken with sigtimedwait(2): one call per wake-up, and
  * nothing to set up for a task. Beside other threads one of them might get the signal, which would be lost; there each task has
  * a pidfd, polled together with a signalfd. What the difference is worth: docs/decisions/009-one-loop-in-the-runner.md. */
 #include "base/fs.h"
@@ -33,10 +33,10 @@ int runner_wait_begin(struct runner *runner, struct tsk_error *err)
     catch_unless_ignored(runner, SIGHUP);
     if (!runner->has_threads)
         sigaddset(&runner->caught, SIGCHLD);
-    /* Whoever ignores it gets no exit status. */
+    /* A process that ignores SIGCHLD gets no exit status. */
     if (sigaction(SIGCHLD, NULL, &runner->saved_action) == 0 && runner->saved_action.sa_handler == SIG_IGN)
         sigaction(SIGCHLD, &by_default, NULL);
-    /* Whoever read what we say is gone (`| head`): the run goes on, and we die of it when it is over (runner_hear). */
+    /* The reader of our output is gone (`| head`): the run continues, and the signal takes effect at its end (runner_hear). */
     blocked = runner->caught;
     sigaddset(&blocked, SIGPIPE);
     sigprocmask(SIG_BLOCK, &blocked, &runner->saved_mask);
@@ -61,8 +61,8 @@ void runner_wait_end(struct runner *runner)
 
 void runner_hear(struct runner *runner)
 {
-    /* Who was told to end has only good-byes left to say, and one more Ctrl-C may already be on its way: it would leave the
-     * lock behind and take the outcome's exit code away. */
+    /* A cancelled runner is about to end, and another Ctrl-C may already be pending: it would leave the lock behind and replace the
+     * exit code of the outcome. */
     if (runner->is_deaf && !runner->cancels)
         sigprocmask(SIG_SETMASK, &runner->saved_mask, NULL);
     runner->is_deaf = false;

@@ -1,6 +1,6 @@
-/* adopt.c - taking charge of a child that a dead holder has started. It is not our child: a pidfd tells its end, and the kernel,
- * where it can (PIDFD_GET_INFO, Linux 6.15), its exit status, once whoever is its parent has reaped it. Before that, /proc has
- * the status of the zombie.
+/* adopt.c - taking charge of a child that a dead holder has started. It is not our child: a pidfd reports its end, and the kernel
+ * reports its exit status where it can (PIDFD_GET_INFO, Linux 6.15), once its parent has reaped it. Before that, /proc has the
+ * status of the zombie.
  *
  *  A1  The pidfd is opened first, then the start ticks are compared: from then on the descriptor is that process.
  *  A2  An exit status is known or said to be unknown, with the reason; never guessed. */
@@ -59,7 +59,7 @@ static bool adopt_is_alive(struct holder *h)
         return false;
     bool is_alive = adopt_has_ticks(h);
     if (is_alive && h->pidfd < 0)
-        holder_timer(h, TIMER_REAP, POLL_MS); /* no pidfd to be had: we have to ask */
+        holder_timer(h, TIMER_REAP, POLL_MS); /* no pidfd available: poll */
     if (!is_alive && h->pidfd >= 0) {
         close(h->pidfd);
         h->pidfd = -1;

@@ -117,7 +117,7 @@ static void signals_seize(void)
         syscall(SYS_rt_sigaction, sig, default_action, NULL, sizeof all);
 }
 
-/* Nothing of whoever started us stays with us: session, directory, descriptors. */
+/* Drops what the holder inherited from its starter: session, directory, descriptors. */
 static void holder_detach(struct holder *h)
 {
     signals_seize();
@@ -147,7 +147,7 @@ static void holder_clear(struct holder *h)
     h->files[1].name = h->mode == LOG_STAMPED ? NULL : "stderr";
 }
 
-/* Both are ours already, unless whoever started us did not do as it should have; then we have no right to anything. */
+/* The starter has taken both locks for us. If it has not, we may not touch anything. */
 static bool holder_has_locks(struct holder *h)
 {
     h->failed_stage = "record";

@@ -8,8 +8,8 @@
  *      Our own changes of the files (punching) come before arming, the index is outside of log/: we never wake ourselves.
  *  O3  Logical offsets only grow: a file that got shorter, or was replaced, goes on with a base that is as much greater.
  *  O4  Only whole blocks before the newest `log_max` bytes are dropped, so offsets in the file stay valid.
- *  O5  In mode direct it is the child whose writes fail on a full disk. That is told when a file has grown up to the last block,
- *      and looked at every second from then on. */
+ *  O5  In mode direct it is the child whose writes fail on a full disk. An event reports it when a file has grown up to the
+ *      last block; from then on it is checked every second. */
 #include "hold/hold.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@
 
 _Static_assert(BLOCK_MIN % sizeof(struct hold_index) == 0, "a punched index begins with a whole record");
 
-/* Drops the front of a file so that `keep` bytes stay, in steps that are worth it. -1: holes are not to be had here. */
+/* Drops the front of a file so that `keep` bytes stay, in steps that are worth it. -1: the file system has no holes. */
 static int file_bound(int fd, int64_t size, int64_t keep, int64_t step, int64_t block, int64_t *front)
 {
     if (size - *front <= keep + step)
@@ -172,7 +172,7 @@ static bool direct_arm(struct holder *h)
 
 void output_look(struct holder *h)
 {
-    /* A mere pump leaves the index to whoever is in charge. */
+    /* A holder that only pumps leaves the index to the holder in charge. */
     bool has_grown = (h->state != PUMPING || !lock_is_held(HOLD_FD_LOCK, 0)) && files_look(h);
     if (!has_grown && h->mode == LOG_DIRECT)
         /* Where there are no notifications, we have to look every second. */

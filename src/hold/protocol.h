@@ -4,12 +4,12 @@
  * header is all that the two share. No allocation after its start, no wake-up while nothing happens.
  *
  * The directory `.aiflow/processes/<id>/` (0700, files 0600)
- *     holder.lock    OFD write lock on byte 0: whoever has it is in charge of this process. Byte HOLD_LOCK_PUMP: whoever has it
- *                    moves bytes from the FIFOs into the log (holders only)
+ *     holder.lock    OFD write lock on byte 0: its owner is in charge of this process. Byte HOLD_LOCK_PUMP: its owner, always
+ *                    a holder, moves bytes from the FIFOs into the log
  *     run.<n>.lock   OFD write lock on byte 0: start n lives. Content: one line, struct "identity" below
  *     want           "up\n" or "down <grace_ms>\n"; replaced by tasuki before it signals the holder. "down <grace_ms> shutdown\n":
  *                    not for good; a restore starts it again
- *     status.json    the status record; replaced by whoever is in charge
+ *     status.json    the status record; replaced by the holder in charge
  *     history        facts, appended, one JSON object per line
  *     phase          what the probe found: {"n":N,"phase":"ready|unhealthy|starting","since_ms":…,"detail":"…"}; replaced.
  *                    With "failed":"did not become ready within 60 s" when the time for that is up
@@ -59,7 +59,7 @@ enum {
     HOLD_FD_DIR = 3,    /* processes/<id>/, O_RDONLY|O_DIRECTORY */
     HOLD_FD_LOCK = 4,   /* holder.lock, locked */
     HOLD_FD_RUN = 5,    /* run.<n>.lock, locked; adopting: open, not locked by us */
-    HOLD_FD_REPORT = 6, /* write end of a pipe to whoever started us; closed after the one line */
+    HOLD_FD_REPORT = 6, /* write end of a pipe to the starter; closed after the one line */
     HOLD_FD_PASS = 7,   /* pass=1: not ours */
 };
 
@@ -89,8 +89,8 @@ enum {
  * as it is (so that a restore starts it again). */
 enum { HOLD_FD_NOTIFY = 3 }; /* in the probe */
 
-/* Where a child, and whoever inherits from it, has its run.<n>.lock open: so one that has opened the file itself (a look, a
- * starter, `tail`) is told from one that inherited it. Out of the way of programs that count on low numbers. */
+/* The descriptor at which a child and its descendants have run.<n>.lock open. The number tells an inherited descriptor from that
+ * of a process that opened the file itself (a look, a starter, `tail`), and avoids the low numbers that programs rely on. */
 enum { HOLD_FD_LIFE = 100 };
 
 /* Set by tasuki in the child's environment; how descendants are recognised. */

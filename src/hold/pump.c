@@ -5,8 +5,8 @@
  *  M2  Bytes leave the FIFO when they are in the file: splice moves them, the stamped mode copies them with tee, writes, and
  *      consumes exactly what it wrote. Killed in between, it leaves a repetition, never a gap.
  *  M3  The child never waits for a disk: what cannot be written is dropped, counted and said.
- *  M4  One at a time moves: whoever has byte 1 of holder.lock (HOLD_LOCK_PUMP). A holder in charge has it for good. One that only
- *      empties the pipes of leftovers has it for a moment each time, appends, and leaves when somebody else has it. */
+ *  M4  Only the owner of byte 1 of holder.lock (HOLD_LOCK_PUMP) moves bytes. A holder in charge keeps it. A holder that only
+ *      empties the pipes of leftovers takes it for a moment each time, appends, and leaves if another process has it. */
 #include "hold/hold.h"
 
 #include <errno.h>
@@ -281,7 +281,7 @@ static void input_work(struct holder *h, struct log_input *in, int moves)
     in->is_mute = done == 0;
 }
 
-/* Whoever comes next takes the lock before it replaces status.json, which this notices. */
+/* The next holder takes the lock before it replaces status.json, which this function notices. */
 void pump_watch(struct holder *h)
 {
     if (fcntl(h->watch, F_SETSIG, SIGRTMIN) < 0 || fcntl(h->watch, F_NOTIFY, DN_RENAME) < 0)

@@ -2,8 +2,8 @@
  *
  *  R1  status.json is replaced by rename: a reader sees the old line or the new one. Where the disk has no room for another file
  *      it is overwritten, in one call that stays within its block; readers look again at what they cannot parse.
- *  R2  A fact is in status.json first, then in history. Whoever finds a start or an exit in status.json that history does not
- *      have, with holder.lock free, knows that a holder died in between.
+ *  R2  A fact is in status.json first, then in history. If status.json has a start or an exit that history does not have, and
+ *      holder.lock is free, a holder died in between.
  *  R3  What an immediate restart needs, a new status file and a new life lock, lies ready (spares_make): making files is most
  *      of what a restart costs. The spare life lock is locked before it gets its name.
  *  R4  A line of history begins in column 1: after a write that the disk or a SIGKILL cut short, the next begins a new line. */

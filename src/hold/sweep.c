@@ -219,7 +219,7 @@ static bool herd_add_children(struct holder *h, pid_t pid)
     return is_told || pid != h->self;
 }
 
-/* Who is not below us: all processes are asked. With `by_parent` also who is below us or the herd. */
+/* Adds processes that are not below us, by asking all processes. With `by_parent`, also those below us or below the herd. */
 static void herd_add_others(struct holder *h, bool by_parent)
 {
     struct dir_reader dir;

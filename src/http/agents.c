@@ -85,7 +85,7 @@ static void room(struct http_conn *conn)
     (void)conn;
 }
 
-/* Whoever uses its session is heard of: also with calls that do not say who calls. */
+/* Every use of a session renews its caller's lease, also a call that does not name the caller. */
 static void keep_alive(struct http_agents *agents, struct agent_session *session)
 {
     int64_t now_ms = clock_now().boot_ms;
@@ -96,7 +96,7 @@ static void keep_alive(struct http_agents *agents, struct agent_session *session
     caller_renew_all(agents->server, instances);
 }
 
-/* Who listens is there: who registered through the session, who has proved itself through it, and who asked for the stream. */
+/* An open stream keeps instances alive: those registered or proved through its session, and the one that opened it. */
 static void keep_listeners(const struct exchange *exchange)
 {
     json_t *callers CLEANUP_JSON = exchange->session ? mcp_link_callers(exchange->session->link) : NULL;
@@ -315,7 +315,7 @@ static bool changes_session(const char *method)
     return false;
 }
 
-/* Whoever registers is the session's from then on: it lives and ends with it. */
+/* An instance that registers belongs to the session from then on: it lives and ends with it. */
 static bool registers(const json_t *message)
 {
     const json_t *arguments = json_object_get(json_object_get(message, "params"), "arguments");

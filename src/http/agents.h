@@ -69,7 +69,7 @@ struct http_agents {
     int64_t due_ms;   /* when the clock is asked again; 0: not at all */
     int64_t swept_ms; /* when the sessions' files were last looked through; 0: not yet */
     bool is_sweeping;
-    atomic_size_t files; /* of sessions, about; of whoever sweeps, too */
+    atomic_size_t files; /* the approximate number of session files; the sweep counts, too */
     pthread_t loop_thread;
     pthread_mutex_t mutex; /* of what follows */
     struct frame *first, **last;

@@ -129,7 +129,7 @@ static void drop(struct http_agents *agents, struct agent_session **at)
     free(session);
 }
 
-/* Whoever was not heard of for longest makes room; its file stays. One that listens is there, though it says nothing. */
+/* Drops the session that has been silent for longest; its file stays. A session with an open stream is not silent. */
 static bool goes_before(const struct agent_session *a, const struct agent_session *b)
 {
     return !a->stream == !b->stream ? a->used_ms < b->used_ms : !a->stream;

@@ -2,8 +2,8 @@
  *
  *  K1  Only reads that do not wait, and only what succeeded.
  *  K2  An answer is used as long as no file directly in `.aiflow/` has changed since before it was begun. Everything tasuki changes
- *      is an event or a row, so whoever has been told that something is done finds it in the next answer, also if another
- *      program did it: the kernel has queued the notice before that program's write returned.
+ *      is an event or a row, so a client that knows of a change finds it in the next answer, also if another program made
+ *      the change: the kernel has queued the notice before that program's write returned.
  *  K3  And for CACHE_MS at most, for what nobody writes down: the end of a process, a file of another tool. */
 #ifndef HTTP_CACHE_H
 #define HTTP_CACHE_H

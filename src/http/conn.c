@@ -374,7 +374,7 @@ static void dispatch(struct http_conn *conn)
     buf_clear(&conn->body);
 }
 
-/* True when the head was taken and may be gone on with. */
+/* Returns true if the request head was complete and the connection can continue. */
 static bool take_head(struct http_conn *conn)
 {
     struct http_refusal refusal = {0};

@@ -200,7 +200,7 @@ void feed_end(struct http_feed *feed)
         gone(conn);
         if (is_whole)
             conn_stream_end(conn);
-        else { /* half an event went out: whoever reads it knows by the missing end */
+        else { /* half an event was sent: its reader notices the missing end */
             conn->work = NULL;
             conn_close(conn);
         }

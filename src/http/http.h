@@ -15,13 +15,13 @@
  *      below 256: half of it) are left for operations and what else the program has open. A stream of output counts as what it
  *      has open, and all of them have half of what there is.
  *  R2  The last 16 places (of few: a quarter) are for the unix socket alone: whatever happens on TCP, its user gets in.
- *  R3  When there is no place for a new one, somebody leaves: first of those who have not shown the token, whatever they do; then
- *      of those who have and ask nothing at the moment; then of those whose body is still on its way. Among equals, whoever
- *      has been quiet for longest: since he came, since his last answer, or since his head was complete.
- *  R4  Who has shown the token (or came through the unix socket) and is worked for, listens to a stream or is being answered
- *      stays. If there are only such, the new one is sent away with 503.
+ *  R3  When there is no place for a new connection, another is closed: first one that has not shown the token; then one that has
+ *      shown it and is idle; then one whose body is incomplete. Among equals, the one that has been quiet for longest: since it
+ *      connected, since its last answer, or since its head was complete.
+ *  R4  A connection that has shown the token (or came through the unix socket) stays while the server works for it, answers it or
+ *      sends it a stream. If all connections are like that, the new one is refused with 503.
  *  R5  When a descriptor is missing all the same, for a new one or in an operation, the same one leaves; if nobody can, nobody is let in until the next tick: the
- *      kernel keeps them waiting. Nobody is asked in a circle.
+ *      kernel keeps them waiting.
  *  R6  At the end of the server only those who are worked for or answered are waited for: half a request is refused with 503, who
  *      has not shown the token is cut off.
  *

@@ -87,9 +87,9 @@ bool http_may_enter(struct http_conn *conn);
 void room_init(struct http_server *server);
 /* Whether there is a place for a new one; somebody may have left for it. */
 bool room_for(struct http_server *server, bool is_unix);
-/* Whether what a stream of output on this connection needs can be had; others may have left for it. */
+/* True if there is room for a stream of output on this connection; other connections may have been closed for it. */
 bool room_for_output(struct http_conn *conn);
-/* Closes whoever is the first to leave; false if all stay. */
+/* Closes the connection that is first by R3; false if all stay. */
 bool room_take(struct http_server *server);
 
 /* ---- dispatch.c ---- */
@@ -102,7 +102,7 @@ void http_dispatch(struct http_conn *conn);
 
 /* ---- job.c: operations in worker threads ---- */
 
-/* Who calls, as the request says it; both owned, NULL: it does not. */
+/* The caller as the request names it; both owned, NULL if it names none. */
 struct http_caller {
     char *instance; /* where it is no argument of the operation, or a header has said it */
     char *secret;

@@ -153,7 +153,7 @@ static bool is_cancelled(struct op_call *call)
     return atomic_load(&job->is_cancelled);
 }
 
-/* Over HTTP a person's yes is `{"confirm": true}` (spec 3). */
+/* Over HTTP a person's yes is `{"confirm": true}`. */
 static bool confirm(struct op_call *call, const char *question)
 {
     struct http_job *job = call->skin;

@@ -40,7 +40,7 @@ static struct sockaddr_un socket_address(const struct http_server *server)
     return address;
 }
 
-/* Who listens on server.sock; 0: nobody. */
+/* The pid of the process that listens on server.sock; 0 if there is none. */
 static pid_t socket_owner(const struct http_server *server)
 {
     struct sockaddr_un address = socket_address(server);
@@ -52,7 +52,7 @@ static pid_t socket_owner(const struct http_server *server)
     return is_found ? peer.pid : 0;
 }
 
-/* Whoever has the lock says where it is a moment later. */
+/* The owner of the lock writes its address a moment later. */
 static int say_where(struct http_server *server, struct tsk_error *err)
 {
     json_t *record CLEANUP_JSON = NULL;
@@ -66,8 +66,8 @@ static int say_where(struct http_server *server, struct tsk_error *err)
     return -1;
 }
 
-/* Whoever has it serves, also when server.lock is not there any more. Not every file system can do this (NFS cannot): then the
- * file alone has to do. */
+/* The owner of this lock is the server, also after server.lock was removed. Not every file system supports it (NFS does not);
+ * there the file alone decides. */
 static bool is_dir_taken(struct http_server *server)
 {
     server->dir_fd = fs->openat(server->ws->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -196,7 +196,7 @@ static bool has_queue(int fd)
     return poll(&queue, 1, 0) == 1;
 }
 
-/* Not more at a time than a part of the places: whoever is let in is also heard before he has to leave again. */
+/* At most a part of the places at a time, so that each accepted connection is read before it may have to be closed. */
 static void accept_some(struct loop_source *source, uint32_t events)
 {
     struct http_listener *listener = (struct http_listener *)source;

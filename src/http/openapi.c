@@ -100,8 +100,9 @@ static json_t *parameter(const struct op_param *param, const char *where, bool i
 
 static json_t *secret_schema(void)
 {
-    return json_pack("{s:s, s:s}", "type", "string", "description",
-                     "What was told with the id. The header Tasuki-Secret says it as well, and stays out of URLs.");
+    return json_pack(
+        "{s:s, s:s}", "type", "string", "description",
+        "The secret that came with the id. The header Tasuki-Secret carries it as well, and stays out of URLs.");
 }
 
 /* Every call may say in headers who makes it (caller.c); by its arguments where the row has `instance`, and in a stream. */

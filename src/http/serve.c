@@ -163,7 +163,7 @@ static void run_quietly(struct http_server *server, const char *name, json_t *ar
     json_decref(call.aside);
 }
 
-/* What should run does (spec 5); in a worker, because starting may wait for what depends on what. */
+/* Starts the processes that should run. This is a worker's job, because a start may wait for a dependency. */
 static void restore(struct http_job *job)
 {
     run_quietly(job->server, "process.restore", json_object());
@@ -224,7 +224,7 @@ static void tick(struct http_server *server, int64_t now_ms)
         feed_tick(&server->feed, now_ms);
 }
 
-/* No more requests; what is open is finished, what only waits is told so. */
+/* Accepts no more requests; finishes open ones; answers 503 to those that only wait. */
 static void begin_end(struct http_server *server, int64_t now_ms)
 {
     server->is_ending = true;
@@ -241,7 +241,7 @@ static void begin_end(struct http_server *server, int64_t now_ms)
     }
 }
 
-/* Who lingers has his answer. */
+/* A connection that lingers has its answer. */
 static bool has_open(const struct http_server *server)
 {
     const struct http_conn *conn = server->first;
@@ -306,8 +306,8 @@ static void close_server(struct http_server *server)
     free(server->scratch);
 }
 
-/* Where we were told to work, and what we start: we leave the directory from which a relative path would lead there. NULL: it was
- * found from where we are, which is in it. */
+/* The given root as an absolute path, for us and for what we start: the server leaves the directory to which a relative path refers.
+ * NULL if the root was found from the working directory, which is inside it. */
 static const char *absolute_root(const struct op_call *call, char root[PATH_MAX])
 {
     const char *given = call->root ? call->root : getenv("TASUKI_ROOT");

@@ -39,8 +39,8 @@ int lock_file_exchange(struct lock_file *file, const struct lock_target *target,
 int lock_file_renew(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err);
-/* A living lock of ours past half of its TTL is renewed by whoever meets it, so that another tool's recovery by expiry alone
- * does not delete it. The judgement is brought up to date. */
+/* Renews a living lock of ours that is past half of its TTL, so that another tool's recovery by expiry alone does not delete it.
+ * Every command that meets such a lock calls this. Updates the judgement. */
 void lock_file_renew_met(const struct lock_target *target, struct guard *guard, const struct now *now,
                          struct judgement *found);
 /* 1: the path still is this file with these bytes (L5); 0: not; -1. */
@@ -53,12 +53,12 @@ void lock_file_recover(const struct lock_target *target, const struct guard *gua
 /* Removes the private name, if there is one. */
 void lock_file_sweep(const struct lock_target *target);
 
-/* The temporary name of a sprint lock, as a directory: U2 tools cannot write it. */
+/* The temporary name of a sprint lock, as a directory: other tools cannot write it. */
 enum sprint_tmp { SPRINT_TMP_READY, SPRINT_TMP_BUSY, SPRINT_TMP_FAILED };
 enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
                                 struct tsk_error *err);
 void sprint_tmp_drop(const struct lock_target *target);
-/* Drops it unless a living lock of ours needs it; removes a U2 tool's forgotten file. */
+/* Removes the directory unless a living lock of ours needs it, and another tool's forgotten file. */
 void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement);
 
 #endif

@@ -3,9 +3,9 @@
  * One per lock in `.aiflow/locks/.guard/`, never unlinked. Its content is 64 bytes (struct guard_state); its byte locks
  * (open-file-description locks, dropped by the kernel when the last descriptor of the holder closes, however it dies) are
  *
- *   byte 0         the guard: whoever changes the lock file holds it
- *   byte 1         whoever takes the next ticket holds it
- *   byte 2         shared, for a moment, by who wants to know how /proc names this file
+ *   byte 0         the guard: held by the process that changes the lock file
+ *   byte 1         held by the process that takes the next ticket
+ *   byte 2         shared, for a moment, by a process that finds out how /proc names this file
  *   byte 64 + f    the life byte of fence f: held by the holder as long as it lives
  *   byte T + t     the place of ticket t in the queue of waiters, T = 2^62
  *

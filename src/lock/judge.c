@@ -186,7 +186,7 @@ static int open_lock_file(const struct lock_target *target, const struct guard *
         return fd;
     bool is_dir = S_ISDIR(j->st.st_mode);
     fs_close(&fd);
-    /* A U2 tool that renames what it takes for its temporary file can bring our directory here. */
+    /* Another tool that renames its temporary file over the lock can move our directory here. */
     if (is_dir && target->kind->is_sprint && guard->is_locked &&
         fs->unlinkat(target->dir, target->file, AT_REMOVEDIR) == 0) {
         errno = ENOENT;
@@ -199,8 +199,8 @@ not_regular:
     return -1;
 }
 
-/* Under its own name a broken file is a zombie (U2, case D). A name that was given may be any file of the project: only what
- * has U2's keys is a lock. */
+/* A broken file under the default name is a zombie. A name given with --lock-file may be any file of the project: only a file
+ * with the keys of a sprint lock is one. */
 static bool looks_like_sprint(const struct judgement *j)
 {
     return j->is_parsed && (j->record.pid || j->record.session_id[0]) && j->record.created_ms >= 0;

@@ -1,6 +1,6 @@
 /* judge.h - what a lock file means right now: free, held, or left behind; and how we know.
  *
- * The rules (spec 3, *Judging*), in the order of the code:
+ * The rules, in the order of the code:
  *  J1  Ours, hold life: alive iff the life byte of its fence is locked. Nothing else counts.
  *  J2  Ours, hold process or guess: alive iff exactly that process (boot id, pid, start ticks) exists; in another pid
  *      namespace that is unknown.
@@ -14,8 +14,8 @@
  *  J4  Unknown counts as alive. Expiry alone never ends a live holder.
  *  J5  A dead holder's lock may be taken at once if it was ours with life, process or lease; if it was guessed, or another
  *      tool's, only when it has expired as well.
- *  J6  No usable pid, and no lease: stale once expired (D39), a zombie (sprint).
- *  J7  Unparsable: somebody may be writing it, so held until 10 s old, then stale (D39); a zombie at once (sprint).
+ *  J6  No usable pid, and no lease: stale once expired (JSON kinds), a zombie (sprint).
+ *  J7  Unparsable: a tool may be writing it, so held until 10 s old, then stale (JSON kinds); a zombie at once (sprint).
  *  J8  Sprint: a zombie when dead or older than 24 h. A zombie is never taken without being told to.
  *  J9  Our own TTLs and ages are compared on CLOCK_BOOTTIME: a step of the wall clock expires nothing. */
 #ifndef LOCK_JUDGE_H

@@ -16,7 +16,7 @@ struct lock_kind {
     const char *file_prefix; /* of the lock file and the guard file */
     const char *file_suffix;
     bool has_id;
-    bool is_sprint;          /* YAML, U2's zombie rule and its temporary name */
+    bool is_sprint;          /* YAML, the zombie rule, and the fixed temporary name */
     enum tsk_code held_code; /* the refusal */
     int (*parse)(const char *text, size_t len, struct lock_record *ret);
 };

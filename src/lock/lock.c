@@ -170,8 +170,8 @@ static void take_back(struct attempt *a)
     lock_file_close(&a->file);
 }
 
-/* U2, step 4: read back what was written before success is reported. And a client of the server may have ended while its call
- * waited for the lock. */
+/* Reads a sprint file back before success is reported, as its format requires. A client of the server may have ended while its
+ * call waited for the lock. */
 static int read_back(struct attempt *a, struct tsk_error *err)
 {
     bool is_leased = a->record.hold == HOLD_LEASE;

@@ -1,7 +1,7 @@
 /* lock.h - the lock protocol: exclusive under crashes at any instruction, readable and creatable by other tools.
  *
- * The lock file is another tool's format at another tool's path; the seeds' own ways of taking it (check then rename, delete
- * then create) let two in. The protocol, model-checked in docs/models/lock.pml:
+ * The lock file has another tool's format and path. The original ways of taking it (check then rename, delete then create)
+ * let two in (docs/origins.md). The protocol, model-checked in docs/models/lock.pml:
  *
  *  L1  Every change of the lock file by tasuki happens with byte 0 of its guard file held, so changes have one order.
  *  L2  A life byte is locked before the file that names its fence is published, and dropped only after the file no longer
@@ -12,12 +12,12 @@
  *      somebody lives.
  *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the one it has
  *      open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token.
- *  L6  Whoever finds that a lock is not his touches nothing and says LOCK_LOST.
+ *  L6  A process that finds another holder's lock touches nothing and reports LOCK_LOST.
  *  L7  A crash after any step leaves the path absent, or naming a free life byte (or a dead process): both are taken by the
  *      next one. What else it leaves (a private name, the sprint's directory) is removed by the next one, too.
  *
- * What it cannot prevent: somebody removing the file or the guard by hand, or a D39 tool that judged a stale file and
- * unlinks it after our takeover. The holder learns it from L5 at its next renew, verify or release. */
+ * The protocol cannot prevent that a person removes the file or the guard, or that another tool judges a stale file and
+ * unlinks it after our takeover. By L5 the holder notices at its next renew, verify or release. */
 #ifndef LOCK_LOCK_H
 #define LOCK_LOCK_H
 
@@ -66,9 +66,9 @@ struct lock_proof {
     const struct judgement *confirmed; /* not NULL: a person said yes to releasing this holder's sprint */
     bool is_remote; /* the caller is no process above this one: it proves itself by token or instance alone */
 };
-/* Succeeds if there is no lock (outcome->existed is false). LOCK_LOST without a proof, except for what a dead holder left
- * behind. A sprint of a dead holder, or without a usable pid, needs no proof, either; a living one that is not the caller's
- * needs a yes: NEEDS_CONFIRMATION, and outcome->before is the holder to ask about. */
+/* Releases a lock. Succeeds if the lock is not held (outcome->existed is false). Without a proof the result is LOCK_LOST, except
+ * for the lock of a dead holder and for a sprint without a usable pid. A living sprint that is not the caller's needs a yes: the
+ * result is NEEDS_CONFIRMATION, and outcome->before is the holder to ask about. */
 int lock_release_by(struct lock_target *target, const struct lock_proof *proof, struct lock_outcome *outcome,
                     struct tsk_error *err);
 /* LOCK_NOT_FOUND if there is none. */

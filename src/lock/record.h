@@ -1,12 +1,13 @@
-/* record.h - what a lock file says, whoever wrote it, and the two formats it is written in.
+/* record.h - the content of a lock file, of ours or of another tool, and its two formats.
  *
- * JSON (D39): version lock_type request_id run_id pid host created_at expires_at
- * YAML (U2):  pid session_id started_at epic_spec lock_version
+ * JSON (request, queue, name): version lock_type request_id run_id pid host created_at expires_at
+ * YAML (sprint):               pid session_id started_at epic_spec lock_version
  * Our additions: hold fence token hostname boot_id pid_ns pid_start expires_boot_ms, `name` for the kind name, and
  * session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown keys are accepted.
  *
- * A lease has no pid, and other tools must be able to read that. D39 has a rule for it (seed 000, 5.2: pid unknown, so the TTL
- * alone counts): null. U2 has none; what is no number is a zombie there, and `kill -0 0` says alive: 0. */
+ * A lease has no pid, and other tools must be able to read that. The JSON format has a rule for an unknown pid (the TTL alone
+ * counts), so `pid` is null there. The YAML format has none: a pid that is no number makes a zombie, but `kill -0 0` succeeds,
+ * so `pid` is 0 there. */
 #ifndef LOCK_RECORD_H
 #define LOCK_RECORD_H
 
@@ -21,7 +22,7 @@
 #define LOCK_TTL_MAX_MS   ((int64_t)10 * 366 * 24 * 3600 * 1000) /* ten years */
 #define LOCK_FILE_MAX     (64u << 10)                            /* a lock file longer than this is not one */
 
-/* Who keeps the lock alive. */
+/* What keeps the lock alive. */
 enum hold {
     HOLD_FOREIGN, /* written by another tool: nothing but a pid and times */
     HOLD_LIFE,    /* the life byte of its fence is locked while it is held */
@@ -37,7 +38,7 @@ struct lock_record {
     uint64_t fence;
     struct proc_id holder; /* complete for HOLD_PROCESS and HOLD_GUESS; pid, boot_id, pid_ns for HOLD_LIFE; boot_id for
                                 HOLD_LEASE */
-    int64_t created_ms;    /* wall clock; -1 unknown. U2: started_at */
+    int64_t created_ms;    /* wall clock; -1 unknown. Sprint: started_at */
     int64_t expires_ms;    /* wall clock; -1 unknown */
     int64_t expires_boot_ms; /* our own locks, on CLOCK_BOOTTIME of holder.boot_id */
     int64_t ttl_ms;

@@ -62,7 +62,7 @@ json_t *report_lock(const struct lock_target *target, const struct now *now, con
         return json;
     json_object_set_new(json, "fence", record->fence ? json_integer((json_int_t)record->fence) : json_null());
     set_time(json, "created_at", record->created_ms);
-    bool has_ttl = found->expires_in_ms != INT64_MAX; /* a sprint's is U2's 24 hours */
+    bool has_ttl = found->expires_in_ms != INT64_MAX; /* a sprint's is 24 hours */
     set_time(json, "expires_at", has_ttl && !target->kind->is_sprint ? expires_shown(found, now) : -1);
     json_object_set_new(json, "expires_in_ms", has_ttl ? json_integer(found->expires_in_ms) : json_null());
     json_object_set_new(json, "age_ms", found->age_ms < 0 ? json_null() : json_integer(found->age_ms));

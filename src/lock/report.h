@@ -1,4 +1,4 @@
-/* report.h - what is said of a lock: events for the trail, the JSON of spec 3, and refusals with the next commands. */
+/* report.h - reports about a lock: events for the trail, its JSON, and refusals with the next commands. */
 #ifndef LOCK_REPORT_H
 #define LOCK_REPORT_H
 

@@ -1,7 +1,7 @@
-/* sprint_tmp.c - the U2 protocol's fixed temporary name, turned into its lock-out.
+/* sprint_tmp.c - the fixed temporary name of sprint locks keeps other tools out.
  *
- * A U2 tool writes `.sprint-running.tmp` and renames it over the lock. While we hold the lock, that name is a
- * directory, which no tool can write or rename over a file. If the name is a regular file, a U2 tool is
+ * Another tool writes `.sprint-running.tmp` and renames it over the lock. While we hold the lock, that name is a
+ * directory, which no tool can write or rename over a file. If the name is a regular file, another tool is
  * between its two steps. */
 #include "base/fs.h"
 #include "base/log.h"
@@ -33,7 +33,7 @@ static void report_removed(const struct lock_target *target, const struct now *n
         log_problem(&problem);
 }
 
-/* 1: gone or a directory; 0: a U2 tool is writing it; -1. */
+/* Returns 1 if the file is gone or a directory, 0 if another tool is writing it, -1 on error. */
 static int remove_old_file(const struct lock_target *target, const struct now *now, const char *name, struct stat *st)
 {
     if (fs->fstatat(target->dir, name, st, AT_SYMLINK_NOFOLLOW) < 0)

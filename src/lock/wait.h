@@ -16,8 +16,7 @@ int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms);
 /* Waits until no ticket before `ticket` is there any more. -1 as above. */
 int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms);
 
-/* Most holders are just about to release: before sleeping, looks a few times whether no life byte of this lock is held any more,
- * whoever's. */
+/* Most holders are about to release. Before sleeping, checks a few times whether any life byte of this lock is still locked. */
 bool wait_briefly_for_life(const struct guard *guard);
 
 /* An inotify descriptor that is kept over the waits of one acquisition: closing one can take the kernel twenty milliseconds, so

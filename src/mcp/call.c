@@ -44,7 +44,7 @@ static const char *verdict_of(const struct op *op, enum tsk_code code)
     if (code == TSK_INVALID_INPUT)
         return "INVALID INPUT";
     if (strcmp(category, "OWNERSHIP") == 0)
-        return "error"; /* the seed's words, which its clients look for */
+        return "error"; /* existing clients look for this word */
     if (has_word)
         return op->mcp.refusal;
     return strcmp(category, "NOT_FOUND") == 0 ? "NOT FOUND" : "FAILED";
@@ -86,7 +86,7 @@ static bool is_held_by_other(const struct tsk_error *err)
     return is_held && tsk_error_context(err, "holder") && !(err->text && strcmp(err->text, "lock_held_by_you") == 0);
 }
 
-/* Spec 8: "held by …". The titles of most codes do not say by whom, and not every client shows the structure to its model. */
+/* Adds "held by …". The titles of most codes do not name the holder, and not every client shows the structure to its model. */
 static void put_holder(struct buf *text, const json_t *context)
 {
     const json_t *holder = json_object_get(context, "holder"), *alive = json_object_get(holder, "alive");
@@ -169,7 +169,7 @@ static json_t *answer_result(const struct mcp_server *server, const struct op_ca
 
 /* ---- arguments ---- */
 
-/* Who calls is known here: no agent may act as another one. */
+/* The caller is known here: no agent may act as another one. */
 static int refuse_caller(const struct mcp_server *server, const struct op *op, const json_t *args,
                          struct tsk_error *err)
 {

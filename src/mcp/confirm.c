@@ -1,4 +1,4 @@
-/* confirm.c - what a person must decide (spec 3, spec 8), by the way that the client has:
+/* confirm.c - asks a person for a decision, in the way that the client supports:
  *   legacy with elicitation    asked at once, 30 s
  *   modern with elicitation    a round trip: input_required with the question and a token as requestState; in a task, by the task
  *   neither                    NEEDS_CONFIRMATION with the token, for `tasuki confirm`
@@ -163,7 +163,7 @@ static bool may_decide_alone(const struct op_call *call)
            is_allowed;
 }
 
-/* Puts the form to somebody who waits with it: a legacy client, or whoever looks after the task. */
+/* Sends the form to the party that waits for it: a legacy client, or the client of the task. */
 static enum reply put_form(struct mcp_request *request, const char *question)
 {
     json_t *answer CLEANUP_JSON = NULL;

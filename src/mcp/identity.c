@@ -78,7 +78,7 @@ static int name_process(struct tsk_workspace *ws, const struct proc_id *process,
     return 0;
 }
 
-/* Who is meant by a name; pid 0 when it is no process of this machine, or it is gone. */
+/* The process behind a name; pid 0 if it is no process of this machine, or it is gone. */
 static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
@@ -234,7 +234,7 @@ void identity_find(struct mcp_identity *ret, const char *given, const char *root
         be_own(ret, ws);
         return;
     }
-    /* First the byte: whoever looks whether the agent is back looks there. */
+    /* The byte first: it tells others that the agent is back. */
     if (ws)
         ret->serve_fd = serve_begin(ws->state_dir, &ret->process, ret->instance, !is_named);
     bool is_served = ws && ret->serve_fd < 0 && (errno == EAGAIN || errno == EACCES) && !is_named;

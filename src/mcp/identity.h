@@ -1,4 +1,4 @@
-/* identity.h - whose tools these are (spec 4): the agent that started this server, so that its tools and its shell commands are
+/* identity.h - the instance behind the tools: the agent that started this server, so that its tools and its shell commands are
  * one instance, and what happens to its locks and claims when the connection ends.
  *
  * While a server serves an instance it holds byte 1 of `.aiflow/mcp/serve.<pid>.<start>` (of a hash of the name, if that names
@@ -22,8 +22,8 @@ struct mcp_identity {
 void identity_find(struct mcp_identity *ret, const char *given, const char *root);
 void identity_clear(struct mcp_identity *identity);
 
-/* How many locks are recorded for the instance; -1 when that cannot be told. As a side effect those past half of their TTL are
- * renewed (spec 3: whoever meets them does that). */
+/* The number of locks of the instance; -1 if it cannot be determined. Locks past half of their TTL are renewed on the way, as by
+ * every command that meets them. */
 int identity_count_locks(struct mcp_server *server, const char *instance);
 
 /* The connection has ended: what the instance holds is released now if its process is gone or `grace_ms` is 0, else after that

@@ -288,7 +288,7 @@ json_t *mcp_resources_of_event(const json_t *event);
 mcp_handler mcp_subscribe, mcp_unsubscribe, mcp_listen;
 /* Reads the trail and tells the subscribers. */
 void mcp_listen_tell(struct mcp_link *link);
-/* To whoever has subscribed to it, on whichever link. */
+/* Notifies all subscribers, on every link. */
 void mcp_listen_task(struct mcp_server *server, const char *task_id, const json_t *task);
 /* The legacy subscriptions: an array of uris, owned; and taking them up again. With the mutex held. */
 json_t *mcp_listen_uris(struct mcp_link *link);

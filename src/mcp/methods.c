@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A sentence for each tool that is offered: at most 600 characters (spec 8) together. */
+/* A sentence for each tool that is offered; together at most 600 characters. */
 static const struct {
     const char *tool; /* NULL: always */
     const char *text;

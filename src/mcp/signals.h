@@ -1,7 +1,7 @@
-/* signals.h - being told to end. A signal to the program (SIGTERM, SIGINT) says that it should: it is counted, and wakes whoever
- * waits for the eventfd. One to a single thread (pthread_kill) only ends the system call in which its operation waits (M5).
+/* signals.h - ending by a signal. A signal to the program (SIGTERM, SIGINT) asks it to end: it is counted, and wakes the thread
+ * that waits for the eventfd. One to a single thread (pthread_kill) only ends the system call in which its operation waits (M5).
  *
- * Handlers are the program's: there is one such wish, whoever serves. */
+ * Handlers belong to the program: there is one such request for all servers in it. */
 #ifndef MCP_SIGNALS_H
 #define MCP_SIGNALS_H
 

@@ -1,7 +1,7 @@
 /* stdio.c - newline-delimited JSON on standard input and output. Nothing else may write to standard output.
  *
- * It ends at once when its input ends, its output breaks, its parent is gone, or it is told to (SIGTERM, SIGINT, SIGHUP): a server
- * whose agent is gone helps nobody. So nothing here may block for ever, least of all writing: what an agent does not read is
+ * It ends at once when its input ends, its output breaks, its parent is gone, or at SIGTERM, SIGINT or SIGHUP: a server
+ * whose agent is gone is useless. So nothing here may block for ever, least of all writing: what an agent does not read is
  * kept, and while there is much of it no more requests are read. */
 #include "base/fs.h"
 #include "mcp/identity.h"
@@ -203,7 +203,7 @@ static void keep_locks(void *arg)
     atomic_store(&io->is_keeping, false);
 }
 
-/* Whoever meets a lock past half of its TTL renews it: so it must be met in time. */
+/* A command that meets a lock past half of its TTL renews it, so this must happen in time. */
 static int64_t keep_every(struct stdio *io)
 {
     int64_t third = atomic_load(&io->server->ttl_ms) / 3;

@@ -2,10 +2,10 @@
  *
  * A task is a file, `.aiflow/mcp/<taskId>.json`, written before the client hears of it and replaced at each change, so that any
  * server of the workspace can tell how it stands (M2). The work itself is a thread of one server; the record names that
- * process, and a task whose process is gone has failed, whoever looks.
+ * process, and a task whose process is gone has failed, for every reader.
  *
- * Who waits for input inside a task is woken by tasks/update on the same server. Another one leaves a mark, `<taskId>.cancel`, when it
- * is asked to cancel. */
+ * A thread that waits for input inside a task is woken by tasks/update on the same server. Another server that is asked to cancel
+ * the task leaves a mark, `<taskId>.cancel`. */
 #ifndef MCP_TASK_H
 #define MCP_TASK_H
 

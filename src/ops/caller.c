@@ -1,9 +1,9 @@
 /* caller.c - clients of the server have no process that we could look at: what proves who they are is a secret, and what keeps
- * them alive is a lease (spec 4 and 8).
+ * them alive is a lease.
  *
  *  C1  Through the server only a registered instance acts: an id of a process, or any other text, proves nothing there.
- *  C2  Whoever is heard of lives, and so do its locks for other tools, which see their TTL alone.
- *  C3  Who ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by, then what a call
+ *  C2  Every call of a client renews its lease, and the TTL of its locks, which is all that other tools see.
+ *  C3  A client that ends cleanly leaves nothing: first the locks and claims go, then the row that they are judged by, then what a call
  *      that was on its way has locked meanwhile. One that comes later finds that it has ended (read_back in lock/lock.c). */
 #include "lock/lock.h"
 #include "ops/lock_args.h"

@@ -236,8 +236,9 @@ int op_param_missing(const struct op *op, const char *word, struct tsk_error *er
     return -1;
 }
 
-/* What a parameter holds goes by another name in results, in lock files and in U2's own inputs: whoever hands it back as it was
- * given is understood. `id` is what a path calls it (/api/runs/:id), so only what such a path names. */
+/* Other names of parameters: those of the same values in results, in lock files and in the inputs of sprint tools. A caller may
+ * pass a value back under the name that it came with. `id` is the name in a path (/api/runs/:id), so it stands only for what
+ * such a path names. */
 static const struct {
     const char *given, *meant;
 } synonyms[] = {{"run_id", "run"},

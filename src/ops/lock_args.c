@@ -241,7 +241,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
 {
     bool wants_force = json_get_bool(call->args, "force", false);
     request->kill = json_get_bool(call->args, "kill", false);
-    /* U2: force alone is enough for a zombie. An agent's is enough for a dead one, not for one that is only old. */
+    /* Force alone is enough for a zombie. An agent's force is enough for a dead holder, but not for one that is only old. */
     request->take_zombie = wants_force && call->is_cli;
     request->take_dead = json_get_bool(call->args, "yes", false); /* also for those who die while this call waits */
     int64_t wait_ms = request->wait_ms;

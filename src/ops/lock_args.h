@@ -39,7 +39,7 @@
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
 /* The same by one word: "kind/id", "queue", "sprint", a request's id ("RQ-…"), else the name of a lock of kind name. */
 int lock_args_named(struct op_call *call, const char *name, struct lock_target *ret, struct tsk_error *err);
-/* Who holds a lock that outlives the command: --pid, else the caller's registered instance (that of a client of the server by
+/* The holder of a lock that outlives the command: --pid, else the caller's registered instance (that of a client of the server by
  * its lease), else the guessed ancestor, which a client of the server does not have: INVALID_INPUT "instance_needed". */
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */

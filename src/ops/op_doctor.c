@@ -43,7 +43,7 @@ static const struct op_param doctor_params[] = {
      .fallback = "full"},
     {.name = "quick", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "The same as --mode quick."},
     {.name = "full", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "The same as --mode full."},
-    {.name = "fix", .type = OP_BOOL, .help = "Mend what can be mended without losing anything."},
+    {.name = "fix", .type = OP_BOOL, .help = "Repair what can be repaired without losing anything."},
     {.name = "strict", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Exit with 1 when there is a warning."},
     {0},
 };
@@ -60,14 +60,14 @@ const struct op op_doctor = {
     .name = "doctor",
     .verb = "doctor",
     .summary =
-        "Examine the workspace: what is broken or left behind, how that is known, and the command that mends it.",
+        "Examine the workspace: what is broken or left behind, how that is known, and the command that fixes it.",
     .detail =
         "Each check is PASS, WARN (something is wrong, work goes on) or FAIL (something cannot work). Locks whose "
         "holder is dead are recovered (--quick: only those of requests and of the queue), as before every run. "
-        "--fix mends what can be mended without losing anything; nothing else is changed. Exit 0, 1 for a warning "
+        "--fix repairs what can be repaired without losing anything; nothing else is changed. Exit 0, 1 for a warning "
         "with --strict, 3 for a FAIL.",
     .examples = "tasuki doctor  # look at everything\n"
-                "tasuki doctor --fix  # and mend what is safe to mend\n"
+                "tasuki doctor --fix  # and repair what is safe to repair\n"
                 "tasuki doctor --quick --strict  # in a script, before work begins",
     .flags = OP_IDEMPOTENT | OP_VERDICTS,
     .params = doctor_params,

@@ -70,7 +70,7 @@ static int run_confirm(struct op_call *call, json_t **ret, struct tsk_error *err
     if (confirm_look(call->ws, token, &record, err) < 0)
         return -1;
     const char *question = json_get_string(record, "question", "");
-    /* On a terminal the person sees what is asked; without one, whoever runs the command has read it elsewhere. */
+    /* On a terminal the person sees what is asked; without one, the caller has read it elsewhere. */
     if (!json_get_bool(call->args, "yes", false) && call->confirm && !call->confirm(call, question))
         return error_set(err, TSK_NEEDS_CONFIRMATION, "confirm_refused", "token", token, NULL);
     json_t *approved CLEANUP_JSON = NULL;

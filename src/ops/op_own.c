@@ -282,7 +282,7 @@ const struct op op_own_force_claim = {
     .name = "own.force-claim",
     .noun = "own",
     .verb = "force-claim",
-    .summary = "Take a workflow from whoever owns it; a living owner's needs a person's yes.",
+    .summary = "Take a workflow from its owner; if the owner is alive, a person must say yes.",
     .detail = "The old owner is not ended; what it writes from now on is refused (workflow_owned_by_other). Look first "
               "whether it still works: ps -p PID.",
     .examples = "tasuki own force-claim nightly  # asks when the owner lives\n"

@@ -140,8 +140,8 @@ static json_t *line_json(const struct log_line *line)
     return document;
 }
 
-/* A stream can be gone on with behind each document: where the next line begins, this one has ended. (Where it has the other
- * stream's line behind it, that is not known, and the document has no cursor.) */
+/* A stream can be continued after each document: the next line begins where this one ends. (If the other stream's line follows,
+ * that position is not known, and the document has no cursor.) */
 static void emit_held(struct output *out, bool has_cursor)
 {
     if (out->held && has_cursor)

@@ -85,7 +85,7 @@ const struct op op_queue_run = {
         "It stops when a run asks something or fails, when the examination before a run finds something, at queue "
         "stop, "
         "and when nothing is left; the reason is in its answer, in queue status and in the events. A run that was "
-        "interrupted is gone on with. Exit codes: 0, 4 another queue runs, 7 failed, 8 a run asks, 3 examination.",
+        "interrupted is continued. Exit codes: 0, 4 another queue runs, 7 failed, 8 a run asks, 3 examination.",
     .examples = "tasuki queue run\n"
                 "tasuki queue run --for 60m --max 10\n"
                 "tasuki queue run --detach",
@@ -162,7 +162,7 @@ static int run_next(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static const struct op_param next_params[] = {RETRY_PARAM, {0}};
 static const struct op_field next_fields[] = {
-    {"next", "object?", "the request; resumes: the interrupted run that would be gone on with"},
+    {"next", "object?", "the request; resumes: the interrupted run that would be continued"},
     {"others", "array", "request_id title priority status; reason and detail, or position"},
     {0}};
 
@@ -196,7 +196,7 @@ static const struct op_field status_fields[] = {{"status", "string", "running id
                                                 {"request_id", "string?", "the one that is being run"},
                                                 {"run_id", "string?", ""},
                                                 {"holder", "object?", "who runs it"},
-                                                {"stopping", "boolean?", "it was told to stop"},
+                                                {"stopping", "boolean?", "a stop was requested"},
                                                 {"ready", "integer", "how many may run"},
                                                 {"next", "string?", "the first of them"},
                                                 {"last", "object?", "the last queue: started_at ended_at reason ran"},

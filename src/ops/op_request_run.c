@@ -32,7 +32,7 @@ static int attempt(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-/* Whether the run that was followed came to be executed at all: not if whoever took its lock was refused after that. */
+/* True if the followed run was executed at all. It was not if its lock was taken and the runner was refused after that. */
 static bool has_begun(const json_t *stage)
 {
     return *json_get_string(stage, "started_at", "");
@@ -83,7 +83,7 @@ static int replace(struct op_call *call, const char *request, const char *run, s
         return -1; /* a runner that has ended since needs no signal */
     if (run_follow(call->ws, run, request, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
-    /* Its runner was killed before it could say so: it must not be gone on with (S9). */
+    /* Its runner was killed before it could record the end: the run must not be continued (S9). */
     bool is_left = strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
     return is_left ? stop_run(call->ws, run, false, id, &status, err) : 0;
 }
@@ -177,12 +177,11 @@ const struct op op_request_run = {
     .noun = "request",
     .verb = "run",
     .summary = "Run a request now, under its lock: nobody else runs it at the same time.",
-    .detail =
-        "The tasks run in the workspace's root. Exit codes: 0 done, 7 failed, 8 a task asks something (answer), "
-        "4 it runs "
-        "already. The lock is released last; if this command is killed, whoever comes next takes it at once. The "
-        "run is shown as INTERRUPTED, and whoever runs the request next goes on where it was: what is done is not "
-        "done twice (--new begins anew).",
+    .detail = "The tasks run in the workspace's root. Exit codes: 0 done, 7 failed, 8 a task asks something (answer), "
+              "4 it runs "
+              "already. The lock is released last; if this command is killed, the next one takes it at once. The "
+              "run is shown as INTERRUPTED, and the next run of the request continues it: what is done is not "
+              "done twice (--new begins anew).",
     .examples = "tasuki request run RQ-20260207T223000-1a2b3\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --on-conflict attach  # start it, or follow it\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --detach",

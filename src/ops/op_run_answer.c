@@ -212,7 +212,7 @@ static int refused_after(const char *run, struct tsk_error *err)
     return -1;
 }
 
-/* The answer is recorded; whoever executes the run takes its locks again. */
+/* The answer is recorded; the runner that continues the run takes its locks again. */
 static int go_on(struct op_call *call, const struct run_owner *owner, const char *run, json_t **ret,
                  struct tsk_error *err)
 {

@@ -21,7 +21,7 @@ static const struct op_param params[] = {
     {.name = "listen",
      .type = OP_STRING,
      .value = "ADDRESS",
-     .help = "The IP address to listen on. Any but a loopback address lets other machines in: whoever has the token "
+     .help = "The IP address to listen on. Any but a loopback address lets other machines in: a client with the token "
              "can run "
              "commands as you.",
      .max = 64,

@@ -1,5 +1,5 @@
-/* op_sprint.c - U2's three modes with U2's return value. All three answer with the same object, also when
- * they refuse; the verdict decides the exit code. U2's own messages are kept word for word. */
+/* op_sprint.c - the sprint interface: three modes with one return value, also for a refusal; the verdict decides the exit code.
+ * The object and its messages are those of the tools that use `.sprint-running`, word for word (docs/origins.md). */
 #include "base/fs.h"
 #include "lock/report.h"
 #include "ops/lock_args.h"
@@ -48,7 +48,7 @@ static json_t *lock_info(const struct judgement *found)
     return info;
 }
 
-/* U2's object has no room for how we know: that goes aside, for people. */
+/* The sprint object has no key for the evidence about its holder; it is reported beside the object, for people. */
 static void set_aside(struct op_call *call, const struct lock_target *target, const struct judgement *found,
                       const struct tsk_error *hints)
 {
@@ -86,7 +86,7 @@ static json_t *failure(struct op_call *call, const char *mode, const char *text,
     return result;
 }
 
-/* U2's words for what went wrong, and beside them the system's. */
+/* The fixed words for a failure, and the system's error beside them. */
 static json_t *failure_of(struct op_call *call, const char *mode, const struct tsk_error *err)
 {
     const char *what = tsk_error_context(err, "what");
@@ -103,7 +103,7 @@ static json_t *failure_of(struct op_call *call, const char *mode, const struct t
                    : "Cannot delete lock file";
     struct buf detail CLEANUP(buf_clear) = BUF_INIT;
     text_put_error(&detail, call->lang, err);
-    if (code_info(err->code)->exit_code == 2) /* U2 has no words for this */
+    if (code_info(err->code)->exit_code == 2) /* there are no fixed words for this */
         return failure(call, mode, buf_str(&detail), TSK_INVALID_INPUT);
     json_t *result = failure(call, mode, text, err->code);
     if (strcmp(text, "Cannot read lock file") == 0)
@@ -417,7 +417,7 @@ const struct op op_sprint_release = {
     .name = "sprint.release",
     .noun = "sprint",
     .verb = "release",
-    .summary = "Release the sprint lock. Succeeds if there is none.",
+    .summary = "Release the sprint lock. Succeeds if it is not held.",
     .detail = "It frees your own sprint, a dead holder's, and one without a usable pid. A sprint whose holder lives "
               "and is not "
               "yours is released only after a yes: on a terminal the command asks.",

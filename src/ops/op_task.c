@@ -17,7 +17,7 @@
 #define MESSAGE_PARAM                                                                                                  \
     {                                                                                                                  \
         .name = "message", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "MSG",                                  \
-        .help = "Why, for whoever looks at the run.", .max = 4096                                                      \
+        .help = "The reason, for readers of the run.", .max = 4096                                                     \
     }
 
 /* ---- next ----------------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static int wait_run(struct op_call *call, const char *id, json_t **ret, struct t
     json_t *stage CLEANUP_JSON = NULL;
     int64_t timeout_ms = wait_timeout(call);
     struct rundir run;
-    if (rundir_open(call->ws, id, &run, err) < 0) /* who waits for a run that is not there is told at once */
+    if (rundir_open(call->ws, id, &run, err) < 0) /* waiting for a run that does not exist fails at once */
         return -1;
     rundir_clear(&run);
     if (run_follow(call->ws, run.id, NULL, timeout_ms, is_cancelled, call, &stage, err) < 0)

@@ -34,7 +34,7 @@ enum op_param_flags {
     OP_REQUIRED = 1,
     OP_POSITIONAL = 2, /* on the command line by position; by name everywhere else */
     OP_FOREVER = 4,
-    OP_SHOWN_REQUIRED = 16, /* required, but the handler says so in its own words (U2's) */
+    OP_SHOWN_REQUIRED = 16, /* required, but the handler reports it, in its own words */
     OP_CLI_ONLY = 8,        /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
     OP_MANY = 32,           /* one string, or a list of them; on the command line several words */
     OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
@@ -42,7 +42,7 @@ enum op_param_flags {
     OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
     OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
     OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
-    OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, whoever calls */
+    OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, for every caller */
     OP_SHELL = 4096,        /* OP_ARGV: by name also one string, a line for a shell */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
@@ -109,7 +109,7 @@ struct op {
     const enum tsk_code *errors;   /* ends with TSK_OK */
     struct {
         const char *method, *path;   /* path with :param */
-        const char *when;            /* "mode=acquire": rows that share method and path are told apart by an argument */
+        const char *when;            /* "mode=acquire": rows that share method and path differ by an argument */
         const char *absent;          /* why there is no route */
         const struct op_route *also; /* ends with a NULL method; may be NULL */
     } http;
@@ -131,7 +131,7 @@ struct op_call {
     struct tsk_workspace *ws; /* open, unless the row says otherwise */
     const char *root;         /* --root as given, or NULL */
     enum lang lang;
-    bool is_cli;      /* the caller is a command that returns: the holder default of spec 3 applies */
+    bool is_cli;      /* the caller is a command that returns: the holder is guessed (base/ident.h) */
     bool is_remote;   /* it reached a server that many share: no process above us is the caller (caller.c) */
     bool is_borrowed; /* its instance is that of another one who gave work to it */
     struct tsk_workspace

@@ -47,7 +47,7 @@ static void reset(json_t *input, const char *key, const char *word)
         json_object_set_new(input, key, json_null());
 }
 
-/* Who sends back what we showed means the value that we did not show. */
+/* A caller that sends the mask back means the value behind it. */
 static int unmask(json_t *input, const json_t *base, struct tsk_error *err)
 {
     const json_t *before = json_object_get(base, "env");

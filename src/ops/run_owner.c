@@ -42,7 +42,7 @@ static int workflow_of(struct op_call *call, const char *id, char workflow[WORKF
     json_t *records CLEANUP_JSON = NULL;
     if (rundir_open(call->ws, id, &run, err) < 0)
         return -1;
-    bool is_read = journal_read(run.dir, &records, &unreadable) == 0; /* else whoever resumes it says so */
+    bool is_read = journal_read(run.dir, &records, &unreadable) == 0; /* else the resume reports it */
     rundir_clear(&run);
     snprintf(workflow, WORKFLOW_ID_MAX, "%s",
              is_read ? json_get_string(json_array_get(records, 0), "workflow", "") : "");

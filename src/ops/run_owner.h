@@ -1,4 +1,4 @@
-/* run_owner.h - a run that works for a workflow works for its owner, whoever begins it or goes on with it.
+/* run_owner.h - a run for a workflow works for the workflow's owner, also after a resume.
  *
  *     struct run_owner owner;
  *     if (run_owner_take(call, id, &owner, err) < 0)   // ul_workflow_not_owned: nothing is started
@@ -19,7 +19,7 @@ struct run_owner {
     struct workflow owned;
 };
 
-/* Who calls. */
+/* The caller. */
 int run_owner_find(struct op_call *call, const char *workflow, struct owners *owners, struct run_owner *ret,
                    struct tsk_error *err);
 /* Makes the workflow the caller's, or is refused. */

@@ -33,7 +33,7 @@
 /* {"agents": {NAME: {run, timeout?, retries?, cwd?, env?}}, "teams": {NAME: {agents, policy}}}; owned. Both are empty without a
  * file. What is wrong in it is INVALID_INPUT with file:line:column. */
 int agents_load(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
-/* Whether there is an agent to be had. */
+/* True if an agent is configured. */
 bool agents_are_configured(struct tsk_workspace *ws);
 
 /* The agent (or team) `name`, borrowed; NULL with NOT_FOUND, the names there are and the one that was probably meant. */

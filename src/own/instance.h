@@ -1,8 +1,8 @@
-/* instance.h - who owns something: an *instance*, one agent or program (spec 4), and whether it is still there.
+/* instance.h - who owns something: an *instance*, one agent or program, and whether it is still there.
  *
  * Three forms of ids:
  *   {hostname}-{pid}-{start in ms}   a process. Made once, when the process first claims something, and kept in the table `instance`
- *                                    with what identifies it. Other programs make such ids too (seed 003).
+ *                                    with what identifies it. Other programs make such ids, too.
  *   http-<16 hex>                    a client of the server, registered with a secret; alive by its lease alone
  *   any other text                   accepted as it is; nobody knows whether it lives
  *
@@ -45,7 +45,7 @@ struct instance_state {
 
 /* ---- the caller ---- */
 
-/* The id `given`, else the one in TASUKI_INSTANCE_ID, else the process that spec 3 takes as holder. `is_here`: the caller is an
+/* The id `given`, else the one in TASUKI_INSTANCE_ID, else the process that proc_guess_holder finds. `is_here`: the caller is an
  * ancestor of this program (a command), so that the last two mean something; otherwise `given` is needed. INVALID_INPUT:
  * "instance_needed". Writes nothing. */
 int instance_find(struct db *db, const char *given, bool is_here, struct instance *ret, struct tsk_error *err);
@@ -69,19 +69,19 @@ int instance_judge(struct db *db, const char *id, const struct now *now, struct 
  * it cannot be read. */
 int instance_judge_at(int state_dir, const char *id, const struct now *now, struct instance_state *ret,
                       struct tsk_error *err);
-/* By the form alone (seed 003): another hostname is unknown; the pid does not exist: dead; its process started more than
+/* Judges an id by its form alone: another hostname is unknown; the pid does not exist: dead; its process started more than
  * INSTANCE_SLACK_MS after the id's time: dead; else alive. */
 void instance_judge_form(const char *id, const struct now *now, struct instance_state *ret);
 /* I2; `state` is what instance_judge said of `id`. */
 bool instance_is(const struct instance *caller, const char *id, const struct instance_state *state);
-/* The same text, or the same start of the same process: whoever computed it anew may have come out a little off (I1). */
+/* True for the same text, or the same start of the same process: a program that computed the id again may be a little off (I1). */
 bool instance_is_same_id(const char *a, const char *b);
 /* Whether it has the form of a registered client's. */
 bool instance_is_http(const char *id);
 
 /* ---- clients of the server ---- */
 
-/* A new instance with a lease. `label` (may be NULL) says who it is, for people. The secret is told once, here. */
+/* Registers a new instance with a lease. `label` (may be NULL) is its name for people. The secret is returned only here. */
 int instance_register_http(struct tsk_workspace *ws, const char *label, char ret_id[INSTANCE_HTTP_SIZE],
                            char ret_secret[INSTANCE_SECRET_SIZE], struct tsk_error *err);
 /* Whether the secret is that instance's. UNAUTHORIZED: "instance_secret_wrong", also when there is no such instance. */

@@ -1,4 +1,4 @@
-/* workflow.h - which instance may drive a workflow (spec 4, seed 003).
+/* workflow.h - which instance may drive a workflow.
  *
  *     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
  *     struct instance caller;
@@ -7,8 +7,8 @@
  *     if (workflow_claim(&owners, id, &caller, 0, &wf, err) < 0)
  *         return -1;    // workflow_owned_by_other: `wf` says by whom
  *
- * The seed's five steps: same owner: yes. Another one, alive or unknown: no. Another one, dead: the claim moves, unless that was
- * not wanted. No owner: whoever asks to own it does.
+ * The check: the caller owns it: yes. Another owner, alive or unknown: no. Another owner, dead: the claim moves to the caller,
+ * unless auto-claim is off. No owner: a caller that asks for ownership gets it.
  *
  * Invariants
  *  W1  Who owns is decided inside one BEGIN IMMEDIATE transaction: read, judge, write the owner, raise the fence, add the
@@ -73,7 +73,8 @@ int workflow_list(struct owners *owners, const char *owner, bool owned, json_t *
 
 /* {ulTaskId ownerInstanceId ownerPid ownerAlive fence}, `owned` first if has_caller; owned. ownerAlive is null when unknown. */
 json_t *workflow_json(const struct workflow *wf, bool has_caller);
-/* The seed's error objects: `code` (workflow_owned_by_other, ul_workflow_not_owned) with `details` beside it. Returns -1. */
+/* Sets the error `code` (workflow_owned_by_other, ul_workflow_not_owned) with `details` beside it, as existing clients expect.
+ * Returns -1. */
 int workflow_refuse(const struct workflow *wf, enum tsk_code code, struct tsk_error *err);
 /* `text` NULL: by the owner's state, as above. */
 int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char *text, struct tsk_error *err);

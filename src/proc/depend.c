@@ -11,7 +11,7 @@
 #include <sys/inotify.h>
 
 #define SECOND_LOOK_MS 1000 /* for what nothing announces */
-#define POLL_MS        50   /* where no inotify instance is to be had */
+#define POLL_MS        50   /* where no inotify instance is available */
 #define PATH_TEXT_MAX  1024
 
 /* ---- the graph ----------------------------------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ static const char *reason_of(const struct tsk_error *err, char *words, size_t si
     return words;
 }
 
-/* The reason of `edge`'s failing becomes the node's, with the way to whoever is to blame (D2). */
+/* The reason of the edge's failure becomes the node's, with the chain to the process that caused it (D2). */
 static void node_fail(struct graph *graph, struct node *node, const struct edge *edge, const struct reason *why)
 {
     const struct node *to = &graph->nodes[edge->to];

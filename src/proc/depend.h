@@ -4,7 +4,7 @@
  *      0), `ready` its phase is ready (no `ready:` configured: running is ready), `completed` it has ended with exit code 0.
  *  D2  A condition that can no longer come true (the other failed and no restart is to come, was stopped, was removed, ended
  *      without ever being ready, ready timed out) fails the dependant at once: ProcessStartFailed, the reason names the other
- *      process and what happened to it. Whoever depends on that one fails with the same chain.
+ *      process and what happened to it. A process that depends on the dependant fails with the same chain.
  *  D3  A cycle is refused before anything starts; the message shows the path a -> b -> a. */
 #ifndef PROC_DEPEND_H
 #define PROC_DEPEND_H

@@ -65,7 +65,7 @@ int exchange_apply(struct proc_registry *reg, const struct exchange_source *from
  * *ret: {"format", "content", "processes", "templates", "masked"}. */
 int exchange_export(struct proc_registry *reg, const json_t *ids, enum exchange_format format, bool has_secrets,
                     json_t **ret, struct tsk_error *err);
-/* The document {version, …} as text. Equal documents are equal texts; exchange_read gives back exactly what was written. */
+/* The document {version, …} as text. Equal documents are equal texts; exchange_read returns exactly what was written. */
 void exchange_write_yaml(struct buf *b, const json_t *document);
 
 #endif

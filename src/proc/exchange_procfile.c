@@ -7,7 +7,7 @@
 
 /* ---- command lines ------------------------------------------------------------------------------------ */
 
-enum { DOUBLE_QUOTE = 042 }; /* a number, so that the quotes of this file pair for whoever searches it for strings */
+enum { DOUBLE_QUOTE = 042 }; /* a number, so that the quotes of this file pair for tools that search it for strings */
 
 /* First words that only a shell understands. */
 static const char *const shell_words[] = {

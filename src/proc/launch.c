@@ -33,7 +33,7 @@ void launch_clear(struct launch *launch)
     launch->report = launch->holder_fd = -1;
 }
 
-/* ---- what the holder is told ----------------------------------------------------------------------------------- */
+/* ---- the holder's arguments ----------------------------------------------------------------------------------- */
 
 /* Beside the program itself (build directory), in libexec of its prefix, or where it was configured to be. */
 static int find_holder(char path[PATH_MAX], char self[PATH_MAX], struct tsk_error *err)
@@ -124,7 +124,7 @@ static void put_argv(struct words *argv, const struct proc_registry *reg, const 
     put_command(argv, p->spec);
 }
 
-/* What belongs to whoever started us, not to the new process. */
+/* Variables that belong to our starter, not to the new process. */
 static void drop_foreign(struct words *env)
 {
     static const char *const names[] = {"NOTIFY_SOCKET",     "LISTEN_FDS",        "LISTEN_PID",     "LISTEN_FDNAMES",
@@ -178,7 +178,7 @@ static bool put_env_of(struct words *env, pid_t pid, const char *start_id)
 
 /* ---- holders that are our children ----------------------------------------------------------------------------- */
 
-/* A holder outlives a command, but not a server: whoever starts the next one collects those that have ended. */
+/* A holder outlives a command, but not a server: the next start reaps the holders that have ended. */
 static struct {
     pthread_mutex_t mutex;
     pid_t pids[HOLDERS_MAX]; /* 0: free */
@@ -307,8 +307,7 @@ int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct p
     return run_holder(path, &argv, &env, p->dir, lock, run_lock, -1, ret, err);
 }
 
-/* What a run's task has, and what marks the processes of whoever starts us: who searches for leftovers by these words must not
- * find us. */
+/* Variables of a run's task, which mark its processes. A search for leftovers by these variables must not find the new process. */
 static void drop_marks(struct words *env)
 {
     static const char *const names[] = {HOLD_ENV_ID, HOLD_ENV_MARK, "TASUKI_ROOT"};

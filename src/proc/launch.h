@@ -26,8 +26,8 @@ int launch_start(struct proc_registry *reg, const struct proc *p, const struct l
 /* `status` is of the living start. */
 int launch_adopt(struct proc_registry *reg, const struct proc *p, const struct proc_status *status, int *holder_lock,
                  struct launch *ret, struct tsk_error *err);
-/* This program itself under a holder of its own, outside the registry: what runs apart from whoever began it. When a signal ends
- * it, the holder ends what it started; it is not started again. */
+/* Starts this program under its own holder, outside the registry, so that it outlives its starter. When a signal ends it, the
+ * holder ends the processes that it started; it is not started again. */
 struct launch_self {
     int dir; /* laid out as a process's; empty */
     const char *name, *cwd;

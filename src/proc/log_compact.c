@@ -5,7 +5,7 @@
  *  C2  The index has the record of the new inode before the rename (S1): whichever of the two files is found, its base is known.
  *  C3  A log is copied only when at least as many bytes were dropped as are kept, so a written byte is copied less than once.
  *
- * It is housekeeping: a failure is told (base/log.h) and does not stand in the way of the start. */
+ * It is housekeeping: a failure is logged (base/log.h) and does not prevent the start. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "proc/files.h"

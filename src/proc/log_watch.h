@@ -8,7 +8,7 @@
  *         if (what & LOG_WATCH_STATE) { ... look at the process again ...; log_watch_child(&watch, p); }
  *     }
  *
- * It never fails: where inotify is not to be had (128 instances per user), it looks every quarter of a second. */
+ * It never fails: where inotify is not available (128 instances per user), it polls four times a second. */
 #ifndef PROC_LOG_WATCH_H
 #define PROC_LOG_WATCH_H
 

@@ -1,14 +1,14 @@
 /* probe.h - finding out whether a process is ready, and whether it stays healthy.
  *
  * `tasuki probe ID` runs as a second child of the holder beside each start of a process that has `ready` or `health` (spec.h).
- * It tells what it finds by replacing the file `phase`; whoever looks at the process reads that. Nothing else depends on it:
- * a probe that is killed is started again by the holder and goes on where the file says.
+ * It reports by replacing the file `phase`, which every look at the process reads. Nothing else depends on it: if a probe is
+ * killed, the holder starts it again, and it continues from the file.
  *
  * After `ready` (or its time is up) it goes on with `health`; without, it ends. Where the process speaks for itself (notify) it
  * stays, because somebody must take what is sent. The health action `restart` ends the process like a stop does, and leaves the
  * rest to its restart policy; where there is none, it does nothing.
  *
- *  B1  A report names its start n. Who reads it ignores the report of another start.
+ *  B1  A report names its start n. Readers ignore the report of another start.
  *  B2  What was found stays found: a probe that is started again for the same n does not ask for `ready` once more.
  *  B3  A probe ends when its process has ended (its pidfd) and when its holder has (PR_SET_PDEATHSIG).
  *  B4  The process is signalled only through a pidfd whose identity was compared after it was opened. */

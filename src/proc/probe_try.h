@@ -20,7 +20,7 @@ struct probe_try {
     int64_t cursor[2];
     regex_t pattern;
     bool has_pattern;
-    /* PROBE_NOTIFY: set by whoever reads the socket */
+    /* PROBE_NOTIFY: set by the reader of the socket */
     bool was_notified;
 };
 
@@ -39,7 +39,7 @@ bool try_has_ended(const struct probe_try *t);
 /* From offset[0] of stdout and offset[1] of stderr on. A pattern that does not compile: INVALID_INPUT. */
 int try_log_init(struct probe_try *t, const int64_t offset[2], struct tsk_error *err);
 void try_log_clear(struct probe_try *t);
-/* Readable when the process has written something; -1 where no inotify instance is to be had. Owned. */
+/* Readable when the process has written something; -1 where no inotify instance is available. Owned. */
 int try_log_watch(const struct proc *p);
 
 /* The URL of PROBE_HTTP: `http://HOST[:PORT][/PATH]`, HOST being an address, localhost, or a name of /etc/hosts. -1: it is

@@ -95,22 +95,22 @@ int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struc
 int proc_start_many(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *results,
                     struct tsk_error *err);
 int proc_start(struct proc_registry *reg, const char *id, struct tsk_error *err);
-/* Stops many at once: all are told, then all are waited for. */
+/* Stops many at once: signals all of them, then waits for all. */
 int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                    struct tsk_error *results, struct tsk_error *err);
 int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err);
 /* Stops all that runs, as a shutdown does: a restore starts again what should run. What cannot be stopped is logged. */
 int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err);
 
-/* The record as every skin shows it (spec 5 + state_name phase pid restarts log …), secrets masked. Owned. */
+/* The record as every skin shows it, secrets masked. Owned. */
 json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p);
 
-/* The records of all processes of a workspace, which may have none yet. Owned. Facts that are new become events, so whoever
- * shows events calls this first. */
+/* The records of all processes of a workspace, which may have none yet. Owned. New facts become events, so a command
+ * that shows events calls this first. */
 int proc_overview(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
 
 /* Waits until something about the process may have changed, at most timeout_ms: 1 changed, 0 timeout, -1. Does not poll:
- * inotify on its directory where it can be had, and the child's pidfd. */
+ * inotify on its directory where available, and the child's pidfd. */
 int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error *err);
 
 /* The processes that belong to a start although its child has ended: array of {"pid","name"}; owned. */

@@ -44,7 +44,7 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
                                 : "it ended together with its holder process");
     snprintf(rest, sizeof rest, ",\"reason\":\"%s\"", status.reason);
     now.wall_ms = status.stopped_at_ms;
-    /* The record first: if we are killed now, whoever looks next adds the end to the history (proc_tell_exit). */
+    /* The record first: if we are killed now, the next look adds the end to the history (proc_tell_exit). */
     if (proc_status_write(p->dir, &status, err) < 0)
         return -1;
     if (proc_history_put(p->dir, &now, "lost", status.n, rest, err) < 0)
@@ -56,7 +56,7 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
     return 0;
 }
 
-/* Its policy wants it up, and whoever should have restarted it is dead. */
+/* True if its policy wants it up and the holder that should have restarted it is dead. */
 static int revive(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock, struct tsk_error *err)
 {
     struct launch launch;
@@ -142,7 +142,7 @@ int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *er
     return proc_mend(reg, p, true, err);
 }
 
-/* Whoever merely looks, root above all, does not run another user's command. */
+/* A command that only looks does not run another user's command; this matters above all for root. */
 static bool is_ours(int dir)
 {
     struct stat st;

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POLL_MS        50 /* where no inotify instance is to be had */
+#define POLL_MS        50 /* where no inotify instance is available */
 #define LAST_EXITS     5
 #define HISTORY_WINDOW 8192
 
@@ -228,7 +228,7 @@ static bool has_changed(const struct proc *p)
     return memcmp(now, p->seen, sizeof now) != 0;
 }
 
-/* inotify on the directory; -1 where there is none to be had. */
+/* inotify on the directory; -1 where it is not available. */
 static int watch(const struct proc *p)
 {
     char path[64];

@@ -230,7 +230,7 @@ void spawn_stack_free(char *stack)
     size_t size = (STACK_SIZE + SPAWN_ARGS_MAX * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
     if (!stack)
         return;
-    STACK_FORGET(stack, STACK_SIZE); /* whoever maps this place next */
+    STACK_FORGET(stack, STACK_SIZE); /* for the next mapping of this place */
     munmap(stack - size, size);
 }
 

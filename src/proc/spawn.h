@@ -31,11 +31,11 @@ struct spawn {
     bool dies_with_parent; /* PR_SET_PDEATHSIG SIGKILL */
     uint64_t mark;      /* its soft limit of RLIMIT_RTTIME, by which it and whatever it starts are known; 0: as ours */
     bool keeps_signals; /* leave ignored signals ignored (a command of the user's terminal) */
-    /* For whoever starts thousands: the signals that are not at their default, from spawn_look (NULL: looked up in the child),
+    /* For a caller that starts thousands: the signals that are not at their default, from spawn_look (NULL: looked up in the child),
      * and a stack that is used again, from spawn_stack (NULL: a new one). */
     const sigset_t *changed_signals;
     char *stack;
-    bool no_pidfd; /* it costs a tenth of the start; for whoever waits otherwise */
+    bool no_pidfd; /* it costs a tenth of the start; for a caller that waits in another way */
     /* out */
     pid_t pid;
     int pidfd;         /* CLOEXEC, owned by the caller; -1 where there is none */

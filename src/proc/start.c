@@ -38,7 +38,7 @@ static int already_running(const struct proc_registry *reg, const struct proc *p
     return -1;
 }
 
-/* The restart that the policy would make is made now, by a new holder with the present spec: the old one is told to end. */
+/* Makes the restart of the policy now, by a new holder with the present spec; the old holder is ended. */
 static int cancel_backoff(struct start *start, struct tsk_error *err)
 {
     struct proc *p = &start->p;
@@ -209,7 +209,7 @@ static void sync_started(struct proc_registry *reg, const char *const *ids, size
             proc_clear(&list[found]);
     }
     if (list)
-        proc_sync(reg, list, found, &ignored); /* whoever looks next does it otherwise */
+        proc_sync(reg, list, found, &ignored); /* otherwise the next look does it */
     proc_list_free(list, found);
 }
 

@@ -1,5 +1,5 @@
-/* stop.c - stopping and removing. What is wanted is on disk before the holder hears of it, so that a stop survives the holder:
- * whoever adopts the process goes on with it. */
+/* stop.c - stopping and removing. The stop is recorded on disk before the holder is signalled, so that it survives the holder: a
+ * holder that adopts the process continues the stop. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "hold/protocol.h"

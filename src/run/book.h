@@ -1,12 +1,12 @@
 /* book.h - all requests of a workspace with what became of them: their latest runs, their locks, their order in the queue.
  *
- * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is made
- * anew by whoever looks. Which run is a request's latest is noted in `runs/.requests/<id>` before it is made.
+ * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is computed
+ * by each look. Which run is a request's latest is noted in `runs/.requests/<id>` before it is made.
  *
  *  B1  Done: the latest run is DONE, and the file is the one that it was begun with: of the same time, or with the same text. For
  *      an archived request the file does not count: archiving what is done does not undo it.
- *  B2  A cancelled run leaves its request as ready as it was; an interrupted one, too, and it is gone on with.
- *  B3  A lock that only leftovers of an interrupted run keep is in nobody's way: who runs the request next ends them.
+ *  B2  A cancelled run leaves its request as ready as it was; so does an interrupted one, and the next run continues it.
+ *  B3  A lock that only leftovers of an interrupted run keep blocks nothing: the next run of the request ends them.
  *  B4  A run that cannot be looked at is never taken for none: its request is broken until it can be. */
 #ifndef RUN_BOOK_H
 #define RUN_BOOK_H
@@ -14,7 +14,7 @@
 #include "graph/rundir.h"
 #include "run/request.h"
 
-/* Why the queue does not take a request (spec 7). */
+/* Why the queue does not take a request. */
 #define BOOK_REASONS                                                                                                   \
     X(NOT_READY)                                                                                                       \
     X(REQUEST_LOCKED)                                                                                                  \

@@ -124,7 +124,7 @@ static void empty_dir(int dir)
     free(names);
 }
 
-/* T4. Whoever has a lock of it still uses it. */
+/* T4. A process that has a lock of it still uses it. */
 static void place_tidy(int runners, const char *name)
 {
     struct stat st;

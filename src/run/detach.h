@@ -1,8 +1,8 @@
-/* detach.h - work that outlives whoever asked for it: a runner under a holder of its own.
+/* detach.h - work that outlives its caller: a runner under its own holder.
  *
- * Who asks (a command with --detach, a server's thread, an agent's tool call) starts this same program once more, hands it a
- * job through a socket, and gets the decision back as soon as there is one: whether the locks were to be had, and which run
- * it is. After that the two know nothing of each other; a starter that dies is not missed, not even before the decision.
+ * The caller (a command with --detach, a server's thread, an agent's tool call) starts this program once more, sends it a job
+ * through a socket, and receives the decision as soon as there is one: whether the locks were taken, and the run's id. After
+ * that the two are independent; the runner does not need its starter, not even before the decision.
  *
  *     starter --- run_detach() ---> tasuki-hold ---> tasuki __detached
  *        |                                              | job_take(): what to do

@@ -34,7 +34,7 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
     int looked = book_look_at(&dir, &stage, err);
     bool has_begun = looked == 0 && book_has_begun(stage);
     if (looked == 0 && !has_begun && tidies)
-        rundir_remove_unbegun(ws, &dir); /* whoever made it was killed: nobody can go on with it */
+        rundir_remove_unbegun(ws, &dir); /* its runner was killed before it began: it cannot be continued */
     rundir_clear(&dir);
     *ret_stage = has_begun ? json_incref(stage) : NULL;
     return looked < 0 ? latest_unknown(err) : 0;
@@ -73,7 +73,7 @@ static bool can_go_on(const json_t *stage)
     return is_answered(stage) || strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
 }
 
-/* Whether the run was begun with what the flow's file says now; one that cannot be read is told of by who goes on with it. */
+/* Whether the run was begun with what the flow's file says now; if the file cannot be read, the resumed run reports it. */
 static bool is_same_flow(const struct wanted *wanted, const char *run_id)
 {
     struct rundir dir;
@@ -87,7 +87,7 @@ static bool is_same_flow(const struct wanted *wanted, const char *run_id)
            (begun.len == wanted->flow->len && memcmp(buf_str(&begun), buf_str(wanted->flow), begun.len) == 0);
 }
 
-/* S9. The old text would be gone on with, the new one stands in the file: nobody can know which is meant. */
+/* S9. The run would continue with the old text, but the file has a new one: a person has to decide. */
 static int refuse_changed(const char *text, const char *request_id, const char *latest, struct tsk_error *err)
 {
     error_set(err, TSK_CONFLICT, text, "request", request_id, "run", latest, NULL);
@@ -134,7 +134,7 @@ static bool is_locked(struct tsk_workspace *ws, const char *request_id)
     return is;
 }
 
-/* A run that is just gone on with is locked: then the lock decides. */
+/* A run that is just being continued is locked: then the lock decides. */
 int latest_settle_early(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err)
 {
     const char *id = wanted->request->id;

@@ -39,7 +39,7 @@ struct queue {
     enum { DECIDE_GO, DECIDE_LATE, DECIDE_STOP } decision; /* under the request's lock */
 };
 
-/* ---- what is told --------------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------------- */
 
 static void put_event(struct queue *q, const char *type, json_t *data_take)
 {
@@ -103,7 +103,7 @@ static bool name_run(struct queue *q, const char *request_id, const char *run_id
 {
     struct tsk_error problem;
     struct lock_record *record = &q->lock->record;
-    /* Whoever met the lock past half of its time has renewed it with the names it had: then once more. */
+    /* Another command may have renewed the lock past half of its TTL, with the old names: then write it again. */
     for (int i = 0; i < 2; i++) {
         snprintf(record->request_id, sizeof record->request_id, "%s", request_id ? request_id : "");
         snprintf(record->run_id, sizeof record->run_id, "%s", run_id ? run_id : "");
@@ -293,7 +293,7 @@ static int run_all(struct queue *q, struct tsk_error *err)
         if (q->reason != QUEUE_GOES_ON)
             break;
     }
-    /* Who stops a queue now cancels its run: it was the stop that did it. */
+    /* A stop with --now cancels the run of the queue: the stop is the reason. */
     if (q->reason == QUEUE_CANCELLED && is_told_to_stop(q))
         q->reason = QUEUE_STOPPED;
     return 0;

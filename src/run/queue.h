@@ -7,8 +7,8 @@
  *      runner was killed has no such line: queue.json says RUNNING and the lock is free.
  *  U4  A stop is asked for by writing the lock's fence into `.aiflow/queue.stop` (`now` behind it: at once), so that it is not meant
  *      for a later queue. The queue looks at it between two requests, under the request's lock just before it begins a run, and
- *      when its own lock names that run. Who stops at once writes it first and then cancels the run that the lock names: one of
- *      the two sees the other.
+ *      when its own lock names that run. A stop with `now` is written first, and then the run that the lock names is cancelled: one
+ *      of the two sees the other.
  *  U5  What the book says is looked at once more under the request's lock (S5): if the file or the latest run of the request, or of
  *      one that it depends on, is not the one that it was decided by, nothing begins and the book is opened anew.
  *  U6  A request whose lock somebody has lets the others pass; it is tried again, with pauses, when there is no other, and for about a
@@ -54,7 +54,7 @@ int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t 
 enum tsk_code queue_verdict(const char *reason);
 /* Lets the request that is run finish; `is_now`: cancels it. {status: "stopping" or "not_running", request_id, run_id}. */
 int queue_stop(struct tsk_workspace *ws, bool is_now, json_t **ret, struct tsk_error *err);
-/* What the queue with that fence was told (U4). */
+/* The stop that was requested of the queue with that fence (U4). */
 enum queue_stopping queue_stop_read(struct tsk_workspace *ws, uint64_t fence);
 /* {next: request or null, others: [{request_id, title, status, priority, reason, detail, position}]}. */
 int queue_next(struct tsk_workspace *ws, bool retries, enum lang lang, json_t **ret, struct tsk_error *err);

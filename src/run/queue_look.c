@@ -32,7 +32,7 @@ static json_t *text_or_null(const char *text)
 
 /* ---- stop ----------------------------------------------------------------------------------------------- */
 
-/* U4. Who stops later does not make a stop at once a plain one. */
+/* U4. A later plain stop does not replace a stop with `now`. */
 static int write_stop(struct tsk_workspace *ws, uint64_t fence, bool is_now, struct tsk_error *err)
 {
     char text[32];
@@ -61,7 +61,7 @@ static int refuse_foreign(const struct lock_target *target, const struct judgeme
     return -1;
 }
 
-/* The stop is written; whoever the lock names by now has not seen it. */
+/* The stop is written; the run that the lock names by now has not seen it. */
 static int cancel_named(struct lock_target *target, struct judgement *found, struct tsk_workspace *ws,
                         struct tsk_error *err)
 {
@@ -113,7 +113,7 @@ static json_t *explain(const struct book_entry *entry, size_t position)
     return json;
 }
 
-/* What would be run, and whether it would be gone on with. */
+/* The request that would be run, and whether its run would be continued. */
 static json_t *describe_next(const struct book_entry *entry)
 {
     if (!entry)

@@ -30,7 +30,7 @@ struct execution {
     struct buf flow_text;
     bool has_runner, has_flow;
     int64_t renewed_ms;
-    char goes_on[RUN_ID_MAX]; /* the run that is to be gone on with instead (S9); "": none */
+    char goes_on[RUN_ID_MAX]; /* the run to continue instead (S9); "": none */
 };
 
 /* ---- locks ---------------------------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static int take_lock(struct execution *e, const char *request_id, const char *ru
     const struct lock_record *by = &outcome.before.record;
     bool is_left = by->run_id[0] && (start_is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
     if (result < 0 && err->code == TSK_RUN_IN_PROGRESS && is_left && end_leftovers(e->ws, by->run_id, &ignored) == 0)
-        /* Whoever executed it last may be just about to release it. */
+        /* Its last runner may be about to release it. */
         result = try_lock(e, request_id, run_id, RELEASE_MS, &outcome, err);
     if (result < 0)
         return refused(request_id, by->hold, err);
@@ -214,7 +214,7 @@ static void put_command(const struct request *request, struct buf *text)
     buf_puts(text, "\n");
 }
 
-/* A pipe or a device: whoever reads it may wait for ever, with the queue behind him. */
+/* A pipe or a device: reading it may block for ever, and the queue with it. */
 static bool is_endless(int fd)
 {
     struct stat st;
@@ -378,7 +378,7 @@ static int decide(struct execution *e, struct tsk_error *err)
     return e->start->decide ? e->start->decide(e->start->decide_data, err) : 0;
 }
 
-/* goes_on: the run that is to be gone on with instead (S9), "" for none. */
+/* goes_on: the run to continue instead (S9), "" for none. */
 static int start_new(struct tsk_workspace *ws, const struct run_start *start, char goes_on[RUN_ID_MAX], json_t **ret,
                      struct tsk_error *err)
 {

@@ -1,24 +1,24 @@
 /* start.h - executing the run of a request: under its lock, from the first task to the release.
  *
- *  S1  The order is: queue lock (if a queue runs it), request lock, the run's own byte. Whoever takes two of them takes them in
- *      that order, and lets them go in the opposite one.
+ *  S1  The order is: queue lock (if a queue runs it), request lock, the run's own byte. They are always taken in that order
+ *      and released in the opposite one.
  *  S2  The request's lock is taken before the run exists and names it; it is released last, and always: by us after the run's
  *      final stage is written, or by our death.
- *  S3  Tasks inherit the lock's life. If we are killed, the request stays locked until the last of them is gone; whoever runs the
- *      request next ends them first, and does not have to wait for anything.
+ *  S3  Tasks inherit the lock's life. If we are killed, the request stays locked until the last of them is gone; the next run of the
+ *      request ends them first and does not have to wait.
  *  S4  A lock that was lost (somebody has forced it away) cancels the run within a second or two: two must not work on one
  *      request. A run that has nothing left to do is DONE all the same.
  *  S5  What a caller has decided by what it saw without the lock, it decides again under it (`decide`): nobody else begins, resumes
  *      or answers-and-resumes a run of this request then. Cancelling a run that nobody executes needs only the run's byte; so
  *      that is looked at once more under the byte (runner_options.refuses_cancelled).
- *  S6  Who takes the lock means to begin: refusals that need no lock come before it.
- *  S7  A run that goes on because of an answer was not asked for by name: it is refused if it was cancelled, if somebody has gone on
- *      with it already, or if it is not its request's latest run any more.
+ *  S6  Taking the lock is the intention to begin: refusals that need no lock come before it.
+ *  S7  A run that goes on because of an answer was not asked for by name: it is refused if it was cancelled, if another runner
+ *      has continued it already, or if it is not its request's latest run any more.
  *  S8  A queue leaves no request behind that is as ready as before although it cannot begin: what is wrong with its flow, or with
  *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c).
  *  S9  A run that can go on and that nobody executes (its question was answered: `answered` in its stage; or it was interrupted) is
- *      not overtaken: who runs its request goes on with it, unless --new gives it up. So nothing is done twice, whoever comes first
- *      uses the answer, and nobody else has to. If the request or its flow was changed since the interruption, a person
+ *      not overtaken: the next run of its request continues it, unless --new gives it up. So nothing is done twice, and the first
+ *      runner that comes uses the answer. If the request or its flow was changed since the interruption, a person
  *      decides: by hand that is a refusal; the queue goes on. */
 #ifndef RUN_START_H
 #define RUN_START_H
@@ -67,7 +67,7 @@ int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t 
 /* The run that a RUN_IN_PROGRESS names; false: none, the lock is held without one. */
 bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX]);
 
-/* Whether it says that somebody else has gone on with the run meanwhile. */
+/* True if the error says that another runner has continued the run in the meantime. */
 bool start_was_answer_used(const struct tsk_error *err);
 /* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
 bool start_is_holder_gone(const struct lock_record *record);
@@ -100,13 +100,13 @@ int latest_need(struct tsk_workspace *ws, const struct run_start *start, const c
  * why it could not be recorded. */
 int unbegun_record(struct tsk_workspace *ws, const struct request *request, const char *run_id, enum lang lang,
                    const struct tsk_error *why, struct tsk_error *err);
-/* The same for a run that was to go on and cannot, as *err says; with the run's byte taken. What a later attempt may find mended
- * (a full disk, a runner that is just ending) is not recorded. */
+/* The same for a run that was to go on and cannot, as *err says; with the run's byte taken. A problem that a later attempt may not
+ * have (a full disk, a runner that is just ending) is not recorded. */
 void unbegun_mark(const struct rundir *run, enum lang lang, struct tsk_error *err);
 
 /* ---- stop.c ---- */
 
-/* Whatever its status: a run that somebody executes is told to end, one that nobody executes is recorded as cancelled. *ret_status:
+/* Cancels a run in any status: the runner of an executed run is signalled; a run without a runner is recorded as cancelled. *ret_status:
  * CANCELLING, CANCELLED, or what it was already. */
 int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char run[RUN_ID_MAX], const char **ret_status,
              struct tsk_error *err);

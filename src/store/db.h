@@ -6,7 +6,7 @@
  * nothing (db_conn.h, N1 and N2).
  *
  * Events of database changes are inserted into the table `outbox` in the same transaction (db_event) and moved to the
- * trail by whoever comes next (db_flush_outbox): an event is in the trail if and only if its change was committed. */
+ * trail by the next command (db_flush_outbox): an event is in the trail if and only if its change was committed. */
 #ifndef STORE_DB_H
 #define STORE_DB_H
 
@@ -37,7 +37,7 @@ void db_use(enum db_use use);
 int db_open(struct db *db, int state_dir, struct tsk_error *err); /* state_dir: borrowed until db_close */
 void db_close(struct db *db);                                     /* also one that is not open */
 bool db_is_open(const struct db *db);
-/* Whether there is a database below `state_dir`; false also when that cannot be told. */
+/* True if there is a database below `state_dir`; false also if that cannot be determined. */
 bool db_exists(int state_dir);
 
 int db_begin(struct db *db, struct tsk_error *err);
@@ -70,10 +70,10 @@ int64_t db_changes(const struct db *db);
 int db_int(struct db *db, struct tsk_error *err, int64_t *ret, int64_t fallback, const char *sql);
 
 int db_event(struct db *db, const struct now *now, const struct event *event, struct tsk_error *err);
-/* Moves what is in `outbox` to the trail. One write transaction: append the rows in order, sync the trail, delete the
- * rows, commit. So two that flush at once take turns, and one that is killed before its commit leaves rows that the next
- * one appends again, with the same `outbox_id` in their data: event_read drops the repetition (E6). What stays possible:
- * a reader that begins between the two copies sees only the second one, under the second one's event id. */
+/* Moves the rows of `outbox` to the trail in one write transaction: append the rows in order, sync the trail, delete the
+ * rows, commit. Two processes that flush at once take turns. If a process is killed before its commit, the next one appends
+ * the rows again with the same `outbox_id` in their data, and event_read drops the repetition (E6). A reader that begins
+ * between the two copies sees only the second one, under the second one's event id. */
 int db_flush_outbox(struct db *db, struct event_trail *trail, struct tsk_error *err);
 int db_schema_version(void); /* the version this program writes */
 

@@ -268,8 +268,8 @@ static bool is_long(const struct event_trail *trail, const struct stat *st)
     return (uint64_t)st->st_size >= trail->segment_max;
 }
 
-/* Instead of the shared lock, the exclusive one if nobody is writing at this moment. Given back first,
- * because two that keep theirs would refuse each other for ever. */
+/* Exchanges the shared lock for the exclusive one if no other process is writing at this moment. The shared lock is
+ * released first: two processes that keep theirs would refuse each other for ever. */
 static bool trail_lock_exclusively(struct event_trail *trail)
 {
     trail_unlock(trail);

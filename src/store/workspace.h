@@ -1,7 +1,7 @@
 /* workspace.h - finding, creating and opening a workspace: the directory that has `.aiflow/`.
  *
- * Which one: `root` if given (--root), TASUKI_ROOT, else the nearest one upwards from the working directory. In a linked
- * git worktree it is always the main worktree's, although git has checked out a copy of the git-managed part there:
+ * The workspace is `root` if given (--root), else TASUKI_ROOT, else the nearest one upwards from the working directory. In a
+ * linked git worktree it is always the main worktree's, although git has checked out a copy of the git-managed part there:
  * agents in worktrees must share locks. A bare repository keeps its state in `<git common dir>/tasuki/`. */
 #ifndef STORE_WORKSPACE_H
 #define STORE_WORKSPACE_H
@@ -19,8 +19,8 @@ struct tsk_workspace {
     pthread_mutex_t mutex;    /* of what follows, and of the lazily opened directories */
     struct event_trail trail;
     struct timespec config_seen;                /* ctime of the config.yaml that workspace_locks_are_local accepted */
-    bool fs_is_checked;                         /* the lock protocol holds on the file system of locks_dir */
-    void (*on_close)(struct tsk_workspace *ws); /* set by a layer below that keeps something for this workspace */
+    bool fs_is_checked;                         /* the file system of locks_dir supports the lock protocol */
+    void (*on_close)(struct tsk_workspace *ws); /* set by a layer that keeps something for this workspace */
 };
 
 /* Finds without opening: the directory that holds the state and its root. 0, or -1 with NOT_FOUND. */
@@ -38,8 +38,8 @@ void workspace_cleanup(struct tsk_workspace **ws); /* for CLEANUP */
  * *ret_created says whether there was none before. */
 int workspace_init(const char *root, struct workspace_place *ret, bool *ret_created, struct tsk_error *err);
 
-/* Makes only the state directory with its .gitignore, and touches nothing of the project's: for a sprint lock in a project
- * that was never initialised. */
+/* Creates only the state directory with its .gitignore and touches no other file of the project: for a sprint lock in a
+ * project that was never initialised. */
 int workspace_make_state(const struct workspace_place *place, struct tsk_error *err);
 
 /* Opens (creates) `locks/` and `locks/.guard/`. */

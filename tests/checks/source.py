@@ -105,7 +105,7 @@ def is_declaration(path, problem):
 
 @test("an error about a file of the workspace names its whole path: fs_error, not a name that nobody can open", init=False)
 def _(_ws):
-    bare = re.compile(r'error_errno\([^,]+,\s*"(?:read|write|open|make|create|remove|rename|delete|mend|name)",\s*'
+    bare = re.compile(r'error_errno\([^,]+,\s*"(?:read|write|open|make|create|remove|rename|delete|repair|name)",\s*'
                       r'(name|file|hidden|[A-Z][A-Z_]+|"[^"/]*\.[a-z]+")\)')
     files = [p for folder in ("own", "graph", "run", "ops") for p in c_files(f"src/{folder}")]
     refuse([f"{place(p, read(p), m.start())}: {m[1]}" for p in files for m in bare.finditer(read(p))], "found:")

@@ -168,7 +168,7 @@ def start_running(bench):
 
 
 def look(bench):
-    """The holder is dead, the process lives: whoever looks makes a new holder, or fails; it is not declared lost."""
+    """The holder is dead, the process lives: the next command makes a new holder, or fails; it is not declared lost."""
     pid = bench.orphan()["pid"]
     bench.ws.until(lambda: bench.lives.has(pid), "it runs")
 

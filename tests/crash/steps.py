@@ -18,7 +18,7 @@ STEPS_MAX = 400  # more file-system calls than this in one operation is a bug of
 
 
 class Sleeper:
-    """A process that is alive until it is told not to be."""
+    """A process that is alive until the test ends it."""
 
     def __init__(self):
         reader, self.writer = os.pipe()

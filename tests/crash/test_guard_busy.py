@@ -5,7 +5,7 @@ import signal
 from harness.harness import test, main
 
 
-@test("whoever meets a guard that is held for ten seconds is told by which process", quick=False)
+@test("a command that meets a guard held for ten seconds names the process that holds it", quick=False)
 def _(ws):
     # The first pwrite of an acquisition writes the guard's state, which is done with byte 0 held.
     stopped = ws.spawn_command([ws.fault_binary, "lock", "acquire", "name", "busy", "--pid", str(os.getpid())],

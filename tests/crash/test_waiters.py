@@ -1,4 +1,4 @@
-"""Waiting for a lock: in arrival order, and whoever dies on the way is in nobody's way.
+"""Waiting for a lock: in arrival order, and a waiter that dies delays no other.
 
 That a waiter has taken its place is seen from outside: it holds a ticket byte of the guard file (src/lock/wait.h)."""
 

@@ -44,7 +44,7 @@ static struct {
 
 static atomic_ulong calls_made;
 
-/* What a wrapper is told to do. */
+/* What a wrapper has to do. */
 enum verdict { MAKE_IT, MAKE_IT_AND_DIE, MAKE_HALF_OF_IT, FAIL_IT };
 
 static bool name_is_listed(const char *list, const char *name)

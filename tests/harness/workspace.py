@@ -227,7 +227,7 @@ class Workspace:
         try:
             main, side = pty.openpty()
         except OSError as error:
-            raise Skip(f"no terminal to be had here: {error}") from None
+            raise Skip(f"no terminal is available here: {error}") from None
         out_r, out_w = os.pipe() if split else (-1, -1)
 
         def take_terminal():

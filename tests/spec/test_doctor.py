@@ -52,7 +52,7 @@ def _(ws):
         assert {"name", "title", "status", "summary", "evidence"} <= set(one), one
         assert set(one) <= {"name", "title", "status", "summary", "evidence", "fix", "fixed"}, one
         assert one["summary"], one
-    for lang, word in (("en", "To mend it:"), ("ja", "直すには:"), ("zh", "修复方法：")):
+    for lang, word in (("en", "To fix it:"), ("ja", "直すには:"), ("zh", "修复方法：")):
         out = ws.tasuki("--lang", lang, "doctor").expect(0).out
         lines = out.splitlines()
         eq(lines[0], "WARN", "the first line")

@@ -163,7 +163,7 @@ def _(ws):
 def _(ws):
     (ws.path / ".sprint-running.tmp").mkdir()
     found = check(examine(ws), "sprint")
-    eq(found["fixed"], [".sprint-running.tmp was put away"])
+    eq(found["fixed"], [".sprint-running.tmp was removed"])
     assert not (ws.path / ".sprint-running.tmp").exists()
 
 

@@ -44,7 +44,7 @@ def _(ws):
     eq(result.err, "", "stderr")
     told = [f"{n}." for n in range(1, 15)]
     eq([n for n in told if f"\n{n} " not in result.out], [], "parts that are missing")
-    for fact in ("process.adopted", "process.restarting", "LOCK_STALE_RECOVERED", "INTERRUPTED", "waits for RQ-hello", "life byte is locked"):
+    for fact in ("process.adopted", "process.restarting", "LOCK_STALE_RECOVERED", "INTERRUPTED", "waits for RQ-hello", "the kernel still holds its lock"):
         assert fact in result.out, f"{fact} is not in\n{result.out}"
     left = list(pathlib.Path(ws.base).glob("tasuki-demo.*"))
     eq(len(left), 1, "workspaces")

@@ -380,7 +380,7 @@ def _(ws):
     proc = run_held(ws, "deploy")
     since = ws.read_lock("name", "deploy")["created_at"]
     text = ws.tasuki("lock", "acquire", "name", "deploy").expect(4).err
-    for fact in ("deploy", str(proc.pid), "alive", "life byte", since, "expires", "--wait", "lock check", "--force"):
+    for fact in ("deploy", str(proc.pid), "alive", "kernel still holds", since, "expires", "--wait", "lock check", "--force"):
         assert fact in text, f"{fact!r} is missing in:\n{text}"
 
 

@@ -4,7 +4,7 @@
  *     storm-proc-child DIR NAME [PAUSE_US]
  *
  * The witness is an abstract socket of the name: the kernel gives it to one process at a time and takes it back at the
- * instant of its death. Who does not get it writes a line into DIR/doubles.
+ * instant of its death. A process that does not get it writes a line to DIR/doubles.
  *
  * DIR/NAME.lives is struct lives, mapped. Each life takes the next entry, then writes lines `<NAME life pid number>` to
  * stdout with one write(2) each and counts them in its entry afterwards. So after any death the log must have the numbers

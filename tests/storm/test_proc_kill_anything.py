@@ -112,7 +112,7 @@ class Target:
         self.await_end(record, 137)
 
     def hit_look(self, record):
-        """The holder dies, and so does whoever is about to take its place."""
+        """The holder dies, and so does the process that is about to replace it."""
         self.kill_holder(record)
         for _ in range(self.draw.randint(1, 3)):
             words = self.draw.choice([["status", self.id], ["list"], ["start", self.id], ["logs", self.id]])
@@ -231,7 +231,7 @@ class Target:
         return seen[0]
 
     def has_its_parent(self, run):
-        """Whether the run has the holder that started it: only that one is told by the kernel how it ended."""
+        """Whether the run has the holder that started it: only that one learns from the kernel how it ended."""
         return self.kills_before.get(run, -1) == len(self.holder_kills)
 
     def await_end(self, before, code):
@@ -259,7 +259,7 @@ class Target:
                 self.facts.setdefault(fact["n"], {}).setdefault("started", fact)
             elif fact["what"] in ("exited", "lost"):
                 earlier = self.facts.setdefault(fact["n"], {}).setdefault("ended", fact)
-                assert fact == earlier, f"the end of run {fact['n']} of {self.id} is told twice: {self.p.history(self.id)[-8:]}"
+                assert fact == earlier, f"the end of run {fact['n']} of {self.id} is reported twice: {self.p.history(self.id)[-8:]}"
 
     def check_exits(self):
         """Every end on record is one that happened."""

@@ -1,4 +1,4 @@
-"""Issue 5, 3: whoever runs the queue or a request is killed at random moments. After that every request runs to its end exactly
+"""The process that runs the queue or a request is killed at random moments. After that every request runs to its end exactly
 once, no lock is stuck, and there is nothing to clean up by hand."""
 
 import json
@@ -36,8 +36,8 @@ def is_by_hand(id):
 
 
 def by_hand(ws, is_alone=False):
-    """The commands that bring drafts on: begun if they never were, else gone on with. Not those that are done, or that somebody is at.
-    Who is alone may run an interrupted one by its request: nobody can have done it since, which would make it a second time."""
+    """The commands that begin or continue drafts, except those that are done or being run. A caller that is alone may run an
+    interrupted one by its request: no other can have run it since, which would make it a second time."""
     found = []
     for one in call(ws, "request", "list").json["requests"]:
         latest = one["latest_run"]

@@ -1,6 +1,6 @@
 /* witness.h - an independent witness of double holds.
  *
- * Whoever believes that it holds lock L takes a POSIX record lock on the witness file of L, without waiting,
+ * A process that believes it holds lock L takes a POSIX record lock on the witness file of L, without waiting,
  * for as long as it believes so. The kernel gives that to one process at a time and takes it back at the very
  * instant the process dies. So a refusal here is a double hold, whatever the lock protocol thinks; the kernel
  * also says whose. Nothing of tasuki is used for it.

@@ -561,7 +561,7 @@ TEST(a_writer_may_die_at_any_call)
 
 enum { WRITERS = 8, EVENTS_EACH = 400, TINY_SEGMENT = 2000 };
 
-/* What the witness knows: how many events each writer was told to have written. */
+/* What the witness knows: how many events each writer has been acknowledged. */
 static volatile int *told;
 
 static pid_t start_writer(int dir, int writer, int from)
@@ -582,7 +582,7 @@ static pid_t start_writer(int dir, int writer, int from)
 }
 
 /* Reads what there is; every writer's numbers must come in order, each once. seen[w] is the next number
- * expected; a writer that was killed may skip no number it was told about. */
+ * expected; a writer that was killed may skip no acknowledged number. */
 static void read_some(struct event_reader *reader, int seen[WRITERS], uint64_t *last_id)
 {
     json_t *event;
@@ -639,7 +639,7 @@ TEST(many_writers_and_rotations_lose_and_repeat_nothing)
 }
 
 /* Kills one writer at a random moment and starts its successor with the number after the last one that is in
- * the trail, which must be the one it was told, or one more. */
+ * the trail, which must be the acknowledged one, or one more. */
 static void replace_writer(int dir, pid_t pids[WRITERS], int writer)
 {
     int seen[WRITERS] = {0}, status;

@@ -81,7 +81,7 @@ TEST(the_first_fence_after_a_reboot_is_in_the_next_boot_number)
 
 TEST(a_damaged_guard_recovers_and_never_gives_a_fence_up_to_the_lock_files)
 {
-    static const char garbage[64] = "this is no guard file, whoever wrote it, and is quite long......";
+    static const char garbage[64] = "this is no guard file, not one of ours, and it is quite long....";
     struct guard_state state;
     uint64_t last = (5ULL << 40) + 17;
     fence_of_new_guard(0);

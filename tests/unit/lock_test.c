@@ -525,7 +525,7 @@ TEST(without_a_proof_a_lock_is_neither_renewed_nor_released)
     }
     ASSERT_OK(tsk_lock_verify(lock, &err));
     ASSERT_OK(tsk_lock_release(lock, &err));
-    ASSERT_OK(lock_release_by(&target, &proofs[0], &outcome, &err)); /* no lock is success */
+    ASSERT_OK(lock_release_by(&target, &proofs[0], &outcome, &err)); /* releasing a free lock succeeds */
     ASSERT(!outcome.existed);
     ASSERT_CODE(lock_renew_by(&target, &proofs[0], 0, &outcome, &err), TSK_LOCK_NOT_FOUND);
     lock_target_clear(&target);

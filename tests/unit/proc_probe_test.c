@@ -158,7 +158,7 @@ static void enter_small_network(int port)
     struct ifreq lo = {.ifr_name = "lo"};
     char range[32];
     if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-        test_skip("no network namespace to be had");
+        test_skip("no network namespace is available");
     int fd CLEANUP_FD = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     ASSERT_INT(ioctl(fd, SIOCGIFFLAGS, &lo), 0);
     lo.ifr_flags |= IFF_UP;
@@ -267,7 +267,7 @@ TEST(a_name_of_the_hosts_file_is_tried_at_each_of_its_addresses)
     scene_write("hosts", "# 127.0.0.3 app\n127.0.0.2 other  # app\n::1\tb app.test APP\r\n\nbad app\n127.0.0.1 app");
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("hosts", "/etc/hosts", NULL, MS_BIND, NULL) < 0)
-        test_skip("no mount namespace to be had");
+        test_skip("no mount namespace is available");
     snprintf(url, sizeof url, "http://app:%d/", port);
     struct probe_try t = try_of(PROBE_HTTP, url, 0);
     ASSERT_INT(try_http(&t, A_MOMENT), 0);

@@ -10,7 +10,7 @@
     "flow: a >> (b | c) >> d\n"                                                                                        \
     "tasks: {a: [/bin/true], b: [/bin/true], c: [sh, -c, 'exit 3'], d: [/bin/true]}\n"
 
-/* Whoever is told of a start comes back when the task has ended: its signal arrives while the runner does not wait for any. */
+/* The callback for a start returns when the task has ended: its signal arrives while the runner does not wait for any. */
 static void wait_for_task(void *data, const json_t *document)
 {
     siginfo_t info;
@@ -83,7 +83,7 @@ TEST(an_exit_status_is_known_though_the_caller_ignores_SIGCHLD)
 
 static struct rundir ending;
 
-/* Whoever asks whether there is a runner asks just after it has gone, with its last stage written. */
+/* The check for a runner happens just after the runner has gone, with its last stage written. */
 static int end_then_look(int fd, int cmd, struct flock *range)
 {
     struct tsk_error err;

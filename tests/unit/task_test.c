@@ -66,7 +66,7 @@ static json_t *ask(struct mcp_link *link, const char *method, json_t *params_tak
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
 
-/* As fast as it can be: the worker has ended and its connection is freed before whoever cancelled goes on. */
+/* As fast as it can be: the worker has ended and its connection is freed before the canceller continues. */
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     struct mcp_link *link = beginner;
@@ -123,7 +123,7 @@ TEST(who_cancels_a_task_does_not_touch_the_connection_that_began_it)
 
 /* ---- listening ---- */
 
-/* As fast as a client can be: it has read the acknowledgement and done something before whoever sent it goes on. */
+/* As fast as a client can be: it has read the acknowledgement and acted before its sender continues. */
 static void act_when_acknowledged(void *data, const struct mcp_frame *frame)
 {
     struct tsk_error err;
