@@ -286,6 +286,15 @@ static int set_up(struct db *db, int state_dir, struct tsk_error *err)
     return migrate(db, err);
 }
 
+/* SQLite would make root's file in a user's workspace. Its companions it gives to the owner of the database by itself. */
+static void make_for_owner(int state_dir)
+{
+    if (geteuid() != 0 || db_exists(state_dir))
+        return;
+    int fd = fs->openat(state_dir, "state.db", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fs_close(&fd);
+}
+
 int db_open(struct db *db, int state_dir, struct tsk_error *err)
 {
     *db = (struct db){.handle = NULL, .state_dir = state_dir};
@@ -295,6 +304,7 @@ int db_open(struct db *db, int state_dir, struct tsk_error *err)
         db_close(db);
         return -1;
     }
+    make_for_owner(state_dir);
     int rc = open_handle(db, state_dir, "modeof=/proc/self/mem", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     rc = rc == SQLITE_OK ? set_up(db, state_dir, err) : fail_sqlite(db, rc, err);
     if (rc < 0)
