@@ -418,6 +418,25 @@ def _(ws):
         ws.events()[before:]
 
 
+@test("a force whose event cannot be written leaves the living holder's lock exactly as it was")
+def _(ws):
+    for kind in ("name", "sprint"):
+        words = [kind, "a"] if kind == "name" else [kind, "--session", "s", "--epic", "e"]
+        token = ws.tasuki("lock", "acquire", *words, "--pid", sleeper(ws).pid, "--json").expect(0).json["token"]
+        path = ws.lock_path("name", "a") if kind == "name" else ws.lock_path("sprint")
+        before = (path.read_text(), path.stat().st_ino)
+        trail = ws.path / ".aiflow/events.ndjson"
+        trail.rename(ws.base / "trail")
+        trail.mkdir()
+        ws.tasuki("lock", "acquire", *words, "--pid", sleeper(ws).pid, "--force", "--yes", "--json").expect(3)
+        eq((path.read_text(), path.stat().st_ino), before, f"the {kind} lock")
+        eq([p.name for p in path.parent.iterdir() if p.name.startswith(".tsk-")], [], "what is left beside it")
+        trail.rmdir()
+        (ws.base / "trail").rename(trail)
+        ws.tasuki("lock", "renew", *words[:2 if kind == "name" else 1], "--token", token).expect(0)
+        ws.tasuki("lock", "release", *words[:2 if kind == "name" else 1], "--token", token).expect(0)
+
+
 # -- what a refusal says ------------------------------------------------------------------------------------
 
 @test("a refusal names lock, pid, since when, alive and how we know, the expiry, and the next commands")
