@@ -1,11 +1,11 @@
 #include "base/clock.h"
+#include "base/fs.h"
 
 #include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t id)
@@ -27,17 +27,19 @@ static struct {
 static void boot_shift_read(void)
 {
     struct stat ours, children;
-    char line[128];
-    long long seconds, ns;
-    bool has_own = stat("/proc/self/ns/time", &ours) == 0;
-    boot_shift.is_known = !has_own || (stat("/proc/self/ns/time_for_children", &children) == 0 &&
+    char storage[8192], *at;
+    struct buf text;
+    buf_init_fixed(&text, storage, sizeof storage);
+    bool has_own = fs->fstatat(AT_FDCWD, "/proc/self/ns/time", &ours, 0) == 0;
+    boot_shift.is_known = !has_own || (fs->fstatat(AT_FDCWD, "/proc/self/ns/time_for_children", &children, 0) == 0 &&
                                        children.st_ino == ours.st_ino && children.st_dev == ours.st_dev);
-    FILE *file = boot_shift.is_known && has_own ? fopen("/proc/self/timens_offsets", "re") : NULL;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "boottime %lld %lld", &seconds, &ns) == 2)
-            boot_shift.ns = seconds * 1000000000 + ns;
-    if (file)
-        fclose(file);
+    if (!boot_shift.is_known || !has_own || fs_read_file(AT_FDCWD, "/proc/self/timens_offsets", 4096, &text) < 0)
+        return;
+    at = strstr(buf_str(&text), "boottime");
+    if (!at)
+        return;
+    int64_t seconds = strtoll(at + strlen("boottime"), &at, 10);
+    boot_shift.ns = seconds * 1000000000 + strtoll(at, NULL, 10);
 }
 
 bool clock_boot_shift(int64_t *ret_ns)

@@ -156,9 +156,11 @@ enum liveness proc_id_liveness(const struct proc_id *id)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
     /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
     int64_t shift, apart = (int64_t)(stat.start_ticks - id->start_ticks);
-    if (apart >= -1 && apart <= 1)
+    bool is_known = clock_boot_shift(&shift);
+    int64_t slack = shift % (1000000000 / (int64_t)ticks_per_second()) ? 1 : 0;
+    if (apart >= -slack && apart <= slack)
         return LIVE_ALIVE;
-    return clock_boot_shift(&shift) ? LIVE_DEAD : LIVE_UNKNOWN;
+    return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
 }
 
 int proc_id_open(const struct proc_id *id)

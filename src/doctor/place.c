@@ -76,6 +76,8 @@ static void look_at_owner(struct finding *f, const struct place *place, const st
     state_path(f->doctor, place->name, path);
     finding_add(f, DOCTOR_WARN, "doctor_owner", "path", path, "uid", number_text(st->st_uid, uid), "wanted",
                 number_text(top->st_uid, wanted), NULL);
+    /* One command for everything: what one `sudo tasuki …` has left is in many folders. */
+    state_path(f->doctor, "", path);
     finding_fix(f, "%schown -hR %u:%u %s", geteuid() == 0 ? "" : "sudo ", top->st_uid, top->st_gid,
                 shell_word(&word, path));
 }
@@ -137,23 +139,23 @@ static void look_at_place(struct finding *f, const struct place *place, const st
     look_at_mode(f, place, &st);
 }
 
-/* A file of another user among those that every user of the workspace must write; one of each place is reported. */
-static void look_at_owners_inside(struct finding *f, const struct place *place, const struct stat *top)
+/* A file of another user among those that every user of the workspace must write. One file is named, and the command is for
+ * all of them. */
+static void look_at_owners_inside(struct finding *f, const struct place *place, const struct stat *top, bool *is_told)
 {
     struct stat st;
     struct dirent **names = NULL;
     char inside[512];
     int count = scandirat(f->doctor->ws->state_dir, place->name, &names, NULL, alphasort);
-    bool is_told = false;
     for (int i = 0; i < count; i++) {
         struct place one = {inside, false, true};
         int len = snprintf(inside, sizeof inside, "%s/%s", place->name, names[i]->d_name);
         bool is_lasting = strncmp(names[i]->d_name, ".tsk-", 5) != 0 &&
                           (names[i]->d_type == DT_REG || (names[i]->d_type == DT_DIR && names[i]->d_name[0] != '.'));
-        if (!is_told && is_lasting && len < (int)sizeof inside &&
+        if (!*is_told && is_lasting && len < (int)sizeof inside &&
             fs->fstatat(f->doctor->ws->state_dir, inside, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != top->st_uid) {
             look_at_owner(f, &one, &st, top);
-            is_told = true;
+            *is_told = true;
         }
         free(names[i]);
     }
@@ -179,12 +181,13 @@ void check_workspace(struct finding *f)
         return;
     }
     look_at_read_only(f);
+    bool is_told = false;
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         look_at_place(f, &places[i], &top);
     for (size_t i = 0; f->doctor->options.mode == DOCTOR_FULL && i < sizeof places / sizeof places[0]; i++)
         if (strncmp(places[i].name, "locks", 5) == 0 || strcmp(places[i].name, "processes") == 0 ||
             strcmp(places[i].name, "runs") == 0)
-            look_at_owners_inside(f, &places[i], &top);
+            look_at_owners_inside(f, &places[i], &top, &is_told);
     finding_summary(f, "doctor_workspace_good", "path", f->doctor->ws->state_path, NULL);
 }
 

@@ -99,6 +99,20 @@ static int append(const struct lock_target *target, const struct now *now, const
     return workspace_event(target->ws, now, &event, err);
 }
 
+/* A lock that is released is released, whether the trail can be written or not. */
+static void append_fact(const struct lock_target *target, const struct now *now, const char *type,
+                        const struct lock_record *record, struct buf *data)
+{
+    struct tsk_error problem;
+    struct event event = {.type = type,
+                          .session_id = or_null(record->session_id),
+                          .run_id = or_null(record->run_id),
+                          .data = buf_str(data)};
+    BUG(data->failed);
+    if (workspace_event_later(target->ws, now, &event, &problem) < 0)
+        log_problem(&problem);
+}
+
 static void put_old_holder(struct buf *b, const struct judgement *before)
 {
     const struct lock_record *old = &before->record;
@@ -139,12 +153,10 @@ static void report_fact(const struct lock_target *target, const struct now *now,
 {
     char storage[4096];
     struct buf data;
-    struct tsk_error problem;
     buf_init_fixed(&data, storage, sizeof storage);
     put_record(&data, target, record);
     buf_puts(&data, "}");
-    if (append(target, now, type, record, &data, &problem) < 0)
-        log_problem(&problem);
+    append_fact(target, now, type, record, &data);
 }
 
 void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record)
@@ -174,7 +186,6 @@ void report_released_by(const struct lock_target *target, const struct now *now,
 {
     char storage[8192];
     struct buf data;
-    struct tsk_error problem;
     buf_init_fixed(&data, storage, sizeof storage);
     put_record(&data, target, record);
     put_caller(&data, proof);
@@ -187,8 +198,7 @@ void report_released_by(const struct lock_target *target, const struct now *now,
         buf_puts(&data, "}");
     }
     buf_puts(&data, "}");
-    if (append(target, now, "lock.released", record, &data, &problem) < 0)
-        log_problem(&problem);
+    append_fact(target, now, "lock.released", record, &data);
 }
 
 void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before)

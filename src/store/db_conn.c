@@ -299,10 +299,20 @@ static void make_room(struct db_conn *conn)
     sqlite3_wal_checkpoint_v2(conn->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
 
+/* SQLite would make root's file in a user's workspace. Its companions it gives to the owner of the database by itself. */
+static void make_for_owner(int state_dir)
+{
+    if (geteuid() != 0 || db_exists(state_dir))
+        return;
+    int fd = fs->openat(state_dir, "state.db", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fs_close(&fd);
+}
+
 /* The file is made 0600 whatever the umask is, and without a descriptor of ours: `modeof` takes the mode of another file, and
  * the memory of a process is 0600 everywhere. */
 static int open_to_write(struct db *db, struct tsk_error *err)
 {
+    make_for_owner(db->state_dir);
     int rc = open_handle(db->conn, "modeof=/proc/self/mem", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     if (rc != SQLITE_OK)
         return db_fail(db, rc, err);

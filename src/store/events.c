@@ -6,14 +6,18 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOCK_NAME "events.lock"
 
 enum {
-    SMALL_LINE = 2048, /* an event of usual size is put together on the stack */
-    ATTEMPTS = 16,     /* for what only another process's doing at the same moment can make fail */
+    SMALL_LINE = 2048,     /* an event of usual size is put together on the stack */
+    TRAIL_WAIT_MS = 10000, /* for the lock of the trail */
+    ATTEMPTS = 16,         /* for what only another process's doing at the same moment can make fail */
 };
 
 /* ---- the line ----------------------------------------------------------------------------------------- */
@@ -96,11 +100,73 @@ static int trail_lock(struct event_trail *trail, short type)
         trail->lock_fd = fs->openat(trail->state_dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (trail->lock_fd < 0)
         return -1;
-    int rc;
-    do {
-        rc = fs_lock_wait(trail->lock_fd, type, 0, 1);
-    } while (rc < 0 && errno == EINTR);
-    return rc;
+    /* Writers hold it for some microseconds. Whoever keeps it longer hangs, and must not make us hang, too. */
+    struct timespec pause = {.tv_nsec = 100 * 1000};
+    int64_t deadline = clock_now().boot_ms + TRAIL_WAIT_MS;
+    for (int i = 0;; i++) {
+        if (fs_lock_try(trail->lock_fd, type, 0, 1) == 0)
+            return 0;
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            return -1;
+        if (i >= ATTEMPTS && clock_now().boot_ms >= deadline) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+        if (i < ATTEMPTS) {
+            sched_yield();
+            continue;
+        }
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 20 * 1000 * 1000)
+            pause.tv_nsec *= 2;
+    }
+}
+
+/* The process that a line of /proc/locks names for this inode; 0: none. */
+static pid_t pid_of_line(const char *line, ino_t ino)
+{
+    /* "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"; an open-file-description lock names no process. */
+    const char *colon = strrchr(line, ':');
+    const char *mode = strstr(line, "WRITE ");
+    if (!mode || !colon || strtoull(colon + 1, NULL, 10) != (unsigned long long)ino)
+        return 0;
+    long pid = strtol(mode + strlen("WRITE "), NULL, 10);
+    return pid > 0 ? (pid_t)pid : 0;
+}
+
+/* The process that keeps the lock, by the kernel's list of locks; 0: it cannot be told. */
+static pid_t trail_holder(const struct event_trail *trail)
+{
+    struct stat st;
+    pid_t pid = 0;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (fs->fstat(trail->lock_fd, &st) < 0 || fs_read_file(AT_FDCWD, "/proc/locks", 1 << 20, &text) < 0)
+        return 0;
+    for (char *line = text.data, *end; line && *line && !pid; line = end ? end + 1 : NULL) {
+        end = strchr(line, '\n');
+        if (end)
+            *end = '\0';
+        pid = pid_of_line(line, st.st_ino);
+    }
+    return pid;
+}
+
+static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *err)
+{
+    char digits[16], name[64] = "?";
+    if (errno != ETIMEDOUT)
+        return fs_error(err, "lock", trail->state_dir, LOCK_NAME);
+    pid_t pid = trail_holder(trail);
+    if (!pid) {
+        error_set(err, TSK_ENVIRONMENT, "events_busy_unknown", NULL);
+        error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
+        return -1;
+    }
+    snprintf(digits, sizeof digits, "%d", (int)pid);
+    proc_name(pid, name, sizeof name);
+    error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", digits, "name", name, NULL);
+    error_add_next(err, "ps -p %d", (int)pid);
+    return -1;
 }
 
 static void trail_unlock(struct event_trail *trail)
@@ -352,7 +418,7 @@ static int append_locked(struct event_trail *trail, const char *text, size_t len
 static int append_text(struct event_trail *trail, const struct buf *text, uint64_t *ret_id, struct tsk_error *err)
 {
     if (trail_lock(trail, F_RDLCK) < 0)
-        return fs_error(err, "lock", trail->state_dir, LOCK_NAME);
+        return trail_lock_failed(trail, err);
     int rc = append_locked(trail, text->data, text->len, ret_id);
     if (rc < 0)
         fs_error(err, "append to", trail->state_dir, TRAIL_NAME);

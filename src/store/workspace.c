@@ -97,6 +97,27 @@ int workspace_event(struct tsk_workspace *ws, const struct now *now, const struc
     return result;
 }
 
+static int put_in_outbox(struct tsk_workspace *ws, const struct now *now, const struct event *event)
+{
+    struct db db;
+    struct tsk_error ignored;
+    if (db_open(&db, ws->state_dir, &ignored) < 0)
+        return -1;
+    int result = db_begin(&db, &ignored);
+    if (result == 0)
+        result = db_event(&db, now, event, &ignored) == 0 ? db_commit(&db, &ignored) : -1;
+    db_rollback(&db);
+    db_close(&db);
+    return result;
+}
+
+int workspace_event_later(struct tsk_workspace *ws, const struct now *now, const struct event *event,
+                          struct tsk_error *err)
+{
+    int result = workspace_event(ws, now, event, err);
+    return result < 0 && err->sys_errno == 0 && put_in_outbox(ws, now, event) == 0 ? 0 : result;
+}
+
 int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err)
 {
     pthread_mutex_lock(&ws->mutex);

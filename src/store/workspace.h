@@ -48,6 +48,11 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err);
 /* Appends an event to the trail; safe from several threads. */
 int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event, struct tsk_error *err);
 
+/* The same for what has happened already: if the trail cannot be written now, the event goes to the outbox, from where it comes
+ * to the trail later. */
+int workspace_event_later(struct tsk_workspace *ws, const struct now *now, const struct event *event,
+                          struct tsk_error *err);
+
 /* db_flush_outbox to this trail; safe from several threads. Not inside a transaction. */
 struct db;
 int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err);

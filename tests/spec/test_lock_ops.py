@@ -1,11 +1,12 @@
 """Spec 3, operations: what acquire, release, renew, check and list answer, proofs of holding, and force."""
 
+import fcntl
 import os
 import pathlib
 import signal
 
-from common import (HOLDER_KEYS, acquire_from_a_script, check_error, dead_pid, foreign_lock, parse_time, run_held,
-                    sleeper)
+from common import (HOLDER_KEYS, NOBODY, acquire_from_a_script, check_error, dead_pid, foreign_lock, need_root, parse_time,
+                    run_as_nobody, run_held, sleeper)
 from harness.harness import eq, main, test
 
 RESULT_KEYS = {"status", "kind", "id", "fence", "token", "path", "expires_at", "holder"}
@@ -278,6 +279,50 @@ def _(ws):
     eq(again.wait(), 0, "exit")
 
 
+@test("somebody who keeps the lock of the event trail: an acquire fails with its pid, a release goes on and its event comes later")
+def _(ws):
+    acquire(ws).expect(0)
+    with open(ws.path / ".aiflow/events.lock", "r+") as trail:
+        fcntl.lockf(trail, fcntl.LOCK_EX)
+        error = check_error(acquire(ws, id="b"), 3, "ENVIRONMENT")
+        assert str(os.getpid()) in error["message"], error
+        eq(error["next"], [f"ps -p {os.getpid()}"], "what to do")
+        assert not ws.lock_path("name", "b").exists()
+        ws.tasuki("lock", "release", "name", "a").expect(0)
+        assert not ws.lock_path("name", "a").exists()
+        fcntl.lockf(trail, fcntl.LOCK_UN)
+    ws.tasuki("own", "claim", "w").expect(0)  # whoever uses the database moves what waits there
+    eq(len(ws.events("lock.released")), 1, "events")
+
+
+@test("what root makes in a user's workspace belongs to the user, who is not locked out")
+def _(ws):
+    need_root("another user")
+    for path in (ws.base, ws.path, *ws.path.rglob("*")):
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    ws.tasuki("lock", "run", "deploy", "--", "true").expect(0)
+    acquire(ws, id="c").expect(0)
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e").expect(0)
+    ws.tasuki("own", "claim", "w").expect(0)
+    ws.tasuki("proc", "create", "p", "--", "true").expect(0)
+    eq([str(p) for p in ws.path.rglob("*") if p.lstat().st_uid != NOBODY], [], "files of root's")
+    run_as_nobody(ws, [ws.binary, "lock", "run", "deploy", "--", "true"]).expect(0)
+    run_as_nobody(ws, [ws.binary, "own", "list"]).expect(0)
+
+
+@test("doctor names one command for all that root has left, and it is enough")
+def _(ws):
+    need_root("another user")
+    acquire(ws).expect(0)
+    for path in (ws.base, ws.path, ws.path / ".aiflow"):
+        os.chown(path, NOBODY, NOBODY)
+    report = ws.tasuki("doctor", "--full", "--json").json
+    commands = {c for check in report["checks"] if check["name"] == "workspace" for c in check.get("fix", []) if "chown" in c}
+    eq(len(commands), 1, str(commands))
+    ws.run(["sh", "-c", commands.pop()]).expect(0)
+    eq([str(p) for p in (ws.path / ".aiflow").rglob("*") if p.lstat().st_uid != NOBODY], [], "files of root's")
+
+
 @test("who asks again for what it holds is told so")
 def _(ws):
     acquire(ws).expect(0)
@@ -371,6 +416,25 @@ def _(ws):
     acquire(ws, "--force", "--yes").expect(0)
     assert any("FORCE" in e["type"].upper() or "force" in str(e["data"]).lower() for e in ws.events()[before:]), \
         ws.events()[before:]
+
+
+@test("a force whose event cannot be written leaves the living holder's lock exactly as it was")
+def _(ws):
+    for kind in ("name", "sprint"):
+        words = [kind, "a"] if kind == "name" else [kind, "--session", "s", "--epic", "e"]
+        token = ws.tasuki("lock", "acquire", *words, "--pid", sleeper(ws).pid, "--json").expect(0).json["token"]
+        path = ws.lock_path("name", "a") if kind == "name" else ws.lock_path("sprint")
+        before = (path.read_text(), path.stat().st_ino)
+        trail = ws.path / ".aiflow/events.ndjson"
+        trail.rename(ws.base / "trail")
+        trail.mkdir()
+        ws.tasuki("lock", "acquire", *words, "--pid", sleeper(ws).pid, "--force", "--yes", "--json").expect(3)
+        eq((path.read_text(), path.stat().st_ino), before, f"the {kind} lock")
+        eq([p.name for p in path.parent.iterdir() if p.name.startswith(".tsk-")], [], "what is left beside it")
+        trail.rmdir()
+        (ws.base / "trail").rename(trail)
+        ws.tasuki("lock", "renew", *words[:2 if kind == "name" else 1], "--token", token).expect(0)
+        ws.tasuki("lock", "release", *words[:2 if kind == "name" else 1], "--token", token).expect(0)
 
 
 # -- what a refusal says ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Spec 3: `tasuki lock run`, and waiting in arrival order."""
 
 import os
+import pty
 import pathlib
 import signal
 
@@ -284,6 +285,27 @@ def _(ws):
     (ws.path / "go").touch()
     for proc in procs:
         ws.finish(proc).expect(0)
+
+
+@test("Ctrl-C on a terminal reaches the command exactly once")
+def _(ws):
+    script = ws.base / "count.sh"
+    count = ws.base / "signals"
+    script.write_text(f'trap "echo int >> {count}" INT\necho > {ws.base}/ready\nwhile [ ! -e {ws.base}/end ]; do sleep 0.05; done\nexit 7\n')
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(ws.path)
+        os.execv(ws.binary, [str(ws.binary), "lock", "run", "a", "--", "/bin/sh", str(script)])
+    try:
+        ws.until_file(ws.base / "ready")
+        os.write(terminal, b"\x03")
+        ws.until_file(count)
+        ws.tasuki("lock", "check", "name", "a").expect(4)  # passing it on a second time would have had time enough
+        (ws.base / "end").write_text("")
+        eq(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7, "exit")
+    finally:
+        os.close(terminal)
+    eq(count.read_text().split(), ["int"], "signals that the command saw")
 
 
 main(__name__)

@@ -1,5 +1,6 @@
 """Spec 8, MCP: what an agent may not decide alone, by each of the three ways to ask a person."""
 
+import json
 import pathlib
 import sys
 
@@ -223,6 +224,27 @@ def _(ws):
     eq(error["reason_code"], "INVALID_INPUT", "other arguments")
     for wrong in ("0" * 32, "../../config", "x"):
         ws.tasuki("confirm", wrong, "--json").expect(5, "NOT_FOUND")
+
+
+@test("a confirmation is over after 30 s: neither a person's yes nor the call with its token counts 31 s later")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Agent(ws)
+    folder = ws.path / ".aiflow/confirm"
+
+    def let_31_s_go_by(token):
+        path = next(p for p in folder.iterdir() if token in p.name)
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "expires_boot_ms": record["expires_boot_ms"] - 31000}))
+
+    token = token_of(agent)
+    let_31_s_go_by(token)
+    ws.tasuki("confirm", token, "--json").expect(5, "NOT_FOUND")
+    token = token_of(agent)
+    ws.tasuki("confirm", token).expect(0)
+    let_31_s_go_by(token)
+    text, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+    eq((error["reason_code"], holder_of(ws)), ("NOT_FOUND", holder.pid), text)
 
 
 @test("a yes is used once, however often it is given")
