@@ -249,7 +249,7 @@ void pump_watch(struct holder *h);                      /* PUMPING: something ha
 void pump_alone(struct holder *h);                      /* goes on without holder.lock, if anybody may still write */
 
 /* sweep.c */
-void strays_take(struct holder *h); /* before a stop */
+void strays_take(struct holder *h);   /* before a stop */
 int sweep(struct holder *h, int sig); /* to every living descendant (0: only counts); returns how many there were */
 
 #endif

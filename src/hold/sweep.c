@@ -28,7 +28,7 @@
 #define OUR_COMM "(tasuki-hold)"
 
 #define STRAYS_MS  60000 /* how old what another process found may be */
-#define EXEC_LOOKS 2000 /* the program may come from a slow disk */
+#define EXEC_LOOKS 2000  /* the program may come from a slow disk */
 
 /* The next numbered entry of a directory of /proc, 0 at the end. */
 static pid_t dir_next_pid(struct dir_reader *dir)
