@@ -98,7 +98,9 @@ static int64_t policy_delay(struct holder *h)
         h->has_gave_up = true;
         return -1;
     }
-    int64_t delay = h->retries == 0 ? 0 : h->opt.backoff_ms;
+    /* A back-off of 0 grows, too: a command that fails at once would take a whole processor. */
+    const int64_t first = h->opt.backoff_ms > 0 ? h->opt.backoff_ms : 1;
+    int64_t delay = h->retries == 0 ? 0 : first;
     for (int64_t i = 1; i < h->retries && delay > 0 && delay < h->opt.backoff_max_ms; i++)
         delay *= 2;
     h->retries++;

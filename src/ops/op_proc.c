@@ -497,6 +497,7 @@ static const struct op_param update_params[] = {
     PROC_ID_PARAM,
     {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
     PROC_SPEC_PARAMS,
+    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first; --env then sets the new ones."},
     {.name = "expected_updated_at",
      .type = OP_STRING,
      .value = "T",
@@ -511,9 +512,9 @@ const struct op op_process_update = {
     .noun = "proc",
     .verb = "update",
     .summary = "Change a process's command or settings; what runs keeps the old ones until it is restarted.",
-    .detail =
-        "What is not mentioned stays. --env replaces all variables, --no-env removes them; so do --no-depends-on, "
-        "--no-auto-start, --ready none and --health none.",
+    .detail = "What is not mentioned stays. --env changes the variables that it names; --env-clear drops the others. "
+              "Back to the "
+              "default: --no-depends-on, --no-auto-start, --ready none and --health none.",
     .flags = OP_KEEPS_REST,
     .examples = "tasuki proc update web --restart always  # takes effect with the next start\n"
                 "tasuki proc update web -- npm run preview  # another command",

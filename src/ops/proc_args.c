@@ -47,14 +47,17 @@ static void reset(json_t *input, const char *key, const char *word)
         json_object_set_new(input, key, json_null());
 }
 
-/* A caller that sends the mask back means the value behind it. */
-static int unmask(json_t *input, const json_t *base, struct tsk_error *err)
+/* The variables that are not named stay, unless `env_clear` says otherwise. A masked value that is sent back means the value that
+ * was not shown. */
+static int merge_env(json_t *input, const json_t *base, bool is_cleared, struct tsk_error *err)
 {
     const json_t *before = json_object_get(base, "env");
     json_t *env CLEANUP_JSON = json_copy(json_object_get(input, "env")), *value;
     const char *name;
     void *next;
-    if (!env)
+    if (!env && is_cleared)
+        json_object_set_new(input, "env", json_object());
+    if (!json_is_object(env))
         return 0;
     json_object_foreach_safe(env, next, name, value)
     {
@@ -64,6 +67,8 @@ static int unmask(json_t *input, const json_t *base, struct tsk_error *err)
             return error_set(err, TSK_INVALID_INPUT, "env_masked", "name", name, NULL);
         json_object_set(env, name, json_object_get(before, name));
     }
+    if (!is_cleared)
+        json_object_update_missing(env, (json_t *)before);
     json_object_set(input, "env", env);
     return 0;
 }
@@ -112,7 +117,7 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     /* On a command line the arguments follow the command: there are none. Elsewhere what is not named stays. */
     if (call->is_cli && json_object_get(input, "command") && !json_object_get(input, "args"))
         json_object_set_new(input, "args", json_array());
-    if (unmask(input, base, err) < 0)
+    if (merge_env(input, base, json_get_bool(call->args, "env_clear", false), err) < 0)
         return -1;
     const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
     /* A new process runs where it was created; the root, unless said otherwise, moves with the workspace. */

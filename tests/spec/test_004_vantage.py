@@ -159,6 +159,35 @@ def as_nobody(ws):
     return lambda *words: ws.run(prefix + list(words))
 
 
+@test("update --env changes the variables that it names; --env-clear drops the others")
+def _(ws):
+    p = Processes(ws)
+    p.create("web", SLEEP, "--env", "A=1", "--env", "B=2")
+    eq(p.call("update", "web", "--env", "B=3", "--env", "C=4").expect(0).json["env"], {"A": "1", "B": "3", "C": "4"})
+    eq(p.call("update", "web", "--env-clear", "--env", "D=5").expect(0).json["env"], {"D": "5"})
+    eq(p.call("update", "web", "--env-clear").expect(0).json["env"], {})
+
+
+@test("root who only looks does not start another user's command, whatever its policy says")
+def _(ws):
+    need_root("another user")
+    tasuki = as_nobody(ws)
+    p = Processes(ws)
+    tasuki("create", "web", "--restart", "always", "--auto-start", "--", "sh", "-c", f"id -u >> {ws.path}/born; exec sleep 1000").expect(0)
+    record = tasuki("start", "web").expect(0).json
+    ws.until(lambda: (ws.path / "born").exists() and (ws.path / "born").read_text(), "it is born")
+    send(record["holder_pid"])
+    send(record["pid"])
+    p.until_gone(record["holder_pid"], record["pid"])
+    for words in (("proc", "status", "web"), ("proc", "list"), ("doctor",), ("status",)):
+        ws.tasuki(*words)
+        eq((ws.path / "born").read_text(), f"{NOBODY}\n", f"births after {' '.join(words)}")
+    p.nothing_runs()
+    tasuki("status", "web").expect(0)  # its own user: the policy starts it again
+    ws.until(lambda: (ws.path / "born").read_text() == f"{NOBODY}\n" * 2, "its second birth")
+    tasuki("stop", "web").expect(0)
+
+
 @test("an error without --json says what is wrong and what to do, on stderr")
 def _(ws):
     result = ws.tasuki("proc", "start", "nope").expect(5)

@@ -470,4 +470,16 @@ for mode in ("direct", "pipe", "stamped"):
         h.stop()
 
 
+for first, cap, pauses in ((2, 8, [0, 2, 4, 8, 8]), (0, 4, [0, 1, 2, 4, 4]), (3, 3, [0, 3, 3, 3, 3])):
+    @test(f"the pauses of a back-off of {first} ms up to {cap} ms, and the retries that it has", init=False)
+    def _(ws, first=first, cap=cap, pauses=pauses):
+        for limit in range(len(pauses) - 2, len(pauses) + 1):
+            h = Holder(ws, f"p{limit}")
+            h.start(["false"], restart="always", max_retries=limit, backoff_ms=first, backoff_max_ms=cap, healthy_ms=60000)
+            h.wait()
+            eq([fact["delay_ms"] for fact in h.facts("restarting")], pauses[:limit], "the pauses")
+            eq((h.status["n"], h.facts("gave_up")[0]["retries"]), (limit + 1, limit))
+            eq([fact["n"] for fact in h.facts("exited")], list(range(1, limit + 2)), "one end of each start")
+
+
 main(__name__)

@@ -327,7 +327,8 @@ def _(ws):
 def _(ws):
     p = Processes(ws)
     create(p, "web", "trap '' TERM; while :; do sleep 0.05; done", "--restart", "always", "--auto-start", *SOON)
-    for count, look in ((1, ["proc", "status", "web"]), (2, ["proc", "list"]), (3, ["restore"])):
+    looks = (["proc", "status", "web"], ["proc", "list"], ["restore"])
+    for count, (look, kills_child) in enumerate(((look, kills) for look in looks for kills in (False, True)), 1):
         p.start("web")
         pid = until_births(p, "web", count)
         holder = p.status("web")["holder_pid"]
@@ -337,6 +338,9 @@ def _(ws):
         send(stopper.pid)
         stopper.wait()
         p.until_gone(holder)  # it is not our child: kill returns before it has died
+        if kills_child:
+            send(pid)
+            p.until_gone(pid)
         ws.tasuki(*look).expect(0)
         p.until_gone(pid)
         p.until_state("web", "Stopped")
