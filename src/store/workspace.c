@@ -96,6 +96,14 @@ int workspace_event(struct tsk_workspace *ws, const struct now *now, const struc
     return result;
 }
 
+int workspace_event_lines(struct tsk_workspace *ws, const char *lines, size_t len, struct tsk_error *err)
+{
+    pthread_mutex_lock(&ws->mutex);
+    int result = event_append_line(&ws->trail, lines, len, NULL, err);
+    pthread_mutex_unlock(&ws->mutex);
+    return result;
+}
+
 int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err)
 {
     pthread_mutex_lock(&ws->mutex);
