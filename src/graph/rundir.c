@@ -314,12 +314,10 @@ static void tasks_from_journal(json_t *tasks, const json_t *records)
     }
     json_array_foreach ((json_t *)records, i, record) {
         const char *outcome = json_get_string(record, "o", "retry");
-        bool is_added = json_get_int(record, "n", 0) & PLAN_DYNAMIC;
-        snprintf(key, sizeof key, "%s/%s", is_added ? json_get_string(record, "s", "") : "",
-                 json_get_string(record, "k", ""));
+        snprintf(key, sizeof key, "%s/%s", json_get_string(record, "s", ""), json_get_string(record, "k", ""));
         task = strcmp(json_get_string(record, "e", ""), "end") == 0 ? json_object_get(found, key) : NULL;
         if (task && strcmp(outcome, "retry") != 0)
-            json_object_set_new(task, "state", json_string(outcome));
+            json_object_set_new(task, "state", json_string(strcmp(outcome, "passed") == 0 ? "skipped" : outcome));
     }
 }
 

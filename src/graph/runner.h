@@ -163,6 +163,7 @@ struct runner {
     char *source;            /* resumed: the file that the flow came from */
     json_t *held_facts;      /* see runner_facts_hold; NULL: they are reported at once */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
+    struct buf trail;        /* events that wait for the next write */
     struct buf env_text;
     char **env;
     size_t env_base, env_room;
@@ -235,8 +236,11 @@ json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 /* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
+/* A fact for whoever watches, and for the trail. Events are appended with one write per turn of the loop (runner_write_trail). */
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
+void runner_trail(struct runner *runner, const char *type, const char *session, const char *task, const json_t *data);
+void runner_write_trail(struct runner *runner);
 /* Facts that follow from the end of a task (the end of its branch, a conflict) are reported after it. While this is true, facts are
  * held until they are taken and reported. */
 bool runner_facts_hold(struct runner *runner);

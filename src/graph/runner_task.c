@@ -249,9 +249,8 @@ void task_start(struct runner *runner, struct running *slot)
         return;
     }
     poll_of(runner, slot)->fd = slot->pidfd;
-    if (runner->options.tell)
-        runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
-                    json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), false);
+    runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
+                json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), true);
 }
 
 enum pass task_passes(struct runner *runner, const struct claim *claim)
@@ -436,15 +435,18 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     view.exit_code = exit_code;
     view_set(runner, slot->claim.node, &view);
     count_out(runner, slot);
-    if (ends && completion.outcome == OUTCOME_FAILED)
+    json_t *end = json_pack("{s:s, s:i, s:I, s:i}", "outcome", is_skipped ? "skipped" : outcome_word(slot, &completion),
+                            "exit_code", exit_code, "ms",
+                            (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
+                            (int)slot->claim.attempt);
+    if (ends &&
+        completion.outcome == OUTCOME_FAILED) { /* who watches hears of it once; in the trail every start has its end */
+        runner_trail(runner, "task.ended", slot->claim.session, slot->claim.task, end);
+        json_decref(end);
         note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
-    else if (runner->options.tell)
-        runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task,
-                    json_pack("{s:s, s:i, s:I, s:i}", "outcome",
-                              is_skipped ? "skipped" : outcome_word(slot, &completion), "exit_code", exit_code, "ms",
-                              (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
-                              (int)slot->claim.attempt),
-                    false);
+    } else {
+        runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task, end, true);
+    }
     runner_facts_tell_take(runner, held);
     effects_clear(&completion.effects);
     running_free(runner, slot);

@@ -83,8 +83,7 @@ static json_t *task_json(struct runner *runner, uint32_t node)
     char buf[GRAPH_NAME_MAX];
     json_t *json = json_pack("{s:s, s:s, s:i}", "task", plan_name(plan, node, buf), "state",
                              view_state_names[view->state], "attempt", (int)view->attempt);
-    if (node & PLAN_DYNAMIC) /* copies in several branches have one name */
-        json_object_set_new(json, "session_id", session_json(runner, plan_scope_of(plan, node)));
+    json_object_set_new(json, "session_id", session_json(runner, plan_scope_of(plan, node)));
     if (view->started_ms)
         json_object_set_new(json, "started_at", time_or_null(view->started_ms));
     if (view->ended_ms) {
@@ -202,6 +201,31 @@ void runner_save_stage(struct runner *runner)
 
 /* ---- facts ---------------------------------------------------------------------------------------------- */
 
+void runner_trail(struct runner *runner, const char *type, const char *session, const char *task, const json_t *data)
+{
+    struct now now = clock_now();
+    struct buf text CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    if (runner->is_replaying)
+        return;
+    json_write(&text, data, false);
+    struct event event = {
+        .type = type, .session_id = session, .run_id = runner->run.id, .task_id = task, .data = buf_str(&text)};
+    event_put_line(&line, &now, &event);
+    if (runner->trail.len + line.len >= runner->trail.max)
+        runner_write_trail(runner);
+    buf_put(&runner->trail, buf_str(&line), line.len);
+}
+
+void runner_write_trail(struct runner *runner)
+{
+    struct tsk_error err;
+    if (!runner->trail.len)
+        return;
+    if (workspace_event_lines(runner->ws, runner->trail.data, runner->trail.len, &err) < 0)
+        log_problem(&err);
+    buf_reset(&runner->trail);
+}
+
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail)
 {
@@ -214,15 +238,8 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
         BUG(json_array_append_new(runner->held_facts, fact) < 0);
         return;
     }
-    if (is_for_trail) {
-        struct tsk_error err;
-        struct buf text CLEANUP(buf_clear) = BUF_INIT;
-        json_write(&text, data, false);
-        struct event event = {
-            .type = type, .session_id = session, .run_id = runner->run.id, .task_id = task, .data = buf_str(&text)};
-        if (workspace_event(runner->ws, &now, &event, &err) < 0)
-            log_problem(&err);
-    }
+    if (is_for_trail)
+        runner_trail(runner, type, session, task, data);
     if (!runner->options.tell)
         return;
     json_t *document CLEANUP_JSON =

@@ -118,6 +118,14 @@ int workspace_event_later(struct tsk_workspace *ws, const struct now *now, const
     return result < 0 && err->sys_errno == 0 && put_in_outbox(ws, now, event) == 0 ? 0 : result;
 }
 
+int workspace_event_lines(struct tsk_workspace *ws, const char *lines, size_t len, struct tsk_error *err)
+{
+    pthread_mutex_lock(&ws->mutex);
+    int result = event_append_line(&ws->trail, lines, len, NULL, err);
+    pthread_mutex_unlock(&ws->mutex);
+    return result;
+}
+
 int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err)
 {
     pthread_mutex_lock(&ws->mutex);

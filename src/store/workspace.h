@@ -47,6 +47,8 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err);
 
 /* Appends an event to the trail; safe from several threads. */
 int workspace_event(struct tsk_workspace *ws, const struct now *now, const struct event *event, struct tsk_error *err);
+/* Several lines of event_put_line with one write, at most EVENT_LINE_MAX in all. */
+int workspace_event_lines(struct tsk_workspace *ws, const char *lines, size_t len, struct tsk_error *err);
 
 /* The same for what has happened already: if the trail cannot be written now, the event goes to the outbox, from where it comes
  * to the trail later. */

@@ -109,4 +109,20 @@ def _(ws):
     assert error["message"].count("RUN-") == 16 and stage["run_id"] in error["next"][0], error
 
 
+@test("the trail has the start and the end of every attempt, and the stage the session of every task")
+def _(ws):
+    stage = run_flow(ws, "flow: a >> (b | c) >> d\ntasks: {a: 'true', b: 'true', c: {run: 'test $TASUKI_ATTEMPT = 2', retries: 1, "
+                         "backoff: {initial: 1ms}}, d: 'exit 3'}\n", code=7)
+    run = stage["run_id"]
+    eq({task["task"]: task["session_id"] for task in stage["tasks"]}, {"a": run, "b": f"{run}_b", "c": f"{run}_c", "d": run}, "sessions")
+    events = [e for e in ws.events() if e["type"] in ("task.started", "task.ended")]
+    seen = [(e["type"][5:], e["task_id"], e["session_id"], e["data"]["attempt"]) for e in events if e["run_id"] == run]
+    for task, session, attempts in (("a", run, 1), ("b", f"{run}_b", 1), ("c", f"{run}_c", 2), ("d", run, 1)):
+        eq([s for s in seen if s[1] == task],
+           [(what, task, session, n) for n in range(1, attempts + 1) for what in ("started", "ended")], f"the events of {task}")
+    eq([e["data"]["outcome"] for e in events if e["type"] == "task.ended" and e["task_id"] in "cd"], ["retry", "ok", "failed"], "outcomes")
+    types = [e["type"] for e in ws.events() if e.get("run_id") == run]
+    eq((types[0], types[-2:]), ("run.started", ["task.failed", "run.ended"]), "the order")
+
+
 main(__name__)
