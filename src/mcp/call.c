@@ -210,12 +210,56 @@ static bool is_cancelled(struct op_call *call)
     return mcp_request_is_over(call->skin);
 }
 
+static void note_process(struct mcp_server *server, const json_t *process)
+{
+    const char *id = json_get_string(process, "id", NULL);
+    if (!id || strcmp(json_get_string(process, "state_name", ""), "Running") != 0)
+        return;
+    pthread_mutex_lock(&server->mutex);
+    if (!server->started)
+        server->started = json_object();
+    json_object_set_new(server->started, id, json_true());
+    pthread_mutex_unlock(&server->mutex);
+}
+
+/* What a call has started: one process, or `processes`. */
+static void note_started(struct mcp_server *server, const struct op *op, const json_t *answer)
+{
+    static const char *const starts[] = {"process.create", "process.start", "process.restart", "template.use"};
+    const json_t *process;
+    size_t i;
+    bool is_start = false;
+    for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        is_start |= strcmp(op->name, starts[i]) == 0;
+    if (!is_start)
+        return;
+    note_process(server, answer);
+    json_array_foreach (json_object_get(answer, "processes"), i, process)
+        note_process(server, process);
+}
+
+void mcp_stop_started(struct mcp_server *server)
+{
+    const char *value = getenv("TASUKI_STOP_ON_SHUTDOWN"), *id;
+    json_t *ignored;
+    if (!value)
+        value = getenv("VANTAGE_STOP_ON_SHUTDOWN");
+    if (!value || (strcmp(value, "true") != 0 && strcmp(value, "1") != 0))
+        return;
+    json_object_foreach (server->started, id, ignored) {
+        struct tsk_error err;
+        json_decref(mcp_run_op(server, "process.stop", json_pack("{s:[s]}", "id", id), &err)); /* it may have ended */
+    }
+}
+
 static int perform(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct mcp_request *request = call->skin;
     mcp_request_may_signal(request, call->op->flags & OP_INTERRUPTIBLE);
     int result = op_run(call, ret, err);
     mcp_request_may_signal(request, false);
+    if (result == 0)
+        note_started(request->link->server, call->op, *ret);
     return result;
 }
 

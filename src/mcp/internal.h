@@ -68,6 +68,7 @@ struct mcp_server {
     pthread_mutex_t mutex; /* of what follows */
     struct mcp_name *names;
     struct mcp_link *links;
+    json_t *started; /* id -> true: processes that an agent has started through this server; NULL: none */
 };
 
 /* Whose tools these are; "" when that is not known. Borrowed. */
@@ -259,6 +260,8 @@ json_t *mcp_page(struct mcp_request *request, const char *key, const json_t *lis
 /* Runs the request's tool; the result of tools/call, or what must be answered first. */
 json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault);
 /* Runs an operation for its result alone; NULL with err. */
+/* Stops what agents have started through this server, if TASUKI_STOP_ON_SHUTDOWN (or VANTAGE_STOP_ON_SHUTDOWN) says so. */
+void mcp_stop_started(struct mcp_server *server);
 json_t *mcp_run_op(struct mcp_server *server, const char *op_name, json_t *args_take, struct tsk_error *err);
 /* A result with one block of text. */
 json_t *mcp_text_result(const char *text, bool is_error);

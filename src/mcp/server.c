@@ -64,6 +64,7 @@ void mcp_server_free(struct mcp_server *server)
     }
     free(server->tools);
     json_decref(server->tool_list);
+    json_decref(server->started);
     pthread_mutex_destroy(&server->place_mutex);
     pthread_mutex_destroy(&server->mutex);
     free(server);

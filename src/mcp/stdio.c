@@ -259,6 +259,7 @@ static void finish(struct stdio *io, int64_t grace_ms)
     mcp_link_end(io->link, DRAIN_MS);
     bool is_idle = pool_drain(io->server->pool, DRAIN_MS);
     flush_last(io, DRAIN_MS / 4);
+    mcp_stop_started(io->server);
     if (atomic_load(&io->is_identified))
         identity_end(&io->identity, io->server, grace_ms);
     if (!is_idle)
