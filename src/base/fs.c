@@ -33,8 +33,8 @@ static int create_as_root(int dir, const char *path, int flags, mode_t mode)
         int fd = is_new ? -1 : openat(dir, path, flags & ~O_CREAT);
         if (!is_new && (fd >= 0 || errno != ENOENT))
             return fd;
-        fd = openat(dir, path, is_new ? flags : flags | O_EXCL, mode);
-        if (fd >= 0)
+        fd = openat(dir, path, is_new ? flags : flags | O_EXCL, mode & ~FS_KEEP);
+        if (fd >= 0 && !(mode & FS_KEEP))
             give_to_owner(fd, dir, (flags & O_TMPFILE) == O_TMPFILE ? "./." : path);
         if (fd >= 0 || is_new || errno != EEXIST)
             return fd;
@@ -45,14 +45,16 @@ static int create_as_root(int dir, const char *path, int flags, mode_t mode)
 static int sys_openat(int dir, const char *path, int flags, mode_t mode)
 {
     bool creates = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
-    return creates && geteuid() == 0 ? create_as_root(dir, path, flags, mode) : openat(dir, path, flags, mode);
+    return creates && geteuid() == 0 ? create_as_root(dir, path, flags, mode)
+                                     : openat(dir, path, flags, mode & ~FS_KEEP);
 }
 
 static int sys_mkdirat(int dir, const char *path, mode_t mode)
 {
-    if (mkdirat(dir, path, mode) < 0)
+    if (mkdirat(dir, path, mode & ~FS_KEEP) < 0)
         return -1;
-    int fd = geteuid() == 0 ? openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int fd =
+        geteuid() == 0 && !(mode & FS_KEEP) ? openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
     if (fd >= 0) {
         give_to_owner(fd, dir, path);
         close(fd);

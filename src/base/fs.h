@@ -64,6 +64,10 @@ int fs_publish(int fd, const char *private_name, int dir, const char *name);
 void fs_private_name(char name[FS_PRIVATE_NAME_MAX]);
 bool fs_is_private_name(const char *name);
 
+/* With the mode of a new file or directory: what root makes stays root's, because root obeys it later (a token, a run, a process).
+ * Everything else that root makes belongs to the owner of the directory that it is in. */
+#define FS_KEEP ((mode_t)S_ISVTX)
+
 /* Replaces the content of dir/path atomically: a reader sees the old content or the new one. */
 int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, size_t len);
 

@@ -12,7 +12,7 @@
  *                                with a retry)
  *
  * Invariants
- *  B1  A claim has a fence: fences grow, no two claims have the same. Completing, parking and giving back with a fence that is
+ *  B1  A claim has a fence: fences grow, no two claims have the same. Completing, parking and returning a task with a fence that is
  *      not the task's present one is refused and changes nothing: a task that completes twice releases nothing twice.
  *  B2  Completing is one step: the task's writes are applied, its requests are done, its edges are resolved, joins are merged,
  *      tasks that became ready are queued.

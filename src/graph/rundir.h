@@ -85,6 +85,8 @@ int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err);
 /* The ids of the runs that may go on: those without a final stage. `runs/.open/<id>` is made before the run appears or is taken
  * again, and removed with the final stage; a crash may leave one too many, never one too few. Newest first; owned. */
 int rundir_mark_open(const struct rundir *run, bool is_open);
+int rundir_mark_new(struct tsk_workspace *ws, const char *id,
+                    bool is_open); /* for a directory that is not in runs/ yet */
 int rundir_list_open(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
 /* The ids of all runs, newest first; owned array of strings. */
 int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);

@@ -9,17 +9,26 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Through the run's own directory, which is in `runs/` under any name. */
-int rundir_mark_open(const struct rundir *run, bool is_open)
+static int mark(int dir, const char *folder, const char *id, bool is_open)
 {
     char name[RUN_ID_MAX + 16];
-    snprintf(name, sizeof name, "../.open/%s", run->id);
+    snprintf(name, sizeof name, "%s/%s", folder, id);
     if (!is_open)
-        return fs->unlinkat(run->dir, name, 0);
-    int fd CLEANUP_FD = fs->openat(run->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == ENOENT && fs_make_dirs(run->dir, "../.open") == 0)
-        fd = fs->openat(run->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        return fs->unlinkat(dir, name, 0);
+    int fd CLEANUP_FD = fs->openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == ENOENT && fs_make_dirs(dir, folder) == 0)
+        fd = fs->openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     return fd < 0 ? -1 : 0;
+}
+
+int rundir_mark_open(const struct rundir *run, bool is_open)
+{
+    return mark(run->dir, "../.open", run->id, is_open);
+}
+
+int rundir_mark_new(struct tsk_workspace *ws, const char *id, bool is_open)
+{
+    return mark(ws->state_dir, "runs/.open", id, is_open);
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -67,5 +76,7 @@ int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
 
 int rundir_list_open(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
 {
-    return list_folder(ws, "runs/.open", ret, err);
+    struct stat st;
+    bool has_marks = fs->fstatat(ws->state_dir, "runs/.open", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+    return list_folder(ws, has_marks ? "runs/.open" : "runs", ret, err); /* without marks every run may be open */
 }

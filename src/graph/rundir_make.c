@@ -109,7 +109,8 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
     id = id ? id : new_id;
     sweep(ws);
     unfinished_name(name, id);
-    if (fs_make_dirs(ws->state_dir, name) < 0)
+    if (fs_make_dirs(ws->state_dir, UNFINISHED) < 0 ||
+        (fs->mkdirat(ws->state_dir, name, 0700 | FS_KEEP) < 0 && errno != EEXIST))
         return fs_error(err, "make", ws->state_dir, name);
     if (rundir_open_dir(ws, name, id, ret, err) < 0)
         return -1;
@@ -128,10 +129,10 @@ int rundir_publish(struct tsk_workspace *ws, const struct rundir *run, struct ts
     char from[RUN_ID_MAX + 16], to[RUN_ID_MAX + 16];
     unfinished_name(from, run->id);
     snprintf(to, sizeof to, "runs/%s", run->id);
-    if (rundir_mark_open(run, true) == 0 && fs->renameat2(ws->state_dir, from, ws->state_dir, to, 0) == 0)
+    if (rundir_mark_new(ws, run->id, true) == 0 && fs->renameat2(ws->state_dir, from, ws->state_dir, to, 0) == 0)
         return 0;
     error_errno(err, "make", run->path);
-    rundir_mark_open(run, false);
+    rundir_mark_new(ws, run->id, false);
     return -1;
 }
 

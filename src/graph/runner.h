@@ -236,7 +236,7 @@ json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 /* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
-/* A fact for whoever watches, and for the trail. Events are appended with one write per turn of the loop (runner_write_trail). */
+/* A fact for the caller that watches the run, and for the trail. Events are appended with one write per turn of the loop (runner_write_trail). */
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
 void runner_trail(struct runner *runner, const char *type, const char *session, const char *task, const json_t *data);

@@ -255,7 +255,7 @@ static void journal_run(struct runner *runner, const json_t *values)
     journal_end(&runner->journal);
 }
 
-/* All that belongs to a run, its first record, and last its name: whoever sees it can resume it. */
+/* All that belongs to a run, its first record, and last its name: a run that is listed can be resumed. */
 static int begin_files(struct runner *runner, const char *flow_text, size_t flow_len, const json_t *values,
                        struct tsk_error *err)
 {

@@ -111,7 +111,7 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     pid_t foreign_session; /* is_foreign: of the adopted child */
     bool is_alive;         /* the child has not been seen to end */
     bool is_adopted;       /* it is not our child */
-    bool has_strays;       /* is_foreign: those were found by whoever stops us */
+    bool has_strays;       /* is_foreign: the stopping command has found them */
     bool is_foreign;       /* there may be descendants that are not below us: a holder before us has died */
     const char *phase;
 

@@ -13,8 +13,8 @@
  *     history        facts, appended, one JSON object per line
  *     phase          what the probe found: {"n":N,"phase":"ready|unhealthy|starting","since_ms":…,"detail":"…"}; replaced.
  *                    With "failed":"did not become ready within 60 s" when the time for that is up
- *     strays         "<boot ms> <pid>:<ticks> …\n": descendants that are not below the holder, found at that time by whoever stops
- *                    many. With it the holder need not look at all processes itself. Written before `want`; the holder takes it away
+ *     strays         "<boot ms> <pid>:<ticks> …\n": descendants that are not below the holder, found at that time by a
+ *                    command that stops many. With it the holder need not look at all processes itself. Written before `want`; the holder takes it away
  *     log/stdout.log log/stderr.log      modes direct and pipe
  *     log/output.log                     mode stamped: both streams, each line "<time> out|err <text>"
  *     stdout.idx stderr.idx output.idx   struct hold_index records, appended

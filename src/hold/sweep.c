@@ -238,8 +238,8 @@ static void herd_add_others(struct holder *h, bool by_parent)
     }
 }
 
-/* A thousand holders that look at all processes each would take minutes. Whoever stops many looks once for all of them, and looks
- * once more when we have ended. */
+/* A thousand holders that look at all processes each would take minutes. A command that stops many looks once for all of them, and
+ * once more when the holders have ended. */
 void strays_take(struct holder *h)
 {
     char *at = h->data;

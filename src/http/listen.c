@@ -139,8 +139,9 @@ int listen_token(struct http_server *server, struct tsk_error *err)
     random_hex(server->token, HTTP_TOKEN_DIGITS);
     buf_reset(&text);
     buf_printf(&text, "%s\n", server->token);
-    return fs_replace_file(dir, TOKEN_FILE, 0600, text.data, text.len) < 0 ? fs_error(err, "write", dir, TOKEN_FILE)
-                                                                           : 0;
+    return fs_replace_file(dir, TOKEN_FILE, 0600 | FS_KEEP, text.data, text.len) < 0
+               ? fs_error(err, "write", dir, TOKEN_FILE)
+               : 0;
 }
 
 /* ---- accepting ---- */

@@ -7,8 +7,8 @@
  *  P1  A kept place is a ticket whose byte nobody has locked. Nobody waits for it: it is passed over.
  *  P2  The next waiting call of the same caller takes the ticket out of the table and locks its byte again, both under byte 1;
  *      so at most one call has a kept place.
- *  P3  A call that comes back may come before one that is already the head. Whoever is the head looks at the line again
- *      under the guard, before it takes the lock.
+ *  P3  A call that comes back may come before one that is already the head. The head looks at the line again under the guard,
+ *      before it takes the lock.
  *  P4  A place is kept for two minutes of the boot clock. What another boot has left matches no caller. */
 #ifndef LOCK_LINE_H
 #define LOCK_LINE_H

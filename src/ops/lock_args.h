@@ -32,7 +32,8 @@
     }
 #define LOCK_KILL_PARAM                                                                                                \
     {                                                                                                                  \
-        .name = "kill", .type = OP_BOOL, .help = "With force: end the old holder first (else it is only fenced off)."  \
+        .name = "kill", .type = OP_BOOL, .help = "With force: end the old holder first (else it is only fenced off).", \
+        .agent_help = "With force: end the old holder first."                                                          \
     }
 
 /* The target named by the arguments `kind` and `id`. */

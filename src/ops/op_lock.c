@@ -94,7 +94,8 @@ static int refuse_own(struct op_call *call, struct lock_target *target, const st
     return say_own(target, &found, err);
 }
 
-/* A command may wait for another part of its shell. When it is refused, it learns that the holder is that shell. */
+/* A command may wait for another part of its shell. When it is refused, it learns that the holder is that shell. The refusals for
+ * requests and the queue keep their fixed words. */
 static int refused_by_own(struct lock_target *target, const struct lock_request *request,
                           const struct lock_outcome *outcome, struct tsk_error *err)
 {
@@ -104,7 +105,7 @@ static int refused_by_own(struct lock_target *target, const struct lock_request 
     bool is_own = (request->instance && strcmp(found->record.instance, request->instance) == 0) ||
                   (!request->instance && is_process && holder->pid == request->holder.pid &&
                    holder->start_ticks == request->holder.start_ticks && holder->pid_ns == request->holder.pid_ns);
-    if (err->code != target->kind->held_code || found->verdict != VERDICT_HELD || target->kind->is_sprint || !is_own)
+    if (err->code != TSK_LOCK_HELD || found->verdict != VERDICT_HELD || target->kind->is_sprint || !is_own)
         return -1;
     return say_own(target, found, err);
 }
@@ -199,8 +200,8 @@ const struct op op_lock_acquire = {
             .refusal = "NOT ACQUIRED",
             .text = "Take a lock before you change what others may change too; kind name is any name that you agree "
                     "on. NOT ACQUIRED says who holds it: wait (wait: \"45s\"; call again with the same arguments, your "
-                    "place in line is kept; do not end your turn to wait), do something else, or ask the person; do "
-                    "not go on without it. It stays until lock_release, or until your program ends."},
+                    "place is kept; do not end your turn to wait), do something else, or ask the person; never "
+                    "continue without it. It stays until lock_release or your program ends."},
     .run = run_acquire,
 };
 

@@ -68,14 +68,14 @@ const struct op op_process_create = {
     .result = proc_fields,
     .errors = create_errors,
     .http = {.method = "POST", .path = "/api/processes"},
-    .mcp = {.tool = "create_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT CREATED",
-            .text =
-                "Register a command as a process that is started, stopped and watched by its id. start: true starts "
-                "it at once; an id that exists is refused (ProcessAlreadyExists). It outlives this connection; only "
-                "stop_process ends it."},
+    .mcp =
+        {.tool = "create_process",
+         .group = "processes",
+         .is_core = true,
+         .refusal = "NOT CREATED",
+         .text =
+             "Register a command as a process, which is managed by its id. start: true starts it at once; an id that "
+             "exists is refused (ProcessAlreadyExists). It outlives this connection; only stop_process ends it."},
     .run = run_create,
 };
 
@@ -497,7 +497,7 @@ static const struct op_param update_params[] = {
     PROC_ID_PARAM,
     {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
     PROC_SPEC_PARAMS,
-    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first; --env then sets the new ones."},
+    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first."},
     {.name = "expected_updated_at",
      .type = OP_STRING,
      .value = "T",
@@ -526,8 +526,8 @@ const struct op op_process_update = {
             .group = "processes",
             .is_core = true,
             .refusal = "NOT UPDATED",
-            .text = "Change a process's command or settings; what is not named stays, env replaces all variables. What "
-                    "runs keeps the old ones until restart_process. With expected_updated_at, CONFLICT means that "
-                    "somebody else changed it."},
+            .text =
+                "Change a process's command or settings; what is not named stays, each variable too. What runs keeps "
+                "the old ones until restart_process. CONFLICT (expected_updated_at): somebody else changed it."},
     .run = run_update,
 };

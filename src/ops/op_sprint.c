@@ -204,7 +204,7 @@ static void describe(char *text, size_t size, const char *what, const struct jud
         snprintf(text, size, "%s (%s)", what, found->how ? found->how : "?");
 }
 
-/* U2's object for a call that lacks only a yes. The sentence that says so is one of ours, beside U2's. */
+/* The sprint object of a call that lacks only a yes. A sentence of tasuki says so, beside the fixed ones. */
 static json_t *needs_yes(struct op_call *call, json_t *result, const struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;

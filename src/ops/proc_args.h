@@ -58,7 +58,7 @@
          .min = -1,                                                                                                    \
          .max = 1000000,                                                                                               \
          .help = "Give up after N restarts in a row; -1: never.",                                                      \
-         .agent_help = "Give up after N restarts in a row. Default: never.",                                           \
+         .agent_help = "Give up after N restarts in a row.",                                                           \
          .fallback = "no limit"},                                                                                      \
         {.name = "backoff_ms",                                                                                         \
          .type = OP_DURATION,                                                                                          \
@@ -80,7 +80,7 @@
          .flags = OP_MS,                                                                                               \
          .option = "healthy-after",                                                                                    \
          .value = "D",                                                                                                 \
-         .help = "After running this long the count of restarts begins anew.",                                         \
+         .help = "Running this long resets the count of restarts.",                                                    \
          .fallback = "10s"},                                                                                           \
         {.name = "log",                                                                                                \
          .type = OP_ENUM,                                                                                              \
@@ -99,7 +99,7 @@
         {.name = "ready",                                                                                              \
          .type = OP_ANY,                                                                                               \
          .value = "PROBE",                                                                                             \
-         .help = "How to see that it is ready: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."},   \
+         .help = "It is ready when: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."},              \
         {.name = "ready_timeout_ms",                                                                                   \
          .type = OP_DURATION,                                                                                          \
          .flags = OP_MS,                                                                                               \

@@ -21,7 +21,7 @@
 
 int proc_dir_open(int processes, const char *id, bool is_new)
 {
-    if (is_new && fs->mkdirat(processes, id, 0700) < 0 && errno != EEXIST)
+    if (is_new && fs->mkdirat(processes, id, 0700 | FS_KEEP) < 0 && errno != EEXIST)
         return -1;
     return fs->openat(processes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 }

@@ -167,7 +167,7 @@ static int place_make(struct tsk_workspace *ws, struct tsk_error *err)
         return fs_error(err, "open", ws->state_dir, FOLDER);
     places_tidy(runners);
     random_hex(name, 16);
-    if (fs->mkdirat(runners, name, 0700) < 0)
+    if (fs->mkdirat(runners, name, 0700 | FS_KEEP) < 0)
         return fs_error(err, "make", runners, name);
     int dir = fs->openat(runners, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     return dir < 0 ? fs_error(err, "open", runners, name) : dir;

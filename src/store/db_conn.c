@@ -256,7 +256,7 @@ static int migrate(struct db *db, struct tsk_error *err)
 }
 
 /* Switching a new file to WAL takes locks that the busy handler does not wait for when two do it at once (one
- * of them would have to give up a read lock); whoever loses only needs to look again. */
+ * of them would have to give up a read lock). The loser only needs to try again. */
 static int enter_wal(struct db *db, struct tsk_error *err)
 {
     int rc = SQLITE_BUSY;

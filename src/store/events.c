@@ -100,7 +100,7 @@ static int trail_lock(struct event_trail *trail, short type)
         trail->lock_fd = fs->openat(trail->state_dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (trail->lock_fd < 0)
         return -1;
-    /* Writers hold it for some microseconds. Whoever keeps it longer hangs, and must not make us hang, too. */
+    /* Writers hold it for some microseconds. A process that keeps it longer hangs, and must not make this one hang, too. */
     struct timespec pause = {.tv_nsec = 100 * 1000};
     int64_t deadline = clock_now().boot_ms + TRAIL_WAIT_MS;
     for (int i = 0;; i++) {

@@ -54,7 +54,6 @@ EXEMPT = ("docs/origins.md", "tests/spec/", "tests/checks/words.py", "tests/fuzz
 
 # Path (a file or a folder) -> how many places it may still have.
 REMAINING = {
-    "docs/guide/server.md": 2,
 }
 REMAINING_NAMES = {
 }

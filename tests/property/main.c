@@ -4,7 +4,7 @@
  *
  * Graph i has the seed N + i. A failure says which, and how to repeat it; exit 1.
  *
- * memory: memory.h, driven with a random schedule: tasks in flight end in any order or are given back, late and repeated
+ * memory: memory.h, driven with a random schedule: tasks in flight end in any order or are returned, late and repeated
  * completions come. pool: the thread pool, whose schedule is the machine's. */
 #include "graph/memory.h"
 #include "graph/pool.h"
@@ -201,7 +201,7 @@ static void complete(struct driver *d, struct flight *f)
     }
     if (completion.outcome == OUTCOME_OK)
         add_effects(d, f, &completion.effects);
-    if (!f->is_child) /* noted here: a claim that is given back is no call */
+    if (!f->is_child) /* noted here: a returned claim is no call */
         note_start(d->trial, f->owner, f->moment);
     struct record *record = &d->trial->records[f->owner];
     if (f->is_child)
@@ -227,12 +227,12 @@ static bool claim(struct driver *d)
     return true;
 }
 
-/* Everything in flight is given back; a completion with an old claim must be refused then. */
+/* Everything in flight is returned; a completion with an old claim must be refused then. */
 static void give_back(struct driver *d)
 {
     for (unsigned i = 0; i < d->flight_count; i++) {
         if (!memory_give_back(d->memory, &d->flights[i].claim))
-            fail(d->trial, "a claim could not be given back");
+            fail(d->trial, "a claim could not be returned");
         if (d->stale_count < 8)
             d->stale[d->stale_count++] = d->flights[i];
     }

@@ -144,7 +144,8 @@ def _(ws):
     foreign_sprint(ws, dead_pid())
 
 
-@defect("a sprint that is older than 24 hours is a warning", "sprint", "WARN", "older than 24 hours",
+@defect("a sprint that is older than 24 hours is a warning, and its living holder is only looked at", "sprint", "WARN",
+        "older than 24 hours", mends="look",
         changes=[".sprint-running.tmp"])
 def _(ws):
     ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e", "--pid", sleeper(ws).pid).expect(0)

@@ -372,14 +372,15 @@ def _(ws):
     call(ws, "lock", "acquire", "request", "RQ-1", "--pid", sleeper(ws).pid)
     for rule in ("fail", "attach", "replace"):
         error = refused(ws, "RQ-1", "--on-conflict", rule, "--yes")["error"]
-        eq(error["next"], ["tasuki wait lock request/RQ-1", "tasuki lock release request RQ-1 --token TOKEN",
+        eq(error["next"], ["tasuki wait lock request/RQ-1", "tasuki lock check request RQ-1",
                            "tasuki lock acquire request RQ-1 --force"], "what can be done")
     add(ws, "RQ-2", "true")
     foreign_lock(ws, "request", "RQ-2", sleeper(ws).pid, created=0, expires=600, run_id="RUN-foreign")
     for rule in ("attach", "replace"):
         error = refused(ws, "RQ-2", "--on-conflict", rule, "--yes")["error"]
         eq((error["context"]["run_id"], error["next"]),
-           ("RUN-foreign", ["tasuki wait lock request/RQ-2", "tasuki lock acquire request RQ-2 --force"]), "the holder, and what can be done")
+           ("RUN-foreign", ["tasuki wait lock request/RQ-2", "tasuki lock check request RQ-2",
+                            "tasuki lock acquire request RQ-2 --force"]), "the holder, and what can be done")
 
 
 # -- stopping -----------------------------------------------------------------------------------------------
