@@ -262,7 +262,7 @@ static void end_all_leftovers(struct stop *stops, size_t count, struct tsk_error
 static int stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                      bool is_shutdown, struct tsk_error *results, struct tsk_error *err)
 {
-    struct stop *stops = calloc(count, sizeof *stops);
+    struct stop *stops = calloc(count + 1, sizeof *stops);
     if (!stops && count) {
         errno = ENOMEM;
         return error_errno(err, "stop", "processes");

@@ -154,7 +154,7 @@ def script(pid):
         ("lock.acquire", {"kind": "nope", "id": "a"}), ("lock.acquire", {"kind": "name", "id": "../x"}),
         ("sprint.check", {}), ("sprint.acquire", {"session": "s", "epic": "e", "pid": pid}), ("sprint.check", {}),
         ("sprint.acquire", {"session": "t", "epic": "e", "pid": pid}), ("sprint.acquire", {"epic": "e"}),
-        ("sprint.release", {"session": "s"}),
+        ("sprint.release", {"session": "t"}),
         ("process.create", {"id": "p", **sleep, "env": {"A": "b"}}), ("process.create", {"id": "p", **sleep}), ("process.create", {"id": "q"}),
         ("process.start", {"id": "p"}), ("process.start", {"id": "p"}), ("process.status", {"id": "p"}), ("process.list", {}),
         ("process.update", {"id": "p", "restart": "always"}), ("process.update", {"id": "absent"}), ("process.remove", {"id": "p"}),
@@ -205,7 +205,9 @@ def ended(ws, answer):
 
 
 def outcome(answer):
-    """The reason code of a refusal; else None."""
+    """The reason code of a refusal; else None. A sprint that lacks only a yes has a refusal of its own form."""
+    if answer.get("needs_confirmation"):
+        return "NEEDS_CONFIRMATION"
     return answer["error"]["reason_code"] if isinstance(answer.get("error"), dict) else None
 
 
@@ -232,7 +234,6 @@ def _(ws):
             if answer is not None:
                 answer = ended(skins[skin][0], answer)
                 answers[skin] = masked(answer, str(skins[skin][0].path))
-                answers[skin].pop("needs_confirmation", None)
         what = f"step {number}, {name} {args}"
         codes = {skin: outcome(answer) for skin, answer in answers.items()}
         if len(set(codes.values())) > 1:
