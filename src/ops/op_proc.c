@@ -387,7 +387,7 @@ const struct op op_process_list = {
 
 /* ---- remove ---- */
 
-/* Asks a person, if there is one; otherwise the error says what to do. */
+/* Asks a person, if there is one at hand; otherwise the error is the warning, and `force` is the yes, on every skin. */
 static int remove_one(struct op_call *call, struct proc_registry *reg, const char *id, struct tsk_error *err)
 {
     bool is_forced = json_get_bool(call->args, "force", false);
@@ -397,6 +397,7 @@ static int remove_one(struct op_call *call, struct proc_registry *reg, const cha
         return -1;
     struct buf question CLEANUP(buf_clear) = BUF_INIT;
     text_put(&question, call->lang, "process_remove_question", "id", id, NULL);
+    call->has_force = true;
     return call->confirm(call, buf_str(&question)) ? proc_remove(reg, id, true, err) : -1;
 }
 
@@ -497,7 +498,7 @@ static const struct op_param update_params[] = {
     PROC_ID_PARAM,
     {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
     PROC_SPEC_PARAMS,
-    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first; --env then sets the new ones."},
+    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first; env then sets the new ones."},
     {.name = "expected_updated_at",
      .type = OP_STRING,
      .value = "T",
