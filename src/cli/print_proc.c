@@ -58,16 +58,29 @@ static void add_row(struct cli_table *table, const json_t *process)
     cli_table_add(table, STYLE_DIM, buf_str(&command));
 }
 
+/* Most messages name the process; the others get its name in front. */
+static bool says_id(const char *message, const char *id)
+{
+    size_t len = strlen(id);
+    for (const char *at = message; (at = strchr(at, '\'')); at++)
+        if (strncmp(at + 1, id, len) == 0 && at[len + 1] == '\'')
+            return true;
+    return false;
+}
+
 static void print_errors(const struct cli_options *options, const json_t *errors)
 {
     size_t i;
     json_t *entry;
     json_array_foreach (errors, i, entry) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
-        const json_t *error = json_object_get(entry, "error");
-        cli_put(&b, options, stderr, STYLE_BAD, json_get_string(entry, "id", ""));
-        buf_puts(&b, ": ");
-        cli_put(&b, options, stderr, STYLE_PLAIN, json_get_string(error, "message", ""));
+        const char *id = json_get_string(entry, "id", ""),
+                   *message = json_get_string(json_object_get(entry, "error"), "message", "");
+        if (!says_id(message, id)) {
+            cli_put(&b, options, stderr, STYLE_BAD, id);
+            buf_puts(&b, ": ");
+        }
+        cli_put(&b, options, stderr, STYLE_PLAIN, message);
         buf_puts(&b, "\n");
         fputs(buf_str(&b), stderr);
     }

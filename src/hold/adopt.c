@@ -49,7 +49,7 @@ static void adopt_read_identity(struct holder *h)
 static bool adopt_has_ticks(struct holder *h)
 {
     char line[STAT_SIZE];
-    return stat_read(h->run.pid, line, sizeof line) == 0 && stat_field(line, STAT_TICKS) == h->run.ticks;
+    return stat_read(h->run.pid, line, sizeof line) == 0 && ticks_are_same(stat_field(line, STAT_TICKS), h->run.ticks);
 }
 
 static bool adopt_is_alive(struct holder *h)
@@ -140,7 +140,7 @@ static bool adopt_read_zombie(struct holder *h, int *ret_status)
     snprintf(line, sizeof line, "/proc/%d/exe", (int)h->run.pid);
     if (readlink(line, h->text, sizeof h->text) < 0 && errno == EACCES)
         return false;
-    if (stat_read(h->run.pid, line, sizeof line) < 0 || stat_field(line, STAT_TICKS) != h->run.ticks)
+    if (stat_read(h->run.pid, line, sizeof line) < 0 || !ticks_are_same(stat_field(line, STAT_TICKS), h->run.ticks))
         return false;
     if (stat_is_living(line))
         return false;

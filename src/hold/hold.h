@@ -176,8 +176,10 @@ int dir_open(struct dir_reader *dir, int at, const char *path);
 const char *dir_next(struct dir_reader *dir); /* NULL at the end; then it is closed */
 #define STAT_SIZE 512
 int stat_read(pid_t pid, char *line, size_t size); /* /proc/<pid>/stat; -1 if there is no such process */
-bool stat_is_living(const char *line);             /* a zombie does not live */
-uint64_t stat_field(const char *line, int field);  /* a number of it, as proc(5) counts */
+bool stat_is_living(const char *line);
+/* Start times of one process: a shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
+bool ticks_are_same(uint64_t a, uint64_t b);      /* a zombie does not live */
+uint64_t stat_field(const char *line, int field); /* a number of it, as proc(5) counts */
 enum {
     STAT_PARENT = 4,
     STAT_SESSION = 6,

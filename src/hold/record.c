@@ -46,9 +46,44 @@ int64_t clock_wall_ms(void)
     return clock_ms(CLOCK_REALTIME);
 }
 
+/* A time namespace shifts the boot clock and the start times in /proc by this much (src/base/clock.c does the same). */
+static int64_t shift_ns(void)
+{
+    static int64_t shift = INT64_MIN;
+    if (shift != INT64_MIN)
+        return shift;
+    char text[256] = "";
+    int fd = open("/proc/self/timens_offsets", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    char *at = strstr(text, "boottime");
+    int64_t seconds = at ? strtoll(at + strlen("boottime"), &at, 10) : 0, ns = at ? strtoll(at, NULL, 10) : 0;
+    shift = seconds * 1000000000 + ns;
+    return shift;
+}
+
+static int64_t tick_ns(void)
+{
+    return 1000000000 / sysconf(_SC_CLK_TCK);
+}
+
+static int64_t shift_ticks(void)
+{
+    int64_t ns = shift_ns(), tick = tick_ns();
+    return ns >= 0 ? ns / tick : -((-ns + tick - 1) / tick);
+}
+
 int64_t clock_boot_ms(void)
 {
-    return clock_ms(CLOCK_BOOTTIME);
+    return clock_ms(CLOCK_BOOTTIME) - shift_ns() / 1000000;
+}
+
+bool ticks_are_same(uint64_t a, uint64_t b)
+{
+    int64_t apart = (int64_t)(a - b), slack = shift_ns() % tick_ns() ? 1 : 0;
+    return apart >= -slack && apart <= slack;
 }
 
 static int lock_call(int fd, int command, short type, off_t byte)
@@ -122,24 +157,6 @@ int stat_read(pid_t pid, char *line, size_t size)
     return len <= 0 || !strrchr(line, ')') ? -1 : 0;
 }
 
-/* A time namespace shifts the start times in /proc by this many ticks (src/base/clock.c does the same). */
-static uint64_t shift_ticks(void)
-{
-    static int64_t ticks = INT64_MIN;
-    if (ticks != INT64_MIN)
-        return (uint64_t)ticks;
-    char text[256] = "";
-    int fd = open("/proc/self/timens_offsets", O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[len > 0 ? len : 0] = '\0';
-    char *at = strstr(text, "boottime");
-    int64_t seconds = at ? strtoll(at + strlen("boottime"), &at, 10) : 0, ns = at ? strtoll(at, NULL, 10) : 0;
-    ticks = seconds * sysconf(_SC_CLK_TCK) + ns / (1000000000 / sysconf(_SC_CLK_TCK));
-    return (uint64_t)ticks;
-}
-
 uint64_t stat_field(const char *line, int field)
 {
     /* The name may contain anything, so the fields are counted from the last parenthesis, the end of field 2. */
@@ -147,7 +164,7 @@ uint64_t stat_field(const char *line, int field)
     for (int i = 2; at && i < field; i++)
         at = strchr(at + 1, ' ');
     uint64_t value = at ? strtoull(at, NULL, 10) : 0;
-    return field == STAT_TICKS ? value - shift_ticks() : value;
+    return field == STAT_TICKS ? value - (uint64_t)shift_ticks() : value;
 }
 
 bool stat_is_living(const char *line)

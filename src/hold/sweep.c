@@ -138,7 +138,7 @@ static bool has_session(const struct holder *h, const char *line)
     char leader[STAT_SIZE];
     return (pid_t)stat_field(line, STAT_SESSION) == h->foreign_session &&
            (stat_read(h->foreign_session, leader, sizeof leader) < 0 ||
-            stat_field(leader, STAT_TICKS) == h->first_ticks);
+            ticks_are_same(stat_field(leader, STAT_TICKS), h->first_ticks));
 }
 
 static bool herd_has(const struct holder *h, pid_t pid)
@@ -175,7 +175,7 @@ static void herd_keep(struct holder *h, int count)
     char line[STAT_SIZE];
     for (int i = 0; i < count; i++) {
         pid_t pid = h->herd[i];
-        if (stat_read(pid, line, sizeof line) == 0 && stat_field(line, STAT_TICKS) == h->herd_ticks[i])
+        if (stat_read(pid, line, sizeof line) == 0 && ticks_are_same(stat_field(line, STAT_TICKS), h->herd_ticks[i]))
             herd_add(h, pid);
     }
 }
@@ -231,7 +231,8 @@ static void herd_add_others(struct holder *h, bool by_parent)
             continue;
         pid_t parent = (pid_t)stat_field(line, STAT_PARENT);
         bool is_below = by_parent && (parent == h->self || herd_has(h, parent));
-        bool can_be = stat_field(line, STAT_TICKS) >= h->first_ticks;
+        uint64_t ticks = stat_field(line, STAT_TICKS);
+        bool can_be = ticks >= h->first_ticks || ticks_are_same(ticks, h->first_ticks);
         if (is_below || (h->is_foreign && can_be &&
                          (environment_ask(h, pid) == OURS || has_life_lock(h, pid) || has_session(h, line))))
             herd_add(h, pid);

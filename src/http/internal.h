@@ -118,7 +118,8 @@ struct http_job {
     enum lang lang;
     struct http_caller caller;
     uint64_t exchange;        /* of /mcp, that waits for it (agents.h); 0: none */
-    bool says_yes, has_asked; /* {"confirm": true}; a person must */
+    bool says_yes, has_asked; /* {"confirm": true}; somebody must */
+    bool has_force;           /* `force` is the other way to say it */
     bool is_unmet;            /* what it waited for did not happen */
     bool is_short;            /* for want of a descriptor */
     int status;

@@ -158,6 +158,7 @@ static bool confirm(struct op_call *call, const char *question)
 {
     struct http_job *job = call->skin;
     job->has_asked = !job->says_yes;
+    job->has_force = call->has_force;
     buf_reset(&job->question);
     buf_puts(&job->question, question);
     return job->says_yes;
@@ -204,7 +205,7 @@ void job_run_op(struct http_job *job)
         may_signal(job, false);
     }
     json_decref(call.aside);
-    if (job->has_asked && result < 0 && err.code != TSK_INTERNAL)
+    if (job->has_asked && !job->has_force && result < 0 && err.code != TSK_INTERNAL)
         put_needs_yes(job, &err);
     enum tsk_code code = result < 0 ? err.code : call.verdict;
     if (result < 0) {

@@ -75,7 +75,8 @@ static void put_next(struct buf *text, const struct mcp_server *server, const js
         const char *tool = tool_of_command(server, json_string_value(command));
         buf_printf(text, "%s%s", i ? "; " : "\nNext: ", json_string_value(command));
         if (tool)
-            buf_printf(text, " (%s)", tool);
+            buf_printf(text, " (%s%s)", tool,
+                       strstr(json_string_value(command), " --force") ? " with force: true" : "");
     }
 }
 

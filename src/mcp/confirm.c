@@ -1,7 +1,7 @@
 /* confirm.c - asks a person for a decision, in the way that the client supports:
  *   legacy with elicitation    asked at once, 30 s
  *   modern with elicitation    a round trip: input_required with the question and a token as requestState; in a task, by the task
- *   neither                    NEEDS_CONFIRMATION with the token, for `tasuki confirm`
+ *   neither                    NEEDS_CONFIRMATION with the token, for `tasuki confirm`; where `force` does it: without a token
  * Only a person's no is a no. A form that was closed, failed or was never shown (many clients do that by themselves) says nothing
  * about the person: then there is the token, too.
  *
@@ -157,7 +157,7 @@ static bool may_decide_alone(const struct op_call *call)
 {
     struct tsk_error ignored;
     bool is_allowed = false;
-    if (call->asks_about_dead)
+    if (call->asks_about_dead || call->has_force)
         return true;
     return call->ws && workspace_config_bool(call->ws, "agents_confirm_live", false, &is_allowed, &ignored) == 0 &&
            is_allowed;
@@ -212,13 +212,14 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
     free(asking->question);
     asking->question = strdup(question);
     asking->is_dead = call->asks_about_dead;
-    asking->is_open = true;
+    /* With `force` the refusal stands as it is, unless the client can show a form. */
+    asking->is_open = !call->has_force || (mcp_client_has_forms(request) && !asking->by_token);
     if (asking->by_token || !mcp_client_has_forms(request) || (request->is_modern && !is_task(request)))
         return false;
     enum reply reply = put_form(request, question);
     asking->by_token = reply == REPLY_NONE;
     asking->is_refused = reply == REPLY_NO;
-    asking->is_open = reply == REPLY_NONE;
+    asking->is_open = reply == REPLY_NONE && !call->has_force;
     return reply == REPLY_YES;
 }
 

@@ -97,12 +97,19 @@ static void look_at_processes(struct tsk_workspace *ws)
         json_decref(processes);
 }
 
+/* -1 where it is not available (a user's inotify instances may be used up): then a look once a second has to do. */
+static int watch_open(const struct tsk_workspace *ws)
+{
+    int fd = inotify_init1(IN_CLOEXEC);
+    if (fd >= 0 && inotify_add_watch(fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0)
+        fs_close(&fd);
+    return fd;
+}
+
 static int follow(struct op_call *call, uint64_t from, const char *type, struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
-    int watch CLEANUP_FD = inotify_init1(IN_CLOEXEC);
-    if (watch < 0 || inotify_add_watch(watch, call->ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0)
-        return error_errno(err, "watch", call->ws->state_path);
+    int watch CLEANUP_FD = watch_open(call->ws);
     if (event_reader_init(&reader, call->ws->state_dir, from, err) < 0)
         return -1;
     for (;;) {

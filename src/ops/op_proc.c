@@ -81,17 +81,10 @@ const struct op op_process_create = {
 
 enum which { ALL_ENDED, ALL_RUNNING, ALL_TO_END };
 
-static bool has_leftovers(const struct proc *p)
-{
-    struct tsk_error ignored;
-    json_t *found CLEANUP_JSON = NULL;
-    return proc_leftovers(p, &found, &ignored) == 0 && json_array_size(found) > 0;
-}
-
-static bool is_one_of(const struct proc *p, enum which which)
+static bool is_one_of(const struct proc *p, bool has_leftovers, enum which which)
 {
     bool is_running = p->view.state == PROC_RUNNING || *p->view.phase;
-    return is_running == (which != ALL_ENDED) || (which == ALL_TO_END && has_leftovers(p));
+    return is_running == (which != ALL_ENDED) || has_leftovers;
 }
 
 /* The ids that were named; with --all, those that it makes sense for. */
@@ -105,9 +98,14 @@ static int ids_by_state(struct op_call *call, struct proc_registry *reg, enum wh
     if (proc_list(reg, &list, &count, err) < 0)
         return -1;
     *ret = json_array();
+    bool *has_leftovers = calloc(count + 1, sizeof *has_leftovers);
+    BUG(!has_leftovers);
+    if (which == ALL_TO_END)
+        proc_have_leftovers(list, count, has_leftovers);
     for (size_t i = 0; i < count; i++)
-        if (is_one_of(&list[i], which))
+        if (is_one_of(&list[i], has_leftovers[i], which))
             json_array_append_new(*ret, json_string(list[i].id));
+    free(has_leftovers);
     proc_list_free(list, count);
     return 0;
 }
@@ -387,7 +385,7 @@ const struct op op_process_list = {
 
 /* ---- remove ---- */
 
-/* Asks a person, if there is one; otherwise the error says what to do. */
+/* Asks a person, if there is one at hand; otherwise the error is the warning, and `force` is the yes, on every skin. */
 static int remove_one(struct op_call *call, struct proc_registry *reg, const char *id, struct tsk_error *err)
 {
     bool is_forced = json_get_bool(call->args, "force", false);
@@ -397,7 +395,26 @@ static int remove_one(struct op_call *call, struct proc_registry *reg, const cha
         return -1;
     struct buf question CLEANUP(buf_clear) = BUF_INIT;
     text_put(&question, call->lang, "process_remove_question", "id", id, NULL);
+    call->has_force = true;
     return call->confirm(call, buf_str(&question)) ? proc_remove(reg, id, true, err) : -1;
+}
+
+/* `--all` typed on a terminal is asked about once: the output of all of them is lost with it. */
+static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_error *err)
+{
+    char count[24];
+    const json_t *args = call->args;
+    if (!call->is_cli || !call->confirm || json_array_size(ids) == 0 || !json_get_bool(args, "all", false) ||
+        json_get_bool(args, "force", false))
+        return 0;
+    struct buf question CLEANUP(buf_clear) = BUF_INIT;
+    snprintf(count, sizeof count, "%zu", json_array_size(ids));
+    text_put(&question, call->lang, "process_remove_all_question", "count", count, NULL);
+    if (call->confirm(call, buf_str(&question)))
+        return 0;
+    error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_all_kept", "count", count, NULL);
+    error_add_next(err, "tasuki proc list");
+    return -1;
 }
 
 static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -413,6 +430,8 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
         *ret = json_pack("{s:s, s:b}", "id", id, "removed", true);
         return 0;
     }
+    if (may_remove_all(call, ids, err) < 0)
+        return -1;
     json_t *removed = json_array(), *errors = json_array(), *id;
     size_t i;
     json_array_foreach (ids, i, id) {

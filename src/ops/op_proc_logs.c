@@ -117,6 +117,7 @@ struct output {
     bool is_stopped; /* nobody takes them any more */
     json_t *held;    /* the newest document, until its cursor is known */
     int64_t next[2]; /* the cursors behind what was emitted */
+    struct log_seen seen[2];
 };
 
 static bool output_flush(struct output *out)
@@ -140,6 +141,23 @@ static json_t *line_json(const struct log_line *line)
     return document;
 }
 
+static int64_t take_missed(struct output *out)
+{
+    int64_t missed = out->seen[0].missed + out->seen[1].missed;
+    out->seen[0].missed = out->seen[1].missed = 0;
+    return missed;
+}
+
+/* A document of a stream: the line, and what was dropped before it. */
+static json_t *stream_json(struct output *out, const struct log_line *line)
+{
+    json_t *document = line_json(line);
+    int64_t missed = take_missed(out);
+    if (missed)
+        json_object_set_new(document, "missed_bytes", json_integer(missed));
+    return document;
+}
+
 /* A stream can be continued after each document: the next line begins where this one ends. (If the other stream's line follows,
  * that position is not known, and the document has no cursor.) */
 static void emit_held(struct output *out, bool has_cursor)
@@ -157,12 +175,28 @@ static void hold_line(struct output *out, const struct log_line *line)
     bool is_same = line->stream == out->stream;
     out->next[line->stream] = line->offset;
     emit_held(out, is_same);
-    out->held = line_json(line);
+    out->held = stream_json(out, line);
     out->stream = line->stream;
+}
+
+/* Lines were dropped before this reader came to them: a line of ours says so in their place. */
+static void put_missed(struct output *out)
+{
+    char bytes[24];
+    int64_t missed = take_missed(out);
+    if (missed == 0)
+        return;
+    snprintf(bytes, sizeof bytes, "%lld", (long long)missed);
+    if (out->is_open)
+        buf_puts(&out->text, "\n");
+    out->is_open = false;
+    text_put(&out->text, out->call->lang, "log_missed", "bytes", bytes, NULL);
+    buf_puts(&out->text, "\n");
 }
 
 static void put_text(struct output *out, const struct log_line *line)
 {
+    put_missed(out);
     if (out->is_open && line->stream != out->stream)
         buf_puts(&out->text, "\n");
     buf_put(&out->text, line->text, line->len);
@@ -186,7 +220,7 @@ static bool take_line(void *data, const struct log_line *line)
     } else if (!out->call->is_cli) {
         hold_line(out, line);
     } else {
-        json_t *document CLEANUP_JSON = line_json(line);
+        json_t *document CLEANUP_JSON = stream_json(out, line);
         out->is_stopped = !out->call->emit(out->call, document);
     }
     if (out->left > 0 && !line->is_partial)
@@ -302,10 +336,15 @@ static int read_once(struct proc *p, const struct log_query *query, struct outpu
         out->lines = lines;
     if (log_read(p, query, take_line, out, next, err) < 0)
         return -1;
-    if (out->call->emit_text)
+    if (out->call->emit_text) {
+        put_missed(out);
         output_flush(out);
-    else
-        *ret = json_pack("{s:s, s:O, s:o}", "id", p->id, "lines", lines, "cursor", cursor_json(next));
+        return 0;
+    }
+    *ret = json_pack("{s:s, s:O, s:o}", "id", p->id, "lines", lines, "cursor", cursor_json(next));
+    int64_t missed = take_missed(out);
+    if (missed)
+        json_object_set_new(*ret, "missed_bytes", json_integer(missed));
     return 0;
 }
 
@@ -315,11 +354,10 @@ static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct output out = {.call = call, .text = BUF_INIT, .left = -1};
     struct log_query query;
-    struct log_seen seen[2] = {0};
     if (take_query(call, &query, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0 ||
         proc_load(&reg, json_get_string(call->args, "id", ""), &p, err) < 0)
         return -1;
-    query.seen = seen;
+    query.seen = out.seen;
     if (query.cursor[0] >= 0)
         out.left = query.lines;
     proc_registry_close(&reg);
@@ -396,6 +434,7 @@ static const struct op_field result_fields[] = {
     {"id", "string", "the process"},
     {"lines", "array", "stream, time, text; partial where a line has no end yet, or is a piece of a long one"},
     {"cursor", "string", "where to go on, for stdout and stderr"},
+    {"missed_bytes", "integer?", "what was dropped behind the given cursor before it was read"},
     {0},
 };
 static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT,

@@ -272,7 +272,7 @@ static int use_spec(const struct op_call *call, const struct proc_template *t, j
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(call->args, keys[i]))
             json_object_set(overrides, keys[i], json_object_get(call->args, keys[i]));
-    const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
+    const char *cwd_base = proc_args_directory(call, here);
     if (template_expand(t, json_object_get(call->args, "set"), overrides, cwd_base, &base, err) < 0)
         return -1;
     json_object_del(args, "env"); /* is in the base, beside the template's */

@@ -41,14 +41,12 @@ static json_t *lasting(const json_t *value)
     return copy;
 }
 
-static int watch_open(const struct tsk_workspace *ws, struct tsk_error *err)
+/* -1 where it is not available (a user's inotify instances may be used up): then the ticks have to do. */
+static int watch_open(const struct tsk_workspace *ws)
 {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (fd < 0 || inotify_add_watch(fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0) {
-        error_errno(err, "watch", ws->state_path);
+    if (fd >= 0 && inotify_add_watch(fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0)
         fs_close(&fd);
-        return -1;
-    }
     return fd;
 }
 
@@ -103,10 +101,8 @@ static json_t *trouble(const struct op_call *call, const struct tsk_error *err)
 static int run_watch(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *before CLEANUP_JSON = NULL;
-    int fd CLEANUP_FD = watch_open(call->ws, err);
+    int fd CLEANUP_FD = watch_open(call->ws);
     (void)ret;
-    if (fd < 0)
-        return -1;
     for (;;) {
         json_t *status CLEANUP_JSON = NULL;
         if (overview_make(call, &status, err) < 0) {

@@ -141,6 +141,7 @@ struct op_call {
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
     bool (*confirm)(struct op_call *call, const char *question);
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */
+    bool has_force;       /* set before confirm: `force` does it without a person, as the refusal says */
     /* Whether nobody waits for the answer any more; looked at by operations that wait. NULL: somebody does. */
     bool (*is_cancelled)(struct op_call *call);
     /* In a runner that was started apart (ops/detached.h): takes the decision, the run's stage as soon as its locks are taken.

@@ -85,6 +85,17 @@ static int set_in_probe(json_t *spec, const char *probe, const char *key, const 
     return 0;
 }
 
+const char *proc_args_directory(const struct op_call *call, char here[PATH_MAX])
+{
+    const char *root = call->ws->root;
+    size_t len = strlen(root);
+    if (call->is_remote || !getcwd(here, PATH_MAX))
+        return root;
+    /* A client starts `tasuki mcp` anywhere if it names the workspace. */
+    bool is_below = strncmp(here, root, len) == 0 && (!here[len] || here[len] == '/');
+    return call->is_cli || is_below || (!call->root && !getenv("TASUKI_ROOT")) ? here : root;
+}
+
 int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret, struct tsk_error *err)
 {
     static const char *const keys[] = {"command",
@@ -119,7 +130,7 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
         json_object_set_new(input, "args", json_array());
     if (merge_env(input, base, json_get_bool(call->args, "env_clear", false), err) < 0)
         return -1;
-    const char *cwd_base = call->is_cli && getcwd(here, sizeof here) ? here : call->ws->root;
+    const char *cwd_base = proc_args_directory(call, here);
     /* A new process runs where it was created; the root, unless said otherwise, moves with the workspace. */
     if (!base && !json_object_get(input, "cwd") && strcmp(cwd_base, call->ws->root) != 0)
         json_object_set_new(input, "cwd", json_string(cwd_base));
@@ -137,7 +148,7 @@ int proc_args_open(const struct op_call *call, struct proc_registry *reg, struct
     char here[PATH_MAX], top[PATH_MAX];
     if (proc_registry_open(reg, call->ws, err) < 0)
         return -1;
-    if (call->is_cli && getcwd(here, sizeof here) && worktree_of(here, top))
+    if (!call->is_remote && worktree_of(proc_args_directory(call, here), top))
         reg->worktree = strdup(top);
     return 0;
 }

@@ -5,6 +5,8 @@
 #include "ops/ops.h"
 #include "proc/process.h"
 
+#include <limits.h>
+
 #define REGISTRY(name) struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
 
 #define PROC_ID_PARAM                                                                                                  \
@@ -39,7 +41,7 @@
          .flags = OP_ANYWHERE,                                                                                         \
          .value = "D",                                                                                                 \
          .help = "Its working directory.",                                                                             \
-         .fallback = "the workspace"},                                                                                 \
+         .fallback = "the caller's"},                                                                                  \
         {.name = "auto_start_on_restore",                                                                              \
          .type = OP_BOOL,                                                                                              \
          .option = "auto-start",                                                                                       \
@@ -137,6 +139,9 @@
         .help = "Start only when another process is started, ready or completed; may be repeated.",                    \
         .agent_help = "Start only when these processes (id: started, ready or completed) are."                         \
     }
+
+/* The directory of the caller: of the command, or of an agent's `tasuki mcp`; the root for callers from elsewhere. */
+const char *proc_args_directory(const struct op_call *call, char here[PATH_MAX]);
 
 /* The spec that the arguments ask for, on top of `base` (NULL: defaults). Canonical, owned. */
 int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret, struct tsk_error *err);

@@ -69,6 +69,20 @@ int leftovers_find(const struct proc *p, struct leftovers *ret, struct tsk_error
     return 0;
 }
 
+void proc_have_leftovers(const struct proc *list, size_t count, bool *ret)
+{
+    struct kin_keys keys CLEANUP(kin_keys_clear) = {.count = 0};
+    struct kin_list found CLEANUP(kin_list_clear) = {.count = 0};
+    struct tsk_error ignored;
+    memset(ret, 0, count * sizeof *ret);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].view.state != PROC_RUNNING)
+            add_keys(&keys, i, &list[i]);
+    if (keys.count && kin_scan(&keys, &found, &ignored) == 0)
+        for (size_t i = 0; i < found.count; i++)
+            ret[found.list[i].owner] = ret[found.list[i].owner] || !was_started_since(&list[found.list[i].owner]);
+}
+
 /* ---- ending them ------------------------------------------------------------------------------------------------ */
 
 static void stays(const struct proc *p, struct tsk_error *result)

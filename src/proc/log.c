@@ -22,6 +22,7 @@ enum {
 struct log_input {
     struct log_source source;
     int64_t low, high; /* the part that is asked for, logical */
+    int64_t from;      /* where the output of the wanted start begins */
     struct log_item item;
     bool has_item;
     bool is_wanted; /* the line that we are in */
@@ -204,6 +205,7 @@ static int scan_limit(struct log_scan *scan, const struct log_run *run, struct t
         int64_t slack = input->source.stream == LOG_BOTH && query->until_ms >= 0 ? STAMP_SLACK_MS : 0;
         if (run) {
             size_t pair = pair_index(input, query);
+            input->from = run->from[pair];
             input->low = max64(input->low, run->from[pair]);
             input->high = min64(input->high, run->to[pair]);
         }
@@ -408,15 +410,25 @@ static int scan_run(struct log_scan *scan, bool has_cursor, int64_t bytes, struc
     }
 }
 
+/* A reader that goes on from `cursor` may have been overtaken: the holder drops the oldest bytes. */
+static void note_missed(const struct log_scan *scan, const struct log_input *input, int64_t cursor)
+{
+    int64_t missed = log_source_oldest(&input->source) - max64(cursor, input->from);
+    if (scan->query->seen && missed > 0)
+        scan->query->seen[pair_index(input, scan->query)].missed += missed;
+}
+
 static int scan_start(struct log_scan *scan, int64_t lines, int64_t bytes, struct quota *quota)
 {
     for (size_t i = 0; i < scan->count; i++) {
         struct log_input *input = &scan->input[i];
         int64_t cursor = cursor_of(input, scan->query);
         bool skips_torn = cursor < input->low; /* a cursor is a place to go on, whatever was dropped before it */
-        if (cursor >= 0)
+        if (cursor >= 0) {
+            note_missed(scan, input, cursor);
             input->low = min64(max64(input->low, cursor), input->high);
-        else if ((lines >= 0 || bytes < INT64_MAX) && tail_find(scan, input, lines, bytes) < 0)
+        }
+        if (cursor < 0 && (lines >= 0 || bytes < INT64_MAX) && tail_find(scan, input, lines, bytes) < 0)
             return -1;
         quota->lines_left += input->lines;
         quota->bytes_left += input->bytes;
@@ -430,11 +442,11 @@ static void note_seen(const struct log_scan *scan)
 {
     for (size_t i = 0; i < scan->count && scan->query->seen; i++) {
         const struct log_source *source = &scan->input[i].source;
-        const struct log_seen seen = {.inode = source->inode, .base = source->base};
-        if (source->stream != LOG_STDERR)
-            scan->query->seen[LOG_STDOUT] = seen;
-        if (source->stream != LOG_STDOUT)
-            scan->query->seen[LOG_STDERR] = seen;
+        for (size_t k = 0; k < 2; k++)
+            if (source->stream == LOG_BOTH || (size_t)source->stream == k) {
+                scan->query->seen[k].inode = source->inode;
+                scan->query->seen[k].base = source->base;
+            }
     }
 }
 

@@ -15,6 +15,8 @@ enum log_stream { LOG_STDOUT, LOG_STDERR, LOG_BOTH };
 struct log_seen {
     uint64_t inode;
     int64_t base;
+    int64_t
+        missed; /* bytes behind the cursor that were dropped before they were read; whoever reports them sets it to 0 */
 };
 
 struct log_query {

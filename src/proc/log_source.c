@@ -29,12 +29,19 @@ static int64_t find_base(struct log_index *index, uint64_t inode, int64_t size)
     return newest.offset; /* another file, or one that was cut: goes on where the last one ended */
 }
 
+/* Follows no link, neither of the file nor of its directory. */
+static int open_log(int process_dir, const char *file)
+{
+    int dir CLEANUP_FD = fs->openat(process_dir, HOLD_LOG_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    return dir < 0 ? -1 : fs->openat(dir, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+}
+
 static int open_file(struct log_source *source, int process_dir, const char *name)
 {
     char path[64];
     struct stat st;
-    snprintf(path, sizeof path, HOLD_LOG_DIR "/%s.log", name);
-    source->fd = fs->openat(process_dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    snprintf(path, sizeof path, "%s.log", name);
+    source->fd = open_log(process_dir, path);
     if (source->fd < 0)
         return errno == ENOENT ? 0 : -1;
     if (fs->fstat(source->fd, &st) < 0)

@@ -115,5 +115,7 @@ int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error 
 
 /* The processes that belong to a start although its child has ended: array of {"pid","name"}; owned. */
 int proc_leftovers(const struct proc *p, json_t **ret, struct tsk_error *err);
+/* Which of those that have ended left some, in one look for all; ret has `count` elements. */
+void proc_have_leftovers(const struct proc *list, size_t count, bool *ret);
 
 #endif

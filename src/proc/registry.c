@@ -73,10 +73,30 @@ static const char *json_column(const struct db_rows *rows, int column)
     return text ? text : "null";
 }
 
-/* Settings, and the columns that have one of their own, as one text: it is the same as long as the process is. */
-static int read_spec(const struct db_rows *rows, json_t **ret, struct tsk_error *err)
+/* A directory below the root is kept relative to it, so that it moves with the workspace; "." is the root itself. */
+static const char *cwd_to_keep(const char *root, const char *cwd)
 {
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    size_t len = strlen(root);
+    if (!cwd || strncmp(cwd, root, len) != 0 || (cwd[len] && cwd[len] != '/'))
+        return cwd;
+    cwd += len + strspn(cwd + len, "/");
+    return *cwd ? cwd : ".";
+}
+
+static const char *cwd_kept(const char *root, const char *kept, struct buf *path)
+{
+    if (!kept || kept[0] == '/')
+        return kept;
+    buf_puts(path, root);
+    if (strcmp(kept, ".") != 0)
+        buf_printf(path, "/%s", kept);
+    return buf_str(path);
+}
+
+/* Settings, and the columns that have one of their own, as one text: it is the same as long as the process is. */
+static int read_spec(const struct proc_registry *reg, const struct db_rows *rows, json_t **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT, path CLEANUP(buf_clear) = BUF_INIT;
     const char *settings = json_column(rows, 6), *end = strrchr(settings, '}');
     buf_put(&text, settings, end ? (size_t)(end - settings) : strlen(settings));
     buf_json_pair(&text, "command", db_column_text(rows, 1));
@@ -84,13 +104,14 @@ static int read_spec(const struct db_rows *rows, json_t **ret, struct tsk_error 
     buf_puts(&text, json_column(rows, 2));
     buf_json_key(&text, "env");
     buf_puts(&text, json_column(rows, 3));
-    buf_json_pair(&text, "cwd", db_column_text(rows, 4));
+    buf_json_pair(&text, "cwd", cwd_kept(reg->ws->root, db_column_text(rows, 4), &path));
     buf_json_key(&text, "auto_start_on_restore");
     buf_puts(&text, db_column_int(rows, 5) != 0 ? "true}" : "false}");
     return json_parse_shared(buf_str(&text), text.len, "state.db", ret, err);
 }
 
-static int read_row(const struct db_rows *rows, struct proc *ret, struct tsk_error *err)
+static int read_row(const struct proc_registry *reg, const struct db_rows *rows, struct proc *ret,
+                    struct tsk_error *err)
 {
     const char *state = db_column_text(rows, 7);
     *ret = (struct proc){.dir = -1, .history_offset = db_column_int(rows, 8), .view.phase = ""};
@@ -98,7 +119,7 @@ static int read_row(const struct db_rows *rows, struct proc *ret, struct tsk_err
     ret->created_at_ms = db_column_int(rows, 9);
     ret->updated_at_ms = db_column_int(rows, 10);
     ret->exit_run = db_column_int(rows, 11);
-    if (read_spec(rows, &ret->spec, err) < 0)
+    if (read_spec(reg, rows, &ret->spec, err) < 0)
         return -1;
     ret->state_text = strdup(state ? state : "");
     BUG(!ret->state_text);
@@ -137,7 +158,7 @@ int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struc
         return -1;
     if (!found)
         return proc_not_found(reg, id, err);
-    if (read_row(&rows, ret, err) == 0 && open_dir(reg, ret, err) == 0) {
+    if (read_row(reg, &rows, ret, err) == 0 && open_dir(reg, ret, err) == 0) {
         proc_stamps(ret->dir, ret->seen);
         return 0;
     }
@@ -181,7 +202,7 @@ static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_c
             BUG(!grown);
             *ret = grown;
         }
-        if (read_row(&rows, &(*ret)[*ret_count], err) < 0)
+        if (read_row(reg, &rows, &(*ret)[*ret_count], err) < 0)
             return -1;
         ++*ret_count;
     }
@@ -326,8 +347,8 @@ static int write_row(struct proc_registry *reg, const char *id, const json_t *sp
     put_settings(&rest, spec);
     snprintf(now, sizeof now, "%" PRId64, clock_now().wall_ms);
     return db_exec(&reg->db, err, sql, 8, id, json_get_string(spec, "command", ""), buf_str(&args), buf_str(&env),
-                   json_get_string(spec, "cwd", NULL), json_get_bool(spec, "auto_start_on_restore", false) ? "1" : "0",
-                   buf_str(&rest), now);
+                   cwd_to_keep(reg->ws->root, json_get_string(spec, "cwd", NULL)),
+                   json_get_bool(spec, "auto_start_on_restore", false) ? "1" : "0", buf_str(&rest), now);
 }
 
 int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)

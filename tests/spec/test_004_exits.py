@@ -5,11 +5,12 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 
 from harness.harness import eq, main, test
 from harness.processes import SLEEP, Processes, children_of, name_of, send, start_ticks_of, state_of
 from harness.race import race
-from spec.common import parse_time
+from spec.common import need_namespace, parse_time
 
 UNKNOWN = "exit status unknown: "
 
@@ -578,6 +579,47 @@ def _(ws):
     status = dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
     for mask in ("SigBlk", "SigIgn"):
         eq(int(status[mask], 16), 0, f"{mask} of the process")
+
+
+@test("remove --all on a terminal asks once, and force is the yes; without a terminal nothing asks")
+def _(ws):
+    p = Processes(ws)
+    for args, answers, code, left in ((["--all"], ["n"], 6, 2), (["--all"], ["y"], 0, 0), (["--all", "--force"], [], 0, 0)):
+        for name in ("a", "b"):
+            p.call("create", name, "--", "true").expect(0)
+        result = ws.tty(["proc", "remove", *args], answers).expect(code)
+        eq((result.out.count("[y/N]"), len(p.call("list").json["processes"])), (len(answers), left), " ".join(args))
+        ws.tasuki("proc", "remove", "--all").expect(0)
+
+
+@test("an error of one of several processes names it once")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "./absent").expect(0)
+    ws.tasuki("proc", "create", "api", "--", "./absent").expect(0)
+    lines = ws.tasuki("proc", "start", "--all").err.splitlines()
+    eq([line.count("web") + line.count("api") for line in lines], [1, 1], "names in a line")
+    ws.tasuki("proc", "create", "run", "--start", "--", *SLEEP).expect(0)
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    result = ws.tasuki("proc", "remove", "run", "web")
+    assert result.err.startswith("run: "), result
+
+
+@test("events -f and watch work when no inotify instance is left: they look once a second")
+def _(ws):
+    need_namespace(ws, "-Ur")
+    for words, what in ((["events", "-f", "-n", "1", "--json"], '"lock.acquired"'), (["watch", "--json"], '"root"')):
+        follower = ws.spawn_command(["unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "-",
+                                     str(ws.binary), *words])
+        lines = []
+        threading.Thread(target=lambda f=follower: lines.extend(iter(f.stdout.readline, "")), daemon=True).start()
+
+        def is_shown():
+            assert follower.poll() is None, follower.stderr.read()
+            ws.tasuki("lock", "run", "news", "--", "true").expect(0)
+            return any(what in line for line in lines)
+        ws.until(is_shown, f"{words[0]} shows something")
+        follower.kill()
+        follower.wait()
 
 
 main(__name__)

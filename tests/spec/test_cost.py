@@ -102,6 +102,21 @@ def _(ws):
         eq(changed(before, stamps(ws)), [], name)
 
 
+@test("stop --all looks at the machine's processes as often for 9 processes that have ended as for 3")
+def _(ws):
+    strace = need_strace(ws)
+    strace[strace.index(f"trace={WRITES}")] = "trace=openat"
+    trace, looks = ws.base / "trace", []
+    for count in (3, 9):
+        for i in range(count):
+            if ws.tasuki("proc", "status", f"p{i}").code != 0:
+                ws.tasuki("proc", "create", f"p{i}", "--start", "--", "true").expect(0)
+            ws.tasuki("proc", "wait", f"p{i}").expect(0)
+        ws.run([*strace, "-o", str(trace), str(ws.binary), "proc", "stop", "--all"]).expect(0)
+        looks.append(len(re.findall(r'openat\(AT_FDCWD[^,]*, "/proc",', trace.read_text())))
+    assert looks[0] == looks[1] > 0, looks
+
+
 @test("a look that finds an end records it, and the next look writes nothing")
 def _(ws):
     fill(ws)

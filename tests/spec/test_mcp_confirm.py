@@ -8,6 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import FORMS, Agent  # noqa: E402
 from common import sleeper  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
+from http_common import Server  # noqa: E402
 
 FORCE = dict(kind="name", id="a", force=True)
 
@@ -354,18 +355,40 @@ def _(ws):
 
 @test("of several that need a yes each is asked for")
 def _(ws):
-    agent, ids = Agent(ws), ["x", "y"]
+    asked, answer = answering(action="accept", content={"confirm": True})
+    agent, ids = Agent(ws, capabilities=FORMS, on_request=answer), ["x", "y"]
     for name in ids:
         agent.ok("create_process", id=name, command="sleep", args=["1000"], start=True)
-    for left in (2, 1):
-        eq(agent.ok("list_processes")["total"], left, "processes")
-        text, error = agent.refused("remove_process", id=ids)
-        token = error["context"]["confirm_token"]
-        ws.tasuki("confirm", token).expect(0)
-        result = agent.call("remove_process", id=ids, confirm_token=token)
-        asked = (result["structuredContent"].get("error") or {}).get("context", {}).get("question", "")
-        assert left == 1 or "'x'" in asked, (left, asked)
-    eq(agent.ok("list_processes")["total"], 0, "processes")
+    eq(agent.ok("remove_process", id=ids)["removed"], ids, "removed")
+    eq([name in str(question) for name, question in zip(("'x'", "'y'"), asked)], [True, True], "a question for each")
+
+
+WARNINGS = {"en": "The process is running. Stop it before you remove it.",
+            "ja": "プロセスは実行中です。削除する前に停止してください。",
+            "zh": "进程正在运行。请先停止再删除。"}
+
+
+@test("removing a running process: the command line, agents and HTTP give one warning, and force is the yes")
+def _(ws):
+    server = Server(ws)
+    for lang, warning in WARNINGS.items():
+        agent = Agent(ws, command=[str(ws.binary), "--lang", lang, "mcp"])
+        agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
+        text, error = agent.refused("remove_process", id="p")
+        many = agent.call("remove_process", id=["p"])["structuredContent"]["errors"][0]["error"]
+        shell = ws.tasuki("--lang", lang, "--json", "proc", "remove", "p").expect(6).error
+        http = server.ask("DELETE", "/api/processes/p", headers={"Accept-Language": lang})
+        eq((http.status, http.json["needs_confirmation"]), (409, True), "over HTTP")
+        for found in (error, many, shell, http.json["error"]):
+            eq((found["reason_code"], found["message"]), ("NEEDS_CONFIRMATION", warning), lang)
+            eq(found["next"], ["tasuki proc stop p", "tasuki proc remove p --force"], "the ways out")
+        assert warning in text and "remove_process with force: true" in text and "confirm_token" not in str(error), (text, error)
+        eq(agent.ok("get_process_status", id="p")["state_name"], "Running", "its state")
+        eq(agent.ok("remove_process", id="p", force=True)["removed"], True, "with force")
+        agent.close()
+    for how in ("force", "confirm"):
+        ws.tasuki("proc", "create", "p", "--start", "--", "sleep", "1000").expect(0)
+        eq(server.ask("DELETE", "/api/processes/p", {how: True}).status, 200, how)
 
 
 main(__name__)

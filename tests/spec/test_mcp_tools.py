@@ -423,4 +423,45 @@ def _(ws):
     eq(agent.ok("list_processes")["total"], 0, "left")
 
 
+@test("a process that an agent creates runs in the directory of its `tasuki mcp`: a linked worktree, or below the root")
+def _(ws):
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    git = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
+    ws.run([*git, "init", "-q"]).expect(0)
+    ws.run([*git, "commit", "-q", "--allow-empty", "-m", "x"]).expect(0)
+    tree, below = ws.base / "tree", ws.path / "front" / "end"
+    ws.run([*git, "worktree", "add", "-q", str(tree), "-b", "other"]).expect(0)
+    below.mkdir(parents=True)
+    rooted = [str(ws.binary), "--root", str(ws.path), "mcp"]
+    for name, place, command, want in (("tree", tree, None, tree), ("below", below, None, below), ("root", ws.path, None, ws.path),
+                                       ("away", ws.base, rooted, ws.path), ("named", below, rooted, below)):
+        agent = Agent(ws, command=command, cwd=place)
+        record = agent.ok("create_process", id=name, command="sleep", args=["1000"], start=True)
+        eq(os.readlink(f"/proc/{record['pid']}/cwd"), str(want), name)
+        agent.close()
+    first = Agent(ws, cwd=tree).ok("get_process_status", id="root")
+    eq(first["other_worktree"], str(ws.path), "seen from the other worktree")
+
+
+@test("a directory below the root moves with the workspace")
+def _(ws):
+    (ws.path / "front").mkdir()
+    (ws.path / "sub").mkdir()
+    ws.tasuki("proc", "create", "a", "--", "pwd", cwd=ws.path / "front").expect(0)
+    ws.tasuki("proc", "create", "b", "--cwd", "front", "--", "pwd").expect(0)
+    ws.tasuki("proc", "create", "c", "--cwd", ws.path, "--", "pwd", cwd=ws.path / "sub").expect(0)
+    ws.tasuki("proc", "create", "d", "--cwd", "/", "--", "pwd").expect(0)
+    moved = ws.base / "moved"
+    for name, want in (("a", "front"), ("b", "front"), ("c", ""), ("d", "/")):
+        eq(ws.tasuki("proc", "status", name, "--json").expect(0).json["cwd"], str(ws.path / want).rstrip("/") or "/", name)
+    ws.path.rename(moved)
+    try:
+        for name, want in (("a", "front"), ("b", "front"), ("c", ""), ("d", "/")):
+            ws.tasuki("--root", moved, "proc", "start", name, cwd=moved).expect(0)
+            ws.tasuki("--root", moved, "proc", "wait", name, cwd=moved).expect(0)
+            eq(ws.tasuki("--root", moved, "proc", "logs", name, cwd=moved).expect(0).out.split()[-1], str(moved / want).rstrip("/") or "/", name)
+    finally:
+        moved.rename(ws.path)
+
+
 main(__name__)

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import struct
 import time
 
@@ -72,6 +73,12 @@ class Follower:
         data = os.read(self.proc.stdout.fileno(), 65536) if ready else b""
         self.shown += data
         return data
+
+    def look(self):
+        """All that it has shown so far."""
+        while self._read(0):
+            pass
+        return self.shown
 
     def until(self, text):
         """Waits until it has shown exactly this, from its beginning."""
@@ -339,6 +346,50 @@ def _(ws):
     end = t.logs()["cursor"]
     t.say("echo 4")
     ws.until(lambda: t.texts("--cursor", end) == ["4"], "the cursor goes on")
+
+
+# -- what a reader does not see ----------------------------------------------------------------------------------
+
+@test("logs reads through no link: neither a log that is one nor a directory that is one")
+def _(ws):
+    t = Talker(ws)
+    t.say("echo mine")
+    ws.until(lambda: "mine" in t.p.call("logs", "web").out, "the line")
+    outside, log = ws.base / "outside", t.p.dir("web") / "log"
+    outside.mkdir()
+    (outside / "stdout.log").write_text("a secret\n")
+    log.rename(ws.base / "kept")
+    log.symlink_to(outside)
+    for words in (("logs", "web"), ("logs", "web", "--both"), ("logs", "web", "--cursor", "0:0")):
+        result = t.p.call(*words)
+        assert result.code != 0 and "secret" not in result.out + result.err, result
+    log.unlink()
+    (ws.base / "kept").rename(log)
+
+
+@test("a reader that was overtaken hears how much was dropped: by a cursor, and while it follows")
+def _(ws):
+    t = Talker(ws, "--log-max", "65536")
+    t.say("echo first")
+    text, documents = t.follow(), t.follow(json=True)
+    for follower in (text, documents):
+        ws.until(lambda f=follower: b"first" in f.look(), "the first line")
+        os.kill(follower.proc.pid, signal.SIGSTOP)
+    t.say("seq 100000 199999; echo; echo last")
+    ws.until(lambda: t.p.call("logs", "web", "-n", "1").json["lines"][0]["text"] == "last", "the last line")
+    ws.until(lambda: t.p.call("logs", "web", "--cursor", "6:0").json.get("missed_bytes", 0) > 400000, "what was dropped")
+    missed = t.p.call("logs", "web", "--cursor", "6:0").json["missed_bytes"]
+    shown = ws.tasuki("proc", "logs", "web", "--cursor", "6:0").expect(0).out.splitlines()
+    eq(shown[0], f"-- {missed} bytes were dropped before they could be read --", "the first line")
+    assert "missed_bytes" not in t.p.call("logs", "web", "-n", "3").json, "nobody was overtaken"
+    for follower in (text, documents):
+        os.kill(follower.proc.pid, signal.SIGCONT)
+        ws.until(lambda f=follower: b"last" in f.look(), "the last line")
+    lines = text.look().decode().splitlines()
+    eq([line for line in lines if "dropped" in line], [shown[0]], "one line says it")
+    eq(lines.index(shown[0]), 1, "in the place of what was dropped")
+    values = [json.loads(line) for line in documents.look().splitlines()]
+    eq([value["missed_bytes"] for value in values if "missed_bytes" in value], [missed], "one document says it")
 
 
 # -- following -------------------------------------------------------------------------------------------------

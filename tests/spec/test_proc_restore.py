@@ -4,8 +4,9 @@ Each process writes its pid into a file when it is born, so that a second copy c
 """
 
 import signal
+import sys
 
-from harness.harness import eq, main, test
+from harness.harness import Skip, eq, main, test
 from harness.processes import Processes, send
 from harness.race import race
 from common import need_namespace, unshare
@@ -235,6 +236,41 @@ def _(ws):
     p = Processes(ws)
     restore(p)
     p.nothing_runs()
+
+
+# Runs the rest of its arguments in a new time namespace whose boot clock is shifted by the first two: seconds, nanoseconds.
+SHIFTED = """import ctypes, os, sys
+if ctypes.CDLL(None, use_errno=True).unshare(0x80) != 0:  # CLONE_NEWTIME
+    sys.exit(99)
+with open("/proc/self/timens_offsets", "w") as file:
+    file.write("boottime %s %s\\n" % (sys.argv[1], sys.argv[2]))
+pid = os.fork()
+if pid == 0:
+    os.execv(sys.argv[3], sys.argv[3:])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def in_shifted_time(ws, shift, *words):
+    result = ws.run([sys.executable, "-c", SHIFTED, *shift, str(ws.binary), *words])
+    if result.code == 99:
+        raise Skip("no time namespace may be made here")
+    return result
+
+
+for _shift in (("100000", "0"), ("100000", "9999999")):
+
+    @test(f"a child whose holder was killed is adopted, and stopped, in a time namespace that is shifted by {_shift[0]} s {_shift[1]} ns")
+    def _(ws, shift=_shift):
+        p = Processes(ws)
+        before = p.run("web")
+        p.kill_holder("web")
+        record = in_shifted_time(ws, shift, "--json", "proc", "status", "web").expect(0).json
+        eq((record["state_name"], record["pid"]), ("Running", before["pid"]), "seen from inside")
+        ws.until(lambda: "adopted" in (p.dir("web") / "history").read_text(), "the adoption")
+        assert "lost" not in (p.dir("web") / "history").read_text()
+        in_shifted_time(ws, shift, "--json", "proc", "stop", "web").expect(0)
+        eq(p.status("web")["state_name"], "Stopped", "after the stop")
 
 
 main(__name__)
