@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "graph/leftover.h"
+#include "graph/reflow.h"
 #include "graph/runner.h"
 #include "hold/protocol.h"
 #include "proc/spawn.h"
@@ -307,7 +308,7 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
 int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL;
+    json_t *records CLEANUP_JSON = NULL, *changes CLEANUP_JSON = NULL;
     *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1};
     runner->journal.fd = -1;
     *flow = (struct flow){0};
@@ -323,6 +324,11 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     const json_t *first = json_array_get(records, 0);
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
+    if (reflow_finish(&runner->run, records, err) < 0)
+        return -1;
+    if (options->flow_text &&
+        (reflow_change(runner, records, lang, &changes, err) < 0 || reflow_finish(&runner->run, records, err) < 0))
+        return -1;
     runner->flow = flow;
     runner->source = strdup(json_get_string(first, "flow", "flow.yaml"));
     if (load_flow(runner, flow_text, lang, err) < 0) {
@@ -351,5 +357,9 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     runner->is_replaying = true;
     int result = runner_replay(runner, records, err);
     runner->is_replaying = false;
+    if (result == 0 && changes)
+        reflow_report(runner, changes);
+    else if (result == 0)
+        reflow_hint(runner, flow_text);
     return result;
 }
