@@ -111,6 +111,8 @@ struct tsk_workspace;
 /* Opens the workspace at `root`; with NULL: TASUKI_ROOT, else the nearest directory upwards that has
  * `.aiflow/` (in a linked git worktree: the main worktree's). TSK_NOT_FOUND when there is none. */
 TSK_API int tsk_workspace_open(const char *root, struct tsk_workspace **ret, struct tsk_error *err);
+/* Makes a workspace in `root` (NULL: the working directory) as `tasuki init` does, and opens it. One that is there is opened. */
+TSK_API int tsk_workspace_create(const char *root, struct tsk_workspace **ret, struct tsk_error *err);
 TSK_API void tsk_workspace_close(struct tsk_workspace *ws);
 
 /* ---- locks -------------------------------------------------------------------------------------------- */
@@ -180,7 +182,7 @@ TSK_API int tsk_lock_fd(struct tsk_lock *lock);
  *     tsk_context_free(context);
  *     tsk_graph_free(graph);
  *
- * Complete programs: examples/sequence.c, diamond.c, policy.c, dynamic.c, cancel.c.
+ * Complete programs: examples/sequence.c, diamond.c, policy.c, dynamic.c, cancel.c, coordinator.c.
  *
  * Rules: a task starts once, when all its predecessors have ended. If one of them failed, the task does not start; tasks that
  * do not depend on the failure run to their end. A branch of a group has its own session (`<parent>_<branch>`) and channel.
@@ -252,10 +254,18 @@ struct tsk_context_options {
     void (*on_conflict)(void *data, const char *key, const char *first, const char *second);
     /* A task has ended and will not be retried; `err` is NULL unless it failed. */
     void (*on_task)(void *data, const char *session_id, const char *task, const struct tsk_error *err);
+    /* For tasks without a tsk_graph_retry of their own. */
+    unsigned retries;           /* default 0 */
+    int64_t backoff_initial_ms; /* the pause before the first retry, which doubles; default 1000 */
+    int64_t backoff_max_ms;     /* default 60000 */
 };
 
 TSK_API int tsk_context_create(struct tsk_graph *graph, const struct tsk_context_options *options,
                                struct tsk_context **ret, struct tsk_error *err);
+/* Makes the run begin at a task or a group: it and what follows it in its branch (in TSK_ROOT, for a task that is in no group)
+ * are executed. All other tasks count as done; a task that names one of them (tsk_call_next) still runs it. Before
+ * tsk_context_run; a second call adds a second beginning. TSK_INVALID_INPUT: there is no such task. */
+TSK_API int tsk_context_begin_at(struct tsk_context *context, const char *task, struct tsk_error *err);
 /* Runs the graph to its end; once per context. On failure *err is that of the first failed task or group. A reached limit is
  * TSK_MAX_STEPS_EXCEEDED or TSK_CYCLE_LIMIT_EXCEEDED; a cancelled run is TSK_RUN_FAILED. */
 TSK_API int tsk_context_run(struct tsk_context *context, struct tsk_error *err);
@@ -269,6 +279,8 @@ TSK_API void tsk_context_free(struct tsk_context *context);
 TSK_API int tsk_context_branch(struct tsk_context *context, const char *branch, struct tsk_context **ret,
                                struct tsk_error *err);
 TSK_API int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err);
+/* The context that a branch was made from, which must not have been freed; NULL: it is no branch. */
+TSK_API struct tsk_context *tsk_context_parent(const struct tsk_context *context);
 
 TSK_API const char *tsk_context_session(const struct tsk_context *context);
 TSK_API uint64_t tsk_context_steps(const struct tsk_context *context);
@@ -277,6 +289,8 @@ TSK_API unsigned tsk_context_cycles(const struct tsk_context *context, const cha
 /* The channel. Values are JSON texts. get: free() the result; NULL: there is no such key. */
 TSK_API int tsk_context_set(struct tsk_context *context, const char *key, const char *json, struct tsk_error *err);
 TSK_API char *tsk_context_get(struct tsk_context *context, const char *key);
+/* The keys of the channel in the order of their bytes, as a JSON array of strings; free() it. NULL: out of memory. */
+TSK_API char *tsk_context_keys(struct tsk_context *context);
 
 /* ---- inside a task ------------------------------------------------------------------------------------ */
 

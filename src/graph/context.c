@@ -1,5 +1,6 @@
 /* context.c - the public functions of the graph engine: thin, over model, plan, channel and pool. */
 #include "base/ident.h"
+#include "graph/follow.h"
 #include "graph/pool.h"
 
 #include <errno.h>
@@ -188,6 +189,13 @@ static void options_take(struct tsk_context *context, const struct tsk_context_o
     context->worker_count = context->options.workers ? context->options.workers : default_workers();
     if (context->worker_count > WORKERS_MAX)
         context->worker_count = WORKERS_MAX;
+    unsigned retries = context->options.retries;
+    int64_t initial_ms = context->options.backoff_initial_ms, max_ms = context->options.backoff_max_ms;
+    context->retry_default =
+        (struct task_detail){.retries = retries > INT32_MAX ? INT32_MAX : (int32_t)retries,
+                             .backoff_initial_ms = initial_ms > 0 ? initial_ms : BACKOFF_INITIAL_MS,
+                             .backoff_max_ms = max_ms > 0 ? max_ms : BACKOFF_MAX_MS,
+                             .backoff_factor = BACKOFF_FACTOR};
     context->plan.max_cycles = context->options.max_cycles ? context->options.max_cycles : MAX_CYCLES_DEFAULT;
 }
 
@@ -235,6 +243,21 @@ static void cycles_keep(struct tsk_context *context, const char *task, unsigned 
         json_object_set_new(context->cycles, task, json_integer(count));
 }
 
+int tsk_context_begin_at(struct tsk_context *context, const char *task, struct tsk_error *err)
+{
+    if (context->has_run)
+        return error_set(err, TSK_INVALID_INPUT, "context_has_run", NULL);
+    uint32_t node = graph_find(context->graph, task);
+    if (node == NO_NODE)
+        return error_set(err, TSK_INVALID_INPUT, "start_unknown", "task", task, NULL);
+    if (!context->is_wanted)
+        context->is_wanted = calloc(context->graph->nodes.count, 1);
+    if (!context->is_wanted)
+        return no_memory(err);
+    graph_follow(context->graph, node, context->is_wanted);
+    return 0;
+}
+
 int tsk_context_run(struct tsk_context *context, struct tsk_error *err)
 {
     if (context->has_run)
@@ -260,6 +283,7 @@ void tsk_context_free(struct tsk_context *context)
     json_decref(context->cycles);
     free(context->failure);
     free(context->retries);
+    free(context->is_wanted);
     pthread_mutex_destroy(&context->mutex);
     sem_destroy(&context->wake);
     free(context);
@@ -282,6 +306,13 @@ int tsk_context_branch(struct tsk_context *context, const char *branch, struct t
     return 0;
 }
 
+/* How often it was executed in this context; what lies before its beginning was not. */
+static unsigned executions(const struct tsk_context *context, uint32_t node)
+{
+    bool is_passed = context->is_wanted && !(node & PLAN_DYNAMIC) && !context->is_wanted[node];
+    return is_passed ? 0 : plan_executions(&context->plan, node);
+}
+
 /* The greater one counts. */
 static void cycles_merge(struct tsk_context *context, const struct tsk_context *branch)
 {
@@ -292,7 +323,7 @@ static void cycles_merge(struct tsk_context *context, const struct tsk_context *
         cycles_keep(context, task, (unsigned)json_integer_value(count));
     for (uint32_t node = 0; branch->has_run && node < branch->graph->nodes.count; node++)
         if (!graph_node(branch->graph, node)->is_group)
-            cycles_keep(context, graph_name(branch->graph, node, buf), plan_executions(&branch->plan, node));
+            cycles_keep(context, graph_name(branch->graph, node, buf), executions(branch, node));
 }
 
 int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err)
@@ -307,6 +338,11 @@ int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, s
     cycles_merge(context, branch);
     branch->is_merged = true;
     return 0;
+}
+
+struct tsk_context *tsk_context_parent(const struct tsk_context *context)
+{
+    return context->parent;
 }
 
 const char *tsk_context_session(const struct tsk_context *context)
@@ -326,7 +362,7 @@ unsigned tsk_context_cycles(const struct tsk_context *context, const char *task)
     uint32_t node = context->has_run ? plan_find((struct plan *)&context->plan, task) : NO_NODE; /* takes its mutex */
     if (node == NO_NODE || (!(node & PLAN_DYNAMIC) && graph_node(context->graph, node)->is_group))
         return merged;
-    unsigned own = plan_executions(&context->plan, node);
+    unsigned own = executions(context, node);
     return own > merged ? own : merged;
 }
 
@@ -358,6 +394,32 @@ int tsk_context_set(struct tsk_context *context, const char *key, const char *js
 char *tsk_context_get(struct tsk_context *context, const char *key)
 {
     return value_text(channel_get(&context->session.channel, NULL, key));
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+char *tsk_context_keys(struct tsk_context *context)
+{
+    json_t *values CLEANUP_JSON = channel_values(&context->session.channel), *list = json_array(), *value;
+    const char **keys = calloc(json_object_size(values) + 1, sizeof *keys), *key;
+    size_t count = 0;
+    json_object_foreach (values, key, value)
+        if (keys)
+            keys[count++] = key;
+    if (keys)
+        qsort(keys, count, sizeof *keys, compare_texts);
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_string(keys[i]));
+    bool is_whole = keys;
+    free(keys);
+    char *text = value_text(list);
+    if (is_whole)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- inside a task -------------------------------------------------------------------------------------- */

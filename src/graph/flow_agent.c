@@ -88,7 +88,7 @@ static bool take_command(struct flow *flow, struct flow_task *task, const json_t
 }
 
 static int settle(struct flow *flow, const struct flow_agent *one, const json_t *config, const struct rundir *run,
-                  bool is_new, struct tsk_error *err)
+                  struct tsk_error *err)
 {
     char file[64], path[PATH_MAX + 64], most[24];
     struct tsk_error unknown;
@@ -106,7 +106,7 @@ static int settle(struct flow *flow, const struct flow_agent *one, const json_t 
     snprintf(path, sizeof path, "%s/%s", run ? run->path : "", file);
     snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
     json_t *words CLEANUP_JSON = agent_command(agent, text, path, &uses_path);
-    if (uses_path && is_new && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
+    if (uses_path && run && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
         return fs_error(err, "write", run->dir, file);
     if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
         flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
@@ -136,7 +136,7 @@ int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct
         return -1;
     bool is_new = run && loaded == 0;
     for (uint32_t i = 0; i < flow->agents.count; i++)
-        if (settle(flow, REGION_AT(&flow->agents, struct flow_agent, i), config, run, is_new, err) < 0)
+        if (settle(flow, REGION_AT(&flow->agents, struct flow_agent, i), config, run, err) < 0)
             return -1;
     if (flow->problem_count)
         return flow_refuse(flow, text, len, err);

@@ -112,6 +112,8 @@ static bool requests_apply(struct tsk_call *call, int *ret_result, struct tsk_er
         case REQUEST_GOTO:
             is_goto = true; /* fall through */
         case REQUEST_NEXT:
+            if (context->is_wanted && !(request->target & PLAN_DYNAMIC))
+                __atomic_store_n(&context->is_wanted[request->target], 1, __ATOMIC_RELAXED);
             *ret_result = plan_activate(&context->plan, call->node, request->target, out, err);
             break;
         case REQUEST_SPAWN:
@@ -216,6 +218,12 @@ static RARE bool cycle_is_allowed(struct tsk_call *call)
     return false;
 }
 
+/* Lies before the beginning of the run. */
+static RARE bool is_passed(const struct tsk_context *context, uint32_t node)
+{
+    return !(node & PLAN_DYNAMIC) && !__atomic_load_n(&context->is_wanted[node], __ATOMIC_RELAXED);
+}
+
 static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
 {
     struct tsk_context *context = worker->context;
@@ -233,6 +241,10 @@ static void run_task(struct worker *worker, uint32_t node, unsigned attempt)
         run = task->run, arg = task->arg, scope = task->scope;
     }
     call->session = context->plan.scopes[scope].session;
+    if (__builtin_expect(context->is_wanted != NULL, 0) && is_passed(context, node)) {
+        plan_end_ok(&context->plan, node, &worker->out);
+        return;
+    }
     bool may_be_again = atomic_load_explicit(&context->plan.again, memory_order_relaxed) ||
                         (node & PLAN_DYNAMIC); /* else: nothing has run twice */
     if (__builtin_expect(may_be_again && attempt == 1, 0) && !cycle_is_allowed(call))

@@ -76,7 +76,9 @@ struct tsk_context {
     size_t retry_count, retry_room;
     struct tsk_error *failure;        /* the first, or the outermost group's */
     json_t *cycles;                   /* of merged branches: task -> count */
-    const struct tsk_context *parent; /* of which it is a branch; only compared */
+    struct tsk_context *parent;       /* of which it is a branch; only compared */
+    uint8_t *is_wanted;               /* tsk_context_begin_at: nodes that are to run; NULL: all */
+    struct task_detail retry_default; /* of tasks that have no retries of their own */
     bool has_run, is_merged;
 };
 

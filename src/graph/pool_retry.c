@@ -95,8 +95,9 @@ static const struct task_detail *detail_of(const struct tsk_context *context, ui
 bool pool_retry_later(struct tsk_context *context, uint32_t node, unsigned attempt)
 {
     const struct task_detail *detail = detail_of(context, node);
-    if (!detail || detail->retries < 0 || attempt > (unsigned)detail->retries ||
-        plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node)))
+    if (!detail || detail->retries < 0)
+        detail = &context->retry_default;
+    if (attempt > (unsigned)detail->retries || plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node)))
         return false;
     char buf[GRAPH_NAME_MAX];
     const struct session *session = context->plan.scopes[plan_scope_of(&context->plan, node)].session;

@@ -88,7 +88,8 @@ static bool ends_with_answer(const json_t *records)
         const json_t *record = json_array_get(records, i - 1);
         if (is_event(record, "answer"))
             return true;
-        if (is_event(record, "start") || is_event(record, "done") || is_event(record, "resume"))
+        if (is_event(record, "start") || is_event(record, "done") || is_event(record, "resume") ||
+            is_event(record, "flow"))
             return false;
     }
     return false;

@@ -60,10 +60,12 @@ struct task_view {
 typedef void runner_tell(void *data, const json_t *document);
 
 struct runner_options {
-    int64_t parallel;                            /* 0: the flow's, or one per processor */
-    const char *start;                           /* task to begin with, or NULL */
-    bool refuses_cancelled;                      /* resumed without being asked for: one that was given up stays so */
-    const char *id;                              /* of a new run; NULL: a new one */
+    int64_t parallel;                    /* 0: the flow's, or one per processor */
+    const char *start;                   /* task to begin with, or NULL */
+    bool refuses_cancelled;              /* resumed without being asked for: one that was given up stays so */
+    const char *id;                      /* of a new run; NULL: a new one */
+    const char *flow_source, *flow_text; /* resumed: another flow for it (reflow.h); NULL: its own copy */
+    size_t flow_len;
     const char *request_id, *request_updated_at; /* a new run of a request; they stay with the run */
     const char *request_sha256;                  /* of its file's text */
     const json_t *lock;                          /* of its request, for the stage; may change in `beat` */

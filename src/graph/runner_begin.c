@@ -1,7 +1,9 @@
 /* runner_begin.c - the beginning of a runner: a new run, or one that is resumed. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "graph/follow.h"
 #include "graph/leftover.h"
+#include "graph/reflow.h"
 #include "graph/runner.h"
 #include "hold/protocol.h"
 #include "proc/spawn.h"
@@ -153,36 +155,6 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     return memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->memory, err);
 }
 
-/* Everything inside a group. */
-static void want_inside(struct runner *runner, uint32_t group)
-{
-    const struct graph *graph = &runner->flow->graph;
-    for (uint32_t n = 0; n < graph->nodes.count; n++)
-        for (uint32_t scope = graph_node(graph, n)->scope; scope != GRAPH_ROOT;
-             scope = graph_scope(graph, scope)->parent)
-            if (graph_scope(graph, scope)->group == graph_node(graph, group)->detail)
-                runner->is_wanted[n] = 1;
-}
-
-/* --start: the task, what follows it, and whatever is inside groups that follow it. */
-static void want(struct runner *runner, uint32_t first)
-{
-    const struct graph *graph = &runner->flow->graph;
-    struct plan_out todo = {0};
-    plan_out_add(&todo, first);
-    while (todo.count) {
-        uint32_t node = todo.ready[--todo.count];
-        if (runner->is_wanted[node])
-            continue;
-        runner->is_wanted[node] = 1;
-        if (graph_node(graph, node)->is_group)
-            want_inside(runner, node);
-        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s))
-            plan_out_add(&todo, s.node);
-    }
-    plan_out_clear(&todo);
-}
-
 /* What only others ask for lies before nothing. */
 static void want_asked(struct runner *runner)
 {
@@ -194,6 +166,7 @@ static void want_asked(struct runner *runner)
     }
 }
 
+/* --start: the task, what follows it, and whatever is inside groups that follow it. */
 static int begin_at(struct runner *runner, struct tsk_error *err)
 {
     const struct graph *graph = &runner->flow->graph;
@@ -204,14 +177,14 @@ static int begin_at(struct runner *runner, struct tsk_error *err)
         return error_set(err, TSK_INVALID_INPUT, "start_unknown", "task", runner->options.start, NULL);
     runner->is_wanted = calloc(graph->nodes.count + 1, 1);
     BUG(!runner->is_wanted);
-    want(runner, node);
+    graph_follow(graph, node, runner->is_wanted);
     want_asked(runner);
     /* What follows the groups around it. */
     for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT;
          scope = graph_scope(graph, scope)->parent) {
         uint32_t around = graph_group(graph, graph_scope(graph, scope)->group)->node;
         for (struct successor s = graph_first(graph, around); s.node != NO_NODE; graph_next(graph, &s))
-            want(runner, s.node);
+            graph_follow(graph, s.node, runner->is_wanted);
     }
     return 0;
 }
@@ -307,7 +280,7 @@ static int load_flow(struct runner *runner, struct buf *text, enum lang lang, st
 int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *id, struct flow *flow,
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL;
+    json_t *records CLEANUP_JSON = NULL, *changes CLEANUP_JSON = NULL;
     *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1};
     runner->journal.fd = -1;
     *flow = (struct flow){0};
@@ -323,6 +296,11 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     const json_t *first = json_array_get(records, 0);
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
+    if (reflow_finish(&runner->run, records, err) < 0)
+        return -1;
+    if (options->flow_text &&
+        (reflow_change(runner, records, lang, &changes, err) < 0 || reflow_finish(&runner->run, records, err) < 0))
+        return -1;
     runner->flow = flow;
     runner->source = strdup(json_get_string(first, "flow", "flow.yaml"));
     if (load_flow(runner, flow_text, lang, err) < 0) {
@@ -351,5 +329,9 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     runner->is_replaying = true;
     int result = runner_replay(runner, records, err);
     runner->is_replaying = false;
+    if (result == 0 && changes)
+        reflow_report(runner, changes);
+    else if (result == 0)
+        reflow_hint(runner, flow_text);
     return result;
 }

@@ -254,11 +254,22 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct run_owner owner;
     if (run_owner_of_run(call, json_get_string(call->args, "run", ""), &owner, err) < 0)
         return -1;
+    bool has_flow = json_object_get(call->args, "flow");
     if (op_is_apart(call)) {
+        if (has_flow && call->is_cli && flow_args_is_stream(call))
+            return error_set(err, TSK_INVALID_INPUT, "flow_stdin_detached", NULL);
         run_owner_pass(&owner, call->args);
         return op_run_apart(call, ret, err);
     }
+    struct flow_file file CLEANUP(flow_file_clear) = {.text = BUF_INIT};
     struct run_start start = run_start_of(call);
+    if (has_flow) {
+        if (flow_args_load(call, &file, err) < 0)
+            return -1;
+        start.flow_source = file.path;
+        start.flow_text = buf_str(&file.text);
+        start.flow_len = file.text.len;
+    }
     start.resume = json_get_string(call->args, "run", "");
     start.is_by_hand = true;
     /* From `answer`, which passes no arguments of the table's but its own. */
@@ -277,34 +288,35 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const struct op_param resume_params[] = {
-    RUN_ID_PARAM, RUN_PARALLEL_PARAM, OP_DETACH_PARAM, OWN_INSTANCE_PARAM, {0}};
-static const enum tsk_code resume_errors[] = {TSK_UL_WORKFLOW_NOT_OWNED,
-                                              TSK_RUN_NOT_FOUND,
-                                              TSK_RUN_IN_PROGRESS,
-                                              TSK_CONFLICT,
-                                              TSK_LOCK_LOST,
-                                              TSK_DOCTOR_FAILED,
-                                              TSK_TASK_FAILED,
-                                              TSK_GROUP_FAILED,
-                                              TSK_TASK_TIMEOUT,
-                                              TSK_MAX_STEPS_EXCEEDED,
-                                              TSK_CYCLE_LIMIT_EXCEEDED,
-                                              TSK_RUN_FAILED,
-                                              TSK_NEEDS_INPUT,
-                                              TSK_PROCESS_STOP_FAILED,
-                                              TSK_STORAGE_FULL,
-                                              TSK_ENVIRONMENT,
-                                              TSK_INVALID_INPUT,
-                                              TSK_OK};
+    RUN_ID_PARAM,
+    {.name = "flow",
+     .type = OP_PATH,
+     .value = "FILE",
+     .help = "Go on with this flow. Completed tasks that it defines as before stay completed; what else changes is "
+             "reported first.",
+     .agent_help = "Go on with this flow file instead of the run's copy.",
+     .max = 4096},
+    RUN_PARALLEL_PARAM,
+    OP_DETACH_PARAM,
+    OWN_INSTANCE_PARAM,
+    {0}};
+static const enum tsk_code resume_errors[] = {
+    TSK_UL_WORKFLOW_NOT_OWNED, TSK_FLOW_INVALID, TSK_NOT_FOUND,     TSK_RUN_NOT_FOUND,
+    TSK_RUN_IN_PROGRESS,       TSK_CONFLICT,     TSK_LOCK_LOST,     TSK_DOCTOR_FAILED,
+    TSK_TASK_FAILED,           TSK_GROUP_FAILED, TSK_TASK_TIMEOUT,  TSK_MAX_STEPS_EXCEEDED,
+    TSK_CYCLE_LIMIT_EXCEEDED,  TSK_RUN_FAILED,   TSK_NEEDS_INPUT,   TSK_PROCESS_STOP_FAILED,
+    TSK_STORAGE_FULL,          TSK_ENVIRONMENT,  TSK_INVALID_INPUT, TSK_OK};
 
 const struct op op_resume = {
     .name = "resume",
     .verb = "resume",
     .summary = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run again.",
-    .detail = "The flow is the one that the run began with, even if the file was changed since. Processes that the run "
+    .detail = "The flow is the one that the run began with, even if the file was changed since, unless --flow names "
+              "another one. Processes that the run "
               "left behind "
               "are ended first.",
-    .examples = "tasuki resume RUN-20260207T223000-1a2b3c",
+    .examples = "tasuki resume RUN-20260207T223000-1a2b3c\n"
+                "tasuki resume RUN-20260207T223000-1a2b3c --flow build.yaml  # the file was repaired",
     .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE | OP_GOES_ON,
     .params = resume_params,
     .result = stage_fields,

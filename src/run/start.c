@@ -452,6 +452,9 @@ static int look_up(struct tsk_workspace *ws, const char *given, char run_id[RUN_
 static int resume(struct execution *e, const char *run_id, struct tsk_error *err)
 {
     struct runner_options options = options_of(e);
+    options.flow_source = e->start->flow_source;
+    options.flow_text = e->start->flow_text;
+    options.flow_len = e->start->flow_len;
     options.refuses_cancelled = e->start->is_answered || e->start->is_instead || e->start->queue;
     e->has_runner = true;
     int result = runner_resume(&e->runner, e->ws, run_id, &e->flow, &e->flow_text, e->start->lang, &options, err);

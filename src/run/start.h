@@ -31,12 +31,14 @@
 
 struct run_start {
     const char *request_id;
-    const char *resume; /* go on with this run instead of beginning one; NULL: a new one */
-    bool is_new;        /* a run that waits for an answer, or could go on, is cancelled (S9) */
-    bool is_by_hand;    /* max_runs counts */
-    bool is_answered;   /* it goes on because of an answer (S7) */
-    bool is_instead;    /* it goes on because its request was to be run (S9) */
-    int64_t wait_ms;    /* for the lock */
+    const char *resume;                  /* go on with this run instead of beginning one; NULL: a new one */
+    const char *flow_source, *flow_text; /* with another flow, as in runner_options */
+    size_t flow_len;
+    bool is_new;      /* a run that waits for an answer, or could go on, is cancelled (S9) */
+    bool is_by_hand;  /* max_runs counts */
+    bool is_answered; /* it goes on because of an answer (S7) */
+    bool is_instead;  /* it goes on because its request was to be run (S9) */
+    int64_t wait_ms;  /* for the lock */
     enum lang lang;
     int64_t parallel;
     runner_tell *tell;

@@ -40,6 +40,15 @@ int tsk_workspace_open(const char *root, struct tsk_workspace **ret, struct tsk_
     return workspace_open_at(&place, ret, err);
 }
 
+int tsk_workspace_create(const char *root, struct tsk_workspace **ret, struct tsk_error *err)
+{
+    struct workspace_place place;
+    bool is_new;
+    if (workspace_init(root, &place, &is_new, err) < 0)
+        return -1;
+    return workspace_open_at(&place, ret, err);
+}
+
 void tsk_workspace_close(struct tsk_workspace *ws)
 {
     if (!ws)

@@ -78,6 +78,13 @@ def _(ws):
     assert "workspace" in result.err, result.err
 
 
+@test("coordinator.c runs each task in a branch that begins with it, and merges those that succeeded", init=False)
+def _(ws):
+    result = ws.run([ws.build / "examples" / "example-coordinator"]).expect(0)
+    eq(result.out.splitlines(), ["wrong is not merged: The task wrong failed (session demo_wrong): it is broken",
+                                 'count is 13, keys are ["count","left","right"], 2 steps'], "stdout")
+
+
 @test("lock.sh runs both of its ways and leaves no lock")
 def _(ws):
     env = {"PATH": f"{ws.build}:{os.environ['PATH']}"}

@@ -279,3 +279,19 @@ TEST(init_is_idempotent_and_says_whether_there_was_none)
     ASSERT_INT(fs_read_file(AT_FDCWD, ".gitignore", 1000, &b), 0);
     ASSERT_STR(buf_str(&b), "/.sprint-running\n/.sprint-running.tmp\n");
 }
+
+TEST(a_program_makes_its_workspace_and_opens_one_that_is_there)
+{
+    struct tsk_error err;
+    struct tsk_workspace *ws;
+    run("mkdir made");
+    ASSERT_CODE(tsk_workspace_open(here("/made"), &ws, &err), TSK_NOT_FOUND);
+    for (int i = 0; i < 2; i++) {
+        ASSERT_OK(tsk_workspace_create(here("/made"), &ws, &err));
+        ASSERT_STR(ws->root, here("/made"));
+        tsk_workspace_close(ws);
+    }
+    ASSERT_OK(tsk_workspace_open(here("/made"), &ws, &err));
+    tsk_workspace_close(ws);
+    ASSERT_INT(tsk_workspace_create(here("/absent/deep"), &ws, &err), -1);
+}

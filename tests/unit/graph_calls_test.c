@@ -106,6 +106,93 @@ static int run_next_once(struct tsk_call *call, void *arg)
     return atomic_fetch_add(&seen.runs, 1) == 0 ? tsk_call_next(call, arg, false) : 0;
 }
 
+TEST(a_context_begins_at_a_task_and_runs_what_follows_it_in_its_branch)
+{
+    struct scene s;
+    begin(&s);
+    uint32_t a = task(&s, TSK_ROOT, "a", run_noting, NULL), g = group(&s, TSK_ROOT, "g", TSK_POLICY_STRICT, 0);
+    uint32_t left = branch(&s, g, false), right = branch(&s, g, false), z = task(&s, TSK_ROOT, "z", run_noting, NULL);
+    edge(&s, task(&s, left, "l1", run_noting, NULL), task(&s, left, "l2", run_noting, NULL));
+    task(&s, right, "r", run_noting, NULL);
+    edge(&s, a, g);
+    edge(&s, g, z);
+    ASSERT_INT(tsk_context_create(s.graph, &s.options, &s.context, &s.err), 0);
+    ASSERT_INT(tsk_context_begin_at(s.context, "nobody", &s.err), -1);
+    ASSERT_INT(s.err.code, TSK_INVALID_INPUT);
+    struct tsk_context *made[3];
+    static const char *const first[] = {"l1", "g", "z"}, *const ran[] = {"l1 l2", NULL, "z"};
+    for (int i = 0; i < 3; i++) {
+        seen.text[0] = '\0';
+        ASSERT_INT(tsk_context_branch(s.context, "b", &made[i], &s.err), 0);
+        ASSERT(tsk_context_parent(made[i]) == s.context);
+        ASSERT_INT(tsk_context_begin_at(made[i], first[i], &s.err), 0);
+        ASSERT_INT(tsk_context_run(made[i], &s.err), 0);
+        ASSERT_INT(tsk_context_begin_at(made[i], first[i], &s.err), -1);
+        if (ran[i])
+            ASSERT_STR(seen.text, ran[i]);
+        ASSERT_INT(tsk_context_cycles(made[i], "a"), 0);
+        ASSERT_INT(tsk_context_merge(s.context, made[i], &s.err), 0);
+    }
+    ASSERT_INT(tsk_context_steps(s.context), 2 + 4 + 1);
+    ASSERT_INT(tsk_context_cycles(s.context, "r"), 1);
+    ASSERT(!tsk_context_parent(s.context));
+    for (int i = 0; i < 3; i++)
+        tsk_context_free(made[i]);
+    end(&s);
+}
+
+TEST(a_task_before_the_beginning_runs_when_it_is_named)
+{
+    struct scene s;
+    begin(&s);
+    edge(&s, task(&s, TSK_ROOT, "a", run_noting, NULL), task(&s, TSK_ROOT, "b", run_next_once, "a"));
+    ASSERT_INT(tsk_context_create(s.graph, &s.options, &s.context, &s.err), 0);
+    ASSERT_INT(tsk_context_begin_at(s.context, "b", &s.err), 0);
+    ASSERT_INT(tsk_context_run(s.context, &s.err), 0);
+    ASSERT_STR(seen.text, "b a b");
+    end(&s);
+}
+
+TEST(the_keys_of_a_channel_come_in_their_order)
+{
+    struct scene s;
+    begin(&s);
+    task(&s, TSK_ROOT, "t", run_noting, NULL);
+    ASSERT_INT(tsk_context_create(s.graph, &s.options, &s.context, &s.err), 0);
+    static const char *const keys[] = {"b", "a.x", "c"};
+    for (int i = 0; i <= 3; i++) {
+        char *text = tsk_context_keys(s.context);
+        static const char *const expected[] = {"[]", "[\"b\"]", "[\"a.x\",\"b\"]", "[\"a.x\",\"b\",\"c\"]"};
+        ASSERT_STR(text, expected[i]);
+        free(text);
+        if (i < 3)
+            ASSERT_INT(tsk_context_set(s.context, keys[i], "1", &s.err), 0);
+    }
+    end(&s);
+}
+
+static int run_third_time(struct tsk_call *call, void *arg)
+{
+    (void)arg;
+    note(tsk_call_task(call));
+    return tsk_call_attempt(call) == 3 ? 0 : -1;
+}
+
+TEST(the_retries_of_a_context_are_for_tasks_without_their_own)
+{
+    struct scene s;
+    begin(&s);
+    s.options.retries = 2;
+    s.options.backoff_initial_ms = 1;
+    uint32_t own = task(&s, TSK_ROOT, "own", run_failing, NULL);
+    task(&s, TSK_ROOT, "t", run_third_time, NULL);
+    ASSERT_INT(tsk_graph_retry(s.graph, own, 0, 1, 1, &s.err), 0);
+    ASSERT_INT(run(&s), -1);
+    ASSERT_INT(times_seen("t"), 3);
+    ASSERT_INT(times_seen("own"), 1);
+    end(&s);
+}
+
 TEST(a_join_waits_for_a_predecessor_that_was_activated_again)
 {
     struct scene s;
