@@ -285,7 +285,8 @@ static void tell_sprint(struct finding *f, const struct lock_target *target, con
         finding_summary(f, "doctor_sprint_active", "lock", w.lock, "who", w.who, NULL);
         return;
     }
-    lock_target_command(target, "release", &command);
+    /* One that is only old may be in use: its release needs a person's yes. */
+    lock_target_command(target, judgement_is_left_behind(found) ? "release" : "check", &command);
     add(f, DOCTOR_WARN, found->alive == LIVE_ALIVE ? "doctor_zombie_old" : "doctor_zombie", &w);
     finding_fix(f, "%s", buf_str(&command));
 }

@@ -497,7 +497,7 @@ static const struct op_param update_params[] = {
     PROC_ID_PARAM,
     {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
     PROC_SPEC_PARAMS,
-    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first; --env then sets the new ones."},
+    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first; env then sets the new ones."},
     {.name = "expected_updated_at",
      .type = OP_STRING,
      .value = "T",

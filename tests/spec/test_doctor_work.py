@@ -145,7 +145,7 @@ def _(ws):
 
 
 @defect("a sprint that is older than 24 hours is a warning", "sprint", "WARN", "older than 24 hours",
-        changes=[".sprint-running.tmp"])
+        mends="look", changes=[".sprint-running.tmp"])
 def _(ws):
     ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e", "--pid", sleeper(ws).pid).expect(0)
     edit_lock(ws, "sprint", None, expires_boot_ms=-3600 * 1000)

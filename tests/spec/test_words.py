@@ -159,7 +159,7 @@ def _(ws):
         assert needed in text, f"{needed!r} is missing in:\n{text}"
     ws.tasuki("sprint", "acquire", "--session", "s-1", "--epic", "e", "--pid", str(keeper.pid)).expect(0)
     text = ws.tasuki("sprint", "acquire", "--session", "s-2", "--epic", "e").err
-    for needed in (f"PID: {keeper.pid}", "s-1", "yes: the process exists", "sprint release", "--force"):
+    for needed in (f"PID: {keeper.pid}", "s-1", "yes: the process exists", "sprint check", "--force"):
         assert needed in text, f"{needed!r} is missing in:\n{text}"
 
 
