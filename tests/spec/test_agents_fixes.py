@@ -191,7 +191,7 @@ def _(ws):
     ws.tasuki("--root", place, "init").expect(0)
     ws.tasuki("--root", place, "own", "claim", "W", "--instance", "somebody").expect(0)
     error = ws.tasuki("--root", place, "own", "claim", "W", "--instance", "me", "--json").expect(4).error
-    command = next(c for c in error["next"] if "own" in c)
+    command = next(c for c in error["next"] if "force-claim" in c)
     ws.run(["sh", "-c", f"{command} --yes"], env=with_tool(ws)).expect(0)
     eq(ws.tasuki("--root", place, "own", "show", "W", "--json").json["ownerInstanceId"], "me", "the owner")
 
