@@ -213,11 +213,17 @@ static json_t *next_of_error(const struct tsk_error *err)
     return next;
 }
 
-static json_t *message_of_error(const struct tsk_error *err, const char *name)
+/* What the catalogue advises for the code. */
+static json_t *actions_of_error(const struct tsk_error *err, enum lang lang)
 {
-    enum lang lang;
-    if (!name || !lang_parse(name, &lang))
-        lang = lang_from_environment();
+    json_t *list = json_array();
+    for (const char *const *action = text_of_code(err->code, lang)->actions; *action; action++)
+        json_array_append_new(list, json_string(*action));
+    return list;
+}
+
+static json_t *message_of_error(const struct tsk_error *err, enum lang lang)
+{
     struct buf message CLEANUP(buf_clear) = BUF_INIT;
     text_put_error(&message, lang, err);
     return string_of_anything(buf_str(&message));
@@ -233,8 +239,11 @@ static json_t *take_latest_run(const struct tsk_error *err, json_t *context)
     return latest_run || !is_named ? latest_run : json_sprintf("/api/runs/%s", run);
 }
 
-json_t *json_of_error(const struct tsk_error *err, const char *lang)
+json_t *json_of_error(const struct tsk_error *err, const char *lang_name)
 {
+    enum lang lang;
+    if (!lang_name || !lang_parse(lang_name, &lang))
+        lang = lang_from_environment();
     const struct code_info *info = code_info(err->code);
     json_t *context = json_of_error_context(err);
     json_t *latest_run = take_latest_run(err, context);
@@ -244,6 +253,7 @@ json_t *json_of_error(const struct tsk_error *err, const char *lang)
     json_object_set_new(error, "message", message_of_error(err, lang));
     json_object_set_new(error, "context", context);
     json_object_set_new(error, "next", next_of_error(err));
+    json_object_set_new(error, "actions", actions_of_error(err, lang));
     json_t *document = json_object();
     json_object_set_new(document, "error", error);
     if (latest_run)

@@ -35,6 +35,6 @@ void json_write(struct buf *b, const json_t *value, bool pretty);
 
 /* The context pairs of an error as an object; and the whole `{"error": ...}` document that every skin shows. */
 json_t *json_of_error_context(const struct tsk_error *err);
-json_t *json_of_error(const struct tsk_error *err, const char *lang);
+json_t *json_of_error(const struct tsk_error *err, const char *lang_name);
 
 #endif

@@ -260,14 +260,16 @@ static void put_verbs(struct buf *b, const char *noun, size_t width)
     }
 }
 
-static void put_globals(struct buf *b, size_t width)
+static void put_globals(struct buf *b, const struct op *op, size_t width)
 {
+    static const char streamed[] = "One JSON document per line on stdout, the result last; messages go to stderr.";
+    bool is_streamed = op && (op->flags & OP_STREAMS);
     char left[64];
     buf_puts(b, "\nOptions for every command\n");
     for (const struct cli_global *global = cli_globals; global->name; global++) {
         snprintf(left, sizeof left, "%s%s%s", global->name, global->value ? " " : "",
                  global->value ? global->value : "");
-        put_row(b, left, global->help, 24, width);
+        put_row(b, left, is_streamed && strcmp(global->name, "--json") == 0 ? streamed : global->help, 24, width);
     }
 }
 
@@ -307,7 +309,7 @@ static void put_top(struct buf *b, size_t width)
         buf_printf(b, "\n%s (tasuki %s VERB)\n", nouns[i], nouns[i]);
         put_verbs(b, nouns[i], width);
     }
-    put_globals(b, width);
+    put_globals(b, NULL, width);
     put_exit_codes(b, width);
     buf_puts(b, "\n");
     put_wrapped(b, "Start with: tasuki init, then tasuki lock run NAME -- COMMAND", 0, width);
@@ -320,7 +322,7 @@ int cli_help(const char *noun, const char *verb, struct cli_options *options, st
     const struct op *op = verb ? op_find(noun, verb) : noun ? op_find(NULL, noun) : NULL;
     if (op) {
         put_op(&b, op, options->lang, width);
-        put_globals(&b, width);
+        put_globals(&b, op, width);
     } else if (!noun) {
         put_top(&b, width);
     } else if (cli_noun_exists(noun) && !verb) {

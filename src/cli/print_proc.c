@@ -14,6 +14,16 @@ static enum style style_of(const json_t *process)
     return strcmp(state, "Running") == 0 ? STYLE_GOOD : strcmp(state, "Failed") == 0 ? STYLE_BAD : STYLE_PLAIN;
 }
 
+static const char *phase_text(const struct cli_options *options, const char *phase)
+{
+    static const char *const keys[] = {"phase_starting", "phase_ready", "phase_unhealthy", "phase_stopping",
+                                       "phase_backoff",  "phase_lost",  "phase_unreadable"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(keys[i] + strlen("phase_"), phase) == 0)
+            return text_get(keys[i], options->lang);
+    return phase;
+}
+
 static void bytes_text(int64_t bytes, char text[32])
 {
     if (bytes < 10 << 20)
@@ -34,7 +44,7 @@ static void put_command(struct buf *b, const json_t *process)
 
 /* ---- a table of them ---- */
 
-static void add_row(struct cli_table *table, const json_t *process)
+static void add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
 {
     char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-", restarts[24];
     const json_t *usage = json_object_get(process, "usage");
@@ -50,7 +60,7 @@ static void add_row(struct cli_table *table, const json_t *process)
     put_command(&command, process);
     cli_table_add(table, STYLE_BOLD, json_get_string(process, "id", ""));
     cli_table_add(table, style_of(process), json_get_string(process, "state_name", ""));
-    cli_table_add(table, STYLE_PLAIN, *phase ? phase : "-");
+    cli_table_add(table, STYLE_PLAIN, *phase ? phase_text(options, phase) : "-");
     cli_table_add(table, STYLE_PLAIN, pid);
     cli_table_add(table, STYLE_PLAIN, uptime);
     cli_table_add(table, STYLE_PLAIN, memory);
@@ -118,7 +128,7 @@ void cli_print_processes(const struct op_call *call, const struct cli_options *o
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
     json_array_foreach (processes, i, process) {
-        add_row(&table, process);
+        add_row(&table, options, process);
         put_place(&places, options, process);
     }
     bool was_asked_for = call->op->flags & OP_READ_ONLY;
@@ -142,7 +152,7 @@ static void put_heading(struct buf *b, const struct cli_options *options, const 
     buf_puts(b, "  ");
     cli_put(b, options, stdout, style_of(process), state);
     if (*phase && strcmp(phase, "ready") != 0)
-        buf_printf(b, " (%s)", phase);
+        buf_printf(b, " (%s)", phase_text(options, phase));
     if (json_is_integer(json_object_get(process, "pid"))) {
         snprintf(number, sizeof number, "%lld", (long long)json_get_int(process, "pid", 0));
         buf_puts(b, "  ");

@@ -285,8 +285,8 @@ static void tell_sprint(struct finding *f, const struct lock_target *target, con
         finding_summary(f, "doctor_sprint_active", "lock", w.lock, "who", w.who, NULL);
         return;
     }
-    /* A living holder is looked at; releasing its sprint needs a person's yes. */
-    lock_target_command(target, found->alive == LIVE_ALIVE ? "check" : "release", &command);
+    /* One that is only old may be in use: its release needs a person's yes. */
+    lock_target_command(target, judgement_is_left_behind(found) ? "release" : "check", &command);
     add(f, DOCTOR_WARN, found->alive == LIVE_ALIVE ? "doctor_zombie_old" : "doctor_zombie", &w);
     finding_fix(f, "%s", buf_str(&command));
 }

@@ -104,9 +104,22 @@ static const char *next_character(const char *at, const char *end)
     return at;
 }
 
-/* Of a long line the part around the column. Returns the column in it. */
-static uint32_t excerpt(const char *text, size_t len, const struct flow_problem *problem, char out[EXCERPT_MAX + 8])
+/* Lines are quoted of flows only: a caller may name any file, such as one with a token in it. */
+static bool may_quote(const char *source)
 {
+    size_t len = strlen(source);
+    bool is_yaml =
+        (len > 5 && strcmp(source + len - 5, ".yaml") == 0) || (len > 4 && strcmp(source + len - 4, ".yml") == 0);
+    return is_yaml || strcmp(source, "stdin") == 0 || strncmp(source, "flows/", 6) == 0 || strstr(source, "/flows/");
+}
+
+/* Of a long line the part around the column. Returns the column in it. */
+static uint32_t excerpt(const struct flow *flow, const char *text, size_t len, const struct flow_problem *problem,
+                        char out[EXCERPT_MAX + 8])
+{
+    out[0] = '\0';
+    if (!may_quote(flow->source))
+        return problem->column;
     const char *at = text, *end = text + len;
     uint32_t column = problem->column;
     for (uint32_t line = problem->line; line > 1 && at < end; line--) {
@@ -141,7 +154,7 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
     struct flow_problem *problems = flow->problems.data;
     qsort(problems, flow->problems.count, sizeof *problems, compare_problems);
-    uint32_t column = excerpt(text, len, &problems[0], line);
+    uint32_t column = excerpt(flow, text, len, &problems[0], line);
     error_set(err, TSK_FLOW_INVALID, "flow_problem", "source", flow->source, NULL);
     error_add_int(err, "line", problems[0].line);
     error_add_int(err, "column", problems[0].column);
@@ -152,7 +165,7 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
     error_add_int(err, "count", (int64_t)flow->problem_count);
     buf_puts(&all, "[");
     for (size_t i = 0; i < flow->problems.count && all.len < 4000; i++) {
-        column = excerpt(text, len, &problems[i], line);
+        column = excerpt(flow, text, len, &problems[i], line);
         buf_puts(&all, i ? ",{" : "{");
         buf_json_pair_int(&all, "line", problems[i].line);
         buf_json_pair_int(&all, "column", problems[i].column);

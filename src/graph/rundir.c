@@ -81,7 +81,7 @@ static int in_progress(const struct rundir *run, struct tsk_error *err)
 {
     error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run->id, NULL);
     error_add_next(err, "tasuki runs show %s", run->id);
-    error_add_next(err, "tasuki runs cancel %s", run->id);
+    error_add_next(err, "tasuki wait run %s", run->id);
     return -1;
 }
 

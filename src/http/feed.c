@@ -1,6 +1,7 @@
 #include "http/feed.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "http/internal.h"
 
 #include <inttypes.h>
@@ -35,11 +36,14 @@ static void put_event(struct buf *b, const json_t *event)
 
 /* ---- a stream ---- */
 
+/* Without has_own the stream ends in send_more. */
 static void use_own(struct reader *reader, uint64_t from)
 {
-    struct tsk_error ignored;
+    struct tsk_error problem;
     reader->is_live = false;
-    reader->has_own = event_reader_init(&reader->own, reader->feed->server->ws->state_dir, from, &ignored) == 0;
+    reader->has_own = event_reader_init(&reader->own, reader->feed->server->ws->state_dir, from, &problem) == 0;
+    if (!reader->has_own)
+        log_problem(&problem);
     reader->feed->readers += reader->has_own;
 }
 
@@ -64,20 +68,32 @@ static size_t share_of(const struct http_feed *feed)
     return share > least ? share : least;
 }
 
-/* F2, F5: some of the trail. False when there is nothing more for now. */
+/* A stream that would be silent from now on ends, so that its client notices, and comes again with its last id. */
+static void end_unreadable(struct http_conn *conn, const struct tsk_error *problem)
+{
+    log_problem(problem);
+    conn_close(conn);
+}
+
+/* F2, F5: some of the trail. False when there is nothing more for now, or the stream has ended. */
 static bool read_own(struct http_conn *conn, struct reader *reader)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    struct tsk_error ignored;
+    struct tsk_error problem;
     json_t *event;
+    int result = 1;
     uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id, from = reader->own.next_id;
     size_t share = share_of(reader->feed);
     bool has_more = true;
     while (b.len < HTTP_STREAM_MAX && reader->own.next_id - from < share &&
-           (has_more = reader->own.next_id < end && event_read(&reader->own, &event, &ignored) == 1)) {
+           (has_more = reader->own.next_id < end && (result = event_read(&reader->own, &event, &problem)) == 1)) {
         if (is_wanted(reader, event))
             put_event(&b, event);
         json_decref(event);
+    }
+    if (result < 0) {
+        end_unreadable(conn, &problem);
+        return false;
     }
     conn_stream_put(conn, b.data, b.len);
     if (reader->own.next_id == end) { /* else the feed will come to where this one is */
@@ -150,7 +166,7 @@ static uint64_t begin_at(struct reader *reader, uint64_t after)
     struct http_feed *feed = reader->feed;
     uint64_t next = feed->reader.next_id;
     bool is_new = after == EVENT_FROM_END;
-    if (is_new && !reader->type && !feed->has_news) {
+    if (is_new && !reader->type && !feed->has_news && !feed->is_unreadable) {
         reader->is_live = true;
         reader->at = feed->begin + feed->window.len;
         return next ? next - 1 : 0;
@@ -248,17 +264,26 @@ static void trim(struct http_feed *feed)
 /* Whether there was something; has_news says whether there is more (F5). */
 static bool read_trail(struct http_feed *feed)
 {
-    struct tsk_error ignored;
+    struct tsk_error problem;
     json_t *event;
     uint64_t from = feed->reader.next_id;
     bool has_some = false;
+    int result = 0;
     while (feed->reader.next_id - from < FEED_TURN_MAX &&
-           (feed->has_news = event_read(&feed->reader, &event, &ignored) == 1)) {
+           (feed->has_news = (result = event_read(&feed->reader, &event, &problem)) == 1)) {
         stats_event(feed->server->stats, json_get_string(event, "type", "?"));
         if (feed->count)
             put_event(&feed->window, event);
         json_decref(event);
         has_some = true;
+    }
+    feed->is_unreadable = result < 0;
+    for (unsigned i = feed->count; result < 0 && i-- > 0;) {
+        const struct reader *reader = feed->streams[i]->work_data;
+        if (reader->is_live)
+            end_unreadable(feed->streams[i], &problem);
+        else
+            conn_stream_push(feed->streams[i]); /* it finds out in its turn */
     }
     return has_some;
 }

@@ -34,6 +34,7 @@ struct http_feed {
     uint64_t changes; /* of files in the workspace's state */
     int64_t looked_ms;
     bool is_looking, has_news; /* somebody looks at the processes; the trail may have grown */
+    bool is_unreadable;        /* the last look at the trail failed */
 };
 
 int feed_init(struct http_feed *feed, struct http_server *server, struct tsk_error *err);

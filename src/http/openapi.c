@@ -329,7 +329,8 @@ static json_t *error_schema(void)
         "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\",\"required\":"
         "[\"category\",\"reason_code\",\"message\"],\"properties\":{\"category\":{\"type\":\"string\"},\"reason_code\":"
         "{\"type\":\"string\"},\"message\":{\"type\":\"string\"},\"context\":{\"type\":\"object\"},\"next\":{\"type\":"
-        "\"array\",\"items\":{\"type\":\"string\"}}}},\"latest_run\":{\"type\":\"string\"},\"needs_confirmation\":"
+        "\"array\",\"items\":{\"type\":\"string\"}},\"actions\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}},"
+        "\"latest_run\":{\"type\":\"string\"},\"needs_confirmation\":"
         "{\"type\":\"boolean\"},\"details\":{\"type\":\"object\"}}}";
     return json_loads(text, 0, NULL);
 }

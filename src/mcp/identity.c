@@ -255,11 +255,17 @@ static const char *instance_of(const json_t *lock)
     return json_get_string(json_object_get(lock, "holder"), "instance", "");
 }
 
+/* NULL when that cannot be told; the log says why. */
 static json_t *locks_of(struct mcp_server *server, const char *instance)
 {
-    struct tsk_error ignored = {0};
-    json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &ignored), *lock, *mine = json_array();
+    struct tsk_error problem = {0};
+    json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &problem), *lock;
     size_t i;
+    if (!answer) {
+        log_problem(&problem);
+        return NULL;
+    }
+    json_t *mine = json_array();
     json_array_foreach (json_object_get(answer, "locks"), i, lock)
         if (instance_is_same_id(instance_of(lock), instance))
             json_array_append(mine, lock);
@@ -269,7 +275,7 @@ static json_t *locks_of(struct mcp_server *server, const char *instance)
 int identity_count_locks(struct mcp_server *server, const char *instance)
 {
     json_t *mine CLEANUP_JSON = locks_of(server, instance);
-    return (int)json_array_size(mine);
+    return mine ? (int)json_array_size(mine) : -1;
 }
 
 /* Whether a lock was taken after the end. Records have seconds; within one, the file knows. */
@@ -290,7 +296,7 @@ static void release_locks(struct mcp_server *server, const char *instance, const
     json_t *mine CLEANUP_JSON = locks_of(server, instance), *lock;
     size_t i;
     json_array_foreach (mine, i, lock) {
-        struct tsk_error ignored = {0};
+        struct tsk_error problem = {0};
         if (is_later(lock, ending))
             continue;
         json_t *args =
@@ -298,19 +304,21 @@ static void release_locks(struct mcp_server *server, const char *instance, const
         const char *id = json_get_string(lock, "id", NULL);
         if (id && strcmp(json_get_string(lock, "kind", ""), "sprint") != 0)
             json_object_set_new(args, "id", json_string(id));
-        json_decref(mcp_run_op(server, "lock.release", args, &ignored));
+        json_t *released CLEANUP_JSON = mcp_run_op(server, "lock.release", args, &problem);
+        if (!released)
+            log_problem(&problem);
     }
 }
 
 /* ---- its claims ---- */
 
-/* Whether it owns a workflow; false when that cannot be told. */
-static bool has_claims(struct tsk_workspace *ws, const char *instance)
+/* Whether it owns a workflow, or that cannot be told: then it is tried later, and the release says why. */
+static bool may_have_claims(struct tsk_workspace *ws, const char *instance)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
-    struct tsk_error ignored;
+    struct tsk_error problem;
     json_t *mine CLEANUP_JSON = NULL;
-    return owners_open(&owners, ws, &ignored) == 0 && workflow_list(&owners, instance, true, &mine, &ignored) == 0 &&
+    return owners_open(&owners, ws, &problem) < 0 || workflow_list(&owners, instance, true, &mine, &problem) < 0 ||
            json_array_size(mine) > 0;
 }
 
@@ -318,7 +326,7 @@ static void release_claims(struct tsk_workspace *ws, const char *instance)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct tsk_error problem;
-    if (has_claims(ws, instance) &&
+    if (may_have_claims(ws, instance) &&
         (owners_open(&owners, ws, &problem) < 0 || workflow_release_all(&owners, instance, &problem) < 0))
         log_problem(&problem);
 }
@@ -368,7 +376,7 @@ void identity_end(struct mcp_identity *identity, struct mcp_server *server, int6
         return; /* another server of the same name goes on */
     if (grace_ms == 0 || (!is_alive && !is_named))
         release_everything(server, identity->instance, &(struct ending){0});
-    else if (identity_count_locks(server, identity->instance) > 0 || has_claims(ws, identity->instance))
+    else if (identity_count_locks(server, identity->instance) != 0 || may_have_claims(ws, identity->instance))
         start_let_go(server, identity->instance, grace_ms);
 }
 

@@ -114,6 +114,7 @@ struct mcp_link {
     struct event_reader reader;
     const struct tsk_workspace *watched; /* whose trail it reads */
     bool has_reader, is_looking;
+    bool is_unreadable; /* the trail; its listeners were sent to look for themselves */
     int64_t looked_ms;
     bool is_ended;
     struct mcp_link *next;

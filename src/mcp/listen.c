@@ -1,5 +1,6 @@
 /* listen.c - news for those who asked: resources by the event trail, tasks, and (for the suite) changed lists. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
 
@@ -31,7 +32,7 @@ static void stop_watching(struct mcp_link *link)
 static void start_watching(struct mcp_link *link)
 {
     const struct tsk_workspace *ws = mcp_server_workspace(link->server);
-    struct tsk_error ignored;
+    struct tsk_error problem;
     if (!ws || link->watched == ws)
         return;
     bool is_anew = link->watched != NULL;
@@ -40,7 +41,9 @@ static void start_watching(struct mcp_link *link)
         link->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (link->watch_fd >= 0)
         inotify_add_watch(link->watch_fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE);
-    link->has_reader = event_reader_init(&link->reader, ws->state_dir, is_anew ? 0 : EVENT_FROM_END, &ignored) == 0;
+    link->has_reader = event_reader_init(&link->reader, ws->state_dir, is_anew ? 0 : EVENT_FROM_END, &problem) == 0;
+    if (!link->has_reader)
+        log_problem(&problem);
     link->watched = ws;
 }
 
@@ -264,24 +267,40 @@ static void look(void *arg)
     pthread_mutex_unlock(&link->mutex);
 }
 
+/* With the mutex held: adds the resources that changed. A trail that cannot be read may hide any change: then all count as
+ * changed, once, and the client that reads one of them sees the reason. */
+static void read_changes(struct mcp_link *link, json_t *uris)
+{
+    struct tsk_error problem;
+    json_t *event, *item;
+    size_t i;
+    int result;
+    while ((result = event_read(&link->reader, &event, &problem)) == 1) {
+        json_t *changed CLEANUP_JSON = mcp_resources_of_event(event);
+        json_array_foreach (changed, i, item)
+            json_object_set_new(uris, json_string_value(item), json_true());
+        json_decref(event);
+    }
+    if (result < 0 && !link->is_unreadable) {
+        log_problem(&problem);
+        for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
+            json_object_update(uris, listen->uris);
+    }
+    link->is_unreadable = result < 0;
+}
+
 void mcp_listen_tell(struct mcp_link *link)
 {
-    json_t *uris CLEANUP_JSON = json_object(), *messages CLEANUP_JSON = json_array(), *event, *item;
-    struct tsk_error ignored;
+    json_t *uris CLEANUP_JSON = json_object(), *messages CLEANUP_JSON = json_array();
     char notes[4096];
-    size_t i;
     pthread_mutex_lock(&link->mutex);
     if (link->watched && link->listens)
         start_watching(link); /* elsewhere, if it is another one by now */
     bool has_readers = link->has_reader && link->listens;
     while (link->watch_fd >= 0 && read(link->watch_fd, notes, sizeof notes) > 0)
         ;
-    while (has_readers && event_read(&link->reader, &event, &ignored) == 1) {
-        json_t *changed CLEANUP_JSON = mcp_resources_of_event(event);
-        json_array_foreach (changed, i, item)
-            json_object_set_new(uris, json_string_value(item), json_true());
-        json_decref(event);
-    }
+    if (has_readers)
+        read_changes(link, uris);
     collect(link, uris, messages);
     int64_t now_ms = clock_now().boot_ms;
     /* Not with every change: looking itself changes files of the database. */

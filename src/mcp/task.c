@@ -38,6 +38,7 @@ static bool is_over(const json_t *record)
 static int open_folder(struct mcp_server *server)
 {
     struct tsk_workspace *ws = mcp_server_workspace(server);
+    errno = ENOENT;
     if (!ws || fs_make_dirs(ws->state_dir, FOLDER) < 0)
         return -1;
     return fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
@@ -64,19 +65,30 @@ static bool is_orphan(const json_t *record)
     return proc_id_liveness(&id) == LIVE_DEAD;
 }
 
-static json_t *load(struct mcp_server *server, const char *id)
+static json_t *unknown(struct mcp_fault *fault)
+{
+    return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no task with this taskId");
+}
+
+/* A record that cannot be read is not a task that does not exist: the client must not begin the work again. */
+static json_t *load(struct mcp_server *server, const char *id, struct mcp_fault *fault)
 {
     char name[64];
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    struct tsk_error ignored;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, reason CLEANUP(buf_clear) = BUF_INIT;
+    struct tsk_error problem;
     json_t *record = NULL;
     if (!id_is_valid(id) || strlen(id) > 40)
-        return NULL;
+        return unknown(fault);
     int dir CLEANUP_FD = open_folder(server);
     snprintf(name, sizeof name, "%s.json", id);
-    if (dir < 0 || fs_read_file(dir, name, FILE_MAX, &b) < 0 ||
-        json_parse(buf_str(&b), b.len, name, &record, &ignored) < 0)
-        return NULL;
+    if (dir < 0 || fs_read_file(dir, name, FILE_MAX, &b) < 0)
+        return errno == ENOENT
+                   ? unknown(fault)
+                   : mcp_fault(fault, MCP_INTERNAL, "The record of the task cannot be read: %s", strerror(errno));
+    if (json_parse(buf_str(&b), b.len, name, &record, &problem) < 0) {
+        text_put_error(&reason, LANG_EN, &problem);
+        return mcp_fault(fault, MCP_INTERNAL, "The record of the task cannot be read: %s", buf_str(&reason));
+    }
     if (!is_over(record) && is_orphan(record)) {
         json_object_set_new(record, "status", json_string("failed"));
         json_object_del(record, "inputRequests");
@@ -249,15 +261,10 @@ void task_drop(struct mcp_task *task)
 
 /* ---- methods ---- */
 
-static json_t *unknown(struct mcp_fault *fault)
-{
-    return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no task with this taskId");
-}
-
 json_t *mcp_tasks_get(struct mcp_request *request, struct mcp_fault *fault)
 {
-    json_t *record CLEANUP_JSON = load(request->link->server, json_get_string(request->params, "taskId", ""));
-    return record ? shown(record) : unknown(fault);
+    json_t *record CLEANUP_JSON = load(request->link->server, json_get_string(request->params, "taskId", ""), fault);
+    return record ? shown(record) : NULL;
 }
 
 /* The request whose task it is, on any link of this server; with that link's mutex held. */
@@ -302,9 +309,9 @@ json_t *mcp_tasks_update(struct mcp_request *request, struct mcp_fault *fault)
 {
     const char *id = json_get_string(request->params, "taskId", "");
     const json_t *responses = json_object_get(request->params, "inputResponses");
-    json_t *record CLEANUP_JSON = load(request->link->server, id);
+    json_t *record CLEANUP_JSON = load(request->link->server, id, fault);
     if (!record)
-        return unknown(fault);
+        return NULL;
     if (!json_is_object(responses))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "tasks/update needs inputResponses");
     struct mcp_request *running = find_running(request->link->server, id);
@@ -359,9 +366,9 @@ static json_t *leave_mark(struct mcp_server *server, const char *id, struct mcp_
 json_t *mcp_tasks_cancel(struct mcp_request *request, struct mcp_fault *fault)
 {
     const char *id = json_get_string(request->params, "taskId", "");
-    json_t *record CLEANUP_JSON = load(request->link->server, id);
+    json_t *record CLEANUP_JSON = load(request->link->server, id, fault);
     if (!record)
-        return unknown(fault);
+        return NULL;
     struct mcp_request *running = find_running(request->link->server, id);
     if (!running)
         return is_over(record) ? json_object() : leave_mark(request->link->server, id, fault);

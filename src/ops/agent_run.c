@@ -199,17 +199,30 @@ static json_t *member_json(const struct rundir *run, const json_t *stage, const 
     return json;
 }
 
+/* Without the journal the executions and outputs of the agents are not known: the answer says so. */
+static void add_problem(const struct delegation *d, const struct tsk_error *problem, json_t *result)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&text, d->call->lang, problem);
+    json_t *words = json_string(buf_str(&text));
+    json_object_set_new(result, "agents_problem", words ? words : json_string("?"));
+}
+
 static void add_members(struct delegation *d, const json_t *stage, json_t *result)
 {
     struct rundir run;
-    struct tsk_error ignored;
+    struct tsk_error problem;
     json_t *records CLEANUP_JSON = NULL, *list = json_array(), *member;
     size_t i, count = json_array_size(d->work.members), most = TAILS_MAX / (count ? count : 1);
     json_object_set_new(result, "agents", list);
-    if (rundir_open(d->call->ws, json_get_string(stage, "run_id", ""), &run, &ignored) < 0)
+    if (rundir_open(d->call->ws, json_get_string(stage, "run_id", ""), &run, &problem) < 0) {
+        add_problem(d, &problem, result);
         return;
-    if (journal_read(run.dir, &records, &ignored) < 0)
+    }
+    if (journal_read(run.dir, &records, &problem) < 0) {
+        add_problem(d, &problem, result);
         records = json_array();
+    }
     json_array_foreach (d->work.members, i, member)
         json_array_append_new(list, member_json(&run, stage, records, member, most < TAIL_MAX ? most : TAIL_MAX));
     rundir_clear(&run);

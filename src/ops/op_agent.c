@@ -36,6 +36,7 @@ static const struct op_field result_fields[] = {
     {"reason_code", "string?", "why it is not DONE"},
     {"message", "string?", "the same in words"},
     {"agents", "array?", "task subagentId teamId state exit_code executions reason output log"},
+    {"agents_problem", "string?", "why agents is not complete"},
     {"questions", "array?", "open ones"},
     {"ulTaskId", "string?", ""},
     {"fence", "integer?", "of the workflow"},

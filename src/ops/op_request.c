@@ -411,7 +411,8 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (strcmp(json_get_string(shown, "status", ""), "running") == 0) {
         const char *run = json_get_string(json_object_get(shown, "latest_run"), "run_id", "");
         error_set(err, TSK_RUN_IN_PROGRESS, NULL, "request_id", id, "run_id", run, NULL);
-        error_add_next(err, "tasuki runs cancel %s", run);
+        error_add_next(err, "tasuki runs show %s", run);
+        error_add_next(err, "tasuki wait run %s", run);
         return -1;
     }
     if (request_remove(call->ws, id, kept, err) < 0)

@@ -359,12 +359,13 @@ int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char
         error_add_next(err, "tasuki own claim %s", wf->id);
         return -1;
     }
-    /* Look, wait, and force only then. A pid of another host, or of another pid namespace, means nothing here. */
+    /* Look, wait, and force last. After a refused force only a person can say yes, so the hint does not. A pid of another
+     * host, or of another pid namespace, means nothing here. */
     if (alive == LIVE_ALIVE && wf->state.pid)
         error_add_next(err, "ps -p %d", (int)wf->state.pid);
     error_add_next(err, "tasuki own claim %s --wait 10m", wf->id);
-    error_add_next(
-        err, code == TSK_NEEDS_CONFIRMATION ? "tasuki own force-claim %s --yes" : "tasuki own force-claim %s", wf->id);
+    if (code != TSK_NEEDS_CONFIRMATION)
+        error_add_next(err, "tasuki own force-claim %s", wf->id);
     return -1;
 }
 

@@ -375,8 +375,8 @@ int proc_forget_orphan(struct proc_registry *reg, const char *id, struct tsk_err
 static int needs_confirmation(const struct proc *p, struct tsk_error *err)
 {
     error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_running", "id", p->id, NULL);
+    error_add_next(err, "tasuki proc status %s", p->id);
     error_add_next(err, "tasuki proc stop %s", p->id);
-    error_add_next(err, "tasuki proc remove %s --force", p->id);
     return -1;
 }
 

@@ -117,8 +117,8 @@ static int refuse_waiting(const char *request_id, const char *latest, struct tsk
     error_set(err, TSK_NEEDS_INPUT, "request_waits", "request", request_id, "run", latest, NULL);
     error_add(err, "request_id", request_id);
     error_add(err, "run_id", latest);
-    error_add_next(err, "tasuki runs show %s", latest); /* it has the commands that answer */
-    error_add_next(err, "tasuki request run %s --new", request_id);
+    error_add_next(err, "tasuki runs show %s", latest); /* it has the questions, and the forms of their answers */
+    error_add_next(err, "tasuki answer %s TEXT", latest);
     return -1;
 }
 

@@ -325,7 +325,7 @@ static int refused(struct tsk_error *err)
         return -1;
     error_clear_next(err);
     error_add_next(err, "tasuki queue status");
-    error_add_next(err, "tasuki queue stop");
+    error_add_next(err, "tasuki wait lock queue");
     return -1;
 }
 

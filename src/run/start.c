@@ -67,7 +67,6 @@ static int refused(const char *request_id, enum hold hold, struct tsk_error *err
     if (start_refused_by(err, run) && hold == HOLD_LIFE) {
         error_add_next(err, "tasuki runs show %s", run);
         error_add_next(err, "tasuki request run %s --on-conflict attach", request_id);
-        error_add_next(err, "tasuki request run %s --on-conflict replace", request_id);
         return -1;
     }
     error_add_next(err, "tasuki wait lock request/%s", request_id);

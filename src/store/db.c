@@ -37,6 +37,11 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
         error_add_next(err, "tasuki doctor"); /* which has the command that begins a new one */
         return -1;
     }
+    if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED) {
+        error_set(err, TSK_ENVIRONMENT, "db_busy", "path", path, "reason", reason, NULL);
+        error_add_next(err, "tasuki status");
+        return -1;
+    }
     return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason", reason,
                      NULL);
 }

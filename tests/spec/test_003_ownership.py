@@ -119,7 +119,7 @@ def _(ws):
 def _(ws):
     owner = Instance(ws, "own", "claim", WORKFLOW)
     refused = ws.tasuki("own", "force-claim", WORKFLOW, "--json").expect(6, "NEEDS_CONFIRMATION")
-    eq(refused.error["next"][-1], f"tasuki own force-claim {WORKFLOW} --yes", "next")
+    eq(refused.error["next"][-1], f"tasuki own claim {WORKFLOW} --wait 10m", "next")
     eq(check(ws, code=4)["ownerPid"], owner.proc.pid, "nothing moved")
     said_no = ws.tty(["own", "force-claim", WORKFLOW], ["n"])
     eq(said_no.code, 4, "after a no")

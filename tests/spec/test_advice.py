@@ -1,0 +1,106 @@
+"""The advice of refusals and of help: it reaches the caller, fits its skin, and shows nothing that it should not."""
+
+import json
+import pathlib
+import sqlite3
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import Agent  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from http_common import Server  # noqa: E402
+from requests_common import GATE, add, call, go, spawn  # noqa: E402
+
+
+@test("the actions of the catalogue are in the error, in the caller's language, over --json and HTTP")
+def _(ws):
+    add(ws, "RQ-1", GATE)
+    runner = spawn(ws, "queue", "run")
+    ws.until_file("up")
+    for lang, first in (("en", "Check whether it was started in another tab or window"),
+                        ("ja", "別タブ/別ウィンドウで起動していないか確認")):
+        error = ws.tasuki("queue", "run", "--json", "--lang", lang).expect(4, "QUEUE_IN_PROGRESS").error
+        eq((len(error["actions"]), error["actions"][0]), (3, first), f"actions in {lang}")
+    error = Server(ws).post("/api/queue/start", headers={"Accept-Language": "ja"}).expect(409).error
+    eq(error["actions"][1], "しばらく待つ（TTLで回収されます）", "actions over HTTP")
+    go(ws)
+    runner.wait(60)
+
+
+@test("a request whose run has a question is answered; the refusal does not propose to give the run up")
+def _(ws):
+    add(ws, "RQ-1", "tasuki task ask 'Which one?'")
+    run = json.loads(call(ws, "request", "run", "RQ-1", code=8).out.splitlines()[-1])["run_id"]
+    error = call(ws, "request", "run", "RQ-1", code=8, reason="NEEDS_INPUT").error
+    eq(error["next"], [f"tasuki runs show {run}", f"tasuki answer {run} TEXT"], "next")
+    text, _ = Agent(ws, "--tools", "all").refused("request_run", request="RQ-1")
+    assert "(run_answer)" in text and "--new" not in text, text
+
+
+@test("a refused answer names no option of the command line, as agents have none")
+def _(ws):
+    add(ws, "RQ-1", "tasuki task ask 'Which one?'")
+    run = json.loads(call(ws, "request", "run", "RQ-1", code=8).out.splitlines()[-1])["run_id"]
+    text, error = Agent(ws, "--tools", "all").refused("run_answer", run=run, yes=True, text="x")
+    eq(error["reason_code"], "INVALID_INPUT", "the code")
+    assert "--" not in error["message"], text
+
+
+@test("DOCTOR_FAILED has the name of the check, which is the same in every language")
+def _(ws):
+    add(ws, "RQ-1", "true")
+    for name in ("state.db-wal", "state.db-shm"):
+        (ws.path / ".aiflow" / name).unlink(missing_ok=True)
+    (ws.path / ".aiflow/state.db").write_bytes(b"garbage" * 1000)
+    names = {ws.tasuki("request", "run", "RQ-1", "--json", "--lang", lang).expect(3, "DOCTOR_FAILED").error["context"]["check"]
+             for lang in ("en", "ja", "zh")}
+    checks = {check["name"] for check in ws.tasuki("doctor", "--json").json["checks"]}
+    assert len(names) == 1 and names <= checks, (names, checks)
+
+
+@test("a database that is busy for too long comes with no advice about permissions")
+def _(ws):
+    ws.tasuki("own", "claim", "W").expect(0)
+    db = sqlite3.connect(ws.path / ".aiflow/state.db", isolation_level=None)
+    ws.at_close(db.close)
+    db.execute("BEGIN EXCLUSIVE")
+    result = ws.tasuki("own", "claim", "V", "--json", timeout=120).expect(3, "ENVIRONMENT")
+    said = json.dumps(result.error)
+    assert "busy" in result.error["message"] and "ermission" not in said, said
+
+
+@test("a line of a file is quoted if the file is a flow; a refusal shows nothing of others")
+def _(ws):
+    (ws.path / "token").write_text("tasks: s3cret-in-a-file\n")
+    agent = Agent(ws, "--tools", "all")
+    text, _ = agent.refused("flow_validate", flow="token")
+    assert "s3cret" not in text and "token:" in text, text
+    assert "s3cret" not in ws.tasuki("flow", "validate", "token").err
+    (ws.path / "token").write_text("s3cret-in-a-file\n")
+    text, _ = agent.refused("flow_validate", flow="token")
+    assert "s3cret" not in text, text
+    (ws.path / "flow.yaml").write_text("tasks: 7\n")
+    assert "tasks: 7" in ws.tasuki("flow", "validate", "flow.yaml").err
+
+
+@test("help says how many documents --json prints")
+def _(ws):
+    for words in (("request", "run"), ("queue", "run")):
+        assert "One JSON document per line" in ws.tasuki(*words, "--help").out, words
+    assert "One JSON document on stdout" in ws.tasuki("lock", "list", "--help").out
+    add(ws, "RQ-1", "true")
+    for line in call(ws, "queue", "run").out.splitlines():
+        json.loads(line)
+
+
+@test("a phase of a process is in the reader's language")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "start", "web").expect(0)
+    for lang, word in (("en", "ready"), ("ja", "準備完了"), ("zh", "就绪")):
+        assert word in ws.tasuki("proc", "list", "--lang", lang).out, lang
+    eq(ws.tasuki("proc", "status", "web", "--json", "--lang", "ja").json["phase"], "ready", "the value for programs")
+    ws.tasuki("proc", "stop", "web").expect(0)
+
+
+main(__name__)

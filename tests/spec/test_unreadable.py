@@ -1,0 +1,56 @@
+"""Files that cannot be read: nobody takes that for silence, or for nothing being there."""
+
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import TASKS, Agent  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from http_common import Server  # noqa: E402
+
+TRAIL = ".aiflow/events.ndjson"
+
+
+def break_trail(ws):
+    """Where the trail was is a folder."""
+    (ws.path / "new").mkdir()
+    os.rename(ws.path / TRAIL, ws.path / "trail")
+    os.rename(ws.path / "new", ws.path / TRAIL)
+
+
+@test("a stream ends when the trail cannot be read, and a new one does, too; neither is silent")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a").expect(0)
+    server = Server(ws)
+    live = server.stream("/api/events").hello()
+    filtered = server.stream("/api/events?type=lock.acquired").hello()
+    break_trail(ws)
+    for stream in (live, filtered):
+        eq(list(stream), [], "events before the end of the stream")
+    eq(list(server.stream("/api/events").hello()), [], "events of a new stream before its end")
+
+
+@test("agents that listen look for themselves when the trail cannot be read")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a").expect(0)
+    agent = Agent(ws, "--tools", "all")
+    uri = agent.request("resources/list")["result"]["resources"][0]["uri"]
+    agent.request("resources/subscribe", {"uri": uri})
+    break_trail(ws)
+    agent.until(lambda frame: frame.get("method") == "notifications/resources/updated" and frame["params"]["uri"] == uri,
+                "a notification")
+
+
+@test("the damaged record of a task is reported as damaged; only a task that does not exist is unknown")
+def _(ws):
+    agent = Agent(ws, "--tools", "all", initialize=False)
+    (ws.path / ".aiflow/mcp").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/mcp/damaged.json").write_text("{not json")
+    answers = {name: agent.request("tasks/get", {"taskId": name}, modern=True, capabilities={"extensions": {TASKS: {}}})
+               for name in ("damaged", "absent")}
+    assert "There is no task" in answers["absent"]["error"]["message"], answers
+    assert "cannot be read" in answers["damaged"]["error"]["message"], answers
+
+
+main(__name__)
