@@ -12,6 +12,7 @@
 
 #define UNFINISHED    "runs/.new" /* where the directories of runs are made */
 #define BEING_MADE_MS 10000       /* an older one that nobody holds was left by a crash */
+#define SWEEP_MAX     8           /* so many are looked at by each run, so that many crashes do not make a start slow */
 
 void rundir_new_id(char id[RUN_ID_MAX])
 {
@@ -94,9 +95,12 @@ static void sweep(struct tsk_workspace *ws)
     DIR *listing = fd < 0 ? NULL : fdopendir(fd);
     if (!listing && fd >= 0)
         close(fd);
-    for (struct dirent *entry; listing && (entry = readdir(listing));)
-        if (strncmp(entry->d_name, "RUN-", 4) == 0 && strlen(entry->d_name) < RUN_ID_MAX)
+    int left = SWEEP_MAX;
+    for (struct dirent *entry; listing && left > 0 && (entry = readdir(listing));)
+        if (strncmp(entry->d_name, "RUN-", 4) == 0 && strlen(entry->d_name) < RUN_ID_MAX) {
             sweep_one(ws, entry->d_name);
+            left--;
+        }
     if (listing)
         closedir(listing);
 }

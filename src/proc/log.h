@@ -16,7 +16,7 @@ struct log_seen {
     uint64_t inode;
     int64_t base;
     int64_t
-        missed; /* bytes behind the cursor that were dropped before they were read; whoever reports them sets it to 0 */
+        missed; /* bytes behind the cursor that were dropped before they were read; the code that reports them sets it to 0 */
 };
 
 struct log_query {

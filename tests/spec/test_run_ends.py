@@ -160,7 +160,7 @@ def _(ws):
     run = only_run(ws)
     eq(next_, [f"tasuki answer {run} --task a --choose N", f"tasuki answer {run} --task b TEXT"], "next")
     refused = call(ws, "answer", run, "text", code=2, reason="INVALID_INPUT").json["error"]
-    assert "--task" in refused["message"] and refused["next"] == [f"tasuki runs show {run}"], refused
+    assert "name the task" in refused["message"] and refused["next"] == [f"tasuki runs show {run}"], refused
     call(ws, *next_[1].split()[1:], "--wait", code=8)
     call(ws, "answer", run, "--choose", "2", "--wait")
     eq(sorted(trace(ws)), ["TEXT", "blue"], "the answers")
@@ -184,7 +184,7 @@ def _(ws):
     add(ws, "RQ-1", ASK.format("Q?"))
     call(ws, "request", "run", "RQ-1", code=8)
     next_ = call(ws, "request", "run", "RQ-1", code=8, reason="NEEDS_INPUT").json["error"]["next"]
-    eq(next_, [f"tasuki runs show {only_run(ws)}", "tasuki request run RQ-1 --new"], "next")
+    eq(next_, [f"tasuki runs show {only_run(ws)}", f"tasuki answer {only_run(ws)} TEXT"], "next")
     eq(proposals(ws.tasuki(*next_[0].split()[1:]).expect(0))[0], f"tasuki answer {only_run(ws)} TEXT", "what the first one proposes")
 
 
