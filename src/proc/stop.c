@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -116,7 +117,37 @@ static void look_for_strays(struct proc_registry *reg, struct stop *stops, size_
 
 /* ---- stopping ---- */
 
-/* Writes what is wanted and tells the holder. 1: there is something to wait for; 0: it does not run. */
+static int too_late(const struct stop *stop, struct tsk_error *err)
+{
+    bool is_gone = stop->child.pid && proc_id_liveness(&stop->child) == LIVE_DEAD;
+    return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason",
+                     is_gone ? "it has ended, but its holder process cannot write that down (is the disk full?)"
+                             : "its holder process does not answer",
+                     NULL);
+}
+
+/* Its holder is dead, and the program for another one is not there: we end it ourselves. Without the guard, as end_leftovers. */
+static int end_without_holder(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
+{
+    struct proc now CLEANUP(proc_clear) = {.dir = -1};
+    struct proc *p = &stop->ended;
+    struct pollfd child = {.fd = proc_id_open(&p->view.child), .events = POLLIN};
+    p->view.state = PROC_STOPPED; /* all of this start are leftovers now */
+    proc_id_signal(&p->view.child, SIGTERM);
+    int result = leftovers_end(p, grace_ms, err);
+    /* A child that hides its environment and its lock is none of them. */
+    if (result == 0 && child.fd >= 0 && poll(&child, 1, (int)(grace_ms < INT_MAX ? grace_ms : INT_MAX)) == 0) {
+        proc_id_signal(&p->view.child, SIGKILL);
+        poll(&child, 1, HOLDER_WORK_MS);
+    }
+    fs_close(&child.fd);
+    if (result < 0 || proc_load(reg, stop->id, &now, err) < 0) /* records the end that nobody saw */
+        return -1;
+    return now.view.state == PROC_RUNNING ? too_late(stop, err) : 0;
+}
+
+/* Writes what is wanted and tells the holder. 1: there is something to wait for; 0: it does not run; 2: there is no program for a
+ * holder, and stop->ended is to be ended without one. */
 static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
@@ -130,12 +161,20 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
     if (p.view.is_foreign)
         return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", p.id, "reason",
                          "it runs in another pid namespace (a container); stop it from there", NULL);
-    if (!p.view.has_holder && p.view.state == PROC_RUNNING && proc_take_up(reg, &p, err) < 0)
+    bool is_bare = !p.view.has_holder && p.view.state == PROC_RUNNING && proc_take_up(reg, &p, err) < 0;
+    if (is_bare && !(err->text && strcmp(err->text, "holder_missing") == 0))
         return -1;
     struct proc_want want = {.is_down = true, .grace_ms = grace_ms};
     want.is_shutdown = stop->is_shutdown && (!p.view.want_down || p.view.is_shutdown); /* a person's stop stays one */
-    if (write_strays(stop, p.dir, err) < 0 || proc_want_write(p.dir, &want, err) < 0)
+    if ((!is_bare && write_strays(stop, p.dir, err) < 0) || proc_want_write(p.dir, &want, err) < 0)
         return -1;
+    if (is_bare) {
+        *err = (struct tsk_error){.code = TSK_OK};
+        proc_clear(&stop->ended);
+        stop->ended = p;
+        p = (struct proc){.dir = -1};
+        return 2;
+    }
     stop->holder = p.view.holder;
     stop->child = p.view.child;
     stop->holder_fd = proc_id_open(&stop->holder);
@@ -149,15 +188,6 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
         return error_errno(err, "signal", "tasuki-hold");
     proc_id_signal(&stop->holder, SIGCONT); /* somebody may have stopped it */
     return 1;
-}
-
-static int too_late(const struct stop *stop, struct tsk_error *err)
-{
-    bool is_gone = stop->child.pid && proc_id_liveness(&stop->child) == LIVE_DEAD;
-    return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason",
-                     is_gone ? "it has ended, but its holder process cannot write that down (is the disk full?)"
-                             : "its holder process does not answer",
-                     NULL);
 }
 
 /* 0: the holder has ended. */
@@ -226,6 +256,8 @@ static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms
         if (!again)
             return 0;
         int more = tell(reg, stop, grace_ms, err);
+        if (more == 2)
+            return end_without_holder(reg, stop, grace_ms, err);
         if (more <= 0)
             return more;
     }
@@ -281,6 +313,8 @@ static int stop_many(struct proc_registry *reg, const char *const *ids, size_t c
         stops[i].is_under_way = told == 1;
         if (told == 0)
             end_leftovers(reg, ids[i], grace_ms, &results[i]);
+        if (told == 2)
+            end_without_holder(reg, &stops[i], grace_ms, &results[i]);
     }
     for (size_t i = 0, first = 0; i < count; i++) {
         if (stops[i].is_under_way && finish(reg, &stops[i], grace_ms, &results[i]) < 0)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import threading
@@ -602,6 +603,25 @@ def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
     result = ws.tasuki("proc", "remove", "run", "web")
     assert result.err.startswith("run: "), result
+
+
+@test("a process whose holder was killed can be stopped without the holder program, with all that it started")
+def _(ws):
+    p = Processes(ws)
+    place = ws.base / "bin"
+    place.mkdir()
+    shutil.copy(ws.binary, place / "tasuki")
+    pids = ws.base / "pids"
+    for trap in ("", "trap '' TERM; "):
+        pids.unlink(missing_ok=True)
+        p.script("web", f'{trap}sleep 1000 & echo $! $$ >"{pids}.new"; mv "{pids}.new" "{pids}"; while :; do sleep 0.1; done')
+        p.start("web")
+        ws.until_file(pids)
+        p.kill_holder("web")
+        ws.run([place / "tasuki", "proc", "stop", "web", "--grace", "200ms"]).expect(0)
+        p.until_gone(*map(int, pids.read_text().split()))
+        eq(p.status("web")["state_name"], "Stopped", "after the stop")
+        p.call("remove", "web").expect(0)
 
 
 @test("events -f and watch work when no inotify instance is left: they look once a second")
