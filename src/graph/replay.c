@@ -1,9 +1,11 @@
 /* replay.c - X5: from the journal back to where the run was. */
+#include "base/fs.h"
 #include "base/log.h"
 #include "graph/output.h"
 #include "graph/reply.h"
 #include "graph/runner.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,7 @@ struct replay {
     struct runner *runner;
     const json_t *records;
     bool keeps_failures; /* an answer goes on: what failed since the last explicit resume has failed */
-    size_t *deciding;    /* the records that decide about failures before them: groups that passed, resumes */
-    size_t count, next;  /* of them; the first behind the record that is replayed */
+    struct deciding deciding;
 };
 
 static uint32_t node_of(const struct replay *r, const json_t *record)
@@ -44,22 +45,18 @@ static bool is_pass_around(const struct graph *graph, const json_t *record, uint
     return false;
 }
 
-/* Whether the failure at `index` stands: a group around it passed in spite of it, or nobody has asked for another try. A pass
- * behind the resume that ran the task again says nothing about this failure. */
-static bool is_final(struct replay *r, uint32_t node, size_t index)
+bool deciding_is_final(struct deciding *d, const struct graph *graph, uint32_t scope, size_t index, bool keeps_failures)
 {
-    const struct graph *graph = &r->runner->flow->graph;
-    uint32_t scope = plan_scope_of(memory_plan(r->runner->memory), node);
-    while (r->next < r->count && r->deciding[r->next] <= index)
-        r->next++;
-    for (size_t i = r->next; i < r->count; i++) {
-        const json_t *record = json_array_get(r->records, r->deciding[i]);
+    while (d->next < d->count && d->at[d->next] <= index)
+        d->next++;
+    for (size_t i = d->next; i < d->count; i++) {
+        const json_t *record = json_array_get(d->records, d->at[i]);
         if (is_event(record, "resume"))
             return false;
         if (is_pass_around(graph, record, scope))
             return true;
     }
-    return r->keeps_failures;
+    return keeps_failures;
 }
 
 static bool is_deciding(const json_t *record)
@@ -70,15 +67,15 @@ static bool is_deciding(const json_t *record)
 }
 
 /* There are few of them; to look at all records for each of thousands of failures takes minutes. */
-static void find_deciding(struct replay *r)
+void deciding_find(struct deciding *d, const json_t *records)
 {
     size_t i;
     json_t *record;
-    r->deciding = calloc(json_array_size(r->records) + 1, sizeof *r->deciding);
-    BUG(!r->deciding);
-    json_array_foreach (r->records, i, record)
+    *d = (struct deciding){.records = records, .at = calloc(json_array_size(records) + 1, sizeof *d->at)};
+    BUG(!d->at);
+    json_array_foreach (records, i, record)
         if (is_deciding(record))
-            r->deciding[r->count++] = i;
+            d->at[d->count++] = i;
 }
 
 /* An answer was recorded, and nobody has gone on since: who does so now continues that answer. */
@@ -165,7 +162,8 @@ static void replay_end(struct replay *r, size_t index, const json_t *record)
         completion.outcome = OUTCOME_FAILED;
         completion.retry_at_ms = 1;
     } else if (strcmp(outcome, "ok") != 0 && strcmp(outcome, "passed") != 0) {
-        if (!is_final(r, node, index)) {
+        uint32_t scope = plan_scope_of(memory_plan(r->runner->memory), node);
+        if (!deciding_is_final(&r->deciding, &r->runner->flow->graph, scope, index, r->keeps_failures)) {
             memory_set_attempt(r->runner->memory, node, 1);
             return;
         }
@@ -269,6 +267,19 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
     replay_ask(r, record);
 }
 
+/* What the interrupted attempt has printed; nothing if it has its name already. */
+static void keep_output(struct runner *runner, const json_t *start)
+{
+    char path[512];
+    struct tsk_error err;
+    if (runner_keep_output(runner, (size_t)json_get_int(start, "p", 0), json_get_string(start, "s", ""),
+                           json_get_string(start, "k", ""), (unsigned)json_get_int(start, "a", 1), path) == 0 ||
+        errno == ENOENT)
+        return;
+    fs_error(&err, "name", runner->run.dir, path);
+    log_problem(&err);
+}
+
 static void find_interrupted(struct replay *r)
 {
     json_t *open CLEANUP_JSON = json_object(), *record;
@@ -287,9 +298,7 @@ static void find_interrupted(struct replay *r)
     json_object_foreach_safe(open, next, key, record)
     {
         uint32_t node = node_of(r, record);
-        char path[512];
-        runner_keep_output(r->runner, (size_t)json_get_int(record, "p", 0), json_get_string(record, "s", ""),
-                           json_get_string(record, "k", ""), (unsigned)json_get_int(record, "a", 1), path);
+        keep_output(r->runner, record);
         if (node != NO_NODE)
             settle_interrupted(r, node, record);
     }
@@ -341,10 +350,10 @@ int runner_replay(struct runner *runner, const json_t *records, struct tsk_error
     size_t i;
     json_t *record;
     r.keeps_failures = ends_with_answer(records) || reply_is_there(&runner->run, records);
-    find_deciding(&r);
+    deciding_find(&r.deciding, records);
     json_array_foreach (records, i, record)
         replay_one(&r, i, record);
-    free(r.deciding);
+    free(r.deciding.at);
     if (runner_take_replies(runner, err) < 0)
         return -1;
     struct buf *line = journal_begin(&runner->journal, "resume");

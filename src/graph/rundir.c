@@ -248,11 +248,15 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
     return 0;
 }
 
-static json_t *records_of(const struct rundir *run)
+/* A run without a journal has no records; one whose journal cannot be read is an error. */
+static int read_records(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
-    struct tsk_error err;
-    json_t *records = NULL;
-    return journal_read(run->dir, &records, &err) < 0 ? json_array() : records;
+    struct stat st;
+    if (fs->fstatat(run->dir, "journal", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+        *ret = json_array();
+        return 0;
+    }
+    return journal_read(run->dir, ret, err);
 }
 
 /* How far a run came that could not say so itself any more: the tasks whose last record is an end. */
@@ -414,7 +418,12 @@ static void catch_up(const struct rundir *run, json_t *stage)
 {
     json_t *open CLEANUP_JSON = json_copy(json_object_get(stage, "questions"));
     bool has_reply = reply_filter(run, open) > 0;
-    json_t *records CLEANUP_JSON = has_reply || has_newer_journal(run) ? records_of(run) : json_array();
+    struct tsk_error ignored; /* the stage stays as it is */
+    json_t *records CLEANUP_JSON = NULL;
+    if (!has_reply && !has_newer_journal(run))
+        return;
+    if (read_records(run, &records, &ignored) < 0)
+        return;
     bool is_answered = has_reply || ends_answered(records), is_over = rundir_is_over(rundir_end_of(records));
     if ((!is_answered && !is_over) || rundir_has_runner(run))
         return;
@@ -452,7 +461,11 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
         reply_filter(run, json_object_get(*ret, "questions"));
         return 0;
     }
-    records = records_of(run);
+    if (read_records(run, &records, err) < 0) {
+        json_decref(*ret);
+        *ret = NULL;
+        return -1;
+    }
     if (!*ret)
         *ret = stage_from_journal(run, records);
     count_from_journal(*ret, records);
@@ -466,8 +479,10 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 bool rundir_has_begun(const struct rundir *run)
 {
     struct stat st;
-    json_t *records CLEANUP_JSON = records_of(run);
-    return json_array_size(records) > 0 || fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    struct tsk_error unreadable; /* in doubt it has begun: what has not may be removed */
+    json_t *records CLEANUP_JSON = NULL;
+    return read_records(run, &records, &unreadable) < 0 || json_array_size(records) > 0 ||
+           fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)

@@ -251,7 +251,17 @@ void runner_facts_tell_take(struct runner *runner, json_t *held);
 extern const struct memory_watcher runner_watcher;
 /* The open question of a node, whose record is being written or replayed. */
 void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question);
-/* replay.c */
+/* replay.c: the records that decide about the failures before them: groups that passed, resumes. `at` is to be freed. */
+struct deciding {
+    const json_t *records;
+    size_t *at;
+    size_t count, next; /* the first behind the record that was asked for last: indexes grow */
+};
+void deciding_find(struct deciding *d, const json_t *records);
+/* Whether the failure at `index`, of a task of that scope, stands: a group around the task passed in spite of it, or nobody has asked
+ * for another try. A pass behind the resume that ran the task again says nothing about this failure. */
+bool deciding_is_final(struct deciding *d, const struct graph *graph, uint32_t scope, size_t index,
+                       bool keeps_failures);
 int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err);
 
 #endif

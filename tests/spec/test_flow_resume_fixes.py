@@ -1,5 +1,6 @@
 """Spec 6, rule 8: runs that are resumed more than once, by two at a time, or by an answer; what answers a question accepts."""
 
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,13 @@ def flow(expression, more="", **tasks):
 
 def answer(ws, run, *args, code=0):
     return ws.tasuki("answer", run, *args, "--wait", "--json", env=with_tool(ws)).expect(code)
+
+
+def kill_when_up(ws, runner):
+    ws.until(lambda: (ws.path / "up").exists(), "the task works")
+    runner.kill()
+    ws.finish(runner)
+    (ws.path / "up").unlink()
 
 
 def log_of(ws, run, task):
@@ -45,6 +53,88 @@ def _(ws):
     resume(ws, run)
     fences = [int(word) for word in trace(ws)]
     eq((len(fences), fences), (4, sorted(set(fences))), "the fences")
+
+
+@test("a run that is killed in its first execution and in two resumes ends at the third: nothing completed runs again, fences grow")
+def _(ws):
+    stuck = f"{NOTE}; echo $TASUKI_FENCE >> fences; test $(wc -l < fences) -ge 4 && exit 0; touch up; sleep 300"
+    runner = spawn_flow(ws, flow("a >> b >> c", a=NOTE, b=stuck, c=NOTE))
+    for number in range(3):
+        kill_when_up(ws, runner)
+        if number < 2:
+            runner = ws.spawn("resume", only_run(ws), "--json", env=with_tool(ws))
+    eq(resume(ws, only_run(ws))["status"], "DONE", "after the third resume")
+    eq(trace(ws), ["a", "b", "b", "b", "b", "c"], "what ran")
+    fences = [int(word) for word in (ws.path / "fences").read_text().split()]
+    eq((len(fences), fences), (4, sorted(set(fences))), "the fences")
+
+
+@test("a question and a failure side by side: the answer is used once, the failure is repeated by the resume")
+def _(ws):
+    question = QUESTION.format("text", "")
+    run = run_flow(ws, flow("(q | b) >> c", q=question, b=ONCE, c=NOTE), code=8)["run_id"]
+    eq(trace(ws), ["b"], "what ran before the answer")
+    last = answer(ws, run, "yes", code=7)
+    eq([one["task"] for one in last_document(last)["failures"]], ["b"], "failures after the answer")
+    eq(resume(ws, run)["status"], "DONE", "after resume")
+    eq(trace(ws), ["b", "answered", "b", "c"], "what ran")
+
+
+def has_ended(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def killed_after_answer(ws, kind):
+    """A task that has got its answer is killed while it works."""
+    work = 'answer=$(tasuki task ask "Q?"); test -n "$answer" || exit 0; echo $answer >> trace; test -e again && exit 0; touch up; sleep 300'
+    text = f"flow: a >> b\ntasks:\n  a:\n    on_interrupt: {kind}\n    run: |\n      {work}\n  b:\n    run: {NOTE}\n"
+    run = run_flow(ws, text, code=8)["run_id"]
+    ws.tasuki("answer", run, "first", env=with_tool(ws)).expect(0)
+    ws.until(lambda: (ws.path / "up").exists(), "the task works")
+    stage = json.loads((ws.path / ".aiflow/runs" / run / "stage.json").read_text())
+    os.kill(stage["runner"]["pid"], signal.SIGKILL)
+    ws.until(lambda: has_ended(stage["runner"]["pid"]), "the runner has gone")
+    (ws.path / "again").touch()
+    return run
+
+
+@test("an answered task that was interrupted runs again with its answer (on_interrupt: rerun)")
+def _(ws):
+    run = killed_after_answer(ws, "rerun")
+    eq(resume(ws, run)["status"], "DONE", "after resume")
+    eq(trace(ws), ["first", "first", "b"], "what ran")
+
+
+@test("an answered task that was interrupted fails without another start (on_interrupt: fail), until a resume asks for it")
+def _(ws):
+    run = killed_after_answer(ws, "fail")
+    eq([one["task"] for one in resume(ws, run, code=7)["failures"]], ["a"], "failures")
+    eq(trace(ws), ["first"], "what ran")
+    eq(resume(ws, run)["status"], "DONE", "after another resume")
+    eq(trace(ws), ["first", "first", "b"], "what ran")
+
+
+@test("an answered task that was interrupted asks whether it may run again (on_interrupt: ask), and has its first answer then")
+def _(ws):
+    run = killed_after_answer(ws, "ask")
+    question, = resume(ws, run, code=8)["questions"]
+    eq((question["task"], question["question"]["type"]), ("a", "approval"), "the question")
+    eq(trace(ws), ["first"], "what ran before the answer")
+    eq(last_document(answer(ws, run, "--yes"))["status"], "DONE", "after the answer")
+    eq(trace(ws), ["first", "first", "b"], "what ran")
+
+
+@test("the output of an interrupted task that cannot be kept is reported")
+def _(ws):
+    work = "echo text; touch .aiflow/runs/$TASUKI_RUN_ID/tasks; touch up; sleep 300"
+    runner = spawn_flow(ws, f"tasks:\n  a:\n    on_interrupt: fail\n    run: {work}\n")
+    kill_when_up(ws, runner)
+    result = ws.tasuki("resume", only_run(ws), env=with_tool(ws)).expect(7)
+    eq(f"{only_run(ws)}/tasks/" in result.err, True, f"the path is in {result.err!r}")
 
 
 @test("a failure that its group tolerated is not run again by a later resume")

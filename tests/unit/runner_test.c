@@ -118,6 +118,93 @@ TEST(a_run_that_ends_while_somebody_looks_is_not_interrupted)
     tsk_workspace_close(ws);
 }
 
+/* ---- a journal that cannot be read ---- */
+
+static int refuse_journal(int dir, const char *name, int flags, mode_t mode)
+{
+    if (strcmp(name, "journal") == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return fs_system_calls.openat(dir, name, flags, mode);
+}
+
+TEST(a_run_whose_journal_cannot_be_read_has_begun_and_is_not_removed)
+{
+    struct tsk_error err;
+    struct fs_calls calls = fs_system_calls;
+    struct rundir made, run;
+    struct journal journal;
+    json_t *stage CLEANUP_JSON = NULL;
+    struct tsk_workspace *ws = scene_open();
+    ASSERT_OK(rundir_create(ws, NULL, &made, &err));
+    ASSERT_OK(journal_open(&journal, made.dir, false, &err));
+    ASSERT_OK(rundir_publish(ws, &made, &err));
+    rundir_clear(&made);
+    ASSERT_OK(rundir_open(ws, made.id, &run, &err));
+    ASSERT(!rundir_has_begun(&run));
+    calls.openat = refuse_journal;
+    fs = &calls;
+    bool has_begun = rundir_has_begun(&run), is_removed = rundir_remove_unbegun(ws, &run);
+    int looked = rundir_look(&run, &stage, &err);
+    fs = &fs_system_calls;
+    ASSERT(has_begun && !is_removed);
+    ASSERT_INT(looked, -1);
+    ASSERT(rundir_remove_unbegun(ws, &run));
+    journal_close(&journal);
+    rundir_clear(&run);
+    tsk_workspace_close(ws);
+}
+
+/* ---- what decides about a failure ---- */
+
+/* A record per letter: F the failure, G and H a group that passed, X one that failed, R a resume, K one that keeps failures. */
+static json_t *records_from(const char *letters)
+{
+    json_t *records = json_array();
+    for (const char *at = letters; *at; at++)
+        json_array_append_new(records, *at == 'F'   ? json_pack("{s:s, s:s}", "e", "end", "o", "failed")
+                                       : *at == 'G' ? json_pack("{s:s, s:s, s:s}", "e", "group", "k", "g", "o", "ok")
+                                       : *at == 'H' ? json_pack("{s:s, s:s, s:s}", "e", "group", "k", "h", "o", "ok")
+                                       : *at == 'X'
+                                           ? json_pack("{s:s, s:s, s:s}", "e", "group", "k", "g", "o", "failed")
+                                       : *at == 'K' ? json_pack("{s:s, s:b}", "e", "resume", "keep", true)
+                                                    : json_pack("{s:s}", "e", "resume"));
+    return records;
+}
+
+TEST(a_failure_stands_when_a_group_around_it_passed_before_the_next_try)
+{
+    static const char text[] = "flow: g(b | h(c | d)) >> e\ntasks: {b: a, c: a, d: a, e: a}\n";
+    static const struct {
+        const char *records, *task;
+        bool keeps_failures, is_final;
+    } cases[] = {
+        {"F", "b", false, false},   {"F", "b", true, true},     {"FG", "b", false, true},    {"FR", "b", false, false},
+        {"FR", "b", true, false},   {"FRG", "b", false, false}, {"FGR", "b", false, true},   {"FKG", "b", false, true},
+        {"FK", "b", false, false},  {"FK", "b", true, true},    {"FX", "b", false, false},   {"FXG", "b", false, true},
+        {"FH", "b", false, false},  {"FH", "c", false, true},   {"FG", "c", false, true},    {"FHR", "c", false, true},
+        {"FHR", "b", false, false}, {"FG", "e", false, false},  {"GF", "b", false, false},   {"GRF", "b", false, false},
+        {"RFG", "b", false, true},  {"KF", "b", true, true},    {"FRFG", "b", false, false},
+    };
+    struct tsk_error err;
+    struct flow flow;
+    ASSERT_OK(flow_load(&flow, "flow.yaml", text, strlen(text), LANG_EN, &err));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct deciding d;
+        json_t *records CLEANUP_JSON = records_from(cases[i].records);
+        uint32_t scope = graph_node(&flow.graph, graph_find(&flow.graph, cases[i].task))->scope;
+        size_t index = strcspn(cases[i].records, "F");
+        deciding_find(&d, records);
+        bool is_final = deciding_is_final(&d, &flow.graph, scope, index, cases[i].keeps_failures);
+        free(d.at);
+        if (is_final != cases[i].is_final)
+            test_fail(__FILE__, __LINE__, "%s of %s (%d): %d", cases[i].records, cases[i].task, cases[i].keeps_failures,
+                      is_final);
+    }
+    flow_clear(&flow);
+}
+
 /* ---- the decisions about an attempt ---- */
 
 TEST(the_verdict_of_an_exit_is_one_of_four)
