@@ -81,17 +81,18 @@ const struct op op_process_create = {
 
 enum which { ALL_ENDED, ALL_RUNNING, ALL_TO_END };
 
-static bool has_leftovers(const struct proc *p)
+/* Also when that cannot be told: then the stop tries, and reports the reason. */
+static bool may_have_leftovers(const struct proc *p)
 {
-    struct tsk_error ignored;
+    struct tsk_error problem;
     json_t *found CLEANUP_JSON = NULL;
-    return proc_leftovers(p, &found, &ignored) == 0 && json_array_size(found) > 0;
+    return proc_leftovers(p, &found, &problem) < 0 || json_array_size(found) > 0;
 }
 
 static bool is_one_of(const struct proc *p, enum which which)
 {
     bool is_running = p->view.state == PROC_RUNNING || *p->view.phase;
-    return is_running == (which != ALL_ENDED) || (which == ALL_TO_END && has_leftovers(p));
+    return is_running == (which != ALL_ENDED) || (which == ALL_TO_END && may_have_leftovers(p));
 }
 
 /* The ids that were named; with --all, those that it makes sense for. */

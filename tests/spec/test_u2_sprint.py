@@ -215,6 +215,7 @@ def _(ws):
     ws.tasuki("--root", inside, "init").expect(0)
     ws.tasuki(*ACQUIRE, "--project-root", project, cwd=inside).expect(0)
     assert (project / ".aiflow/locks/.guard").is_dir(), "the guard of the project"
+    assert "acquired" in (project / ".aiflow/events.ndjson").read_text(), "the events of the project"
     for folder in (inside, ws.path):
         check_u2(ws.tasuki(*CHECK, "--project-root", project, cwd=folder), "blocked", 4, "check")
 
