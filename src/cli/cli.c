@@ -299,9 +299,18 @@ static int dispatch(char **words, int count, struct cli_options *options, struct
     return perform(op, args, options);
 }
 
+/* With --json a lost lock is a document on one line of stderr: stdout is the command's. */
 static void print_problem(const struct tsk_error *problem, void *data)
 {
-    cli_print_error(data, problem);
+    const struct cli_options *options = data;
+    if (!options->json || problem->code != TSK_LOCK_LOST) {
+        cli_print_error(options, problem);
+        return;
+    }
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    json_t *document CLEANUP_JSON = json_of_error(problem, lang_name(options->lang));
+    json_write(&b, document, false);
+    fprintf(stderr, "%s\n", buf_str(&b));
 }
 
 /* What could not be printed must not read as if nothing had happened. */

@@ -120,9 +120,12 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
     const json_t *alive = json_object_get(holder, "alive");
     const char *how = json_get_string(holder, "how", NULL);
     buf_reset(&line);
+    /* A zombie is not held, whatever is known of its holder. */
+    bool is_zombie = strcmp(json_get_string(lock, "state", ""), "zombie") == 0;
     text_put(&line, options->lang,
              json_is_true(alive)    ? "alive_yes"
              : json_is_false(alive) ? "alive_no"
+             : is_zombie            ? "alive_untold"
                                     : "alive_unknown",
              "how", how ? how_text(options, how) : "?", NULL);
     cli_put_line(b, options, out, "label_alive", buf_str(&line));

@@ -106,7 +106,7 @@ static json_t *failure_of(struct op_call *call, const char *mode, const struct t
     if (code_info(err->code)->exit_code == 2) /* there are no fixed words for this */
         return failure(call, mode, buf_str(&detail), TSK_INVALID_INPUT);
     json_t *result = failure(call, mode, text, err->code);
-    if (strcmp(text, "Cannot read lock file") == 0)
+    if (strncmp(text, "Cannot ", 7) == 0) /* read or delete: it is there */
         json_object_set_new(json_object_get(result, "lock_info"), "exists", json_true());
     add_error(result, buf_str(&detail));
     return result;
@@ -117,8 +117,8 @@ static bool is_absent(int number)
     return number == ENOENT || number == ENOTDIR;
 }
 
-/* The project root, and a workspace for the events: the project's own, else the caller's, else one made
- * there. */
+/* The project root, and a workspace for the events: the project's own, else the one of --root, else one made there. For a
+ * project that was named, the directory of the call does not matter. */
 static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_workspace **ret, json_t **ret_refusal,
                         const char *mode, struct tsk_error *err)
 {
@@ -143,7 +143,7 @@ static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_wo
     char own[PATH_MAX];
     bool has_own = snprintf(own, sizeof own, "%s/.aiflow", root) < (int)sizeof own &&
                    fs->fstatat(AT_FDCWD, own, &st, 0) == 0 && S_ISDIR(st.st_mode);
-    if ((given && has_own) || workspace_find(call->root, &place, err) < 0) {
+    if ((given && (has_own || !call->root)) || workspace_find(call->root, &place, err) < 0) {
         memcpy(place.root, root, sizeof place.root);
         memcpy(place.state_path, own, sizeof place.state_path);
         if (!has_own && workspace_make_state(&place, err) < 0) {

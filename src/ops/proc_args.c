@@ -247,11 +247,13 @@ int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json
     for (size_t i = 0; i < count; i++) {
         const char *id = json_string_value(json_array_get(ids, i));
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
-        struct tsk_error ignored;
+        struct tsk_error problem;
         if (results[i].code != TSK_OK)
             proc_args_add_error(call, id, &results[i], errors);
-        if (proc_load(reg, id, &p, &ignored) == 0)
+        if (proc_load(reg, id, &p, &problem) == 0)
             json_array_append_new(records, proc_to_json(reg, &p));
+        else if (results[i].code == TSK_OK)
+            proc_args_add_error(call, id, &problem, errors);
     }
     *ret = json_pack("{s:o, s:o}", "processes", records, "errors", errors);
     return 0;

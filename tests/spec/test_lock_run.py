@@ -1,5 +1,6 @@
 """Spec 3: `tasuki lock run`, and waiting in arrival order."""
 
+import json
 import os
 import pty
 import pathlib
@@ -160,6 +161,16 @@ def _(ws):
     eq(ws.lock_path("name", "a").read_text(), content, "the new holder's lock")
     assert result.code in (4, 5), result
     assert result.err, "nobody said that the lock was lost"
+
+
+@test("with --json a lost lock is one JSON document on stderr")
+def _(ws):
+    proc = ws.spawn("--json", "lock", "run", "a", "--", "sh", "-c", "echo x > up; while ! test -e go; do sleep 0.02; done")
+    ws.until_file("up")
+    ws.tasuki(*ACQUIRE, "--force", "--yes", "--pid", sleeper(ws).pid).expect(0)
+    (ws.path / "go").touch()
+    result = ws.finish(proc)
+    eq([json.loads(line)["error"]["reason_code"] for line in result.err.splitlines()], ["LOCK_LOST"], f"documents in {result.err!r}")
 
 
 # -- waiting ------------------------------------------------------------------------------------------------

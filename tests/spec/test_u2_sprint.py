@@ -207,6 +207,26 @@ def _(ws):
         eq(ws.tasuki(*ACQUIRE, "--lock-file", bad).code, 2, f"exit for --lock-file {bad!r}")
 
 
+@test("project root: the answer does not depend on the directory of the call", init=False)
+def _(ws):
+    project, inside = ws.path / "project", ws.path / "inside"
+    for folder in (project, inside):
+        folder.mkdir()
+    ws.tasuki("--root", inside, "init").expect(0)
+    ws.tasuki(*ACQUIRE, "--project-root", project, cwd=inside).expect(0)
+    assert (project / ".aiflow/locks/.guard").is_dir(), "the guard of the project"
+    assert "acquired" in (project / ".aiflow/events.ndjson").read_text(), "the events of the project"
+    for folder in (inside, ws.path):
+        check_u2(ws.tasuki(*CHECK, "--project-root", project, cwd=folder), "blocked", 4, "check")
+
+
+@test("a sprint file that cannot be parsed has one verdict")
+def _(ws):
+    (ws.path / ".sprint-running").write_text("garbage")
+    result = ws.tasuki("sprint", "check").expect(6)
+    assert "zombie" in result.err and "counts as alive" not in result.out + result.err, result
+
+
 @test("project root: the lock is there, with its guard, workspace or not", init=False)
 def _(ws):
     root = ws.path / "project"
@@ -364,7 +384,7 @@ def _(ws):
     result = run_as_nobody(ws, [ws.binary, *RELEASE, "--project-root", root])
     value = check_u2(result, "failure", 3, "release")
     assert "Cannot delete lock file: permission denied" in [value["message"], *value["errors"]], value
-    assert lock.exists()
+    assert lock.exists() and value["lock_info"]["exists"] is True, value
 
 
 @test("release of a zombie works")
