@@ -225,7 +225,7 @@ def sprint_release(bench):
         if result.code == 0:
             eq(bench.lock_file(), None, "the lock file after a release with exit 0")
 
-    return ["--json", "sprint", "release"], judge
+    return ["--json", "sprint", "release", "--yes"], judge
 
 
 def lock_run(bench):
