@@ -49,9 +49,13 @@ static bool is_same_agent(const struct flow *a, uint32_t x, const struct flow *b
 
 static bool is_same_detail(const struct flow *a, uint32_t x, const struct flow *b, uint32_t y)
 {
-    return x && y ? memcmp(REGION_AT(&a->details, struct task_detail, x - 1),
-                           REGION_AT(&b->details, struct task_detail, y - 1), sizeof(struct task_detail)) == 0
-                  : x == y;
+    if (!x || !y)
+        return x == y;
+    const struct task_detail *one = REGION_AT(&a->details, struct task_detail, x - 1);
+    const struct task_detail *other = REGION_AT(&b->details, struct task_detail, y - 1);
+    return one->retries == other->retries && one->max_cycles == other->max_cycles &&
+           one->backoff_initial_ms == other->backoff_initial_ms && one->backoff_max_ms == other->backoff_max_ms &&
+           one->backoff_factor == other->backoff_factor && one->backoff_jitter == other->backoff_jitter;
 }
 
 /* Before the agents are settled: their commands are made from what is compared here. */

@@ -183,7 +183,7 @@ int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned coun
 int db_query(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, unsigned count, ...)
 {
     va_list values;
-    int rc;
+    int rc = SQLITE_ERROR;
     *ret = (struct db_rows){.db = db};
     va_start(values, count);
     int result = start(db, &ret->statement, &rc, err, sql, count, values);

@@ -208,3 +208,14 @@ def check_error(result, code, reason_code, category=None):
     if category:
         eq(error["category"], category, "category")
     return error
+
+
+def strace_of(ws):
+    """The program that traces system calls. LeakSanitizer cannot work under it, so it is switched off for what follows."""
+    program = shutil.which("strace")
+    if not program:
+        raise Skip("strace is not installed")
+    if ws.run([program, "-o", os.devnull, "true"]).code != 0:
+        raise Skip("strace may not trace here")
+    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    return program

@@ -3,16 +3,15 @@
 import os
 import pathlib
 import re
-import shutil
 import signal
 import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
-from common import sleeper  # noqa: E402
+from common import sleeper, strace_of  # noqa: E402
 from flows import run_flow  # noqa: E402
-from harness.harness import Skip, eq, main, test  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
 from http_common import Server, register  # noqa: E402
 
 LOOKS = (("proc", "list"), ("proc", "status", "web"), ("proc", "status", "done"), ("proc", "logs", "web"), ("own", "list"),
@@ -51,12 +50,7 @@ def changed(before, after):
 
 
 def need_strace(ws):
-    program = shutil.which("strace")
-    if not program:
-        raise Skip("strace is not installed")
-    if ws.run([program, "-o", os.devnull, "true"]).code != 0:
-        raise Skip("strace may not trace here")
-    return [program, "-f", "-y", "-qq", "-s", "8", "-e", f"trace={WRITES}"]
+    return [strace_of(ws), "-f", "-y", "-qq", "-s", "8", "-e", f"trace={WRITES}"]
 
 
 def writes_of(text, ws):

@@ -7,7 +7,7 @@ import re
 import shutil
 import struct
 
-from common import sleeper
+from common import sleeper, strace_of
 from flows import write_flow
 from harness.harness import Skip, main, test
 
@@ -19,11 +19,7 @@ UNNAMED = r"#\d+>\(deleted\)"
 
 def traced(ws, *words, inject=None):
     """The calls of each process that the command started, the holder included: one list per process, in order."""
-    program = shutil.which("strace")
-    if not program:
-        raise Skip("strace is not installed")
-    if ws.run([program, "-o", os.devnull, "true"]).code != 0:
-        raise Skip("strace may not trace here")
+    program = strace_of(ws)
     folder = pathlib.Path(ws.base) / "traces"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
