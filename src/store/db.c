@@ -169,7 +169,7 @@ int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned coun
 {
     struct sqlite3_stmt *statement;
     va_list values;
-    int rc;
+    int rc = SQLITE_ERROR;
     va_start(values, count);
     int result = start(db, &statement, &rc, err, sql, count, values);
     va_end(values);
