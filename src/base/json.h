@@ -16,9 +16,6 @@ void json_free(json_t **value); /* for CLEANUP */
 /* Parses one document. Duplicate keys, trailing text, depth over jansson's limit and NUL in strings are refused;
  * the error names `source`:line:column. */
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);
-/* As json_parse, for texts that come again and again: the value of a text that was parsed before is handed out again. It has
- * several owners then, so nobody may change it or anything in it. It depends on the whole text and on nothing else. */
-int json_parse_shared(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);
 
 /* Borrowed member of the wanted type, or the fallback. */
 const char *json_get_string(const json_t *object, const char *key, const char *fallback);

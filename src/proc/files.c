@@ -218,7 +218,7 @@ static int read_record(int dir, const char *name, json_t **ret, struct tsk_error
         return errno == EACCES || errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE
                    ? fs_error(err, "read", dir, name)
                    : 0; /* none, or something that is no record: a directory, a link, far too long */
-    if (text.len == 0 || json_parse_shared(buf_str(&text), text.len, name, ret, &ignored) < 0)
+    if (text.len == 0 || json_parse(buf_str(&text), text.len, name, ret, &ignored) < 0)
         return 0;
     if (json_is_object(*ret))
         return 1;

@@ -60,7 +60,7 @@ void proc_registry_close(struct proc_registry *reg);
 /* A registered process as read from its row, with its directory. */
 struct proc {
     char id[129];
-    json_t *spec; /* canonical; shared, not to be changed */
+    json_t *spec; /* canonical */
     int64_t created_at_ms, updated_at_ms;
     int dir;                /* processes/<id>/, -1 if there is none */
     int64_t history_offset; /* how far the history has become events */

@@ -107,7 +107,7 @@ static int read_spec(const struct proc_registry *reg, const struct db_rows *rows
     buf_json_pair(&text, "cwd", cwd_kept(reg->ws->root, db_column_text(rows, 4), &path));
     buf_json_key(&text, "auto_start_on_restore");
     buf_puts(&text, db_column_int(rows, 5) != 0 ? "true}" : "false}");
-    return json_parse_shared(buf_str(&text), text.len, "state.db", ret, err);
+    return json_parse(buf_str(&text), text.len, "state.db", ret, err);
 }
 
 static int read_row(const struct proc_registry *reg, const struct db_rows *rows, struct proc *ret,

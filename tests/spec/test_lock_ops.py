@@ -201,7 +201,10 @@ def _(ws):
 def until_in_line(ws, proc):
     """Waits until the process holds a ticket byte of the guard file (src/lock/guard.h)."""
     def has_ticket():
-        lines = [line.split() for info in pathlib.Path(f"/proc/{proc.pid}/fdinfo").iterdir() for line in info.read_text().splitlines()]
+        try:
+            lines = [line.split() for info in pathlib.Path(f"/proc/{proc.pid}/fdinfo").iterdir() for line in info.read_text().splitlines()]
+        except FileNotFoundError:  # a descriptor was closed meanwhile
+            return False
         return any(words[0] == "lock:" and "OFDLCK" in words and int(words[-2]) >= 1 << 62 for words in lines if words)
     ws.until(has_ticket, f"process {proc.pid} is in line")
 
