@@ -17,7 +17,7 @@ import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Each is bench/NAME/measure.py with measure(context) -> (rows, raw).
-BENCHES = ["locks", "processes", "crash", "flows", "engine", "mcp", "http", "growth"]
+BENCHES = ["locks", "processes", "crash", "flows", "engine", "mcp", "http", "page", "growth", "terminal", "redis"]
 
 
 class Context:

@@ -19,10 +19,9 @@ id=under-test-$$
 trap 'tasuki --quiet proc remove "$id" --force' EXIT
 trap 'exit 130' INT TERM
 
-# The server's command is one string, so a shell runs it. `--start` fails at once if it cannot be executed.
-tasuki --quiet proc create "$id" --ready "$probe" --ready-timeout 30s --start -- sh -c "$server"
-# Fails at once if the server ends before it is ready; then its output says why.
-tasuki --quiet proc wait "$id" --for ready || {
+# The server's command is one string, so a shell runs it. `--start` returns when the server is ready, and fails at once if it ends
+# before; then its output says why.
+tasuki --quiet proc create "$id" --ready "$probe" --ready-timeout 30s --start -- sh -c "$server" || {
     tasuki proc logs "$id" --both >&2
     exit 1
 }

@@ -19,9 +19,9 @@
  * Memory: strings that go in are borrowed; objects that come out are yours until their _close or _release.
  * Threads: calls on different workspaces are independent. One workspace may be used by several threads; one
  *   tsk_lock by one thread at a time. tsk_error values are plain data.
- * Forks: a fork without exec closes the lock's descriptors in the child, so the child holds nothing: what the parent
- *   took is TSK_LOCK_LOST there. To use locks in the child, open the workspace again; do not use the parent's tsk_workspace.
- *   To let a child keep the lock alive on purpose, hand it a duplicate of tsk_lock_fd(), made before the fork.
+ * Forks: a fork without exec closes the lock's descriptors in the child, so the child holds nothing: a call on a lock of
+ *   the parent returns TSK_LOCK_LOST there. To use locks in the child, open the workspace again; do not use the parent's
+ *   tsk_workspace. To let a child keep the lock on purpose, give it a duplicate of tsk_lock_fd(), made before the fork.
  * Crashes: when a holder dies, for any reason, the next process gets the lock at once. No file has to be removed. */
 #ifndef TASUKI_H
 #define TASUKI_H
@@ -84,13 +84,13 @@ enum tsk_code {
     TSK_LOCK_STALE_RECOVERED,
 };
 
-#define TSK_ERROR_ARENA 6144
+#define TSK_ERROR_ARENA 8192
 
 /* An error by value. The fields are for reading through the functions below. */
 struct tsk_error {
     enum tsk_code code;
     int sys_errno;               /* 0, or the errno of the call that failed */
-    const char *text;            /* key of the sentence that says it, NULL: the code's own title */
+    const char *text;            /* key of its sentence; NULL: the code's own title */
     unsigned short used;         /* bytes of arena in use */
     char arena[TSK_ERROR_ARENA]; /* context pairs and next commands */
 };
@@ -111,7 +111,7 @@ struct tsk_workspace;
 /* Opens the workspace at `root`; with NULL: TASUKI_ROOT, else the nearest directory upwards that has
  * `.aiflow/` (in a linked git worktree: the main worktree's). TSK_NOT_FOUND when there is none. */
 TSK_API int tsk_workspace_open(const char *root, struct tsk_workspace **ret, struct tsk_error *err);
-/* Makes a workspace in `root` (NULL: the working directory) as `tasuki init` does, and opens it. One that is there is opened. */
+/* Makes a workspace in `root` (NULL: the working directory) as `tasuki init` does, and opens it. An existing one is only opened. */
 TSK_API int tsk_workspace_create(const char *root, struct tsk_workspace **ret, struct tsk_error *err);
 TSK_API void tsk_workspace_close(struct tsk_workspace *ws);
 
@@ -131,20 +131,20 @@ enum tsk_lock_kind {
 /* Start from `struct tsk_lock_options options = {.size = sizeof options}`; a field that is 0 has its default. */
 struct tsk_lock_options {
     size_t size;            /* sizeof(struct tsk_lock_options), so that fields can be added later */
-    int64_t ttl_ms;         /* default 30 min; only other tools look at it, see docs/guide/locks.md */
+    int64_t ttl_ms;         /* default 30 min; mostly for other tools, see docs/guide/locks.md */
     int64_t wait_ms;        /* 0: do not wait; TSK_WAIT_FOREVER; else at most this long, in arrival order */
     const char *session_id; /* required for TSK_LOCK_SPRINT */
     const char *run_id;
     const char *request_id; /* for TSK_LOCK_QUEUE: the request being run */
     const char *epic_spec;  /* required for TSK_LOCK_SPRINT */
-    bool force;             /* take it from a living holder, too; the caller has asked for permission */
+    bool force;             /* take it even from a living holder; the caller has asked for permission */
     bool kill;              /* with force: end the old holder first (default: it is fenced off) */
 };
 
 struct tsk_lock;
 
 /* Takes the lock for this process. It stays held until tsk_lock_release or the end of the process (and of
- * the children that were handed tsk_lock_fd). Refusals: TSK_LOCK_HELD (TSK_RUN_IN_PROGRESS,
+ * the children that got tsk_lock_fd). Refusals: TSK_LOCK_HELD (TSK_RUN_IN_PROGRESS,
  * TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED by kind) with the holder in the context; a dead holder's sprint lock
  * without `force`: TSK_ZOMBIE_DETECTED. A waiting call that a signal handler interrupts: TSK_CONFLICT with
  * sys_errno EINTR. */
@@ -161,9 +161,9 @@ TSK_API int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err);
  * that you write, and refuse writes with a smaller one. */
 TSK_API uint64_t tsk_lock_fence(const struct tsk_lock *lock);
 TSK_API const char *tsk_lock_token(const struct tsk_lock *lock);
-/* The lock is held as long as this descriptor is open somewhere. To let a child hold the lock after this process died, give it a duplicate
- * (dup without close-on-exec, or a file action of posix_spawn): this one itself is close-on-exec, and closed in a forked
- * child. */
+/* The lock is held as long as this descriptor is open in any process. To let a child hold the lock after this process has died,
+ * give it a duplicate (dup without close-on-exec, or a file action of posix_spawn); the descriptor itself is close-on-exec, and
+ * closed in a forked child. Opens a second descriptor for the release; returns -1 with errno if that fails. */
 TSK_API int tsk_lock_fd(struct tsk_lock *lock);
 
 /* ---- graphs ------------------------------------------------------------------------------------------- */
@@ -221,12 +221,12 @@ enum tsk_merge {
 
 TSK_API int tsk_graph_new(struct tsk_graph **ret, struct tsk_error *err);
 TSK_API void tsk_graph_free(struct tsk_graph *graph); /* after its contexts */
-/* `scope` is TSK_ROOT or a branch; `name` (copied) may be NULL; `arg` is handed to the function. */
+/* `scope` is TSK_ROOT or a branch; `name` (copied) may be NULL; `arg` is passed to the function. */
 TSK_API int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *name, tsk_task_function *function,
                            void *arg, uint32_t *ret_task, struct tsk_error *err);
 /* `after` starts when `before` has ended. Either may be a group. Across scopes the edge holds between the groups. */
 TSK_API int tsk_graph_edge(struct tsk_graph *graph, uint32_t before, uint32_t after, struct tsk_error *err);
-/* Adds a group, which has edges as a task does; its branches run in parallel. `number` is for TSK_POLICY_AT_LEAST. */
+/* Adds a group; its branches run in parallel. A group has edges like a task. `number` is for TSK_POLICY_AT_LEAST. */
 TSK_API int tsk_graph_group(struct tsk_graph *graph, uint32_t scope, const char *name, enum tsk_policy policy,
                             uint32_t number, uint32_t *ret_group, struct tsk_error *err);
 /* A branch is a scope. `name` NULL: that of its first task. */
@@ -262,8 +262,8 @@ struct tsk_context_options {
 
 TSK_API int tsk_context_create(struct tsk_graph *graph, const struct tsk_context_options *options,
                                struct tsk_context **ret, struct tsk_error *err);
-/* Makes the run begin at a task or a group: it and what follows it in its branch (in TSK_ROOT, for a task that is in no group)
- * are executed. All other tasks count as done; a task that names one of them (tsk_call_next) still runs it. Before
+/* Makes the run begin at a task or a group: only it and its successors in its branch (in TSK_ROOT, for a task that is in no
+ * group) are executed. All other tasks count as done; a task can still request one of them (tsk_call_next). Call it before
  * tsk_context_run; a second call adds a second beginning. TSK_INVALID_INPUT: there is no such task. */
 TSK_API int tsk_context_begin_at(struct tsk_context *context, const char *task, struct tsk_error *err);
 /* Runs the graph to its end; once per context. On failure *err is that of the first failed task or group. A reached limit is
@@ -279,7 +279,7 @@ TSK_API void tsk_context_free(struct tsk_context *context);
 TSK_API int tsk_context_branch(struct tsk_context *context, const char *branch, struct tsk_context **ret,
                                struct tsk_error *err);
 TSK_API int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err);
-/* The context that a branch was made from, which must not have been freed; NULL: it is no branch. */
+/* The context that a branch was made from, which must not have been freed; NULL: it is not a branch. */
 TSK_API struct tsk_context *tsk_context_parent(const struct tsk_context *context);
 
 TSK_API const char *tsk_context_session(const struct tsk_context *context);

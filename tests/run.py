@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs every test and says in the last line how it went: `N passed, N failed[, N skipped]`.
 
-    tests/run.py --build DIR [--quick | --medium] [--long] [--jobs N] [FILTER]
+    tests/run.py --build DIR [--quick | --medium] [--long] [--jobs N] [FILTER...]
 
 A suite is a program that prints TAP: the unit tests and examples' tests of the build directory, tests/checks/*, and
-tests/{spec,crash,storm}/test_*.py. FILTER: only suites whose path contains it (`storm`, `spec/test_cli`). Suites run
-two at a time, the storm alone, because it wants the machine for itself; with --quick more at a time, because most of
-them wait. A suite that prints no test, stops before its plan is fulfilled or crashes counts as a failed test.
+tests/{spec,crash,browser,storm}/test_*.py. FILTER: only suites whose path contains one (`storm`, `spec/test_cli`). Two suites
+per processor run at a time, because most of them wait; the storm runs alone, because it wants the machine for itself. A suite
+that prints no test, stops before its plan is fulfilled or crashes counts as a failed test.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def find_suites(build):
             suites.append(Suite(f"checks/{path.name}", [sys.executable, path], path.name == "model.py"))
         elif path.is_file() and os.access(path, os.X_OK):
             suites.append(Suite(f"checks/{path.name}", [path]))
-    for folder in ("spec", "examples", "crash", "storm"):
+    for folder in ("spec", "examples", "crash", "browser", "storm"):
         for path in sorted((TESTS / folder).glob("test_*.py")):
             suites.append(Suite(f"{folder}/{path.name}", [sys.executable, path], True, alone=folder == "storm"))
     return suites
@@ -141,17 +141,17 @@ def main():
     parser.add_argument("--quick", action="store_true", help="only the quick tests, for the edit loop")
     parser.add_argument("--medium", action="store_true", help="only what takes seconds, for the sanitizers")
     parser.add_argument("--long", action="store_true", help="the long ones as well, without a deadline")
-    parser.add_argument("--jobs", type=int, default=0, help="suites at a time (2; with --quick twice as many as processors)")
-    parser.add_argument("filter", nargs="?", default="")
+    parser.add_argument("--jobs", type=int, default=0, help="suites at a time (two per processor)")
+    parser.add_argument("filters", nargs="*", default=[""])
     options = parser.parse_args()
-    suites = [s for s in find_suites(options.build) if options.filter in s.name]
+    suites = [s for s in find_suites(options.build) if any(part in s.name for part in options.filters)]
     if not suites:
-        sys.exit(f"no suite's name contains {options.filter!r}")
-    jobs = options.jobs or (2 * (os.cpu_count() or 1) if options.quick else 2)
+        sys.exit(f"no suite's name contains {' or '.join(options.filters)!r}")
+    cores = os.cpu_count() or 1
+    jobs = options.jobs or 2 * cores
     alone = [s for s in suites if s.alone and not options.quick]
     beside = [s for s in suites if s not in alone]
-    if options.quick:
-        beside = longest_first(beside, options.build)
+    beside = longest_first(beside, options.build) if options.quick else folders_first(beside, "crash/", "browser/", "checks/")
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(lambda s: run_suite(s, options), beside))
     outcomes += [run_suite(s, options) for s in alone]
@@ -175,6 +175,11 @@ def longest_first(suites, build):
     """So that none of them is the last to end, alone."""
     known = known_seconds(build)
     return sorted(suites, key=lambda suite: -known.get(suite.name, 1.0))
+
+
+def folders_first(suites, *folders):
+    """The folders with the longest suites, for a build that has never run them."""
+    return sorted(suites, key=lambda suite: next((i for i, folder in enumerate(folders) if suite.name.startswith(folder)), len(folders)))
 
 
 def remember_seconds(outcomes, options):

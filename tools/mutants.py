@@ -23,7 +23,10 @@ SWAPS = (
     ("failure-to-success", re.compile(r"\breturn (-1);"), {"-1": "0"}),
 )
 ONE_DROPPED = re.compile(r"(?<=[\w)\]])( [+-] 1)\b(?!\.)")
-DESCRIPTOR = re.compile(r".*fd\w*(?:\[\w+\])? (?:<|>=) 0")  # 0 is never a descriptor of ours: the same program
+# 0 is never a descriptor of ours: the same program.
+DESCRIPTOR = re.compile(r".*(?:fd\w*|dir|folder|guard|listener|lock|log|pipe|runners|watch)(?:\[\w+\])? (?:<|>=) 0")
+FAILED = re.compile(r"\breturn\b.*-$")  # 0 or below: no caller asks by how much
+MODE = re.compile(r"(?:openat|open)\((?!.*O_CREAT).*O_CLOEXEC, $")  # of a file that is not made
 REASON = re.compile(r"\bTSK_([A-Z_]+)\b")
 NUMBER = re.compile(r"(?<![\w.\"])(\d+)(?![\w.\"xX])")
 ARRAY_SIZE = re.compile(r"\b(?:char|int|\w+_t|struct \w+|long)\s[^=;()]*\[$")
@@ -110,8 +113,9 @@ def inside(code, text, start, end, codes):
             yield "reason-code", (*match.span(1), other_code(match[1], codes))
     for match in NUMBER.finditer(code, start, end):
         line = code[code.rfind("\n", 0, match.start()) + 1: match.start()]
-        if not ARRAY_SIZE.search(line) and "_Static_assert" not in line:
-            yield "constant", (*match.span(1), other_number(match[1], line))
+        new = other_number(match[1], line)
+        if not ARRAY_SIZE.search(line) and "_Static_assert" not in line and not is_same_number(line, match[1], new):
+            yield "constant", (*match.span(1), new)
     for match in CONDITION.finditer(code, start, end):
         close = closing(code, match.end() - 1, end)
         if close:
@@ -121,6 +125,12 @@ def inside(code, text, start, end, codes):
         if close:
             yield "lost-sync", (start + match.start(), close + 1, "0")
     yield from calls(code, text, start, end)
+
+
+def is_same_number(line, old, new):
+    """Whether the other number behind this beginning of a line makes the same program."""
+    return bool((new == "2" and FAILED.search(line)) or (new == "1" and DESCRIPTOR.fullmatch(line + old)) or
+                (old == "0" and MODE.search(line)))
 
 
 def calls(code, text, start, end):

@@ -14,6 +14,7 @@ so that no signal reaches beyond it and no process outlives it, with a /tmp of t
 """
 
 import argparse
+import collections
 import concurrent.futures
 import ctypes
 import fcntl
@@ -21,6 +22,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import selectors
 import shutil
 import signal
@@ -35,39 +37,66 @@ import mutants as mutation  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 HOME = ROOT / "build-mutate"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.txt"
-SUITES_MAX_CPU_S = 25  # of a mutant's suites, as they need it without a mutant: about a minute, if nothing else runs
+MEASURE_S = 300
+SUITES_MAX_CPU_S = 90  # of a mutant's suites, as they need it without a mutant: some minutes, if nothing else runs
 CAUGHT, SURVIVED, HUNG, STILLBORN, SAME, EQUAL = "caught", "survived", "hung", "does not compile", "same object", "equivalent"
 COUNTED = (CAUGHT, HUNG, SURVIVED)
 
-# Which suites fit a folder of src/: parts of their names, the nearest first.
+# Which suites fit a folder of src/: how their names begin. Each suite is in one of these lists or in LEFT_OUT.
 FITTING = {
     "base": "unit/ spec/test_words spec/test_fuzz_corpora spec/test_cli spec/test_bad_places spec/test_places "
-            "spec/test_lock_ops spec/test_flow_files spec/test_proc_templates spec/test_judging crash/test_private_name",
+            "spec/test_lock_ops spec/test_flow_files spec/test_proc_templates spec/test_judging spec/test_advice "
+            "spec/test_unreadable spec/test_printed crash/test_private_name crash/test_failing_calls spec/test_refusals",
     "store": "unit/db unit/events unit/find unit/fs spec/test_places spec/test_bad_places spec/test_status spec/test_doctor "
-             "spec/test_odd_cases spec/test_http_events spec/test_agents crash/test_every_step",
+             "spec/test_odd_cases spec/test_http_events spec/test_lookout spec/test_agents spec/test_cost spec/test_durability "
+             "spec/test_unreadable spec/test_lock_ops crash/test_every_step crash/test_failing_calls",
     "lock": "unit/guard unit/judge unit/lock unit/record unit/wait spec/test_lock spec/test_d39_locks spec/test_judging "
-            "spec/test_wait spec/test_u2_sprint crash/test_private_name crash/test_inherited crash/test_waiters "
-            "crash/test_every_step spec/test_doctor. storm/test_foreign storm/test_races",
-    "own": "unit/instance spec/test_003 spec/test_agents spec/test_doctor_work spec/test_http_lease spec/test_mcp_http",
-    "proc": "unit/proc spec/test_proc spec/test_holder_adopt spec/test_holder_stop spec/test_004 spec/test_holder "
-            "spec/test_example_processes",
-    "hold": "spec/test_holder spec/test_proc spec/test_004_exits",
-    "graph": "unit/backend unit/graph unit/runner spec/test_flow spec/test_001 spec/test_run spec/test_examples "
-             "crash/test_flow_kill",
+            "spec/test_wait spec/test_u2_sprint spec/test_living_holder spec/test_durability spec/test_unreadable "
+            "spec/test_doctor. spec/test_doctor_fixes crash/test_private_name crash/test_inherited crash/test_waiters crash/test_every_step "
+            "crash/test_force crash/test_guard_busy storm/test_foreign storm/test_races crash/test_failing_calls",
+    "redis": "spec/test_redis",
+    "own": "unit/instance unit/who spec/test_who spec/test_003 spec/test_agents spec/test_doctor_work spec/test_http_lease spec/test_mcp_http "
+           "spec/test_client_end spec/test_living_holder spec/test_wait spec/test_status "
+            "crash/test_failing_calls spec/test_refusals",
+    "proc": "unit/proc spec/test_proc spec/test_servers spec/test_up spec/test_attach spec/test_steps_servers spec/test_holder_adopt spec/test_holder_stop spec/test_004 spec/test_holder "
+            "spec/test_example_processes spec/test_unreadable spec/test_doctor_fixes crash/test_proc_every_step "
+            "crash/test_failing_calls spec/test_refusals spec/test_http_serve spec/test_notify crash/test_notify",
+    "hold": "unit/hold spec/test_attach spec/test_holder spec/test_proc spec/test_004_exits spec/test_durability spec/test_notify",
+    "graph": "unit/memory unit/graph unit/runner spec/test_flow spec/test_001 spec/test_run spec/test_examples "
+             "spec/test_answers spec/test_durability spec/test_unreadable crash/test_flow_kill crash/test_run_begin spec/test_doctor_fixes spec/test_prune crash/test_prune "
+             "crash/test_failing_calls spec/test_refusals",
     "run": "unit/book spec/test_queue spec/test_request spec/test_run spec/test_d39_runs spec/test_detach "
-           "spec/test_remote_runs crash/test_run_every_step storm/test_claims",
-    "doctor": "spec/test_doctor spec/test_odd_cases spec/test_proc_restore",
-    "ops": "unit/ops spec/test_cli spec/test_cli_docs spec/test_lock spec/test_status spec/test_request spec/test_queue "
-           "spec/test_proc_templates spec/test_proc_depends spec/test_proc_restore spec/test_proc_logs spec/test_003 "
-           "spec/test_agents_fixes spec/test_flow_files spec/test_u2 spec/test_wait spec/test_mcp_confirm "
-           "spec/test_http_table spec/test_run_ends spec/test_detach spec/test_proc_exchange spec/test_doctor. "
-           "spec/test_mcp_tools spec/test_d39_runs spec/test_http_attacks",
-    "cli": "unit/cli_parse spec/test_cli spec/test_cli_docs spec/test_words spec/test_status spec/test_detach spec/test_u2 "
-           "spec/test_lock_ops spec/test_doctor spec/test_proc_logs spec/test_proc_exchange spec/test_proc_templates "
-           "spec/test_request spec/test_003 spec/test_flow_run spec/test_run_ends spec/test_agents_fixes",
-    "http": "unit/conn spec/test_http spec/test_mcp_http spec/test_remote_runs",
-    "mcp": "unit/task spec/test_mcp spec/test_u2_prompts",
+           "spec/test_remote_runs spec/test_latest_run spec/test_answers spec/test_durability spec/test_unreadable "
+           "crash/test_run storm/test_claims crash/test_failing_calls spec/test_refusals spec/test_prune crash/test_prune spec/test_queue_stay spec/test_short_ids spec/test_notify crash/test_notify",
+    "doctor": "spec/test_doctor spec/test_odd_cases spec/test_proc_restore spec/test_unreadable spec/test_latest_run "
+              "spec/test_printed",
+    "ops": "unit/ops spec/test_cli spec/test_lock spec/test_status spec/test_request spec/test_queue spec/test_proc_templates "
+           "spec/test_proc_depends spec/test_proc_restore spec/test_proc_logs spec/test_proc_log_parts spec/test_003 spec/test_agents_fixes "
+           "spec/test_flow_files spec/test_flow_run spec/test_flow_reflow spec/test_u2 spec/test_wait spec/test_mcp_confirm "
+           "spec/test_http_table spec/test_run spec/test_detach spec/test_proc_exchange spec/test_doctor. "
+           "spec/test_mcp_tools spec/test_d39_runs spec/test_http_attacks spec/test_advice spec/test_answers "
+           "spec/test_living_holder spec/test_unreadable spec/test_latest_run spec/test_cost spec/test_remote_runs "
+           "spec/test_proc_ready spec/test_proc_restart spec/test_words spec/test_004_exits spec/test_agents. "
+           "spec/test_printed spec/test_http_serve crash/test_failing_calls spec/test_refusals spec/test_short_ids spec/test_up. "
+           "spec/test_lookout spec/test_attach spec/test_prune spec/test_servers spec/test_http_events spec/test_notify",
+    "cli": "unit/cli_parse spec/test_cli spec/test_words spec/test_status spec/test_watch spec/test_detach spec/test_u2 spec/test_lock_ops "
+           "spec/test_doctor spec/test_servers spec/test_up spec/test_proc_logs spec/test_proc_exchange spec/test_proc_templates spec/test_request "
+           "spec/test_003 spec/test_flow_run spec/test_flow_when spec/test_run_ends spec/test_run_logs spec/test_run_output spec/test_run_tasks "
+           "spec/test_agents_fixes spec/test_advice spec/test_living_holder spec/test_printed spec/test_refusals spec/test_help spec/test_hints spec/test_screens spec/test_screens_runs spec/test_screens_servers spec/test_run_screens spec/test_times spec/test_questions spec/test_waits",
+    "http": "unit/conn spec/test_http spec/test_mcp_http spec/test_remote_runs spec/test_client_end spec/test_advice "
+            "spec/test_living_holder spec/test_refusals",
+    "mcp": "unit/task spec/test_mcp spec/test_u2_prompts spec/test_advice spec/test_living_holder spec/test_unreadable "
+           "spec/test_remote_runs spec/test_client_end",
+    "main.c": "spec/test_cli spec/test_words",
 }
+# Files whose work other suites see than those of their folder: work on other machines.
+ELSEWHERE = ("src/graph/pack", "src/graph/remote", "src/graph/wire", "src/run/elsewhere", "src/run/settle", "src/ops/op_workers",
+             "src/cli/print_workers", "src/doctor/workers")
+# Suites that judge no folder: three are about the documentation, one is about the harness, and the storms take minutes or
+# depend on chance.
+LEFT_OUT = ("spec/test_docs spec/test_steps_runs spec/test_every_night spec/test_picture spec/test_recipes spec/test_harness storm/test_proc_kill_anything "
+            "storm/test_proc_races storm/test_queue_kill storm/test_conflict_kill storm/test_serve_kill storm/test_storm "
+            "storm/test_line storm/test_redis_storm")
 
 # Everything is read-only but the tree and /tmp, which is a folder of ours. The tree itself may be below /tmp.
 CAGE = r"""
@@ -210,6 +239,15 @@ def follow(proc, end):
     return (SURVIVED, ""), used.ru_utime + used.ru_stime
 
 
+def seconds_of(began, tree):
+    return [round(time.monotonic() - began, 2), round(tree.cpu_seconds, 2)]
+
+
+def guess_of(path):
+    count = len(re.findall(r"^\s*(?:@test|@defect|TEST)\(", path.read_text(), re.MULTILINE))
+    return [1.0 * count, 0.1 * count]
+
+
 def copy_if_changed(source, target):
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink():
@@ -242,6 +280,12 @@ def all_suites():
     return found
 
 
+def parts_of(path):
+    """A suite, and the text that it compares with."""
+    known = path.parent / "golden" / f"{path.stem.removeprefix('test_')}.txt"
+    return [part for part in (path, known) if part.is_file()]
+
+
 def digest(paths):
     found = hashlib.sha256()
     for path in paths:
@@ -252,7 +296,7 @@ def digest(paths):
 class State:
     """What is known of these sources: how long each suite takes, and what each mutant came to. Written after each change.
 
-    seconds   suite and its digest -> [seconds, seconds of a processor]; None: it fails without a mutant
+    seconds   suite and its digest -> [seconds, seconds of a processor] of a run that passed; None: it fails without a mutant
     verdicts  key -> [verdict, suite and its digest, what failed]
     passed    key of a survivor -> [suites and their digests]
     """
@@ -268,8 +312,8 @@ class State:
     def save(self):
         with self.lock:
             hidden = self.path.with_suffix(".new")
-            hidden.write_text(json.dumps(
-                {"seconds": self.seconds, "verdicts": self.verdicts, "passed": self.passed}, indent=1))
+            known = {"seconds": self.seconds, "verdicts": self.verdicts, "passed": self.passed}
+            hidden.write_text(json.dumps({name: dict(some) for name, some in known.items()}, indent=1))  # others write meanwhile
             hidden.replace(self.path)
 
 
@@ -279,16 +323,17 @@ class Run:
         self.files = git("ls-files", "-coz", "--exclude-standard").split("\0")
         self.files = [name for name in self.files if name and os.path.lexists(ROOT / name)]
         self.struck = read_equivalent()
-        self.suites = {suite: f"{suite} {digest([path])}" for suite, path in all_suites()}
+        self.suites = {suite: f"{suite} {digest(parts_of(path))}" for suite, path in all_suites()}
         self.state = State(HOME / f"state-{digest(self.judged_by_all())}.json")
+        self.guesses = {suite: guess_of(path) for suite, path in all_suites()}
         self.trees = []
 
     def judged_by_all(self):
         """The files that decide about every verdict: all but the suites themselves."""
-        suites = {path for _, path in all_suites()}
+        suites = {part for _, path in all_suites() for part in parts_of(path)}
         return [ROOT / name for name in self.files
                 if name.startswith(("src/", "tests/", "include/", "share/")) and ROOT / name not in suites
-                and ROOT / name != EQUIVALENT]
+                and ROOT / name != EQUIVALENT and not name.startswith("tests/checks/")]
 
     def candidates(self):
         """All mutants of the folder in the seed's order: kind by kind in turn, so that the rare kinds are seen."""
@@ -313,41 +358,62 @@ class Run:
     # -- suites -----------------------------------------------------------------------------------------------
 
     def chosen(self, folders):
-        parts = tuple(part for folder in folders for part in FITTING.get(folder, "unit/ spec/test_cli").split())
+        parts = tuple(part for folder in folders for part in FITTING[folder].split())
         return [suite for suite in self.suites if suite.startswith(parts)]
 
     def seconds(self, suite):
-        return self.state.seconds.get(self.suites[suite])
+        """[seconds, seconds of a processor]: measured, or guessed from the number of its tests; None: it fails by itself."""
+        return self.state.seconds.get(self.suites[suite], self.guesses[suite])
+
+    def deadline(self, suite):
+        return 30 + 5 * self.seconds(suite)[0]
 
     def fitting(self, mutant):
-        """The suites to run, the quickest first; one whose name shares words with the file's comes before the others."""
-        words = set(pathlib.Path(mutant.file).stem.split("_"))
-        chosen = [suite for suite in self.chosen([mutant.folder]) if self.seconds(suite) is not None]
-        chosen.sort(key=lambda suite: (-sum(word in suite for word in words), self.seconds(suite)[1]))
+        """The suites to run. First come those that have caught much for the time that they take, and those whose names share
+        words with the file's."""
+        words = set(pathlib.Path(mutant.file).stem.split("_")) - {"op", "test", "spec", "crash", "unit", "storm"}
+        words |= {"redis"} if mutant.file.startswith(ELSEWHERE) else set()
+        caught = collections.Counter(suite.split(" ")[0] for verdict, suite, _ in list(self.state.verdicts.values())
+                                     if verdict == CAUGHT)
+
+        def worth(suite):
+            return (5 * sum(word in suite for word in words) + caught[suite] + 1) / (self.seconds(suite)[1] + 0.3)
+
+        folders = ["redis"] * mutant.file.startswith(ELSEWHERE) + [mutant.folder]
+        chosen = [suite for suite in self.chosen(folders) if self.seconds(suite) is not None]
         kept, needed = [], 0.0
-        for suite in chosen:
+        for suite in sorted(chosen, key=lambda suite: self.seconds(suite)[1]):
             needed += self.seconds(suite)[1]
-            if needed <= SUITES_MAX_CPU_S or not kept:
+            if needed <= SUITES_MAX_CPU_S or not kept or any(word in suite for word in words):
                 kept.append(suite)
-        return kept
+        return sorted(kept, key=worth, reverse=True)
 
-    def measure(self, folders):
-        """Each suite that will be used must pass without a mutant; how long it takes decides about order and deadline."""
-        wanted = [suite for suite in self.chosen(folders) if self.suites[suite] not in self.state.seconds]
-        if wanted:
-            say(f"{len(wanted)} suites run without a mutant")
+    def measure(self, suite, tree):
+        """Runs it without a mutant. Whether it passes; how long it takes decides about order and deadline."""
+        began = time.monotonic()
+        verdict, failed = tree.run(suite, MEASURE_S)
+        passes = verdict == SURVIVED
+        self.state.seconds[self.suites[suite]] = seconds_of(began, tree) if passes else None
+        if not passes and not failed.endswith("0 of 0 tests"):
+            say(f"{suite} is left out: without a mutant: {failed}")
+        self.state.save()
+        return passes
 
-        def one(suite, tree):
-            began = time.monotonic()
-            verdict, failed = tree.run(suite, 300)
-            is_empty = failed.endswith("0 of 0 tests")
-            taken = [round(time.monotonic() - began, 2), round(tree.cpu_seconds, 2)]
-            self.state.seconds[self.suites[suite]] = taken if verdict == SURVIVED else None
-            if verdict != SURVIVED and not is_empty:
-                say(f"{suite} is left out: without a mutant: {failed}")
-            self.state.save()
-
-        self.in_trees(wanted, one)
+    def is_confirmed(self, mutant, tree, suite, verdict):
+        """Whether the mutant is why the suite failed: the suite passes without it. A suite that has hung is asked again, at
+        the same load and with the same time; one that has failed only if it is not known to pass."""
+        if verdict == CAUGHT and self.suites[suite] in self.state.seconds:
+            return True
+        tree.restore()
+        if verdict == CAUGHT:
+            passes = self.measure(suite, tree)
+        else:
+            passes = tree.run(suite, self.deadline(suite))[0] == SURVIVED
+            if not passes:
+                say(f"{suite} does not end in time without a mutant either: it is not counted for {mutant.key}")
+        if not passes:
+            tree.mutate(mutant)
+        return passes
 
     def in_trees(self, items, function):
         """function(item, tree) for each item, as many at a time as there are trees."""
@@ -374,9 +440,13 @@ class Run:
         if problem:
             return [problem, "", ""]
         for suite in suites:
-            verdict, failed = tree.run(suite, 30 + 5 * self.seconds(suite)[0])
+            began = time.monotonic()
+            verdict, failed = tree.run(suite, self.deadline(suite))
             if verdict != SURVIVED:
-                return [verdict, self.suites[suite], failed]
+                if self.is_confirmed(mutant, tree, suite, verdict):
+                    return [verdict, self.suites[suite], failed]
+                continue
+            self.state.seconds.setdefault(self.suites[suite], seconds_of(began, tree))
             self.state.passed.setdefault(mutant.key, []).append(self.suites[suite])
         return [SURVIVED, "", ""]
 
@@ -412,7 +482,6 @@ class Run:
         for tree in self.trees:
             say(f"building {tree.path.relative_to(ROOT)}")
             tree.prepare(self.files)
-        self.measure(sorted({mutant.folder for mutant in found[: 5 * self.options.count]}))
         source = iter(found)
         results, lock = [], threading.Lock()
         counted = 0

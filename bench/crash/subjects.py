@@ -32,7 +32,7 @@ class CrashTasuki(Tasuki):
         return self.status().get("pid")
 
     def start_command(self):
-        return [self.context.tasuki, "--root", self.root, "proc", "start", SERVICE]
+        return [self.context.tasuki, "--root", self.root, "proc", "start", SERVICE, "--no-wait"]
 
     def stop_service(self):
         self.tasuki("proc", "stop", SERVICE)

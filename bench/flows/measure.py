@@ -118,6 +118,22 @@ def loading(context, rounds, raw):
             Row(f"exponent of loading, {count // 10:,} to {count:,}", "", "", math.log(seconds["tasuki"] / tenth, 10), "at most", 1.1, "")]
 
 
+def growing(context, rounds, raw):
+    """Each task of a chain writes a key of its own, which all later ones can read; beside it the same chain that keeps nothing."""
+    count, used = 300 if context.quick else 3000, {}
+    for name, target in (("kept", "$TASUKI_OUTPUT"), ("not kept", "/dev/null")):
+        folder = context.work / f"channel-{name.replace(' ', '-')}"
+        folder.mkdir()
+        run([context.tasuki, "--root", ".", "init"], folder)
+        lines = [f"  t{i}: {{run: 'echo k{i}=some-twenty-characters >> {target}'{f', needs: t{i - 1}' if i else ''}}}\n" for i in range(count)]
+        (folder / "flow.yaml").write_text(f"limits: {{max_steps: {count * 2}}}\ntasks:\n" + "".join(lines))
+        words = [context.tasuki, "--root", ".", "run", "flow.yaml", "--quiet"]
+        used[name] = min(run(words, folder).cpu for _ in range(min(rounds, 3))) / count * 1e6
+    raw["growing channel, us"] = used
+    return Row(f"chain of {count:,} tasks that write a value each, against one that keeps none", f"{used['kept']:.0f} us/task",
+               f"{used['not kept']:.0f} us/task", used["kept"] / used["not kept"], "at most", 2.0, "x")
+
+
 def measure(context):
     rounds = 1 if context.quick else 7
     scale = 10 if context.quick else 1
@@ -142,5 +158,6 @@ def measure(context):
     small = raw["independent"]["tasuki"] / (5000 // scale)
     rows.append(Row("cost per task at four times the size", f"{large['tasuki'] / (20000 // scale) * 1e6:.0f} us/task", "",
                     large["tasuki"] / (20000 // scale) / small, "at most", 1.2, "x"))
+    rows.append(growing(context, rounds, raw))
     rows += loading(context, max(3, rounds), raw)
     return rows, raw

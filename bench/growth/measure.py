@@ -5,6 +5,7 @@ Locks, processes that run, and tasks are in the benches of their names; here is 
 import json
 import math
 import os
+import random
 import resource
 import shutil
 import signal
@@ -50,16 +51,21 @@ def make_runs(context, root, size):
     call(context, root, "run", root / "flow.yaml")
     folder = root / ".aiflow" / "runs"
     first = next(folder.glob("RUN-*"))
+    rng = random.Random(1)
     for number in range(size - 1):
-        other = folder / f"RUN-20200101T000000-{number:06x}"
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(1577836800 + number * 60))
+        other = folder / f"RUN-{stamp}-{rng.randrange(1 << 24):06x}"
         shutil.copytree(first, other)
         stage = other / "stage.json"
         stage.write_text(stage.read_text().replace(first.name, other.name))
 
 
 def make_requests(_context, root, size):
+    """With ids as they are made."""
+    rng = random.Random(1)
     for number in range(size):
-        (root / ".aiflow" / "requests" / f"RQ-20200101T000000-{number:05x}.yaml").write_text("title: t\nstatus: ready\nrun: ['true']\n")
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(1577836800 + number * 60))
+        (root / ".aiflow" / "requests" / f"RQ-{stamp}-{rng.randrange(1 << 20):05x}.yaml").write_text("title: t\nstatus: ready\nrun: ['true']\n")
 
 
 def make_processes(context, root, size):
@@ -74,7 +80,7 @@ def make_events(context, root, size):
 
 def make_log(context, root, size):
     call(context, root, "proc", "create", "log", "--", "seq", size)
-    call(context, root, "proc", "start", "log")
+    call(context, root, "proc", "start", "log", "--no-wait")
     call(context, root, "proc", "wait", "log", "--for", "exit", "--timeout", "60s")
 
 
@@ -82,7 +88,8 @@ def make_log(context, root, size):
 MUCH = [
     ("runs", 300, make_runs, [("runs list", ["runs", "list", "-n", 100000], "runs", 0), ("runs list, one page", ["runs", "list", "-n", 20], "runs", 20)]),
     ("requests", 300, make_requests, [("request list", ["request", "list"], "requests", 0),
-                                      ("request list, one page", ["request", "list", "-n", 20], "requests", 20)]),
+                                      ("request list, one page", ["request", "list", "-n", 20], "requests", 20),
+                                      ("queue next", ["queue", "next"], "others", None)]),
     ("processes", 300, make_processes, [("proc list, none running", ["proc", "list"], "processes", 0),
                                         ("proc list, one page", ["proc", "list", "-n", 20], "processes", 20)]),
     ("events", 10000, make_events, [("events, all", ["events", "--after", 0], "events", 0), ("events, the last 50", ["events", "-n", 50], "events", 50),
@@ -100,13 +107,69 @@ def stop_adopted(context, size):
     call(context, root, "init")
     (root / "many.json").write_text(json.dumps({"processes": [{"id": f"p{n:06}", "command": "sleep", "args": ["1000"]} for n in range(size)]}))
     call(context, root, "proc", "import", root / "many.json")
-    call(context, root, "proc", "start", "--all")
+    call(context, root, "proc", "start", "--all", "--no-wait")
     for status in (root / ".aiflow" / "processes").glob("*/status.json"):
         os.kill(json.loads(status.read_text())["holder"]["pid"], signal.SIGKILL)
     call(context, root, "proc", "list")
     begun = time.monotonic()
     call(context, root, "proc", "stop", "--all")
     return time.monotonic() - begun
+
+
+# What a person asks while very many runs are there: the command, and how it is called.
+AMONG_RUNS = [("status", ["status"]), ("runs list", ["runs", "list"]), ("runs show, the latest", ["runs", "show"]),
+              ("completion of run ids", ["__complete", "runs", "show", "RUN-"])]
+
+
+def copy_runs(context, root, size):
+    """Runs with ids as they are made, a minute apart, the last one some months ago."""
+    rng, today = random.Random(1), time.strftime("%Y-%m-%dT", time.gmtime()).encode()
+    (root / "flow.yaml").write_text("tasks:\n  a: {run: 'true'}\nflow: a\n")
+    call(context, root, "run", root / "flow.yaml")
+    first = next((root / ".aiflow" / "runs").glob("RUN-*"))
+    files = [(path.relative_to(first), path.read_bytes()) for path in first.rglob("*") if path.is_file()]
+    for number in range(size - 1):
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(time.time() - 200 * 86400 + number * 60))
+        name = f"RUN-{stamp}-{rng.randrange(1 << 24):06x}"
+        for path, data in files:
+            (first.parent / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (first.parent / name / path).write_bytes(data.replace(first.name.encode(), name.encode()).replace(today, b"2020-01-01T"))
+
+
+def milliseconds(context, root, words):
+    best = math.inf
+    for _ in range(TURNS):
+        begun = spent()
+        done = subprocess.run([str(context.tasuki), *words], cwd=root, capture_output=True, text=True, check=True, timeout=600)
+        best = min(best, spent() - begun)
+    if "RUN-" not in done.stdout and "DONE" not in done.stdout:
+        raise RuntimeError(f"tasuki {' '.join(words)} shows no run: {done.stdout}")
+    return best * 1000
+
+
+def measure_runs(context):
+    """What each further run costs the commands that look at the newest, and how many runs the end of one removes."""
+    sizes = [100, 1000] if context.quick else [100, 1000, 10000]
+    values = {name: {} for name, _ in AMONG_RUNS}
+    for size in sizes:
+        context.say(f"{size:,} runs")
+        root = context.work / f"among-{size}"
+        root.mkdir()
+        call(context, root, "init")
+        (root / ".aiflow" / "config.yaml").write_text("keep: {runs: 1000000}\n")
+        copy_runs(context, root, size)
+        for name, words in AMONG_RUNS:
+            values[name][size] = milliseconds(context, root, words)
+    rows = []
+    for name, found in values.items():
+        few, many = found[sizes[0]], found[sizes[-1]]
+        rows.append(Row(f"{name}: {' · '.join(f'{size:,}' for size in sizes)} runs: each further run", " · ".join(f"{found[size]:.1f}" for size in sizes) + " ms",
+                        f"{many / few:.1f} times", (many - few) * 1000 / (sizes[-1] - sizes[0]), "at most", 1.0, "µs"))
+    (root / ".aiflow" / "config.yaml").unlink()
+    call(context, root, "run", root / "flow.yaml")
+    removed = sizes[-1] + 1 - len(list((root / ".aiflow" / "runs").glob("RUN-*")))
+    rows.append(Row(f"runs that the end of one removes, {sizes[-1]:,} runs of last winter", f"{removed}", "", removed, "at most", 20))
+    return rows, values
 
 
 def measure_adopted(context):
@@ -125,6 +188,8 @@ def measure(context):
     rows, raw = [], {}
     row, raw["proc stop --all, adopted"] = measure_adopted(context)
     rows.append(row)
+    more, raw["among runs"] = measure_runs(context)
+    rows += more
     for what, least, make, commands in MUCH:
         sizes = [size // (10 if context.quick else 1) for size in (least, least * 10)]
         found = {name: {} for name, *_ in commands}

@@ -14,6 +14,7 @@
 struct bench {
     char path[4096]; /* the lock's file, for the methods that have one of their own */
     int fd;
+    int guard_fd; /* of flock */
     struct tsk_workspace *workspace;
     struct tsk_lock *lock;
 };

@@ -21,6 +21,8 @@ struct witness {
     atomic_int inside;
     atomic_long doubles;
     volatile long plain; /* not atomic on purpose */
+    int last;            /* the holder before this one; written by holders only */
+    long handovers;      /* acquisitions by another process than the last one */
     int64_t end_ns;
     long count[MAX_PROCESSES];
 };
@@ -41,11 +43,13 @@ static void *map_shared(size_t size)
     return memory;
 }
 
-static void hold(struct witness *w)
+static void hold(struct witness *w, int self)
 {
     if (atomic_fetch_add(&w->inside, 1) != 0)
         atomic_fetch_add(&w->doubles, 1);
     w->plain = w->plain + 1;
+    w->handovers += w->last != self;
+    w->last = self;
     atomic_fetch_sub(&w->inside, 1);
 }
 
@@ -63,7 +67,7 @@ static void contend(const struct run *run, int self)
         run->method->acquire(&bench, true);
         if (count < MAX_SAMPLES)
             samples[count] = now_ns() - asked;
-        hold(w);
+        hold(w, self);
         run->method->release(&bench);
     }
     w->count[self] = count;
@@ -124,11 +128,12 @@ static int print_result(const struct run *run, double seconds)
     if (!samples)
         die("no acquisition");
     const int64_t *ns = run->samples;
-    printf("{\"method\": \"%s\", \"processes\": %d, \"per_second\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+    printf("{\"method\": \"%s\", \"processes\": %d, \"per_second\": %.1f, \"handovers_per_second\": %.1f, \"p50_us\": "
+           "%.1f, \"p99_us\": %.1f, "
            "\"max_us\": %.1f, \"least\": %ld, \"most\": %ld, \"double_holds\": %ld, \"lost_counts\": %ld}\n",
-           run->method->name, run->processes, (double)total / seconds, (double)ns[samples / 2] / 1e3,
-           (double)ns[(samples - 1) * 99 / 100] / 1e3, (double)ns[samples - 1] / 1e3, least, most,
-           atomic_load(&w->doubles), total - w->plain);
+           run->method->name, run->processes, (double)total / seconds, (double)w->handovers / seconds,
+           (double)ns[samples / 2] / 1e3, (double)ns[(samples - 1) * 99 / 100] / 1e3, (double)ns[samples - 1] / 1e3,
+           least, most, atomic_load(&w->doubles), total - w->plain);
     return atomic_load(&w->doubles) || total != w->plain ? 1 : 0;
 }
 
@@ -142,6 +147,7 @@ int contended_main(int argc, char **argv)
     if (run.processes > MAX_PROCESSES)
         return 2;
     run.witness = map_shared(sizeof *run.witness);
+    run.witness->last = -1;
     run.samples = map_shared((size_t)run.processes * MAX_SAMPLES * sizeof *run.samples);
     pid_t pids[MAX_PROCESSES];
     start_all(&run, pids);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 static void set_path(struct bench *bench, const char *root, const char *name)
@@ -145,12 +146,39 @@ static void ofd_release(struct bench *bench)
     ofd_set(bench, F_UNLCK, false);
 }
 
+/* ---- flock(2), with a lock file that says who holds it -------------------------------------------------- */
+
+static void flock_open(struct bench *bench, const char *root)
+{
+    set_path(bench, root, "flock.guard");
+    bench->guard_fd = open(bench->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (bench->guard_fd < 0)
+        die(bench->path);
+    set_path(bench, root, "flock.lock");
+}
+
+static void flock_acquire(struct bench *bench, bool wait)
+{
+    if (flock(bench->guard_fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) < 0)
+        die(bench->path);
+    content_acquire(bench, false);
+}
+
+static void flock_release(struct bench *bench)
+{
+    excl_release(bench);
+    if (flock(bench->guard_fd, LOCK_UN) < 0)
+        die(bench->path);
+}
+
 static const struct method methods[] = {
     {"tasuki", "the library, with its events", tasuki_open, tasuki_acquire, tasuki_release},
     {"excl", "bare O_EXCL create and unlink; tries again at once", excl_open, spin_acquire, excl_release},
     {"excl-yield", "the same, sched_yield between tries", excl_open, yield_acquire, excl_release},
     {"excl-nap", "the same, usleep(100) between tries", excl_open, nap_acquire, excl_release},
     {"excl-content", "O_EXCL create, write the holder, unlink", excl_open, content_acquire, excl_release},
+    {"flock", "flock(2), and below it O_EXCL create, write the holder, unlink", flock_open, flock_acquire,
+     flock_release},
     {"ofd", "F_OFD_SETLK of one byte of an open file", ofd_open, ofd_acquire, ofd_release},
 };
 

@@ -142,7 +142,7 @@ def add_processes(context, root, first, last):
     names = [f"p{number:03}" for number in range(first, last)]
     for name in names:
         run_tasuki(context, root, "proc", "create", name, "--", "sleep", "100000")
-    run_tasuki(context, root, "proc", "start", *names)
+    run_tasuki(context, root, "proc", "start", *names, "--no-wait")
 
 
 def add_runs(context, root, count):

@@ -193,7 +193,7 @@ class Tasuki(Supervisor):
         return call(self.context.tasuki, "--root", self.root, *arguments, cwd=self.root, **options)
 
     def start(self):
-        self.tasuki("proc", "start", "--all")
+        self.tasuki("proc", "start", "--all", "--no-wait")
 
     def tell_end(self):
         self.tasuki("proc", "stop", "--all", "--grace", "1000", check=False)

@@ -30,6 +30,7 @@
  *   NOINHERIT   the child does not have the life byte (with CHILD)
  *   KEEPTWICE   a kept place stays in the table when it is taken (with LINE)
  *   NOLOOK      the head of the line does not look at it again before it takes the lock (with LINE)
+ *   LASTTRY     a caller whose time is up takes a free lock without a look at the line (with LINE)
  *   NODIR       U2's temporary name is not taken as a directory (with FU2)
  *   NAIVE  D39 as written     U2ONLY  U2 as written     HG  Mercurial's break lock
  *   CLAIM  rename the stale file away, look again, no guard
@@ -425,15 +426,20 @@ next: calls++;
   enter_line();
 wait:
   if :: look_at_line(first); if :: first -> skip :: else -> goto blocked fi
+#ifdef LASTTRY
+     :: !taken -> goto take
+#endif
      :: calls == 1 -> atomic { kept[t] = INSTANCE + 1; at_place[t] = 0 }; goto next /* its time limit, and it comes back */
      :: atomic { crashes < CRASHES -> crashes++; at_place[t] = 0 }; goto gone
   fi;
   !taken;                                                   /* the head waits for the holder */
   atomic {                                                  /* under the guard */
-#ifndef NOLOOK
+#ifdef NOLOOK
+    skip;
+#else
     look_at_line(first); if :: first -> skip :: else -> goto blocked fi;
 #endif
-    if :: taken -> goto wait
+take: if :: taken -> goto wait
        :: else -> taken = 1; i = 0;
           do :: i < t -> overtaken = overtaken || (was_there[i] && at_place[i]); i++ :: else -> break od;
           assert(!overtaken);

@@ -45,6 +45,7 @@ char *buf_reserve(struct buf *b, size_t len)
         }
         b->data = data;
         b->cap = cap;
+        b->data[b->len] = '\0'; /* a caller that then reads nothing has an empty text, not what was there before */
     }
     return b->data + b->len;
 }
@@ -141,7 +142,7 @@ static size_t plain_length(const char *s, size_t max)
     return len;
 }
 
-static void put_quoted(struct buf *b, const char *s, size_t len)
+static void buf_put_quoted(struct buf *b, const char *s, size_t len)
 {
     char *at = buf_reserve(b, len + 2);
     if (!at)
@@ -170,7 +171,7 @@ void buf_json_text(struct buf *b, const char *s, size_t len)
 {
     size_t plain = plain_length(s, len);
     if (plain == len) { /* nearly every one */
-        put_quoted(b, s, len);
+        buf_put_quoted(b, s, len);
         return;
     }
     buf_put(b, "\"", 1);

@@ -4,8 +4,8 @@
  *     buf_printf(&b, "%d", n);
  *     if (b.failed) ...          // out of memory or over the maximum; checked once, at the end
  *
- * The content is always NUL-terminated. A buffer may use the caller's storage (buf_init_fixed): it then never allocates and
- * fails when full, as the hot path of locks needs it. */
+ * The content is always NUL-terminated. A buffer may use the caller's storage (buf_init_fixed). It then never allocates and
+ * fails when full; the hot path of locks needs that. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 

@@ -138,7 +138,7 @@ void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
 }
 
 /* Reads exactly `digits` digits. */
-static bool scan(const char **at, int digits, int *ret)
+static bool scan_digits(const char **at, int digits, int *ret)
 {
     int value = 0;
     for (int i = 0; i < digits; i++, (*at)++) {
@@ -150,7 +150,7 @@ static bool scan(const char **at, int digits, int *ret)
     return true;
 }
 
-static bool skip(const char **at, char c)
+static bool skip_char(const char **at, char c)
 {
     if (**at != c)
         return false;
@@ -161,7 +161,7 @@ static bool skip(const char **at, char c)
 static bool scan_fraction(const char **at, int *ret_ms)
 {
     *ret_ms = 0;
-    if (!skip(at, '.') && !skip(at, ','))
+    if (!skip_char(at, '.') && !skip_char(at, ','))
         return true;
     int scale = 100;
     if (!isdigit((unsigned char)**at))
@@ -175,15 +175,15 @@ static bool scan_offset(const char **at, int *ret_s)
 {
     int hours, minutes = 0;
     *ret_s = 0;
-    if (skip(at, 'Z') || skip(at, 'z'))
+    if (skip_char(at, 'Z') || skip_char(at, 'z'))
         return true;
     int sign = **at == '-' ? -1 : 1;
-    if (!skip(at, '+') && !skip(at, '-'))
+    if (!skip_char(at, '+') && !skip_char(at, '-'))
         return false;
-    if (!scan(at, 2, &hours))
+    if (!scan_digits(at, 2, &hours))
         return false;
-    bool has_colon = skip(at, ':');
-    if ((has_colon || **at) && !scan(at, 2, &minutes))
+    bool has_colon = skip_char(at, ':');
+    if ((has_colon || **at) && !scan_digits(at, 2, &minutes))
         return false;
     *ret_s = sign * (hours * 3600 + minutes * 60);
     return hours < 24 && minutes < 60;
@@ -198,9 +198,10 @@ int time_parse(const char *text, int64_t *ret_wall_ms)
 {
     int year, month, day, hour, minute, second, ms, offset;
     const char *at = text;
-    bool ok = scan(&at, 4, &year) && skip(&at, '-') && scan(&at, 2, &month) && skip(&at, '-') && scan(&at, 2, &day) &&
-              (skip(&at, 'T') || skip(&at, 't') || skip(&at, ' ')) && scan(&at, 2, &hour) && skip(&at, ':') &&
-              scan(&at, 2, &minute) && skip(&at, ':') && scan(&at, 2, &second) && scan_fraction(&at, &ms) &&
+    bool ok = scan_digits(&at, 4, &year) && skip_char(&at, '-') && scan_digits(&at, 2, &month) && skip_char(&at, '-') &&
+              scan_digits(&at, 2, &day) && (skip_char(&at, 'T') || skip_char(&at, 't') || skip_char(&at, ' ')) &&
+              scan_digits(&at, 2, &hour) && skip_char(&at, ':') && scan_digits(&at, 2, &minute) &&
+              skip_char(&at, ':') && scan_digits(&at, 2, &second) && scan_fraction(&at, &ms) &&
               scan_offset(&at, &offset) && *at == '\0';
     if (!ok || month < 1 || month > 12 || day < 1 || day > days_in_month(year, month))
         return -1;
@@ -268,4 +269,10 @@ void duration_format(int64_t ms, char text[TIME_TEXT_MAX])
         snprintf(text, TIME_TEXT_MAX, "%lld s", (long long)(ms / 1000));
     else
         snprintf(text, TIME_TEXT_MAX, "%lld ms", (long long)ms);
+}
+
+void duration_format_left(int64_t ms, char text[TIME_TEXT_MAX])
+{
+    int64_t seconds = ms / 1000 + (ms % 1000 > 0);
+    duration_format(seconds > 1 ? seconds * 1000 : 1000, text);
 }

@@ -13,6 +13,9 @@
 
 #include "tasuki.h"
 
+#define SECOND_LOOK_MS 1000 /* between two looks for a change that nothing announces */
+#define CANCEL_LOOK_MS 500  /* how soon a wait sees that its caller has gone */
+
 struct now {
     int64_t wall_ms;
     int64_t boot_ms;
@@ -25,8 +28,8 @@ struct clock_calls {
 extern const struct clock_calls clock_system_calls;
 extern const struct clock_calls *clock_source;
 
-/* How far this process's time namespace shifts CLOCK_BOOTTIME, in nanoseconds; 0 outside of one. Returns false if it cannot be
- * told: then a start time that differs proves nothing. */
+/* How far this process's time namespace shifts CLOCK_BOOTTIME, in nanoseconds; 0 outside of one. Returns false if the
+ * shift is unknown; a different start time then proves nothing. */
 bool clock_boot_shift(int64_t *ret_ns);
 
 static inline struct now clock_now(void)
@@ -47,5 +50,7 @@ int time_parse(const char *text, int64_t *ret_wall_ms);
 int duration_parse(const char *text, int64_t *ret_ms);
 /* The two largest units: "2 h 5 min", "41 s", "120 ms". */
 void duration_format(int64_t ms, char text[TIME_TEXT_MAX]);
+/* The same of a time that is left: in whole seconds, rounded up, so that a back-off of 2 s is "2 s" a moment later. At least 1 s. */
+void duration_format_left(int64_t ms, char text[TIME_TEXT_MAX]);
 
 #endif

@@ -1,7 +1,9 @@
 #include "base/error.h"
+#include "base/word.h"
 
 #undef error_set
 #undef error_errno
+#undef error_no_memory
 
 #include <errno.h>
 #include <stdio.h>
@@ -109,6 +111,20 @@ static enum tsk_code code_of_errno(int number)
     }
 }
 
+/* The command that shows what is in the way of a whole path: the owner and the mode of each of its directories, or the room that
+ * is left for the workspace. */
+static void error_add_look(struct tsk_error *err, const char *path)
+{
+    bool is_denied = err->sys_errno == EACCES || err->sys_errno == EPERM || err->sys_errno == ENOTDIR;
+    bool is_full = err->sys_errno == ENOSPC || err->sys_errno == EDQUOT;
+    if (path[0] != '/' || !(is_denied || is_full))
+        return;
+    struct buf word CLEANUP(buf_clear) = BUF_INIT, root CLEANUP(buf_clear) = BUF_INIT;
+    const char *state = strstr(path + 1, "/.aiflow"), *name = strrchr(path, '/');
+    buf_put(&root, path, is_denied ? strlen(path) : (size_t)((state ? state : name + 1) - path));
+    error_add_next(err, "%s %s", is_denied ? "namei -l" : "df -h", shell_word(&word, buf_str(&root)));
+}
+
 int error_errno(struct tsk_error *err, const char *what, const char *path)
 {
     int number = errno;
@@ -118,7 +134,14 @@ int error_errno(struct tsk_error *err, const char *what, const char *path)
               "reason", strerrordesc_np(number), NULL);
     err->sys_errno = number;
     error_add(err, "errno", strerrorname_np(number));
+    error_add_look(err, path);
     return -1;
+}
+
+int error_no_memory(struct tsk_error *err, const char *what, const char *path)
+{
+    errno = ENOMEM;
+    return error_errno(err, what, path);
 }
 
 void error_add(struct tsk_error *err, const char *key, const char *value)
@@ -164,6 +187,18 @@ void error_clear_next(struct tsk_error *err)
     for (struct error_item item; error_item_next(err, &cursor, &item);)
         if (item.type != 'n')
             item_put(&kept, item.type, item.key, item.value);
+    *err = kept;
+}
+
+void error_replace(struct tsk_error *err, const char *key, const char *value)
+{
+    struct tsk_error kept = *err;
+    unsigned cursor = 0;
+    kept.used = 0;
+    for (struct error_item item; error_item_next(err, &cursor, &item);) {
+        bool is_it = item.type == 's' && strcmp(item.key, key) == 0;
+        item_put(&kept, item.type, item.key, is_it ? value : item.value);
+    }
     *err = kept;
 }
 

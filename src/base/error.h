@@ -37,6 +37,8 @@ int error_set(struct tsk_error *err, enum tsk_code code, const char *text, ...) 
 /* A failed system call: errno decides the code (for example STORAGE_FULL), and the text is "{what} {path}: {reason}".
  * `what` is an English verb phrase such as "open". */
 int error_errno(struct tsk_error *err, const char *what, const char *path);
+/* error_errno with ENOMEM. */
+int error_no_memory(struct tsk_error *err, const char *what, const char *path) __attribute__((cold));
 
 void error_add(struct tsk_error *err, const char *key, const char *value);
 void error_add_int(struct tsk_error *err, const char *key, int64_t value);
@@ -47,6 +49,8 @@ void error_add_json(struct tsk_error *err, const char *key, const char *json);
 void error_add_beside(struct tsk_error *err, const char *key, const char *json);
 void error_add_next(struct tsk_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Another value for a text of the context; without such a text nothing changes. */
+void error_replace(struct tsk_error *err, const char *key, const char *value);
 /* Removes the next commands, for a caller that knows better ones. */
 void error_clear_next(struct tsk_error *err);
 
@@ -68,8 +72,9 @@ bool error_item_next(const struct tsk_error *err, unsigned *cursor, struct error
 void bug_abort(const char *file, int line, const char *condition) __attribute__((noreturn));
 
 #ifdef __clang_analyzer__ /* it does not see that these always return -1 */
-#define error_set(...)   (error_set(__VA_ARGS__), -1)
-#define error_errno(...) (error_errno(__VA_ARGS__), -1)
+#define error_set(...)       (error_set(__VA_ARGS__), -1)
+#define error_errno(...)     (error_errno(__VA_ARGS__), -1)
+#define error_no_memory(...) (error_no_memory(__VA_ARGS__), -1)
 #endif
 
 #endif

@@ -192,14 +192,17 @@ int fs_read_file(int dir, const char *path, size_t max, struct buf *b)
     int fd CLEANUP_FD = fs->openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return -1;
+    size_t before = b->len;
+    int result = fs_read_fd(fd, max, b);
+    if (result == 0 && b->len > before)
+        return 0;
+    /* Only what gave no bytes is worth another call: pread(2) refuses directories, FIFOs and terminals, but /dev/null is empty. */
     struct stat st;
+    int saved = errno;
     if (fs->fstat(fd, &st) < 0)
         return -1;
-    if (!S_ISREG(st.st_mode)) {
-        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-        return -1;
-    }
-    return fs_read_fd(fd, max, b);
+    errno = S_ISREG(st.st_mode) ? saved : S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    return S_ISREG(st.st_mode) ? result : -1;
 }
 
 int fs_write_all(int fd, const void *data, size_t len)
@@ -303,6 +306,11 @@ int fs_make_dirs(int dir, const char *path)
             return -1;
     }
     return 0;
+}
+
+int fs_open_made_dir(int dir, const char *path)
+{
+    return fs_make_dirs(dir, path) < 0 ? -1 : fs->openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
 }
 
 int fs_lock_try(int fd, short type, off_t start, off_t len)

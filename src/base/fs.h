@@ -50,7 +50,8 @@ void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
  * when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
 int fs_read_file(int dir, const char *path, size_t max, struct buf *b);
 int fs_read_fd(int fd, size_t max, struct buf *b);
-/* The same for anything that can be read to its end, such as a pipe or a terminal. Blocks. */
+/* The same for anything that can be read to its end, such as a pipe, a terminal, or a list in /proc, which the kernel gives out in
+ * pieces: for fs_read_fd a short piece is the end. Blocks. */
 int fs_read_stream(int fd, size_t max, struct buf *b);
 int fs_write_all(int fd, const void *data, size_t len);
 
@@ -73,6 +74,8 @@ int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, si
 
 /* mkdir -p below `dir`, mode 0700; not an error if it exists. */
 int fs_make_dirs(int dir, const char *path);
+/* The same, and opens it. The last component may not be a symbolic link. */
+int fs_open_made_dir(int dir, const char *path);
 
 /* Byte-range locks on the open file description (they belong to the descriptor, not to the process). */
 int fs_lock_try(int fd, short type, off_t start, off_t len);  /* F_WRLCK, F_RDLCK or F_UNLCK; EAGAIN if held */

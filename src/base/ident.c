@@ -1,5 +1,6 @@
 #include "base/ident.h"
 #include "base/fs.h"
+#include "base/word.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What cannot change while the process runs, read once. A pid namespace is fixed for a process at its birth.
@@ -60,6 +62,7 @@ struct proc_stat {
     pid_t parent;
     long threads;
     uint64_t start_ticks;
+    struct proc_usage usage;
 };
 
 /* The kernel shows start times as the reader's time namespace shifts them. */
@@ -78,8 +81,9 @@ static int proc_stat_parse(const char *text, struct proc_stat *ret)
     if (!at || at[1] != ' ')
         return -1;
     ret->state = at[2];
+    ret->usage.cpu_ticks = 0;
     char *end = (char *)(at + 3);
-    for (int field = 4; field <= 22; field++) {
+    for (int field = 4; field <= 24; field++) {
         char *start = end;
         unsigned long long value = strtoull(start, &end, 10);
         if (end == start)
@@ -88,8 +92,12 @@ static int proc_stat_parse(const char *text, struct proc_stat *ret)
             ret->parent = (pid_t)value;
         else if (field == 20)
             ret->threads = (long)value;
+        else if (field == 14 || field == 15)
+            ret->usage.cpu_ticks += value;
         else if (field == 22)
             ret->start_ticks = value - shift_ticks();
+        else if (field == 24)
+            ret->usage.rss_pages = value;
     }
     return 0;
 }
@@ -143,7 +151,7 @@ int proc_id_of(pid_t pid, struct proc_id *ret)
     return 0;
 }
 
-enum liveness proc_id_liveness(const struct proc_id *id)
+enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage)
 {
     if (!*boot_id())
         return LIVE_UNKNOWN; /* it could not be read */
@@ -154,6 +162,7 @@ enum liveness proc_id_liveness(const struct proc_id *id)
     struct proc_stat stat;
     if (proc_stat_read(id->pid, &stat) < 0)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
+    *ret_usage = stat.usage;
     /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
     int64_t shift, apart = (int64_t)(stat.start_ticks - id->start_ticks);
     bool is_known = clock_boot_shift(&shift);
@@ -161,6 +170,12 @@ enum liveness proc_id_liveness(const struct proc_id *id)
     if (apart >= -slack && apart <= slack)
         return LIVE_ALIVE;
     return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
+}
+
+enum liveness proc_id_liveness(const struct proc_id *id)
+{
+    struct proc_usage ignored;
+    return proc_id_look(id, &ignored);
 }
 
 int proc_id_open(const struct proc_id *id)
@@ -191,13 +206,17 @@ uint64_t ticks_per_second(void)
     return (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
+int64_t proc_id_start_wall(const struct proc_id *id, const struct now *now)
+{
+    return now->wall_ms - now->boot_ms + (int64_t)(id->start_ticks * 1000 / ticks_per_second());
+}
+
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms)
 {
     struct proc_stat stat;
     if (proc_stat_read(pid, &stat) < 0)
         return -1;
-    int64_t since_boot_ms = (int64_t)(stat.start_ticks * 1000 / ticks_per_second());
-    *ret_wall_ms = now->wall_ms - now->boot_ms + since_boot_ms;
+    *ret_wall_ms = proc_id_start_wall(&(struct proc_id){.start_ticks = stat.start_ticks}, now);
     return 0;
 }
 
@@ -224,20 +243,6 @@ int proc_name(pid_t pid, char *name, size_t size)
     return 0;
 }
 
-static bool is_one_of(const char *name, const char *const *list)
-{
-    for (; *list; list++)
-        if (strcmp(name, *list) == 0)
-            return true;
-    return false;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The name of the program a process executes: of its executable where we may look, else its argv[0]. */
 static void program_name(pid_t pid, const char *argv0, char *name, size_t size)
 {
@@ -248,9 +253,9 @@ static void program_name(pid_t pid, const char *argv0, char *name, size_t size)
     static const char deleted[] = " (deleted)"; /* the program was upgraded since */
     if (len > (ssize_t)strlen(deleted) && strcmp(target + len - strlen(deleted), deleted) == 0)
         target[(size_t)len - strlen(deleted)] = '\0';
-    const char *base = base_name(target);
-    if (len <= 0 || strncmp(base, "busybox", 7) == 0)
-        base = base_name(argv0[0] == '-' ? argv0 + 1 : argv0);
+    const char *base = path_name(target);
+    if (len <= 0 || strncmp(base, "busybox", 7) == 0 || strncmp(base, "memfd:", 6) == 0)
+        base = path_name(argv0[0] == '-' ? argv0 + 1 : argv0);
     snprintf(name, size, "%.*s", (int)size - 1, base);
 }
 
@@ -284,7 +289,7 @@ static const char *const passing[] = {"timeout", "sudo", "doas",    "su",      "
                                       "env",     "nice", "ionice",  "chrt",    "taskset", "nohup",   "setsid",
                                       "stdbuf",  "time", "unshare", "nsenter", "strace",  "script",  NULL};
 
-/* 1, 0, or -1 when it cannot be told (not: may not be told, which is a 0). */
+/* 1, 0, or -1 if /proc cannot be read. A process that is gone, or that we may not read, counts as 0. */
 static int is_passing_through(pid_t pid)
 {
     struct buf args CLEANUP(buf_clear) = BUF_INIT;
@@ -294,9 +299,9 @@ static int is_passing_through(pid_t pid)
         return 0;
     char name[256];
     program_name(pid, args.data, name, sizeof name);
-    if (is_one_of(name, passing))
+    if (word_is_in(name, passing))
         return 1;
-    return is_one_of(name, shells) && has_dash_c(args.data, args.len);
+    return word_is_in(name, shells) && has_dash_c(args.data, args.len);
 }
 
 int proc_guess_holder(struct proc_id *ret)
@@ -317,6 +322,57 @@ int proc_guess_holder_from(pid_t pid, struct proc_id *ret)
         return -1;
     }
     return proc_id_of(pid, ret);
+}
+
+/* Where a person begins: what is above them says nothing about who they are. */
+static const char *const entrances[] = {
+    "login",   "sshd",  "sshd-session", "tmux",  "screen",    "systemd", "init",        "gnome-terminal-server",
+    "konsole", "kitty", "xterm",        "urxvt", "alacritty", "foot",    "wezterm-gui", NULL};
+static const char *const ours[] = {"tasuki", "tasuki-hold", NULL};
+static const char *const interpreters[] = {"node", "nodejs", "bun", "deno", "ruby", "perl", "java", NULL};
+
+/* An interpreter is known by its script: the first word that is no option. A program that names itself is known by that name. */
+static void script_name(pid_t pid, const char *args, size_t len, char *name, size_t size)
+{
+    char title[64];
+    bool is_interpreter = word_is_in(name, interpreters) || strncmp(name, "python", 6) == 0;
+    if (!is_interpreter)
+        return;
+    if (proc_name(pid, title, sizeof title) == 0 && strncmp(title, name, strlen(title)) != 0 && !strchr(title, ' ') &&
+        strcmp(title, "MainThread") != 0) {
+        snprintf(name, size, "%s", title);
+        return;
+    }
+    for (const char *arg = args + strlen(args) + 1; arg < args + len; arg += strlen(arg) + 1)
+        if (arg[0] && arg[0] != '-') {
+            snprintf(name, size, "%s", path_name(arg));
+            return;
+        } else if (strcmp(arg, "-c") == 0 || strcmp(arg, "-e") == 0 || strcmp(arg, "-") == 0) {
+            return;
+        }
+}
+
+int proc_program(pid_t pid, char *name, size_t size)
+{
+    struct buf args CLEANUP(buf_clear) = BUF_INIT;
+    if (proc_read(pid, "cmdline", &args) < 0 || args.len == 0)
+        return -1;
+    program_name(pid, args.data, name, size);
+    script_name(pid, args.data, args.len, name, size);
+    return name[0] ? 0 : -1;
+}
+
+int proc_program_above(pid_t pid, char *name, size_t size)
+{
+    while (pid > 1) {
+        if (proc_program(pid, name, size) < 0 || word_is_in(name, entrances))
+            return -1;
+        if (!word_is_in(name, shells) && !word_is_in(name, passing) && !word_is_in(name, ours))
+            return 0;
+        if (proc_parent(pid, &pid) < 0)
+            return -1;
+    }
+    return -1;
 }
 
 bool proc_is_ancestor(const struct proc_id *id)
@@ -355,10 +411,35 @@ void random_hex(char *text, size_t digits)
     text[digits] = '\0';
 }
 
+void time_id(char *id, size_t size, const char *prefix, size_t digits)
+{
+    char random[9], time[32];
+    int64_t now_ms = clock_now().wall_ms;
+    time_t now = (time_t)(now_ms / 1000);
+    struct tm utc;
+    BUG(digits >= sizeof random);
+    gmtime_r(&now, &utc);
+    random_hex(random, digits);
+    strftime(time, sizeof time, "%Y%m%dT%H%M%S", &utc);
+    snprintf(id, size, "%s%s-%03x%s", prefix, time, (unsigned)(now_ms % 1000), random);
+}
+
+int64_t time_of_id(const char *id)
+{
+    char text[32];
+    int64_t ms;
+    const char *digits = strchr(id, '-');
+    if (!digits || strspn(++digits, "0123456789") != 8 || digits[8] != 'T' || strspn(digits + 9, "0123456789") != 6)
+        return -1;
+    snprintf(text, sizeof text, "%.4s-%.2s-%.2sT%.2s:%.2s:%.2sZ", digits, digits + 4, digits + 6, digits + 9,
+             digits + 11, digits + 13);
+    return time_parse(text, &ms) < 0 ? -1 : ms;
+}
+
 bool id_is_valid(const char *id)
 {
     size_t len = strlen(id);
-    if (len == 0 || len > 128 || !isalnum((unsigned char)id[0]) || (unsigned char)id[0] > 127)
+    if (len == 0 || len > ID_LENGTH_MAX || !isalnum((unsigned char)id[0]) || (unsigned char)id[0] > 127)
         return false;
     return strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == len;
 }

@@ -6,6 +6,9 @@
 
 #include <limits.h>
 
+#define ID_LENGTH_MAX 128        /* characters of an id: of a process, a request, a lock, a workflow */
+#define ENVIRON_MAX   (4u << 20) /* bytes of a process's environment that are read */
+
 #define BOOT_ID_SIZE  37
 #define HOSTNAME_SIZE 256
 
@@ -32,10 +35,18 @@ const char *host_name(void);  /* cached */
 int proc_id_of(pid_t pid, struct proc_id *ret);
 /* Whether exactly that process still runs. */
 enum liveness proc_id_liveness(const struct proc_id *id);
+/* The same, and what the process uses, from one look at it; *ret_usage is of that process only with LIVE_ALIVE. */
+struct proc_usage {
+    uint64_t cpu_ticks; /* user and system time */
+    uint64_t rss_pages;
+};
+enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage);
 /* A pidfd of exactly that process (its identity is compared after opening); -1 with ESRCH when it is gone. */
 int proc_id_open(const struct proc_id *id);
 int proc_id_signal(const struct proc_id *id, int number);
-/* Wall-clock time at which a process started, computed from this boot's clocks; -1 with ESRCH. */
+/* Wall-clock time at which a process of this boot started, computed from the clocks. */
+int64_t proc_id_start_wall(const struct proc_id *id, const struct now *now);
+/* The same of a pid; -1 with ESRCH. */
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms);
 /* Clock ticks per second, the unit of start_ticks. */
 uint64_t ticks_per_second(void);
@@ -48,6 +59,11 @@ int proc_name(pid_t pid, char *name, size_t size);
 int proc_guess_holder(struct proc_id *ret);
 /* The same, upwards from `pid` (itself included). */
 int proc_guess_holder_from(pid_t pid, struct proc_id *ret);
+/* The name of the program that a process executes; of an interpreter, its script's. -1: it cannot be told. */
+int proc_program(pid_t pid, char *name, size_t size);
+/* The same of the nearest program upwards from `pid` (itself included) that is no shell, no wrapper and no tasuki. -1: there is
+ * none below the terminal or the login, so a person acts. */
+int proc_program_above(pid_t pid, char *name, size_t size);
 /* Whether `id` is this process or one of its ancestors. */
 bool proc_is_ancestor(const struct proc_id *id);
 
@@ -56,6 +72,10 @@ pid_t instance_pid(const char *instance);
 
 /* Writes `digits` random lower-case hex digits and a NUL. Aborts if the kernel has no random numbers. */
 void random_hex(char *text, size_t digits);
+/* PREFIX20260207T223000-1f4ab: UTC, the milliseconds and so many random digits, in hexadecimal. Ids sort as they were made. */
+void time_id(char *id, size_t size, const char *prefix, size_t digits);
+/* The time in such an id, in ms; -1: it has none. */
+int64_t time_of_id(const char *id);
 /* [A-Za-z0-9][A-Za-z0-9._-]{0,127}: safe as a file name. */
 bool id_is_valid(const char *id);
 

@@ -28,7 +28,9 @@ int json_parse(const char *text, size_t len, const char *source, json_t **ret, s
     if (len > JSON_SIZE_MAX)
         return json_invalid(err, source, 1, 1, "the document is larger than 4 MiB");
     json_error_t problem;
-    json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+    json_t *value = json_read_plain(text, len);
+    if (!value)
+        value = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
     if (!value)
         return json_invalid(err, source, problem.line, problem.column, problem.text);
     *ret = value;
@@ -51,6 +53,11 @@ bool json_get_bool(const json_t *object, const char *key, bool fallback)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+void json_set_text(json_t *object, const char *key, const char *text)
+{
+    json_object_set_new(object, key, text && text[0] ? json_string(text) : json_null());
 }
 
 const json_t *json_at(const json_t *object, const char *path)
@@ -104,7 +111,7 @@ static void put_line(struct buf *b, int depth)
 }
 
 /* `depth` is the indentation; -1: all on one line. */
-static void put_value(struct buf *b, const json_t *value, int depth)
+static void json_put_value(struct buf *b, const json_t *value, int depth)
 {
     int inner = depth < 0 ? -1 : depth + 1;
     const char *key;
@@ -119,7 +126,7 @@ static void put_value(struct buf *b, const json_t *value, int depth)
             put_line(b, inner);
             buf_json_string(b, key);
             buf_put(b, ": ", depth < 0 ? 1 : 2);
-            put_value(b, member, inner);
+            json_put_value(b, member, inner);
         }
         if (count)
             put_line(b, depth);
@@ -131,7 +138,7 @@ static void put_value(struct buf *b, const json_t *value, int depth)
             if (i)
                 buf_put(b, ",", 1);
             put_line(b, inner);
-            put_value(b, member, inner);
+            json_put_value(b, member, inner);
         }
         if (json_array_size(value))
             put_line(b, depth);
@@ -159,7 +166,7 @@ static void put_value(struct buf *b, const json_t *value, int depth)
 void json_write(struct buf *b, const json_t *value, bool pretty)
 {
     if (value)
-        put_value(b, value, pretty ? 0 : -1);
+        json_put_value(b, value, pretty ? 0 : -1);
     else
         b->failed = true;
 }
@@ -251,6 +258,7 @@ json_t *json_of_error(const struct tsk_error *err, const char *lang_name)
     json_object_set_new(error, "category", json_string(info->category));
     json_object_set_new(error, "reason_code", json_string(info->name));
     json_object_set_new(error, "message", message_of_error(err, lang));
+    json_object_set_new(error, "summary", json_string(text_of_code(err->code, lang)->summary));
     json_object_set_new(error, "context", context);
     json_object_set_new(error, "next", next_of_error(err));
     json_object_set_new(error, "actions", actions_of_error(err, lang));

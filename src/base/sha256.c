@@ -17,12 +17,12 @@ static const uint32_t constants[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t x, unsigned n)
+static uint32_t rotate_bits(uint32_t x, unsigned n)
 {
     return x >> n | x << (32 - n);
 }
 
-static void mix(uint32_t state[8], const unsigned char block[BLOCK])
+static void sha256_mix(uint32_t state[8], const unsigned char block[BLOCK])
 {
     uint32_t w[64], v[8];
     for (int i = 0; i < 16; i++)
@@ -30,15 +30,15 @@ static void mix(uint32_t state[8], const unsigned char block[BLOCK])
                block[4 * i + 3];
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] =
-            w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[i - 7] + (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + (rotate_bits(a, 7) ^ rotate_bits(a, 18) ^ a >> 3) + w[i - 7] +
+               (rotate_bits(b, 17) ^ rotate_bits(b, 19) ^ b >> 10);
     }
     memcpy(v, state, sizeof v);
     for (int i = 0; i < 64; i++) {
-        uint32_t t1 = v[7] + (rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25)) +
+        uint32_t t1 = v[7] + (rotate_bits(v[4], 6) ^ rotate_bits(v[4], 11) ^ rotate_bits(v[4], 25)) +
                       ((v[4] & v[5]) ^ (~v[4] & v[6])) + constants[i] + w[i];
-        uint32_t t2 =
-            (rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22)) + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+        uint32_t t2 = (rotate_bits(v[0], 2) ^ rotate_bits(v[0], 13) ^ rotate_bits(v[0], 22)) +
+                      ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
         memmove(v + 1, v, 7 * sizeof v[0]);
         v[4] += t1;
         v[0] = t1 + t2;
@@ -54,7 +54,7 @@ void sha256_hex(const void *data, size_t len, char ret[SHA256_HEX_SIZE])
     const unsigned char *bytes = data;
     size_t rest = len % BLOCK;
     for (size_t at = 0; at + BLOCK <= len; at += BLOCK)
-        mix(state, bytes + at);
+        sha256_mix(state, bytes + at);
     /* The rest, a one bit, zeros, and the length in bits: in one block, or two. */
     unsigned char tail[2 * BLOCK] = {0};
     size_t blocks = rest + 9 > BLOCK ? 2 : 1;
@@ -64,7 +64,7 @@ void sha256_hex(const void *data, size_t len, char ret[SHA256_HEX_SIZE])
     for (int i = 0; i < 8; i++)
         tail[blocks * BLOCK - 1 - (size_t)i] = (unsigned char)((uint64_t)len * 8 >> (8 * i));
     for (size_t i = 0; i < blocks; i++)
-        mix(state, tail + i * BLOCK);
+        sha256_mix(state, tail + i * BLOCK);
     for (int i = 0; i < 8; i++)
         snprintf(ret + 8 * i, 9, "%08x", state[i]);
 }

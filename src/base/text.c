@@ -55,21 +55,21 @@ static int compare_key(const void *key, const void *entry)
     return strcmp(key, ((const struct text_entry *)entry)->key);
 }
 
-static const struct text_entry *find(const char *key)
+static const struct text_entry *text_find(const char *key)
 {
     return bsearch(key, text_entries, text_entry_count, sizeof text_entries[0], compare_key);
 }
 
 const char *text_key(const char *key)
 {
-    const struct text_entry *entry = find(key);
+    const struct text_entry *entry = text_find(key);
     return entry ? entry->key : NULL;
 }
 
 const char *text_get(const char *key, enum lang lang)
 {
     BUG((unsigned)lang >= LANG_COUNT);
-    const struct text_entry *entry = find(key);
+    const struct text_entry *entry = text_find(key);
     if (!entry)
         bug_abort("messages.v1", 0, key);
     return entry->sentence[lang];
@@ -78,21 +78,103 @@ const char *text_get(const char *key, enum lang lang)
 /* Where the values of a sentence come from. `put` appends the value of `name`, or says that there is none. */
 struct source {
     bool (*put)(const struct source *self, struct buf *b, const char *name);
+    enum lang lang;
     const struct tsk_error *err;
     va_list *pairs;
+    const json_t *objects[2];
 };
 
 enum { NAME_MAX_LEN = 63 };
 
-/* The length of a `{name}` at `s` with the name copied out, or 0. */
-static size_t read_placeholder(const char *s, char name[NAME_MAX_LEN + 1])
+/* The length of the `{name` at `s`, which `end` follows, with the name copied out, or 0. */
+static size_t read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
 {
     size_t len = strspn(s + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
-    if (len == 0 || len > NAME_MAX_LEN || s[1 + len] != '}')
+    if (len == 0 || len > NAME_MAX_LEN || s[1 + len] != end)
         return 0;
     memcpy(name, s + 1, len);
     name[len] = '\0';
     return len + 2;
+}
+
+/* The length of a `{name}` at `s` with the name copied out, or 0. */
+static size_t read_placeholder(const char *s, char name[NAME_MAX_LEN + 1])
+{
+    return read_name(s, '}', name);
+}
+
+void text_put_span(struct buf *b, enum lang lang, const char *span)
+{
+    static const char *const units[] = {"ms", "s", "min", "h", "d"};
+    static const char *const keys[] = {"unit_ms", "unit_s", "unit_min", "unit_h", "unit_d"};
+    while (*span) {
+        size_t digits = strspn(span, "0123456789 "), len = strcspn(span + digits, " "), i = 0;
+        while (i < 5 && !(strlen(units[i]) == len && memcmp(units[i], span + digits, len) == 0))
+            i++;
+        buf_put(b, span, digits);
+        if (i < 5)
+            buf_puts(b, text_get(keys[i], lang));
+        else
+            buf_put(b, span + digits, len);
+        span += digits + len;
+    }
+}
+
+/* ---- reasons in English, from the readers of files ---- */
+
+#define REASON_PREFIX "yaml_why_"
+
+/* Whether the text is that sentence; then what stands in the place of each placeholder. */
+static bool reason_matches(const char *sentence, const char *text, json_t *values)
+{
+    char name[NAME_MAX_LEN + 1];
+    while (*sentence) {
+        size_t len = *sentence == '{' ? read_placeholder(sentence, name) : 0;
+        if (!len && *sentence++ != *text++)
+            return false;
+        if (!len)
+            continue;
+        sentence += len;
+        size_t literal = strcspn(sentence, "{");
+        const char *end = literal ? memmem(text, strlen(text), sentence, literal) : text + strlen(text);
+        if (!end)
+            return false;
+        json_object_set_new(values, name, json_stringn(text, (size_t)(end - text)));
+        text = end;
+    }
+    return !*text;
+}
+
+/* The value of a placeholder; a span gets the units of the language, a reason its words. */
+static bool put_placeholder(struct buf *b, const struct source *values, const char *name)
+{
+    static const char *const spans[] = {"span", "age", "left", "uptime", "cpu", NULL};
+    size_t i = 0;
+    bool is_reason = strcmp(name, "reason") == 0;
+    while (spans[i] && strcmp(spans[i], name) != 0)
+        i++;
+    if (!spans[i] && !is_reason)
+        return values->put(values, b, name);
+    struct buf value CLEANUP(buf_clear) = BUF_INIT;
+    bool found = values->put(values, &value, name);
+    if (found)
+        (is_reason ? text_put_reason : text_put_span)(b, values->lang, buf_str(&value));
+    return found;
+}
+
+/* `{name|one|many}`: the words for a value of 1, or those for any other. Returns its length, or 0. */
+static size_t put_words_for(struct buf *b, const char *s, const struct source *values)
+{
+    char name[NAME_MAX_LEN + 1];
+    size_t from = read_name(s, '|', name);
+    size_t one = from ? strcspn(s + from, "|}") : 0;
+    if (!from || s[from + one] != '|')
+        return 0;
+    size_t many = strcspn(s + from + one + 1, "}");
+    struct buf value CLEANUP(buf_clear) = BUF_INIT;
+    bool is_one = values->put(values, &value, name) && strcmp(buf_str(&value), "1") == 0;
+    buf_put(b, is_one ? s + from : s + from + one + 1, is_one ? one : many);
+    return from + one + 1 + many + 1;
 }
 
 static void put_sentence(struct buf *b, const char *sentence, const struct source *values)
@@ -104,8 +186,13 @@ static void put_sentence(struct buf *b, const char *sentence, const struct sourc
         if (!*s)
             break;
         char name[NAME_MAX_LEN + 1];
-        size_t len = read_placeholder(s, name);
-        if (!len || !values->put(values, b, name))
+        size_t len = put_words_for(b, s, values);
+        if (len) {
+            s += len;
+            continue;
+        }
+        len = read_placeholder(s, name);
+        if (!len || !put_placeholder(b, values, name))
             buf_put(b, s, len ? len : 1); /* unknown: it stays visible */
         s += len ? len : 1;
     }
@@ -116,6 +203,7 @@ static bool put_from_pairs(const struct source *self, struct buf *b, const char 
     va_list pairs;
     va_copy(pairs, *self->pairs);
     bool found = false;
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_copy is not followed through a pointer */
     for (const char *key; !found && (key = va_arg(pairs, const char *));) {
         const char *value = va_arg(pairs, const char *);
         found = strcmp(key, name) == 0;
@@ -128,7 +216,7 @@ static bool put_from_pairs(const struct source *self, struct buf *b, const char 
 
 void text_put_list(struct buf *b, enum lang lang, const char *key, va_list *pairs)
 {
-    struct source values = {.put = put_from_pairs, .pairs = pairs};
+    struct source values = {.put = put_from_pairs, .lang = lang, .pairs = pairs};
     put_sentence(b, text_get(key, lang), &values);
 }
 
@@ -140,8 +228,7 @@ void text_put(struct buf *b, enum lang lang, const char *key, ...)
     va_end(pairs);
 }
 
-/* For people: strings without quotes, nothing as "-". */
-static void put_json_value(struct buf *b, const json_t *value)
+void text_put_value(struct buf *b, const json_t *value)
 {
     if (json_is_string(value))
         buf_puts(b, json_string_value(value));
@@ -149,6 +236,35 @@ static void put_json_value(struct buf *b, const json_t *value)
         buf_puts(b, "-");
     else
         json_write(b, value, false);
+}
+
+static bool put_from_objects(const struct source *self, struct buf *b, const char *name)
+{
+    const json_t *value = json_object_get(self->objects[0], name);
+    value = value ? value : json_object_get(self->objects[1], name);
+    if (value)
+        text_put_value(b, value);
+    return value;
+}
+
+void text_put_reason(struct buf *b, enum lang lang, const char *english)
+{
+    json_t *values CLEANUP_JSON = json_object();
+    for (size_t i = 0; lang != LANG_EN && i < text_entry_count; i++) {
+        const struct text_entry *entry = &text_entries[i];
+        if (strncmp(entry->key, REASON_PREFIX, strlen(REASON_PREFIX)) != 0 ||
+            !reason_matches(entry->sentence[LANG_EN], english, values))
+            continue;
+        text_put_json(b, lang, entry->key, values, NULL);
+        return;
+    }
+    buf_puts(b, english);
+}
+
+void text_put_json(struct buf *b, enum lang lang, const char *key, const json_t *values, const json_t *more)
+{
+    struct source source = {.put = put_from_objects, .lang = lang, .objects = {values, more}};
+    put_sentence(b, text_get(key, lang), &source);
 }
 
 /* `path` is what follows the item's key in the placeholder, "" for the item itself. */
@@ -166,7 +282,7 @@ static bool put_json_item(struct buf *b, const struct error_item *item, const ch
         value = json_at(value, path);
     if (!value)
         return false;
-    put_json_value(b, value);
+    text_put_value(b, value);
     return true;
 }
 
@@ -201,8 +317,45 @@ static bool put_from_error(const struct source *self, struct buf *b, const char 
 
 void text_put_error(struct buf *b, enum lang lang, const struct tsk_error *err)
 {
-    struct source values = {.put = put_from_error, .err = err};
+    struct source values = {.put = put_from_error, .lang = lang, .err = err};
     put_sentence(b, err->text ? text_get(err->text, lang) : text_of_code(err->code, lang)->title, &values);
+}
+
+void text_keep_reason(json_t *json, enum lang lang, const struct tsk_error *err)
+{
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    text_put_error(&message, lang, err);
+    json_object_set_new(json, "reason_code", json_string(tsk_code_name(err->code)));
+    json_object_set_new(json, "reason", json_string(buf_str(&message)));
+    json_object_set_new(json, "reason_text",
+                        json_pack("{s:s?, s:o}", "key", err->text, "values", json_of_error_context(err)));
+}
+
+/* The sentence of a key, or the title of the code for an error without one; NULL: it is not known here. */
+static const char *sentence_of_reason(const char *key, const char *code, enum lang lang)
+{
+    if (key)
+        return text_key(key) ? text_get(key, lang) : NULL;
+    for (enum tsk_code i = TSK_OK; i < code_count(); i++)
+        if (strcmp(tsk_code_name(i), code) == 0)
+            return text_of_code(i, lang)->title;
+    return NULL;
+}
+
+void text_read_reason(json_t *json, enum lang lang)
+{
+    struct buf message CLEANUP(buf_clear) = BUF_INIT;
+    const json_t *text = json_object_get(json, "reason_text");
+    if (!json_is_object(text))
+        return;
+    const char *sentence =
+        sentence_of_reason(json_get_string(text, "key", NULL), json_get_string(json, "reason_code", ""), lang);
+    struct source source = {.put = put_from_objects, .lang = lang, .objects = {json_object_get(text, "values"), NULL}};
+    if (sentence)
+        put_sentence(&message, sentence, &source);
+    if (sentence && !message.failed)
+        json_object_set_new(json, "reason", json_string(buf_str(&message)));
+    json_object_del(json, "reason_text");
 }
 
 /* The longest prefix of at most `max` bytes that does not cut a character. */

@@ -1,5 +1,4 @@
-/* text_tables.h - the shape of what tools/embed_messages.py generates. Only text.c and the generated file use
- * it. */
+/* text_tables.h - the types of the tables that tools/embed_messages.py generates. Only text.c and the generated file use them. */
 #ifndef BASE_TEXT_TABLES_H
 #define BASE_TEXT_TABLES_H
 

@@ -45,7 +45,7 @@ void utf8_copy(char *to, size_t size, const char *from)
     to[len] = '\0';
 }
 
-static uint32_t decode(const char *s, size_t n)
+static uint32_t utf8_decode(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;
     uint32_t c = n == 1 ? u[0] : n == 2 ? u[0] & 0x1f : n == 3 ? u[0] & 0x0f : u[0] & 0x07;
@@ -77,7 +77,7 @@ size_t utf8_width(const char *s)
     size_t width = 0;
     for (size_t left = strlen(s); left;) {
         size_t n = utf8_sequence(s, left);
-        width += n ? width_of(decode(s, n)) : 1;
+        width += n ? width_of(utf8_decode(s, n)) : 1;
         s += n ? n : 1;
         left -= n ? n : 1;
     }
@@ -92,12 +92,15 @@ static bool is_harmful(uint32_t c, bool lines)
            in_range(c, 0x2066, 0x2069);
 }
 
-void utf8_put_visible(struct buf *b, const char *s, bool lines)
+/* `newline` NULL: as \x0a. */
+static void put_visible(struct buf *b, const char *s, bool lines, const char *newline)
 {
     for (size_t left = strlen(s); left;) {
         size_t n = utf8_sequence(s, left);
-        uint32_t c = n ? decode(s, n) : (unsigned char)*s;
-        if (!n || (is_harmful(c, lines) && c < 0x100))
+        uint32_t c = n ? utf8_decode(s, n) : (unsigned char)*s;
+        if (c == '\n' && newline)
+            buf_puts(b, newline);
+        else if (!n || (is_harmful(c, lines) && c < 0x100))
             buf_printf(b, "\\x%02x", (unsigned)c);
         else if (is_harmful(c, lines))
             buf_printf(b, "\\u{%04x}", (unsigned)c);
@@ -106,4 +109,14 @@ void utf8_put_visible(struct buf *b, const char *s, bool lines)
         s += n ? n : 1;
         left -= n ? n : 1;
     }
+}
+
+void utf8_put_visible(struct buf *b, const char *s, bool lines)
+{
+    put_visible(b, s, lines, NULL);
+}
+
+void utf8_put_line(struct buf *b, const char *s)
+{
+    put_visible(b, s, false, "\xe2\x8f\x8e "); /* U+23CE */
 }

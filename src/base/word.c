@@ -1,6 +1,7 @@
 #include "base/word.h"
 #include "base/utf8.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -35,14 +36,20 @@ const char *nearest_word(const char *word, const char *const *candidates, size_t
 {
     const char *best = NULL;
     size_t best_distance = strlen(word) <= 3 ? 1 : 2;
+    bool has_near = false;
     for (size_t i = 0; i < count; i++) {
         size_t distance = edit_distance(word, candidates[i]);
         bool is_start = strlen(word) >= 2 && strncmp(candidates[i], word, strlen(word)) == 0;
         if (is_start && !best)
             best = candidates[i];
-        if (distance <= best_distance) {
+        /* Two changes in four letters are another word, unless it begins alike; and so is one that shares nothing. Of two that are as
+         * near, the longer one is meant: a letter is left out more often than it is added. */
+        bool is_other = distance >= strlen(word) || (distance == 2 && strlen(word) <= 4 && word[0] != candidates[i][0]);
+        bool is_shorter = has_near && distance == best_distance && strlen(candidates[i]) < strlen(best);
+        if (distance <= best_distance && !is_other && !is_shorter) {
             best_distance = distance;
             best = candidates[i];
+            has_near = true;
         }
     }
     return best;
@@ -106,4 +113,58 @@ size_t words_split(char *line, char *ret[], size_t max)
     for (char *word = strtok_r(line, blanks, &rest); word && count < max; word = strtok_r(NULL, blanks, &rest))
         ret[count++] = word;
     return count;
+}
+
+bool word_is_in(const char *word, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(word, *list) == 0)
+            return true;
+    return false;
+}
+
+const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *text_or_null(const char *text)
+{
+    return text && text[0] ? text : NULL;
+}
+
+void word_put_encoded(struct buf *b, const char *text)
+{
+    for (const char *at = text; *at; at++) {
+        unsigned char c = (unsigned char)*at;
+        bool is_plain = c < 128 && (isalnum(c) || (at > text && strchr("._-", c)));
+        if (is_plain)
+            buf_put(b, at, 1);
+        else
+            buf_printf(b, "%%%02X", c);
+    }
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool word_decode(char *text)
+{
+    char *to = text;
+    for (const char *at = text; *at; at++) {
+        if (*at != '%') {
+            *to++ = *at;
+            continue;
+        }
+        int high = hex_digit(at[1]), low = high < 0 ? -1 : hex_digit(at[2]);
+        if (low < 0 || (high == 0 && low == 0))
+            return false;
+        *to++ = (char)(high * 16 + low);
+        at += 2;
+    }
+    *to = '\0';
+    return true;
 }

@@ -1,6 +1,8 @@
 /* The tree is built from libyaml's events without recursion. Nodes and strings live in chunks that go as one.
  */
 #include "base/yaml.h"
+#include "base/text.h"
+#include "base/utf8.h"
 #include "base/yaml_reader.h"
 
 #include <errno.h>
@@ -12,7 +14,7 @@
 
 enum {
     CHUNK_SIZE = 64 * 1024,
-    EXCERPT_MAX = 160,
+    YAML_EXCERPT_MAX = 160,
     SMALL_MAP = 16, /* a power of two; up to here comparing with every key is cheaper than hashing */
 };
 
@@ -87,7 +89,7 @@ struct place {
 };
 
 /* The line with that number, without its end, cut at a character boundary. */
-static void copy_excerpt(const char *text, size_t len, size_t line, char excerpt[EXCERPT_MAX + 1])
+static void copy_excerpt(const char *text, size_t len, size_t line, char excerpt[YAML_EXCERPT_MAX + 1])
 {
     const char *at = text, *end = text + len;
     for (size_t i = 1; i < line && at < end; i++) {
@@ -95,10 +97,10 @@ static void copy_excerpt(const char *text, size_t len, size_t line, char excerpt
         at = newline ? newline + 1 : end;
     }
     size_t n = 0;
-    while (at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n] != '\0')
+    while (at + n < end && n < YAML_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n] != '\0')
         n++;
-    if (n == EXCERPT_MAX)
-        while (n > EXCERPT_MAX - 4 && ((unsigned char)at[n] & 0xc0) == 0x80)
+    if (n == YAML_EXCERPT_MAX)
+        while (n > YAML_EXCERPT_MAX - 4 && ((unsigned char)at[n] & 0xc0) == 0x80)
             n--;
     memcpy(excerpt, at, n);
     excerpt[n] = '\0';
@@ -106,7 +108,7 @@ static void copy_excerpt(const char *text, size_t len, size_t line, char excerpt
 
 static int fail_at(const struct yaml *doc, struct place place, struct tsk_error *err, const char *reason)
 {
-    char excerpt[EXCERPT_MAX + 1];
+    char excerpt[YAML_EXCERPT_MAX + 1];
     copy_excerpt(doc->text, doc->len, place.line, excerpt);
     error_set(err, TSK_INVALID_INPUT, "yaml_invalid", "source", doc->source, NULL);
     error_add_int(err, "line", (int64_t)place.line);
@@ -118,18 +120,17 @@ static int fail_at(const struct yaml *doc, struct place place, struct tsk_error 
 
 static int fail_memory(const struct yaml *doc, struct tsk_error *err)
 {
-    errno = ENOMEM;
-    return error_errno(err, "read", doc->source);
+    return error_no_memory(err, "read", doc->source);
 }
 
-int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *format, ...)
+int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *key, ...)
 {
-    char reason[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(reason, sizeof reason, format, args);
-    va_end(args);
-    return fail_at(doc, (struct place){node->line, node->column}, err, reason);
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT;
+    va_list pairs;
+    va_start(pairs, key);
+    text_put_list(&reason, LANG_EN, key, &pairs);
+    va_end(pairs);
+    return fail_at(doc, (struct place){node->line, node->column}, err, buf_str(&reason));
 }
 
 #define CONTROL_PROBLEM "control characters are not allowed"
@@ -138,34 +139,46 @@ int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_
 static const struct {
     const char *theirs, *ours;
 } reasons[] = {
-    {"mapping values are not allowed in this context",
-     "a `:` stands where no key can be; check the indentation, or quote the text"},
-    {"found character that cannot start any token", "a character that YAML reserves stands at the beginning "
-                                                    "(a tab, @ or `); indent with spaces, or quote the text"},
-    {"did not find expected key", "a key was expected here; check the indentation of this line and the one above"},
-    {"did not find expected '-' indicator", "a list item (`- `) was expected here; check the indentation"},
-    {"did not find expected ',' or ']'", "the list that began with `[` needs a `,` or `]` here"},
-    {"did not find expected ',' or '}'", "the map that began with `{` needs a `,` or `}` here"},
-    {"could not find expected ':'", "a `:` is missing after the key"},
-    {"found unexpected end of stream", "the file ends inside a quoted text"},
-    {"found unexpected document indicator", "`---` or `...` stands inside a quoted text"},
-    {"did not find expected <document start>", "the text goes on after the end of the document"},
-    {"block sequence entries are not allowed in this context", "a list item (`- `) cannot stand here"},
-    {"block mapping entries are not allowed in this context", "a key cannot stand here"},
-    {"found unknown escape character", "an unknown escape after `\\` in a double-quoted text"},
-    {"found a tab character that violates indentation", "a tab stands in the indentation; use spaces"},
-    {"found a tab character where an indentation space is expected", "a tab stands in the indentation; use spaces"},
-    {CONTROL_PROBLEM, "a control character stands in the text"},
+    {"mapping values are not allowed in this context", "yaml_why_colon"},
+    {"found character that cannot start any token", "yaml_why_token"},
+    {"did not find expected key", "yaml_why_key"},
+    {"did not find expected '-' indicator", "yaml_why_item"},
+    {"did not find expected ',' or ']'", "yaml_why_bracket"},
+    {"did not find expected ',' or '}'", "yaml_why_brace"},
+    {"could not find expected ':'", "yaml_why_no_colon"},
+    {"found unexpected end of stream", "yaml_why_quote"},
+    {"found unexpected document indicator", "yaml_why_marker"},
+    {"did not find expected <document start>", "yaml_why_rest"},
+    {"block sequence entries are not allowed in this context", "yaml_why_no_item"},
+    {"block mapping entries are not allowed in this context", "yaml_why_no_key"},
+    {"mapping keys are not allowed in this context", "yaml_why_no_key"},
+    {"found unknown escape character", "yaml_why_escape"},
+    {"found a tab character that violates indentation", "yaml_why_tab"},
+    {"found a tab character where an indentation space is expected", "yaml_why_tab"},
+    {"did not find expected node content", "yaml_why_value"},
+    {"did not find expected alphabetic or numeric character", "yaml_why_name"},
+    {"did not find expected comment or line break", "yaml_why_block"},
+    {CONTROL_PROBLEM, "yaml_why_control"},
 };
+
+/* A reason in English; text_put_reason says it in other languages. */
+static const char *why(const char *key)
+{
+    return text_get(key, LANG_EN);
+}
 
 const char *yaml_parser_reason(const struct yaml_parser_s *parser)
 {
+    static _Thread_local char other[256];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (parser->error == YAML_READER_ERROR && parser->problem && strcmp(parser->problem, CONTROL_PROBLEM) != 0)
-        return "the text is not valid UTF-8";
+        return why("yaml_why_utf8");
     for (size_t i = 0; parser->problem && i < sizeof reasons / sizeof reasons[0]; i++)
         if (strcmp(parser->problem, reasons[i].theirs) == 0)
-            return reasons[i].ours;
-    return parser->problem ? parser->problem : "not valid YAML";
+            return why(reasons[i].ours);
+    text_put(&b, LANG_EN, "yaml_why_other", "problem", parser->problem ? parser->problem : "?", NULL);
+    snprintf(other, sizeof other, "%s", buf_str(&b));
+    return other;
 }
 
 static struct place place_of_mark(yaml_mark_t mark)
@@ -223,7 +236,7 @@ static size_t hash_key(const struct yaml *doc, const char *key)
     return (size_t)(hash ^ hash >> 29);
 }
 
-static const struct yaml_node **slot_of(const struct yaml *doc, const struct frame *frame, const char *key)
+static const struct yaml_node **anchor_slot(const struct yaml *doc, const struct frame *frame, const char *key)
 {
     size_t at = hash_key(doc, key) & (frame->slot_count - 1);
     while (frame->slots[at] && strcmp(frame->slots[at]->key, key) != 0)
@@ -239,13 +252,13 @@ static int frame_grow(const struct yaml *doc, struct frame *frame)
     if (!frame->slots)
         return -1;
     for (const struct yaml_node *child = frame->node->first; child; child = child->next)
-        *slot_of(doc, frame, child->key) = child;
+        *anchor_slot(doc, frame, child->key) = child;
     return 0;
 }
 
 static const struct yaml_node *frame_find(const struct yaml *doc, const struct frame *frame, const char *key)
 {
-    return frame->slots ? *slot_of(doc, frame, key) : yaml_get(frame->node, key);
+    return frame->slots ? *anchor_slot(doc, frame, key) : yaml_get(frame->node, key);
 }
 
 static void frame_clear(struct frame *frame)
@@ -254,7 +267,7 @@ static void frame_clear(struct frame *frame)
     frame->slots = NULL;
 }
 
-static int fail(struct builder *b, const yaml_event_t *event, const char *reason)
+static int builder_fail(struct builder *b, const yaml_event_t *event, const char *reason)
 {
     return fail_at(b->doc, place_of_mark(event->start_mark), b->err, reason);
 }
@@ -263,10 +276,10 @@ static int fail(struct builder *b, const yaml_event_t *event, const char *reason
 static int take_key(struct builder *b, struct frame *frame, const yaml_event_t *event)
 {
     if (event->type != YAML_SCALAR_EVENT)
-        return fail(b, event, "a key must be a text, not a list or a map");
+        return builder_fail(b, event, why("yaml_why_key_text"));
     size_t len = event->data.scalar.length;
     if (len == 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return fail(b, event, "the key before the `:` is missing");
+        return builder_fail(b, event, why("yaml_why_key_missing"));
     frame->key = arena_copy(b->doc, event->data.scalar.value, len);
     if (!frame->key)
         return fail_memory(b->doc, b->err);
@@ -274,14 +287,16 @@ static int take_key(struct builder *b, struct frame *frame, const yaml_event_t *
     const struct yaml_node *same = frame_find(b->doc, frame, frame->key);
     if (!same)
         return 0;
-    char reason[256];
-    snprintf(reason, sizeof reason, "the key `%.100s` stands here for the second time; the first is in line %u",
-             frame->key, same->key_line);
-    return fail(b, event, reason);
+    char line[24], key[104];
+    struct buf reason CLEANUP(buf_clear) = BUF_INIT;
+    utf8_copy(key, sizeof key, frame->key);
+    snprintf(line, sizeof line, "%u", same->key_line);
+    text_put(&reason, LANG_EN, "yaml_why_key_twice", "key", key, "first", line, NULL);
+    return builder_fail(b, event, buf_str(&reason));
 }
 
 /* Hangs a new node into the open list or map. */
-static int attach(struct builder *b, struct yaml_node *node)
+static int builder_attach(struct builder *b, struct yaml_node *node)
 {
     if (!b->depth) {
         b->doc->root = node;
@@ -301,7 +316,7 @@ static int attach(struct builder *b, struct yaml_node *node)
     node->key_column = (unsigned)frame->key_place.column;
     frame->key = NULL;
     if (frame->slots && frame->count * 2 < frame->slot_count) {
-        *slot_of(b->doc, frame, node->key) = node;
+        *anchor_slot(b->doc, frame, node->key) = node;
         return 0;
     }
     if (frame->count > SMALL_MAP && frame_grow(b->doc, frame) < 0)
@@ -312,14 +327,14 @@ static int attach(struct builder *b, struct yaml_node *node)
 static int node_new(struct builder *b, const yaml_event_t *event, enum yaml_type type, struct yaml_node **ret)
 {
     if (++b->doc->count > YAML_NODES_MAX)
-        return fail(b, event, "the file has more than 1,000,000 values");
+        return builder_fail(b, event, why("yaml_why_values"));
     struct yaml_node *node = arena_take(b->doc, sizeof *node);
     if (!node)
         return fail_memory(b->doc, b->err);
     struct place place = place_of_mark(event->start_mark);
     *node = (struct yaml_node){.type = type, .line = (unsigned)place.line, .column = (unsigned)place.column};
     *ret = node;
-    return attach(b, node);
+    return builder_attach(b, node);
 }
 
 static int take_scalar(struct builder *b, const yaml_event_t *event)
@@ -336,7 +351,7 @@ static int take_open(struct builder *b, const yaml_event_t *event, enum yaml_typ
 {
     struct yaml_node *node;
     if (b->depth == YAML_DEPTH_MAX)
-        return fail(b, event, "more than 64 levels of nesting");
+        return builder_fail(b, event, why("yaml_why_depth"));
     if (node_new(b, event, type, &node) < 0)
         return -1;
     b->frames[b->depth++] = (struct frame){.node = node};
@@ -348,12 +363,12 @@ const char *yaml_event_refusal(const struct yaml_event_s *event)
     const yaml_char_t *anchor = NULL, *tag = NULL;
     switch (event->type) {
     case YAML_ALIAS_EVENT:
-        return "aliases (`*name`) are not supported; write the value again";
+        return why("yaml_why_alias");
     case YAML_SCALAR_EVENT:
         anchor = event->data.scalar.anchor;
         tag = event->data.scalar.tag;
         if (memchr(event->data.scalar.value, '\0', event->data.scalar.length))
-            return "the text contains a NUL character";
+            return why("yaml_why_nul");
         break;
     case YAML_SEQUENCE_START_EVENT:
         anchor = event->data.sequence_start.anchor;
@@ -366,14 +381,14 @@ const char *yaml_event_refusal(const struct yaml_event_s *event)
     default:
         break;
     }
-    return anchor ? "anchors (`&name`) are not supported" : tag ? "tags (`!name`) are not supported" : NULL;
+    return anchor ? why("yaml_why_anchor") : tag ? why("yaml_why_tag") : NULL;
 }
 
 static int take_value(struct builder *b, const yaml_event_t *event)
 {
     const char *refusal = yaml_event_refusal(event);
     if (refusal)
-        return fail(b, event, refusal);
+        return builder_fail(b, event, refusal);
     struct frame *frame = b->depth ? &b->frames[b->depth - 1] : NULL;
     if (frame && frame->node->type == YAML_MAP && !frame->key)
         return take_key(b, frame, event);
@@ -391,7 +406,7 @@ static int take_event(struct builder *b, const yaml_event_t *event)
 {
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
-        return b->doc->root ? fail(b, event, "a second document begins here; only one is allowed") : 0;
+        return b->doc->root ? builder_fail(b, event, why("yaml_why_second")) : 0;
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
         frame_clear(&b->frames[--b->depth]);
@@ -406,7 +421,7 @@ static int take_event(struct builder *b, const yaml_event_t *event)
     }
 }
 
-static int build(struct builder *b)
+static int builder_run(struct builder *b)
 {
     for (;;) {
         yaml_event_t event;
@@ -440,7 +455,7 @@ static int parse_into(struct yaml *doc, struct tsk_error *err)
         return fail_memory(doc, err);
     yaml_parser_set_encoding(&b.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&b.parser, (const unsigned char *)doc->text, doc->len);
-    int rc = build(&b);
+    int rc = builder_run(&b);
     while (b.depth)
         frame_clear(&b.frames[--b.depth]);
     yaml_parser_delete(&b.parser);
@@ -455,7 +470,7 @@ int yaml_parse(const char *text, size_t len, const char *source, struct yaml **r
     }
     struct yaml outside = {.source = source, .text = text, .len = len};
     if (len > YAML_SIZE_MAX)
-        return fail_at(&outside, (struct place){1, 1}, err, "the file is larger than 16 MiB");
+        return fail_at(&outside, (struct place){1, 1}, err, why("yaml_why_size"));
     struct yaml *doc CLEANUP(yaml_cleanup) = malloc(sizeof *doc);
     if (!doc)
         return fail_memory(&outside, err);

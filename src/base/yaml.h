@@ -12,6 +12,7 @@
 #ifndef BASE_YAML_H
 #define BASE_YAML_H
 
+#include "base/buf.h"
 #include "base/error.h"
 
 #define YAML_DEPTH_MAX 64
@@ -50,8 +51,17 @@ bool yaml_is_null(const struct yaml_node *node);        /* plain, and empty, ~ o
 /* The text of a scalar that is not null, or NULL. */
 const char *yaml_text(const struct yaml_node *node);
 
-/* Sets `err` to INVALID_INPUT with the place of `node`: "{source}:{line}:{column}: {reason}" and the line. */
-int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Sets `err` to INVALID_INPUT with the place of `node`: "{source}:{line}:{column}: {reason}" and the line. The reason is a text
+ * with a key `yaml_why_…`, with (name, value) pairs as for text_put; who shows the error says it in the reader's language. */
+int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *key, ...)
+    __attribute__((sentinel));
+
+/* Writing (yaml_write.c). Whether a YAML reader takes the word for null or a boolean when it has no quotes. */
+bool yaml_is_reserved(const char *text);
+/* Whether it has a character that libyaml does not read back as it stands, even in a block: a control character from U+007F on, a
+ * line break that other programs do not know, a BOM. */
+bool yaml_needs_escapes(const char *text);
+/* The text (valid UTF-8) in double quotes. */
+void yaml_put_quoted(struct buf *b, const char *text);
 
 #endif

@@ -1,4 +1,5 @@
 #include "base/yaml_reader.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +18,7 @@ int yaml_reader_open(const char *text, size_t len, struct yaml_reader **ret, str
     struct yaml_reader *reader = calloc(1, sizeof *reader);
     if (!reader || !yaml_parser_initialize(&reader->parser)) {
         free(reader);
-        errno = ENOMEM;
-        return error_errno(err, "read", "YAML");
+        return error_no_memory(err, "read", "YAML");
     }
     yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
     size_t bom = len >= 3 && memcmp(text, YAML_BOM, 3) == 0 ? 3 : 0;
@@ -37,7 +37,7 @@ void yaml_reader_close(struct yaml_reader *reader)
     free(reader);
 }
 
-static void place(struct yaml_piece *piece, yaml_mark_t start, yaml_mark_t end)
+static void piece_take_place(struct yaml_piece *piece, yaml_mark_t start, yaml_mark_t end)
 {
     piece->line = (unsigned)start.line + 1;
     piece->column = (unsigned)start.column + 1;
@@ -45,12 +45,12 @@ static void place(struct yaml_piece *piece, yaml_mark_t start, yaml_mark_t end)
     piece->end_column = (unsigned)end.column + 1;
 }
 
-static int failed(struct yaml_reader *reader, struct yaml_piece *ret, const char **ret_reason)
+static int reader_fail(struct yaml_reader *reader, struct yaml_piece *ret, const char **ret_reason)
 {
     yaml_mark_t mark = reader->parser.problem_mark;
     if (reader->parser.error == YAML_READER_ERROR)
         mark = reader->parser.mark; /* near it: libyaml knows only a byte offset */
-    place(ret, mark, mark);
+    piece_take_place(ret, mark, mark);
     *ret_reason = yaml_parser_reason(&reader->parser);
     return -1;
 }
@@ -60,18 +60,18 @@ static const char *problem_of(struct yaml_reader *reader)
     const yaml_event_t *event = &reader->event;
     if (event->type == YAML_DOCUMENT_START_EVENT) {
         if (reader->has_document)
-            return "a second document begins here; only one is allowed";
+            return text_get("yaml_why_second", LANG_EN);
         reader->has_document = true;
     }
     if (event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT)
         if (++reader->depth > YAML_DEPTH_MAX)
-            return "more than 64 levels of nesting";
+            return text_get("yaml_why_depth", LANG_EN);
     if (event->type == YAML_SEQUENCE_END_EVENT || event->type == YAML_MAPPING_END_EVENT)
         reader->depth--;
     return yaml_event_refusal(event);
 }
 
-static void scalar(const yaml_event_t *event, struct yaml_piece *ret)
+static void piece_take_scalar(const yaml_event_t *event, struct yaml_piece *ret)
 {
     yaml_scalar_style_t style = event->data.scalar.style;
     ret->text = (const char *)event->data.scalar.value;
@@ -87,7 +87,7 @@ static bool piece_of(const yaml_event_t *event, struct yaml_piece *ret)
     switch (event->type) {
     case YAML_SCALAR_EVENT:
         ret->type = YAML_PIECE_SCALAR;
-        scalar(event, ret);
+        piece_take_scalar(event, ret);
         return true;
     case YAML_SEQUENCE_START_EVENT:
         ret->type = YAML_PIECE_LIST;
@@ -114,11 +114,11 @@ int yaml_reader_next(struct yaml_reader *reader, struct yaml_piece *ret, const c
             yaml_event_delete(&reader->event);
         reader->has_event = yaml_parser_parse(&reader->parser, &reader->event) != 0;
         if (!reader->has_event)
-            return failed(reader, ret, ret_reason);
+            return reader_fail(reader, ret, ret_reason);
         ret->is_plain = ret->is_quoted = ret->is_block = false;
         ret->text = NULL;
         ret->len = 0;
-        place(ret, reader->event.start_mark, reader->event.end_mark);
+        piece_take_place(ret, reader->event.start_mark, reader->event.end_mark);
         if ((*ret_reason = problem_of(reader)))
             return -1;
         if (piece_of(&reader->event, ret))

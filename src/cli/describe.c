@@ -12,17 +12,12 @@ static const char *type_name(enum op_type type)
     return names[type];
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
-
 static json_t *describe_param(const struct op_param *param)
 {
     json_t *json =
-        json_pack("{s:s, s:s, s:b, s:b, s:s, s:o}", "name", param->name, "type", type_name(param->type), "required",
+        json_pack("{s:s, s:s, s:b, s:b, s:s, s:s?}", "name", param->name, "type", type_name(param->type), "required",
                   (param->flags & OP_REQUIRED) != 0, "positional", (param->flags & (OP_POSITIONAL | OP_PROGRAM)) != 0,
-                  "help", param->help, "default", text_or_null(param->fallback));
+                  "help", param->help, "default", param->fallback);
     if (param->option)
         json_object_set_new(json, "option", json_string(param->option));
     if (param->flags & OP_CLI_ONLY)
@@ -84,12 +79,9 @@ static json_t *describe_op(const struct op *op)
 
 json_t *cli_describe(const char *noun, const char *verb)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const struct op *op = rows[i];
-        bool fits = !noun || (op->noun && strcmp(op->noun, noun) == 0) || (!op->noun && strcmp(op->verb, noun) == 0);
+    op_foreach (op) {
+        bool fits = !noun || op_has_noun(op, noun) || (!op->noun && strcmp(op->verb, noun) == 0);
         if (fits && (!verb || strcmp(op->verb, verb) == 0))
             json_array_append_new(list, describe_op(op));
     }

@@ -1,5 +1,6 @@
 /* detached.c - the runner's side of run/detach.h: one operation, whose outcome nobody prints. */
 #include "base/log.h"
+#include "base/who.h"
 #include "cli/cli.h"
 #include "run/detach.h"
 
@@ -10,7 +11,7 @@ struct job {
 };
 
 /* The first decision counts; what comes later is in the run's directory. */
-static void decided(struct op_call *call, const json_t *stage)
+static void detached_decided(struct op_call *call, const json_t *stage)
 {
     struct job *job = call->skin;
     if (job->is_answered)
@@ -19,7 +20,7 @@ static void decided(struct op_call *call, const json_t *stage)
     job_answer(call->ws, json_get_string(stage, "run_id", NULL), stage);
 }
 
-static int perform(struct op_call *call, struct tsk_error *err)
+static int detached_perform(struct op_call *call, struct tsk_error *err)
 {
     json_t *result CLEANUP_JSON = NULL;
     struct job *job = call->skin;
@@ -27,7 +28,7 @@ static int perform(struct op_call *call, struct tsk_error *err)
         return -1;
     int outcome = op_run(call, &result, err);
     if (outcome == 0 && !job->is_answered)
-        decided(call, result);
+        detached_decided(call, result);
     tsk_workspace_close(call->ws);
     json_decref(call->aside);
     return outcome;
@@ -47,10 +48,13 @@ int cli_detached(const char *root, struct cli_options *options)
                            .lang = options->lang,
                            .is_cli = true,
                            .is_quiet = true,
-                           .decided = decided,
+                           .decided = detached_decided,
                            .skin = &job};
     BUG(!call.op);
-    if (perform(&call, &err) == 0)
+    struct who who; /* of who asked for it: this process has nobody above it */
+    who_of_json(json_object_get(document, "who"), &who);
+    who_set(&who);
+    if (detached_perform(&call, &err) == 0)
         return code_info(call.verdict)->exit_code;
     if (!job.is_answered)
         job_fail(&err);

@@ -3,9 +3,10 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* The parameter that can be given instead of another one, as a file with its text. */
-static const struct op_param *filler_of(const struct op *op, const char *name)
+static const struct op_param *file_param_of(const struct op *op, const char *name)
 {
     for (const struct op_param *param = op->params; param->name; param++)
         if (param->fills && strcmp(param->fills, name) == 0)
@@ -31,7 +32,7 @@ void cli_usage_line(const struct op *op, struct buf *b)
     buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
-        const struct op_param *file = filler_of(op, param->name);
+        const struct op_param *file = file_param_of(op, param->name);
         cli_option_name(param, name);
         if (file)
             put_either(param, file, b);
@@ -70,7 +71,7 @@ const struct cli_global cli_globals[] = {
     {0},
 };
 
-#define NARROW 60 /* below this many columns, explanations stand under what they explain */
+#define HELP_NARROW 60 /* below this many columns, explanations stand under what they explain */
 
 static void put_spaces(struct buf *b, size_t count)
 {
@@ -95,8 +96,9 @@ static size_t closing_mark(const char *text)
     return 0;
 }
 
-/* What may not be broken: a word; in Chinese and Japanese, which have no spaces, a single character. */
-static size_t unbreakable(const char *text)
+/* The length of the longest prefix that must stay on one line: a word, or in Chinese and Japanese, which have no
+ * spaces, one character. */
+static size_t unbreakable_len(const char *text)
 {
     size_t len = 0, rest = strlen(text), n, mark;
     while (len < rest && text[len] != ' ') {
@@ -121,7 +123,7 @@ static void put_wrapped_from(struct buf *b, const char *text, size_t first, size
     size_t column = first, gap = 0;
     bool is_first = true;
     while (*text) {
-        size_t len = unbreakable(text), columns = width_of(text, len);
+        size_t len = unbreakable_len(text), columns = width_of(text, len);
         if (!is_first && column + (gap ? 1 : 0) + columns + strlen(at_break) > width) {
             buf_printf(b, "%s\n", at_break);
             put_spaces(b, indent);
@@ -140,9 +142,28 @@ static void put_wrapped_from(struct buf *b, const char *text, size_t first, size
     buf_puts(b, "\n");
 }
 
-static void put_wrapped(struct buf *b, const char *text, size_t indent, size_t width)
+void cli_put_wrapped(struct buf *b, const char *text, size_t indent, size_t width)
 {
     put_wrapped_from(b, text, indent, indent, width, "");
+}
+
+void cli_put_prose(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text,
+                   size_t first, size_t indent)
+{
+    struct buf safe CLEANUP(buf_clear) = BUF_INIT, lines CLEANUP(buf_clear) = BUF_INIT;
+    size_t width = options->screen_columns || !isatty(fileno(out)) ? 0 : (size_t)cli_terminal_width(out);
+    utf8_put_line(&safe, text);
+    if (first + utf8_width(buf_str(&safe)) <= width || width <= indent) {
+        cli_put(b, options, out, style, text);
+        buf_puts(b, "\n");
+        return;
+    }
+    put_wrapped_from(&lines, buf_str(&safe), first, indent, width, "");
+    for (char *line = lines.data, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        cli_put(b, options, out, style, line);
+        buf_puts(b, "\n");
+    }
 }
 
 /* A name and its explanation, which begins in `column` if both fit. */
@@ -150,19 +171,22 @@ static void put_row(struct buf *b, const char *left, const char *text, size_t co
 {
     size_t used = 2 + utf8_width(left);
     buf_printf(b, "  %s", left);
-    if (width < NARROW)
+    if (width < HELP_NARROW)
         column = 6;
-    if (width < NARROW || used >= column) {
+    if (width < HELP_NARROW || used >= column) {
         buf_puts(b, "\n");
         used = 0;
     }
     put_spaces(b, column - used);
-    put_wrapped(b, text, column, width);
+    cli_put_wrapped(b, text, column, width);
 }
 
+/* The terminal's width also where the help goes through a pipe: a person reads it behind `| less`. */
 static size_t width_for_help(void)
 {
     int width = cli_terminal_width(stdout);
+    if (width <= 0)
+        width = cli_terminal_width(stderr);
     return width <= 0 || width > 100 ? 100 : width < 40 ? 40 : (size_t)width;
 }
 
@@ -224,13 +248,15 @@ static void put_errors(struct buf *b, const enum tsk_code *codes, enum lang lang
     }
 }
 
-static void put_op(struct buf *b, const struct op *op, enum lang lang, size_t width)
+static void put_op(struct buf *b, const struct op *op, const struct cli_options *options, size_t width)
 {
-    put_wrapped(b, op->summary, 0, width);
+    cli_put_wrapped(b, op->summary, 0, width);
     struct buf usage CLEANUP(buf_clear) = BUF_INIT;
     cli_usage_line(op, &usage);
     buf_puts(b, "\nUsage\n  ");
     put_wrapped_from(b, buf_str(&usage), 2, 6, width, "");
+    if (op->examples)
+        put_examples(b, op->examples, width);
     const char *heading = "\nParameters\n";
     for (const struct op_param *param = op->params; param->name; param++) {
         if (param->flags & OP_REMOTE_ONLY)
@@ -239,25 +265,21 @@ static void put_op(struct buf *b, const struct op *op, enum lang lang, size_t wi
         heading = "";
         put_param(b, param, !(op->flags & OP_KEEPS_REST), width);
     }
+    if (!options->wants_all)
+        return;
     if (op->detail) {
         buf_puts(b, "\n");
-        put_wrapped(b, op->detail, 0, width);
+        cli_put_wrapped(b, op->detail, 0, width);
     }
     if (op->errors[0])
-        put_errors(b, op->errors, lang, width);
-    if (op->examples)
-        put_examples(b, op->examples, width);
+        put_errors(b, op->errors, options->lang, width);
 }
 
 static void put_verbs(struct buf *b, const char *noun, size_t width)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        bool fits = noun ? rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 : !rows[i]->noun;
-        if (fits)
-            put_row(b, rows[i]->verb, rows[i]->summary, 16, width);
-    }
+    op_foreach (op)
+        if (op_has_noun(op, noun))
+            put_row(b, op->verb, op->summary, 16, width);
 }
 
 static void put_globals(struct buf *b, const struct op *op, size_t width)
@@ -290,15 +312,16 @@ static void put_exit_codes(struct buf *b, size_t width)
     buf_puts(b, "\nExit codes\n");
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
         buf_printf(b, "  %s  ", meanings[i][0]);
-        put_wrapped(b, meanings[i][1], 5, width);
+        cli_put_wrapped(b, meanings[i][1], 5, width);
     }
 }
 
-static void put_top(struct buf *b, size_t width)
+static void put_all_commands(struct buf *b, size_t width)
 {
     const char *nouns[64];
+    char text[128];
     size_t count = cli_nouns(nouns, 64);
-    put_wrapped(
+    cli_put_wrapped(
         b, "tasuki " TASUKI_VERSION ": nothing runs twice, nothing is lost in a crash, everyone sees who runs what.", 0,
         width);
     buf_puts(b, "\nUsage\n  ");
@@ -309,31 +332,44 @@ static void put_top(struct buf *b, size_t width)
         buf_printf(b, "\n%s (tasuki %s VERB)\n", nouns[i], nouns[i]);
         put_verbs(b, nouns[i], width);
     }
+    buf_puts(b, "\nShort forms\n");
+    for (const struct cli_alias *alias = cli_aliases; alias->word; alias++) {
+        const struct op *op = op_by_name(alias->op);
+        snprintf(text, sizeof text, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        put_row(b, alias->word, text, 16, width);
+    }
     put_globals(b, NULL, width);
     put_exit_codes(b, width);
-    buf_puts(b, "\n");
-    put_wrapped(b, "Start with: tasuki init, then tasuki lock run NAME -- COMMAND", 0, width);
+}
+
+/* `tasuki lock acquire --help` has what one needs to type it; `--all` adds the rest. */
+static void help_put_command(struct buf *b, const struct op *op, const struct cli_options *options, size_t width)
+{
+    put_op(b, op, options, width);
+    if (options->wants_all)
+        put_globals(b, op, width);
+    else
+        buf_printf(b, "\nMore: tasuki %s%s%s --help --all\n", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
 }
 
 int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err)
 {
     size_t width = width_for_help();
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    const struct op *op = verb ? op_find(noun, verb) : noun ? op_find(NULL, noun) : NULL;
+    const struct op *op = verb ? op_find(noun, verb) : noun ? cli_find_command(noun) : NULL;
     if (op) {
-        put_op(&b, op, options->lang, width);
-        put_globals(&b, op, width);
+        help_put_command(&b, op, options, width);
+    } else if (!noun && options->wants_all) {
+        put_all_commands(&b, width);
     } else if (!noun) {
-        put_top(&b, width);
+        cli_first_screen(&b, options, width);
     } else if (cli_noun_exists(noun) && !verb) {
         buf_printf(&b, "Usage\n  tasuki %s VERB …\n\nVerbs\n", noun);
         put_verbs(&b, noun, width);
         buf_printf(&b, "\nMore: tasuki %s VERB --help\n", noun);
     } else {
-        error_set(err, TSK_INVALID_INPUT, "command_unknown", "value", verb ? verb : noun, NULL);
-        error_add_next(err, "tasuki --help");
-        return -1;
+        return cli_unknown_word(verb && cli_noun_exists(noun) ? noun : NULL, verb ? verb : noun, NULL, err);
     }
-    fputs(buf_str(&b), stdout);
+    cli_page(buf_str(&b));
     return 0;
 }

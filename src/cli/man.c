@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Text for roff: backslashes, leading dots and quotes, and hyphens that must stay hyphens. */
-static void put(FILE *out, const char *text)
+static void man_put(FILE *out, const char *text)
 {
     for (const char *at = text; *at; at++) {
         if (*at == '\\')
@@ -26,7 +26,7 @@ static void put_examples(FILE *out, const char *examples)
         char line[512];
         snprintf(line, sizeof line, "%.*s", (int)len, examples);
         fputs(".nf\n.RS 4\n", out);
-        put(out, line);
+        man_put(out, line);
         fputs("\n.RE\n.fi\n", out);
         examples += len + (examples[len] == '\n');
     }
@@ -38,9 +38,9 @@ static void put_op(FILE *out, const struct op *op)
     char name[64];
     cli_usage_line(op, &usage);
     fputs(".SS ", out);
-    put(out, buf_str(&usage));
+    man_put(out, buf_str(&usage));
     fputs("\n", out);
-    put(out, op->summary);
+    man_put(out, op->summary);
     fputs("\n", out);
     for (const struct op_param *param = op->params; param->name; param++) {
         if (param->flags & OP_REMOTE_ONLY)
@@ -54,14 +54,14 @@ static void put_op(FILE *out, const struct op *op)
                     param->value ? param->value : "");
         else
             fprintf(out, "\\fB\\-\\-%s\\fR \\fI%s\\fR\n", name, param->value ? param->value : "");
-        put(out, param->help);
+        man_put(out, param->help);
         if (param->fallback && !(op->flags & OP_KEEPS_REST))
             fprintf(out, " Default: %s.", param->fallback);
         fputs("\n", out);
     }
     if (op->detail) {
         fputs(".PP\n", out);
-        put(out, op->detail);
+        man_put(out, op->detail);
         fputs("\n", out);
     }
     if (op->errors[0]) {
@@ -101,12 +101,12 @@ static void put_globals(FILE *out)
     fputs(".SH OPTIONS\nEvery command takes these, before or after its own words.\n", out);
     for (const struct cli_global *global = cli_globals; global->name; global++) {
         fputs(".TP\n\\fB", out);
-        put(out, global->name);
+        man_put(out, global->name);
         fputs("\\fR", out);
         if (global->value)
             fprintf(out, " \\fI%s\\fR", global->value);
         fputs("\n", out);
-        put(out, global->help);
+        man_put(out, global->help);
         fputs("\n", out);
     }
 }
@@ -114,8 +114,6 @@ static void put_globals(FILE *out)
 void cli_man(const char *noun, FILE *out)
 {
     const char *nouns[64];
-    size_t count;
-    const struct op *const *rows = op_table(&count);
     put_title(out, noun);
     fputs(".SH NAME\n", out);
     if (noun)
@@ -127,11 +125,9 @@ void cli_man(const char *noun, FILE *out)
           "[\\fB\\-\\-quiet\\fR] [\\fB\\-\\-verbose\\fR] [\\fB\\-\\-no\\-color\\fR] ",
           out);
     fprintf(out, "%s%s\\fIVERB\\fR ...\n.SH COMMANDS\n", noun ? noun : "[\\fINOUN\\fR]", " ");
-    for (size_t i = 0; i < count; i++) {
-        bool fits = noun ? rows[i]->noun && strcmp(rows[i]->noun, noun) == 0 : !rows[i]->noun;
-        if (fits)
-            put_op(out, rows[i]);
-    }
+    op_foreach (op)
+        if (op_has_noun(op, noun))
+            put_op(out, op);
     put_globals(out);
     put_exit_codes(out);
     if (!noun)

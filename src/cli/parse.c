@@ -1,4 +1,5 @@
 #include "base/fs.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -88,6 +89,12 @@ int cli_take_globals(int argc, char **argv, struct cli_options *options, char **
     return 0;
 }
 
+void cli_propose_help(const struct op *op, struct tsk_error *err)
+{
+    if (!tsk_error_next(err, 0))
+        error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+}
+
 int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
 {
     static const struct op_param none = {0};
@@ -116,10 +123,19 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
         error_add(err, "near", with_dashes);
     }
     if (op)
-        error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        cli_propose_help(op, err);
     else
         error_add_next(err, "tasuki --help");
     return -1;
+}
+
+static void key_given_twice(const struct op_param *param, const char *key, struct tsk_error *err)
+{
+    char option[64];
+    struct buf name CLEANUP(buf_clear) = BUF_INIT;
+    cli_option_name(param, option);
+    buf_printf(&name, "--%s %s", option, key);
+    error_set(err, TSK_INVALID_INPUT, "param_twice", "param", buf_str(&name), NULL);
 }
 
 /* `--env K=V`, again and again: an object. */
@@ -135,12 +151,13 @@ static int set_pair(const struct op_param *param, const char *word, json_t *args
     value = json_string(equals + 1);
     bool is_known = key && json_object_get(map, key);
     int result = key && value && !is_known ? json_object_set_new(map, key, value) : -1;
-    free(key);
-    if (is_known)
+    if (is_known) {
         json_decref(value);
-    return result == 0 ? 0
-                       : error_set(err, TSK_INVALID_INPUT, is_known ? "param_twice" : "param_not_utf8", "param",
-                                   param->name, NULL);
+        key_given_twice(param, key, err);
+    }
+    free(key);
+    return result == 0 || is_known ? result
+                                   : error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", param->name, NULL);
 }
 
 /* One more word for a parameter that takes several: "a", then ["a", "b"]. */
@@ -194,7 +211,7 @@ static int set_rest(const struct op *op, const struct op_param *param, char **wo
 }
 
 /* What follows the name in a word that spells it, ulTaskId also as ul-task-id; NULL: it is another word. */
-static const char *spelled(const char *word, const char *name)
+static const char *spelled_option(const char *word, const char *name)
 {
     for (; *name; name++) {
         if (*word == (*name == '_' ? '-' : *name))
@@ -211,7 +228,7 @@ static const char *spelled(const char *word, const char *name)
 static const struct op_param *option_by_name(const struct op *op, const char *word, const char **ret_value)
 {
     for (const struct op_param *param = op->params; param->name; param++) {
-        const char *rest = strncmp(word, "--", 2) == 0 ? spelled(word + 2, param->name) : NULL;
+        const char *rest = strncmp(word, "--", 2) == 0 ? spelled_option(word + 2, param->name) : NULL;
         if ((param->flags & OP_NOT_AN_OPTION) || !rest || (*rest && *rest != '='))
             continue;
         *ret_value = *rest ? rest + 1 : NULL;
@@ -221,7 +238,7 @@ static const struct op_param *option_by_name(const struct op *op, const char *wo
 }
 
 /* The option a word means: `--lock-file`, `--lock-file=x`, `-n`. */
-static const struct op_param *option_of(const struct op *op, const char *word, const char **ret_value)
+static const struct op_param *param_of_option(const struct op *op, const char *word, const char **ret_value)
 {
     char name[64];
     *ret_value = NULL;
@@ -261,7 +278,7 @@ static const struct op_param *negated_of(const struct op *op, const char *word)
     if (strncmp(word, "--no-", 5) != 0)
         return NULL;
     snprintf(positive, sizeof positive, "--%s", word + 5);
-    const struct op_param *param = option_of(op, positive, &value);
+    const struct op_param *param = param_of_option(op, positive, &value);
     return param && !value && (param->type == OP_BOOL || param->type == OP_MAP) ? param : NULL;
 }
 
@@ -272,6 +289,15 @@ static const struct op_param *rest_param(const struct op *op)
         if (param->type == OP_ARGV)
             return param;
     return NULL;
+}
+
+/* The same line with `--` before words[at]. */
+static void propose_dashes(const struct op *op, char **words, int at, int count, struct tsk_error *err)
+{
+    struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
+    for (int i = 0; i < count; i++)
+        buf_printf(&line, "%s %s", i == at ? " --" : "", shell_word(&quoted, words[i]));
+    error_add_next(err, "tasuki %s%s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb, buf_str(&line));
 }
 
 static int parse_words(const struct op *op, char **words, int count, json_t *args, struct tsk_error *err)
@@ -287,7 +313,7 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
             continue;
         }
         if (!options_ended && words[i][0] == '-' && words[i][1]) {
-            if (!(param = option_of(op, words[i], &value))) {
+            if (!(param = param_of_option(op, words[i], &value))) {
                 if (!(param = negated_of(op, words[i])))
                     return cli_unknown_option(op, words[i], err);
                 json_object_set_new(args, param->name, param->type == OP_MAP ? json_object() : json_false());
@@ -309,7 +335,7 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
             return error_set(err, TSK_INVALID_INPUT, "word_too_many", "value", words[i], NULL);
         if (param->type == OP_ARGV) {
             error_set(err, TSK_INVALID_INPUT, "command_needs_dashes", "value", words[i], NULL);
-            error_add_next(err, "tasuki %s %s … -- %s …", op->noun, op->verb, words[i]);
+            propose_dashes(op, words, i, count, err);
             return -1;
         }
         if (set_arg(param, words[i], args, err) < 0)
@@ -326,7 +352,7 @@ static const struct op_param *param_of(const struct op *op, const char *name)
     return param;
 }
 
-static int read_text(const char *path, size_t max, struct buf *text)
+static int read_text_file(const char *path, size_t max, struct buf *text)
 {
     if (strcmp(path, "-") == 0)
         return fs_read_stream(STDIN_FILENO, max, text);
@@ -346,7 +372,7 @@ static int refuse_file(const struct op_param *target, const char *path, struct t
 }
 
 /* The text of a file, as it is, for the parameter that it is to fill. */
-static int fill(const struct op *op, const struct op_param *param, json_t *args, struct tsk_error *err)
+static int fill_param(const struct op *op, const struct op_param *param, json_t *args, struct tsk_error *err)
 {
     const struct op_param *target = param_of(op, param->fills);
     const char *path = json_get_string(args, param->name, "");
@@ -355,7 +381,7 @@ static int fill(const struct op *op, const struct op_param *param, json_t *args,
     cli_option_name(param, option);
     if (json_object_get(args, target->name))
         return error_set(err, TSK_INVALID_INPUT, "param_and_file", "value", target->value, "option", option, NULL);
-    if (read_text(path, (size_t)target->max, &text) < 0)
+    if (read_text_file(path, (size_t)target->max, &text) < 0)
         return refuse_file(target, path, err);
     json_t *value = memchr(buf_str(&text), '\0', text.len) ? NULL : json_stringn(buf_str(&text), text.len);
     if (!value)
@@ -368,7 +394,7 @@ static int fill(const struct op *op, const struct op_param *param, json_t *args,
 static int fill_from_files(const struct op *op, json_t *args, struct tsk_error *err)
 {
     for (const struct op_param *param = op->params; param->name; param++)
-        if (param->fills && json_object_get(args, param->name) && fill(op, param, args, err) < 0)
+        if (param->fills && json_object_get(args, param->name) && fill_param(op, param, args, err) < 0)
             return -1;
     return 0;
 }

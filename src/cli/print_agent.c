@@ -16,7 +16,7 @@ static void put_output(struct buf *b, const struct cli_options *options, const c
     }
 }
 
-void cli_print_agents(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(agents, "agent.run", "agent.parallel", "agent.dag", "agent.team", "agent.teams", "agent.loop")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     const char *status = json_get_string(result, "status", ""), *run = json_get_string(result, "run_id", "");
@@ -27,12 +27,11 @@ void cli_print_agents(const struct op_call *call, const struct cli_options *opti
         return;
     json_array_foreach (json_object_get(result, "agents"), i, agent) {
         const char *state = json_get_string(agent, "state", ""), *reason = json_get_string(agent, "reason", NULL);
-        char key[32];
-        snprintf(key, sizeof key, "view_%s", state);
         has_reason |= reason != NULL;
         cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(agent, "task", ""));
         buf_puts(&b, "  ");
-        cli_put(&b, options, stdout, strcmp(state, "ok") == 0 ? STYLE_GOOD : STYLE_WARN, text_get(key, options->lang));
+        cli_put(&b, options, stdout, strcmp(state, "ok") == 0 ? STYLE_GOOD : STYLE_WARN,
+                cli_word(options, "view_", state));
         buf_puts(&b, reason ? "  " : "");
         cli_put(&b, options, stdout, STYLE_PLAIN, reason ? reason : "");
         buf_puts(&b, "\n");
@@ -44,7 +43,7 @@ void cli_print_agents(const struct op_call *call, const struct cli_options *opti
     buf_puts(&b, "\n");
     const char *message = json_get_string(result, "message", NULL);
     if (message && !has_reason)
-        cli_put_line(&b, options, stdout, "label_warning", message);
+        cli_put_said(&b, options, stdout, "label_warning", message);
     json_t *next CLEANUP_JSON = json_array();
     if (strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0)
         json_array_append_new(next, json_sprintf("tasuki runs show %s", run));

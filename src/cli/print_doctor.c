@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static enum style style_of(const char *status)
+static enum style check_style(const char *status)
 {
     if (strcmp(status, "PASS") == 0)
         return STYLE_GOOD;
@@ -46,7 +46,7 @@ static void put_check(struct buf *b, const struct cli_options *options, const js
 {
     const char *status = json_get_string(check, "status", ""), *title = json_get_string(check, "title", "");
     buf_puts(b, "  ");
-    cli_put(b, options, stdout, style_of(status), status);
+    cli_put(b, options, stdout, check_style(status), status);
     buf_puts(b, "  ");
     cli_put(b, options, stdout, STYLE_BOLD, title);
     buf_printf(b, "%*s", (int)(width - utf8_width(title)) + 2, "");
@@ -75,15 +75,14 @@ static json_t *commands_of(const json_t *checks)
     return commands;
 }
 
-void cli_print_doctor(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(doctor, "doctor")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const json_t *checks = json_object_get(result, "checks");
     const char *status = json_get_string(result, "status", "");
     size_t i, width = title_width(checks);
     json_t *check, *commands CLEANUP_JSON = commands_of(checks);
-    (void)call;
-    cli_put(&b, options, stdout, style_of(status), status);
+    cli_put(&b, options, stdout, check_style(status), status);
     buf_puts(&b, "\n");
     json_array_foreach (checks, i, check)
         if (!options->quiet || json_object_get(check, "fixed") ||

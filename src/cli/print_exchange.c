@@ -19,19 +19,17 @@ void cli_put_problems(struct buf *b, const struct cli_options *options, const js
                        (long long)json_get_int(problem, "column", 0));
         buf_printf(&line, " %s", json_get_string(problem, "reason", ""));
         buf_puts(b, "  ");
-        cli_put(b, options, stderr, STYLE_PLAIN, buf_str(&line));
-        buf_puts(b, "\n");
+        cli_put_prose(b, options, stderr, STYLE_PLAIN, buf_str(&line), 2, 4);
     }
     if (json_array_size(problems) < count)
         buf_puts(b, "  …\n");
 }
 
 /* The file itself, as it is: it may be redirected. What a person must know goes to stderr. */
-void cli_print_export(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(export, "process.export")
 {
     size_t masked = json_array_size(json_object_get(result, "masked"));
     char count[24];
-    (void)call;
     fputs(json_get_string(result, "content", ""), stdout);
     if (!masked || options->quiet)
         return;
@@ -41,7 +39,7 @@ void cli_print_export(const struct op_call *call, const struct cli_options *opti
     fprintf(stderr, "%s\n", buf_str(&line));
 }
 
-static void put_names(struct buf *b, const struct cli_options *options, const char *label, const json_t *names)
+static void put_labelled_names(struct buf *b, const struct cli_options *options, const char *label, const json_t *names)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
@@ -52,7 +50,7 @@ static void put_names(struct buf *b, const struct cli_options *options, const ch
         cli_put_line(b, options, stdout, label, buf_str(&line));
 }
 
-void cli_print_import(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(import, "process.import")
 {
     static const char *const lists[][2] = {
         {"label_created", "created"},     {"label_updated", "updated"}, {"label_unchanged", "unchanged"},
@@ -62,27 +60,27 @@ void cli_print_import(const struct op_call *call, const struct cli_options *opti
     const json_t *running = json_object_get(result, "running");
     size_t i;
     json_t *warning;
-    (void)call;
     if (options->quiet)
         return;
     text_put(&line, options->lang, "imported", "format", json_get_string(result, "format", ""), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
     for (i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        put_names(&b, options, lists[i][0], json_object_get(result, lists[i][1]));
+        put_labelled_names(&b, options, lists[i][0], json_object_get(result, lists[i][1]));
     json_array_foreach (json_object_get(result, "warnings"), i, warning)
-        cli_put_line(&b, options, stdout, "label_warning", json_string_value(warning));
+        cli_put_said(&b, options, stdout, "label_warning", json_string_value(warning));
+    cli_put_warnings(&b, options, result);
     json_t *next CLEANUP_JSON = json_array();
     json_array_foreach (running, i, warning)
         json_array_append_new(next, json_sprintf("tasuki proc restart %s", json_string_value(warning)));
-    put_names(&b, options, "label_running", running);
+    put_labelled_names(&b, options, "label_running", running);
     cli_put_next(&b, options, stdout, next);
     fputs(buf_str(&b), stdout);
 }
 
 /* ---- templates ---- */
 
-static void put_command(struct buf *b, const json_t *spec)
+static void put_spec_command(struct buf *b, const json_t *spec)
 {
     size_t i;
     json_t *arg;
@@ -99,14 +97,13 @@ static void put_variables(struct buf *b, const json_t *template)
         buf_printf(b, "%s%s", i ? " " : "", json_string_value(name));
 }
 
-void cli_print_templates(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(templates, "template.list")
 {
     static const char *const heads[] = {"head_template", "head_variables", "head_command"};
     struct cli_table table = {.columns = 3};
     const json_t *templates = json_object_get(result, "templates");
     size_t i;
     json_t *template;
-    (void)call;
     if (json_array_size(templates) == 0) {
         if (!options->quiet)
             printf("%s\n", text_get("no_templates", options->lang));
@@ -117,7 +114,7 @@ void cli_print_templates(const struct op_call *call, const struct cli_options *o
     json_array_foreach (templates, i, template) {
         struct buf variables CLEANUP(buf_clear) = BUF_INIT, command CLEANUP(buf_clear) = BUF_INIT;
         put_variables(&variables, template);
-        put_command(&command, json_object_get(template, "spec"));
+        put_spec_command(&command, json_object_get(template, "spec"));
         cli_table_add(&table, STYLE_BOLD, json_get_string(template, "name", ""));
         cli_table_add(&table, STYLE_PLAIN, variables.len ? buf_str(&variables) : "-");
         cli_table_add(&table, STYLE_DIM, buf_str(&command));
@@ -125,7 +122,7 @@ void cli_print_templates(const struct op_call *call, const struct cli_options *o
     cli_table_print(&table, options, stdout);
 }
 
-void cli_print_template(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(template, "template.create", "template.show", "template.update")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const char *name = json_get_string(result, "name", ""), *key;
@@ -137,10 +134,7 @@ void cli_print_template(const struct op_call *call, const struct cli_options *op
     buf_puts(&b, "\n");
     json_object_foreach (json_object_get(result, "spec"), key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
-        if (json_is_string(value))
-            buf_puts(&text, json_string_value(value));
-        else
-            json_write(&text, value, false);
+        text_put_value(&text, value);
         buf_printf(&b, "  %-22s", key);
         cli_put(&b, options, stdout, STYLE_PLAIN, buf_str(&text));
         buf_puts(&b, "\n");
@@ -152,13 +146,4 @@ void cli_print_template(const struct op_call *call, const struct cli_options *op
     json_t *next CLEANUP_JSON = json_pack("[s]", buf_str(&use));
     cli_put_next(&b, options, stdout, next);
     fputs(buf_str(&b), stdout);
-}
-
-void cli_print_template_deleted(const struct op_call *call, const struct cli_options *options, const json_t *result)
-{
-    struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    (void)call;
-    text_put(&line, options->lang, "template_deleted", "template", json_get_string(result, "name", ""), NULL);
-    if (!options->quiet)
-        printf("%s\n", buf_str(&line));
 }

@@ -1,11 +1,13 @@
 /* print_proc.c - processes for people: one sentence what is so, then what helps to go on. */
+#include "base/utf8.h"
 #include "base/word.h"
 #include "cli/cli.h"
+#include "ops/proc_args.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static enum style style_of(const json_t *process)
+enum style cli_process_style(const json_t *process)
 {
     const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
     if (strcmp(phase, "unhealthy") == 0 || strcmp(phase, "backoff") == 0 || strcmp(phase, "lost") == 0 ||
@@ -14,17 +16,7 @@ static enum style style_of(const json_t *process)
     return strcmp(state, "Running") == 0 ? STYLE_GOOD : strcmp(state, "Failed") == 0 ? STYLE_BAD : STYLE_PLAIN;
 }
 
-static const char *phase_text(const struct cli_options *options, const char *phase)
-{
-    static const char *const keys[] = {"phase_starting", "phase_ready", "phase_unhealthy", "phase_stopping",
-                                       "phase_backoff",  "phase_lost",  "phase_unreadable"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(keys[i] + strlen("phase_"), phase) == 0)
-            return text_get(keys[i], options->lang);
-    return phase;
-}
-
-static void bytes_text(int64_t bytes, char text[32])
+void cli_bytes(int64_t bytes, char text[32])
 {
     if (bytes < 10 << 20)
         snprintf(text, 32, "%lld KiB", (long long)(bytes >> 10));
@@ -32,7 +24,7 @@ static void bytes_text(int64_t bytes, char text[32])
         snprintf(text, 32, "%lld MiB", (long long)(bytes >> 20));
 }
 
-static void put_command(struct buf *b, const json_t *process)
+void cli_put_command(struct buf *b, const json_t *process)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
@@ -44,27 +36,40 @@ static void put_command(struct buf *b, const json_t *process)
 
 /* ---- a table of them ---- */
 
+bool cli_process_failed(const json_t *process)
+{
+    return strcmp(json_get_string(process, "state_name", ""), "Failed") == 0 ||
+           strcmp(json_get_string(process, "phase", ""), "backoff") == 0;
+}
+
 static void add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
 {
     char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-", restarts[24];
     const json_t *usage = json_object_get(process, "usage");
     struct buf command CLEANUP(buf_clear) = BUF_INIT;
     const char *phase = json_get_string(process, "phase", "");
+    cli_table_add(table, STYLE_BOLD, json_get_string(process, "id", ""));
+    cli_table_add(table, cli_process_style(process), json_get_string(process, "state_name", ""));
+    if (cli_process_failed(process)) { /* what it used is of no interest then; the reason has the room */
+        struct buf reason CLEANUP(buf_clear) = BUF_INIT;
+        proc_reason_put(&reason, options->lang, process);
+        cli_table_add_rest(table, STYLE_PLAIN, buf_str(&reason));
+        return;
+    }
     if (json_is_integer(json_object_get(process, "pid")))
         snprintf(pid, sizeof pid, "%lld", (long long)json_get_int(process, "pid", 0));
     if (usage) {
-        bytes_text(json_get_int(usage, "rss_bytes", 0), memory);
-        cli_format_span(json_get_int(usage, "uptime_ms", 0), uptime);
+        cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
+        cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
     }
     snprintf(restarts, sizeof restarts, "%lld", (long long)json_get_int(process, "restarts", 0));
-    put_command(&command, process);
-    cli_table_add(table, STYLE_BOLD, json_get_string(process, "id", ""));
-    cli_table_add(table, style_of(process), json_get_string(process, "state_name", ""));
-    cli_table_add(table, STYLE_PLAIN, *phase ? phase_text(options, phase) : "-");
+    cli_put_command(&command, process);
+    cli_table_add(table, STYLE_PLAIN, *phase ? cli_word(options, "phase_", phase) : "-");
     cli_table_add(table, STYLE_PLAIN, pid);
     cli_table_add(table, STYLE_PLAIN, uptime);
     cli_table_add(table, STYLE_PLAIN, memory);
     cli_table_add(table, STYLE_PLAIN, restarts);
+    cli_table_add_by(table, options, json_object_get(process, "started_by"));
     cli_table_add(table, STYLE_DIM, buf_str(&command));
 }
 
@@ -90,14 +95,24 @@ static void print_errors(const struct cli_options *options, const json_t *errors
             cli_put(&b, options, stderr, STYLE_BAD, id);
             buf_puts(&b, ": ");
         }
-        cli_put(&b, options, stderr, STYLE_PLAIN, message);
-        buf_puts(&b, "\n");
+        cli_put_prose(&b, options, stderr, STYLE_PLAIN, message, says_id(message, id) ? 0 : utf8_width(id) + 2, 2);
         fputs(buf_str(&b), stderr);
     }
 }
 
+void cli_put_warnings(struct buf *b, const struct cli_options *options, const json_t *result)
+{
+    char *text = strdup(json_get_string(result, "warning", ""));
+    for (char *line = text, *end; line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        end = *end ? (*end = '\0', end + 1) : NULL;
+        cli_put_said(b, options, stdout, "label_warning", line);
+    }
+    free(text);
+}
+
 /* That it is in another worktree than the caller, or that its directory was removed. */
-static void put_place(struct buf *b, const struct cli_options *options, const json_t *process)
+static void put_proc_place(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     const char *id = json_get_string(process, "id", ""), *worktree = json_get_string(process, "other_worktree", NULL);
     bool is_gone = json_get_bool(process, "directory_gone", false);
@@ -106,15 +121,28 @@ static void put_place(struct buf *b, const struct cli_options *options, const js
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     text_put(&line, options->lang, is_gone ? "process_directory_gone" : "process_in_worktree", "id", id, "path",
              is_gone ? json_get_string(process, "cwd", "") : worktree, NULL);
-    cli_put(b, options, stdout, STYLE_BOLD, buf_str(&line));
-    buf_puts(b, "\n");
+    cli_put_prose(b, options, stdout, STYLE_BOLD, buf_str(&line), 0, 2);
 }
 
-void cli_print_processes(const struct op_call *call, const struct cli_options *options, const json_t *result)
+/* What `up --detach` has done differently from what the file says. */
+static void put_names(struct buf *b, const struct cli_options *options, const char *key, const json_t *ids)
 {
-    static const char *const heads[] = {"head_id",     "head_state",  "head_phase",    "head_pid",
-                                        "head_uptime", "head_memory", "head_restarts", "head_command"};
-    struct cli_table table = {.columns = sizeof heads / sizeof heads[0]};
+    struct buf list CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    size_t i;
+    json_t *id;
+    if (!json_array_size(ids))
+        return;
+    json_array_foreach (ids, i, id)
+        buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(id));
+    text_put(&line, options->lang, key, "names", buf_str(&list), NULL);
+    cli_put_prose(b, options, stdout, STYLE_PLAIN, buf_str(&line), 0, 2);
+}
+
+PRINTER(processes, "process.list")
+{
+    static const char *const heads[] = {"head_id",     "head_state",    "head_phase", "head_pid",    "head_uptime",
+                                        "head_memory", "head_restarts", "head_by",    "head_command"};
+    struct cli_table table = {.columns = sizeof heads / sizeof heads[0], .drops = {6, 2, 5, 3, 7, 4}};
     const json_t *processes = json_object_get(result, "processes");
     size_t i;
     json_t *process;
@@ -129,8 +157,13 @@ void cli_print_processes(const struct op_call *call, const struct cli_options *o
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
     json_array_foreach (processes, i, process) {
         add_row(&table, options, process);
-        put_place(&places, options, process);
+        put_proc_place(&places, options, process);
     }
+    put_names(&places, options, "up_restarting", json_object_get(result, "restarted"));
+    cli_put_warnings(&places, options, result);
+    put_names(&places, options, "up_done", json_object_get(result, "completed"));
+    put_names(&places, options, "up_left_alone", json_object_get(result, "left_alone"));
+    put_names(&places, options, "up_ignored", json_object_get(result, "ignored"));
     bool was_asked_for = call->op->flags & OP_READ_ONLY;
     if (!options->quiet || was_asked_for)
         fputs(buf_str(&places), stdout);
@@ -150,9 +183,9 @@ static void put_heading(struct buf *b, const struct cli_options *options, const 
     const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
     cli_put(b, options, stdout, STYLE_BOLD, json_get_string(process, "id", ""));
     buf_puts(b, "  ");
-    cli_put(b, options, stdout, style_of(process), state);
+    cli_put(b, options, stdout, cli_process_style(process), state);
     if (*phase && strcmp(phase, "ready") != 0)
-        buf_printf(b, " (%s)", phase_text(options, phase));
+        buf_printf(b, " (%s)", cli_word(options, "phase_", phase));
     if (json_is_integer(json_object_get(process, "pid"))) {
         snprintf(number, sizeof number, "%lld", (long long)json_get_int(process, "pid", 0));
         buf_puts(b, "  ");
@@ -167,9 +200,9 @@ static void put_usage(struct buf *b, const struct cli_options *options, const js
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (!usage)
         return;
-    bytes_text(json_get_int(usage, "rss_bytes", 0), memory);
-    cli_format_span(json_get_int(usage, "uptime_ms", 0), uptime);
-    duration_format(json_get_int(usage, "cpu_ms", 0), cpu);
+    cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
+    cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
+    cli_span(options->lang, json_get_int(usage, "cpu_ms", 0), cpu);
     text_put(&line, options->lang, "process_usage", "memory", memory, "cpu", cpu, "uptime", uptime, NULL);
     cli_put_line(b, options, stdout, "label_uses", buf_str(&line));
 }
@@ -183,9 +216,10 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
                *next = json_get_string(process, "next_start_at", NULL);
     if (error)
         cli_put_line(b, options, stdout, "label_error", error);
+    if (json_get_string(process, "last_stderr", NULL))
+        cli_put_line(b, options, stdout, "label_stderr", json_get_string(process, "last_stderr", ""));
     if (next && time_parse(next, &at) == 0) {
-        int64_t left = at - clock_now().wall_ms;
-        cli_format_span(left > 0 ? left : 0, span);
+        duration_format_left(at - clock_now().wall_ms, span);
         text_put(&line, options->lang, "process_next_start", "span", span, NULL);
         cli_put_line(b, options, stdout, "label_next_start", buf_str(&line));
     }
@@ -224,7 +258,7 @@ static void put_probe(struct buf *b, const struct cli_options *options, const ch
         cli_put_line(b, options, stdout, key, buf_str(&line));
 }
 
-static void put_exit(struct buf *b, const struct cli_options *options, const json_t *raw)
+static void put_exit_cell(struct buf *b, const struct cli_options *options, const json_t *raw)
 {
     char number[24];
     const char *signal = json_get_string(raw, "signal", NULL);
@@ -237,11 +271,9 @@ static void put_end(struct buf *b, const struct cli_options *options, const json
 {
     const json_t *inner =
         json_object_get(json_object_get(process, "state"), json_get_string(process, "state_name", ""));
-    if (json_get_string(inner, "started_at", NULL))
-        cli_put_line(b, options, stdout, "label_started_at", json_get_string(inner, "started_at", ""));
-    if (json_get_string(inner, "stopped_at", NULL))
-        cli_put_line(b, options, stdout, "label_ended_at", json_get_string(inner, "stopped_at", ""));
-    put_exit(b, options, json_object_get(process, "raw_status"));
+    cli_put_time(b, options, "label_started_at", json_get_string(inner, "started_at", NULL));
+    cli_put_time(b, options, "label_ended_at", json_get_string(inner, "stopped_at", NULL));
+    put_exit_cell(b, options, json_object_get(process, "raw_status"));
 }
 
 static void put_leftovers(struct buf *b, const struct cli_options *options, const json_t *leftovers)
@@ -260,8 +292,9 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
 {
     char count[24];
     struct buf command CLEANUP(buf_clear) = BUF_INIT, policy CLEANUP(buf_clear) = BUF_INIT;
+    cli_put_starter(b, options, stdout, process);
     put_end(b, options, process);
-    put_command(&command, process);
+    cli_put_command(&command, process);
     cli_put_line(b, options, stdout, "label_command", buf_str(&command));
     if (json_get_string(process, "cwd", NULL))
         cli_put_line(b, options, stdout, "label_directory", json_get_string(process, "cwd", ""));
@@ -278,6 +311,11 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
     put_leftovers(b, options, json_object_get(process, "leftovers"));
 }
 
+static bool has_tty(const json_t *process)
+{
+    return strcmp(json_get_string(json_object_get(process, "log"), "mode", ""), "tty") == 0;
+}
+
 /* What to type next, by what has just been done and what came out. */
 static void put_hints(struct buf *b, const struct cli_options *options, const char *verb, const json_t *process)
 {
@@ -290,14 +328,16 @@ static void put_hints(struct buf *b, const struct cli_options *options, const ch
     else if (strcmp(verb, "update") == 0 && is_running)
         json_array_append_new(next, json_sprintf("tasuki proc restart %s", id));
     else if (strcmp(state, "Failed") == 0)
-        json_array_append_new(next, json_sprintf("tasuki proc logs %s --both", id));
+        json_array_append_new(next, json_sprintf("tasuki proc logs %s", id));
     else if (is_running && strcmp(verb, "status") != 0)
-        json_array_append_new(next, json_sprintf("tasuki proc logs %s -f", id));
+        json_array_append_new(next, has_tty(process) ? json_sprintf("tasuki proc attach %s", id)
+                                                     : json_sprintf("tasuki proc logs %s -f", id));
     if (json_array_size(next))
         cli_put_next(b, options, stdout, next);
 }
 
-void cli_print_process(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(process, "process.create", "process.start", "process.stop", "process.restart", "process.status",
+        "process.update", "process.wait", "template.use", "up", "down")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (json_object_get(result, "processes")) {
@@ -306,13 +346,14 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
     }
     if (options->quiet)
         return;
-    put_place(&b, options, result);
+    put_proc_place(&b, options, result);
     put_heading(&b, options, result);
     put_error(&b, options, result);
     if (json_get_bool(result, "needs_restart", false))
         cli_put_line(&b, options, stdout, "label_changed", text_get("process_needs_restart", options->lang));
+    cli_put_warnings(&b, options, result);
     if (strcmp(call->op->verb, "stop") == 0)
-        put_exit(&b, options, json_object_get(result, "raw_status"));
+        put_exit_cell(&b, options, json_object_get(result, "raw_status"));
     if (strcmp(call->op->verb, "status") == 0)
         put_details(&b, options, result);
     put_hints(&b, options, call->op->verb, result);
@@ -321,12 +362,11 @@ void cli_print_process(const struct op_call *call, const struct cli_options *opt
 
 /* ---- what is gone, what came back ---- */
 
-void cli_print_removed(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(removed, "process.remove")
 {
     const json_t *list = json_object_get(result, "removed");
     size_t i;
     json_t *id;
-    (void)call;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (!json_is_array(list))
         text_put(&b, options->lang, "process_removed", "id", json_get_string(result, "id", ""), NULL);
@@ -334,8 +374,11 @@ void cli_print_removed(const struct op_call *call, const struct cli_options *opt
         buf_puts(&b, i ? "\n" : "");
         text_put(&b, options->lang, "process_removed", "id", json_string_value(id), NULL);
     }
-    if (!options->quiet && b.len)
-        printf("%s\n", buf_str(&b));
+    if (b.len)
+        buf_puts(&b, "\n");
+    cli_put_warnings(&b, options, result);
+    if (!options->quiet)
+        fputs(buf_str(&b), stdout);
     print_errors(options, json_object_get(result, "errors"));
 }
 
@@ -357,11 +400,10 @@ static void print_ids(const struct cli_options *options, const char *key, const 
     fputs(buf_str(&b), stdout);
 }
 
-void cli_print_restored(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(restored, "process.restore")
 {
     char count[24];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    (void)call;
     if (!options->quiet) {
         snprintf(count, sizeof count, "%zu", json_array_size(json_object_get(result, "started")));
         text_put(&b, options->lang, "processes_restored", "count", count, NULL);

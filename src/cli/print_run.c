@@ -1,151 +1,12 @@
-/* print_run.c - runs for people: progress while they run, and how they ended. */
-#include "base/clock.h"
+/* print_run.c - runs for people: how they ended, what they did. */
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "proc/log_text.h"
 
 #include <string.h>
 #include <unistd.h>
 
-enum { BAR_WIDTH = 24, BAR_WIDTH_NARROW = 8, NARROW = 60, BAR_PERIOD_MS = 80, NAMES_MAX = 3, NAME_MIN = 4 };
-
-/* ---- progress ------------------------------------------------------------------------------------------- */
-
-/* What the bar shows; it lives as long as the program, as the terminal does. */
-static struct {
-    int64_t began_ms, drawn_ms;
-    char running[NAMES_MAX][64]; /* the last that were started and have not ended */
-    bool is_drawn;
-} bar;
-
-void cli_end_progress(void)
-{
-    if (bar.is_drawn)
-        fputs("\r\033[K", stderr);
-    bar.is_drawn = false;
-}
-
-static void note_running(const json_t *document)
-{
-    const char *type = json_get_string(document, "type", ""), *task = json_get_string(document, "task_id", "");
-    size_t free_place = NAMES_MAX;
-    for (size_t i = 0; i < NAMES_MAX; i++) {
-        if (strcmp(bar.running[i], task) == 0)
-            bar.running[i][0] = '\0';
-        if (!bar.running[i][0])
-            free_place = i;
-    }
-    if (strcmp(type, "task.started") == 0 && free_place < NAMES_MAX)
-        utf8_copy(bar.running[free_place], sizeof bar.running[0], task);
-}
-
-/* What runs, as far as it fits: the last name is cut, and those that are not named are counted. */
-static void put_running(struct buf *names, int64_t running, int room)
-{
-    int64_t named = 0;
-    char more[24];
-    snprintf(more, sizeof more, " +%lld", (long long)running); /* the longest that may follow */
-    room -= running > 1 ? (int)strlen(more) : 0;
-    for (size_t i = 0; i < NAMES_MAX && room > NAME_MIN; i++) {
-        int len = (int)strlen(bar.running[i]); /* names have no wide characters */
-        if (!len)
-            continue;
-        if (len + 1 > room)
-            buf_printf(names, " %.*s…", room - 2, bar.running[i]);
-        else
-            buf_printf(names, " %s", bar.running[i]);
-        room -= len + 1;
-        named++;
-    }
-    if (named && running > named)
-        buf_printf(names, " +%lld", (long long)(running - named));
-}
-
-static void draw_bar(const struct cli_options *options, const json_t *document)
-{
-    const json_t *progress = json_object_get(document, "progress");
-    int64_t done = json_get_int(progress, "done", 0), total = json_get_int(progress, "total", 1),
-            now = clock_now().boot_ms;
-    bool is_tick = strcmp(json_get_string(document, "type", ""), "run.progress") == 0;
-    char span[TIME_TEXT_MAX];
-    struct buf b CLEANUP(buf_clear) = BUF_INIT, names CLEANUP(buf_clear) = BUF_INIT;
-    if (now - bar.drawn_ms < BAR_PERIOD_MS && done < total && !is_tick)
-        return;
-    bar.drawn_ms = now;
-    total = total < done ? done : total;
-    int columns = cli_terminal_width(stderr), width = columns < NARROW ? BAR_WIDTH_NARROW : BAR_WIDTH;
-    int64_t filled = total ? done * width / total : 0;
-    buf_puts(&b, "[");
-    for (int64_t i = 0; i < width; i++)
-        buf_puts(&b, i < filled ? "#" : ".");
-    duration_format(now - bar.began_ms, span);
-    buf_printf(&b, "] %lld/%lld  %s ", (long long)done, (long long)total, span);
-    put_running(&names, json_get_int(progress, "running", 0), columns - (int)utf8_width(buf_str(&b)) - 1);
-    if (names.len)
-        cli_put(&b, options, stderr, STYLE_DIM, buf_str(&names));
-    fprintf(stderr, "\r\033[K%s", buf_str(&b));
-    fflush(stderr);
-    bar.is_drawn = true;
-}
-
-/* The word for a task's state. */
-static const char *state_text(const struct cli_options *options, const char *state)
-{
-    static const struct {
-        const char *state, *text;
-    } words[] = {{"waiting", "view_waiting"}, {"running", "view_running"}, {"retry", "view_retry"},
-                 {"ok", "view_ok"},           {"failed", "view_failed"},   {"skipped", "view_skipped"},
-                 {"blocked", "view_blocked"}, {"stopped", "view_stopped"}, {"asks", "view_asks"}};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(words[i].state, state) == 0)
-            return text_get(words[i].text, options->lang);
-    return state;
-}
-
-static void print_line(const struct cli_options *options, const json_t *document)
-{
-    const char *type = json_get_string(document, "type", "");
-    const json_t *progress = json_object_get(document, "progress"), *data = json_object_get(document, "data");
-    char span[TIME_TEXT_MAX];
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    bool is_end = strcmp(type, "task.ended") == 0, is_failure = strcmp(type, "task.failed") == 0;
-    if (!is_end && !is_failure)
-        return;
-    const char *outcome = is_failure ? "failed" : json_get_string(data, "outcome", "");
-    buf_printf(&b, "[%lld/%lld] ", (long long)json_get_int(progress, "done", 0),
-               (long long)json_get_int(progress, "total", 0));
-    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(document, "task_id", ""));
-    buf_puts(&b, " ");
-    cli_put(&b, options, stdout,
-            strcmp(outcome, "ok") == 0 ? STYLE_GOOD
-            : is_failure               ? STYLE_BAD
-                                       : STYLE_WARN,
-            state_text(options, outcome));
-    if (is_end) {
-        duration_format(json_get_int(data, "ms", 0), span);
-        buf_printf(&b, "  %s", span);
-    }
-    printf("%s\n", buf_str(&b));
-}
-
-bool cli_print_progress(const struct op_call *call, const struct cli_options *options, const json_t *document)
-{
-    if (!json_object_get(document, "progress"))
-        return false;
-    (void)call;
-    if (!bar.began_ms)
-        bar.began_ms = clock_now().boot_ms;
-    if (!isatty(STDERR_FILENO) || !isatty(STDOUT_FILENO)) {
-        print_line(options, document);
-        return true;
-    }
-    note_running(document);
-    draw_bar(options, document);
-    return true;
-}
-
-/* ---- results -------------------------------------------------------------------------------------------- */
-
-static enum style style_of(const char *status)
+enum style cli_run_style(const char *status)
 {
     if (strcmp(status, "DONE") == 0 || strcmp(status, "ok") == 0)
         return STYLE_GOOD;
@@ -154,83 +15,50 @@ static enum style style_of(const char *status)
     return strcmp(status, "RUNNING") == 0 || strcmp(status, "waiting") == 0 ? STYLE_PLAIN : STYLE_WARN;
 }
 
+/* What the task printed last, below its reason, unless it stands right above. */
+static void put_last_lines(struct buf *b, const struct cli_options *options, const json_t *failure)
+{
+    const json_t *lines = cli_progress_has_shown(failure) ? NULL : json_object_get(failure, "lines");
+    size_t i;
+    json_t *line;
+    json_array_foreach (lines, i, line) {
+        buf_puts(b, "    ");
+        log_text_for_terminal(b, json_string_value(line), json_string_length(line), cli_has_colour(options, stdout));
+        buf_puts(b, "\n");
+    }
+}
+
 static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     size_t i;
     json_t *failure;
     json_array_foreach (json_object_get(stage, "failures"), i, failure) {
-        const char *log = json_get_string(failure, "log", NULL);
         buf_puts(b, "  ");
         cli_put(b, options, stdout, STYLE_BAD, json_get_string(failure, "reason", ""));
-        if (log) {
-            buf_puts(b, "\n    ");
-            cli_put(b, options, stdout, STYLE_PLAIN, log);
-        }
         buf_puts(b, "\n");
+        cli_put_fence(b, json_object_get(failure, "lines"), true);
+        put_last_lines(b, options, failure);
+        cli_put_fence(b, json_object_get(failure, "lines"), false);
     }
-}
-
-/* A task, and where it has a session of its own, the branch: BRANCH/TASK. */
-static void put_place(struct buf *b, const json_t *stage, const json_t *of)
-{
-    const char *session = json_get_string(of, "session_id", ""), *run = json_get_string(stage, "run_id", "");
-    if (strncmp(session, run, strlen(run)) == 0 && session[strlen(run)] == '_')
-        buf_printf(b, "%s/", session + strlen(run) + 1);
-    buf_puts(b, json_get_string(of, "task", ""));
-}
-
-/* The task that asks, with its branch if the name alone is ambiguous. */
-static void put_asker(struct buf *b, const json_t *stage, const json_t *asks)
-{
-    const char *name = json_get_string(asks, "task", "");
-    size_t i, same = 0;
-    json_t *open;
-    json_array_foreach (json_object_get(stage, "questions"), i, open)
-        same += strcmp(json_get_string(open, "task", ""), name) == 0;
-    if (same > 1)
-        put_place(b, stage, asks);
-    else
-        buf_puts(b, name);
 }
 
 static void put_questions(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
-    size_t i, k;
-    json_t *open, *option;
-    json_array_foreach (json_object_get(stage, "questions"), i, open) {
-        const json_t *question = json_object_get(open, "question");
-        struct buf asker CLEANUP(buf_clear) = BUF_INIT;
-        put_asker(&asker, stage, open);
-        buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_BOLD, buf_str(&asker));
-        buf_puts(b, ": ");
-        cli_put(b, options, stdout, STYLE_PLAIN, json_get_string(question, "question", ""));
-        buf_puts(b, "\n");
-        json_array_foreach (json_object_get(question, "options"), k, option) {
-            buf_printf(b, "    %zu. ", k + 1);
-            cli_put(b, options, stdout, STYLE_PLAIN, json_is_string(option) ? json_string_value(option) : "?");
-            buf_puts(b, "\n");
-        }
-    }
+    const json_t *questions = json_object_get(stage, "questions");
+    size_t i;
+    json_t *open;
+    json_array_foreach ((json_t *)questions, i, open)
+        cli_put_question(b, options, questions, json_get_string(stage, "run_id", ""), open);
 }
 
-/* One line per open question; which task is meant must be said as soon as there are several. */
+/* One command per open question. */
 static void add_answers(const json_t *stage, json_t *next)
 {
     const json_t *questions = json_object_get(stage, "questions");
-    const char *id = json_get_string(stage, "run_id", "");
     size_t i;
     json_t *open;
-    json_array_foreach (questions, i, open) {
-        const char *type = json_get_string(json_object_get(open, "question"), "type", "text");
-        const char *form = strcmp(type, "approval") == 0 ? "--yes" : strcmp(type, "text") == 0 ? "TEXT" : "--choose N";
-        struct buf asker CLEANUP(buf_clear) = BUF_INIT;
-        put_asker(&asker, stage, open);
-        if (json_array_size(questions) == 1)
-            json_array_append_new(next, json_sprintf("tasuki answer %s %s", id, form));
-        else
-            json_array_append_new(next, json_sprintf("tasuki answer %s --task %s %s", id, buf_str(&asker), form));
-    }
+    json_array_foreach ((json_t *)questions, i, open)
+        cli_add_answers(next, questions, json_get_string(stage, "run_id", ""), open);
 }
 
 /* The key of the limit that ended the run; NULL: none did. */
@@ -250,7 +78,8 @@ static bool is_decided(const json_t *stage)
            (strcmp(code, "GROUP_FAILED") == 0 && json_array_size(json_object_get(stage, "failures")) == 0);
 }
 
-/* The flow, for who changes it or runs it anew. What came through a pipe is in the run's copy only. */
+/* The path of the flow that the user would edit or run again. A flow that was read from a pipe exists only as the run's
+ * copy. */
 static const char *flow_file(const json_t *stage, struct buf *b)
 {
     const char *source = json_get_string(stage, "source", "");
@@ -279,6 +108,20 @@ static void put_limit(struct buf *b, const struct cli_options *options, const js
     add_anew(stage, next);
 }
 
+/* The whole log of the first that failed and printed something. */
+static void add_logs(const json_t *stage, json_t *next)
+{
+    size_t i;
+    json_t *failure;
+    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+        if (json_array_size(json_object_get(failure, "lines"))) {
+            json_array_insert_new(next, 0,
+                                  json_sprintf("tasuki runs logs %s %s", json_get_string(stage, "run_id", ""),
+                                               json_get_string(failure, "task", "")));
+            return;
+        }
+}
+
 static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
@@ -295,7 +138,13 @@ static void put_next_of(struct buf *b, const struct cli_options *options, const 
         add_answers(stage, next);
     else if (strcmp(status, "DONE") != 0 && strcmp(status, "RUNNING") != 0)
         json_array_append_new(next, json_sprintf("tasuki resume %s", id));
+    add_logs(stage, next);
     cli_put_next(b, options, stdout, next);
+}
+
+int64_t cli_run_settled(const json_t *counts)
+{
+    return json_get_int(counts, "ok", json_get_int(counts, "done", 0)) + json_get_int(counts, "skipped", 0);
 }
 
 /* "3 of 5 tasks, 1 failed, 1 not reached". A run that has not ended says only how far it is. */
@@ -304,11 +153,12 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
     static const char *const others[][2] = {{"skipped", "run_count_skipped"},
                                             {"failed", "run_count_failed"},
                                             {"stopped", "run_count_stopped"},
+                                            {"asking", "run_count_asking"},
                                             {"not_reached", "run_count_not_reached"}};
     const json_t *counts = json_object_get(stage, "counts");
     bool is_over = strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0;
     char ok[24], total[24], number[24];
-    snprintf(ok, sizeof ok, "%lld", (long long)json_get_int(counts, "ok", json_get_int(counts, "done", 0)));
+    snprintf(ok, sizeof ok, "%lld", (long long)cli_run_settled(counts));
     snprintf(total, sizeof total, "%lld", (long long)json_get_int(counts, "total", 0));
     text_put(b, lang, "run_counts", "ok", ok, "total", total, NULL);
     for (size_t i = 0; is_over && i < sizeof others / sizeof others[0]; i++) {
@@ -321,27 +171,60 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
     }
 }
 
-void cli_print_run(const struct op_call *call, const struct cli_options *options, const json_t *result)
+/* The run, its status, its counts, its duration; on a narrow terminal the last two stand below. */
+static void put_headline(struct buf *b, const struct cli_options *options, const json_t *stage)
+{
+    struct buf rest CLEANUP(buf_clear) = BUF_INIT;
+    char span[TIME_TEXT_MAX];
+    const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
+    size_t width = (size_t)cli_terminal_width(stdout);
+    cli_put(b, options, stdout, STYLE_BOLD, id);
+    buf_puts(b, " ");
+    cli_put(b, options, stdout, cli_run_style(status), status);
+    if (json_object_get(stage, "counts")) {
+        buf_puts(&rest, "  ");
+        put_counts(&rest, options->lang, stage);
+    }
+    if (json_object_get(stage, "duration_ms")) {
+        cli_span(options->lang, json_get_int(stage, "duration_ms", 0), span);
+        buf_printf(&rest, "  %s", span);
+    }
+    if (width && strlen(id) + 1 + strlen(status) + utf8_width(buf_str(&rest)) > width)
+        buf_puts(b, "\n");
+    buf_printf(b, "%s\n", buf_str(&rest));
+}
+
+/* --on-conflict after: it is recorded, and begins when the run that is there has ended. */
+static void print_pending(const struct cli_options *options, const json_t *result)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
+    const char *run = json_get_string(result, "run_id", ""), *request = json_get_string(result, "request_id", NULL);
+    bool has_replaced = json_get_bool(result, "replaced", false);
+    json_t *next CLEANUP_JSON = json_pack("[o, o]", json_sprintf("tasuki runs show %s", run),
+                                          json_sprintf("tasuki runs cancel %s --pending", run));
+    text_put(&line, options->lang, has_replaced ? "run_pending_instead" : "run_pending", "what",
+             request ? request : json_get_string(result, "flow", ""), "run", run, NULL);
+    cli_put_prose(&b, options, stdout, STYLE_PLAIN, buf_str(&line), 0, 2);
+    cli_put_next(&b, options, stdout, next);
+    fputs(buf_str(&b), stdout);
+}
+
+PRINTER(run, "run", "resume", "answer", "request.run")
+{
+    if (strcmp(json_get_string(result, "status", ""), "PENDING") == 0) {
+        if (!options->quiet)
+            print_pending(options, result);
+        return;
+    }
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
     size_t i;
     json_t *step;
-    (void)call;
     cli_end_progress();
     json_array_foreach (json_object_get(result, "order"), i, step)
         printf("%zu. %s\n", i + 1, json_get_string(step, "task", ""));
     if (json_object_get(result, "order") || (options->quiet && call->verdict == TSK_OK))
         return;
-    const json_t *counts = json_object_get(result, "counts");
-    const char *status = json_get_string(result, "status", "");
-    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "run_id", ""));
-    buf_puts(&b, " ");
-    cli_put(&b, options, stdout, style_of(status), status);
-    if (counts) {
-        put_counts(&line, options->lang, result);
-        buf_printf(&b, "  %s", buf_str(&line));
-    }
-    buf_puts(&b, "\n");
+    put_headline(&b, options, result);
     const char *reason = json_get_string(result, "reason", NULL);
     if (reason && json_array_size(json_object_get(result, "failures")) == 0) {
         buf_puts(&b, "  ");
@@ -356,87 +239,173 @@ void cli_print_run(const struct op_call *call, const struct cli_options *options
     fputs(buf_str(&b), stdout);
 }
 
-void cli_print_tasks(const struct op_call *call, const struct cli_options *options, const json_t *result)
+/* A sentence; of a dry run also which ones. */
+PRINTER(prune, "runs.prune")
+{
+    enum { SHOWN = 10 };
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    size_t i;
+    json_t *id;
+    if (options->quiet)
+        return;
+    text_put_json(&b, options->lang, call->says, result, NULL);
+    printf("%s\n", buf_str(&b));
+    if (!json_get_bool(result, "dry_run", false))
+        return;
+    json_array_foreach (json_object_get(result, "removed"), i, id)
+        if (i < SHOWN)
+            printf("  %s\n", json_string_value(id));
+    cli_print_more(options, (int64_t)i - SHOWN);
+}
+
+PRINTER(tasks, "runs.tasks")
 {
     struct cli_table table = {.columns = 4};
     size_t i;
     json_t *task;
-    (void)call;
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         const char *state = json_get_string(task, "state", "");
-        char attempt[24];
+        char attempt[24], when[TIME_TEXT_MAX];
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 1));
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
-        cli_table_add(&table, style_of(state), state);
+        cli_table_add(&table, cli_run_style(state), state);
         cli_table_add(&table, STYLE_DIM, attempt);
-        cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));
+        cli_when(options, json_get_string(task, "started_at", ""), when);
+        cli_table_add(&table, STYLE_PLAIN, when);
     }
     cli_table_print(&table, options, stdout);
 }
 
-void cli_print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
+/* How long it took, or has been running; "-" of one that was interrupted. */
+void cli_run_span(const struct cli_options *options, const json_t *run, char text[TIME_TEXT_MAX])
 {
-    static const char *const heads[] = {"head_run", "head_status", "head_flow", "head_done", "head_started"};
-    struct cli_table table = {.columns = 5};
+    int64_t began, ended = clock_now().wall_ms;
+    const char *end = json_get_string(run, "ended_at", NULL);
+    const json_t *duration = json_object_get(run, "duration_ms");
+    bool is_known = time_parse(json_get_string(run, "started_at", ""), &began) == 0;
+    if (end)
+        is_known &= time_parse(end, &ended) == 0;
+    else
+        is_known &= strcmp(json_get_string(run, "status", ""), "RUNNING") == 0;
+    snprintf(text, TIME_TEXT_MAX, "-");
+    if (is_known) /* these times have whole seconds, and a pause between two runners is in them */
+        cli_whole_span(options->lang, duration ? json_integer_value(duration) : ended - began, text);
+}
+
+PRINTER(runs, "runs.list")
+{
+    static const char *const heads[] = {"head_run", "head_status", "head_flow",   "head_done",
+                                        "head_for", "head_by",     "head_started"};
+    struct cli_table table = {.columns = 7, .gives_way = 2, .drops = {5, 4, 3}};
     size_t i;
     json_t *run;
-    (void)call;
     if (json_array_size(json_object_get(result, "runs")) == 0) {
         printf("%s\n", text_get("no_runs", options->lang));
         return;
     }
-    for (i = 0; i < 5; i++)
+    for (i = 0; i < table.columns; i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "runs"), i, run) {
-        char count[64];
+        char count[64], span[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
         const json_t *counts = json_object_get(run, "counts");
         const char *flow = json_get_string(run, "flow", NULL), *status = json_get_string(run, "status", "");
-        snprintf(count, sizeof count, "%lld/%lld", (long long)json_get_int(counts, "done", 0),
+        snprintf(count, sizeof count, "%lld/%lld", (long long)cli_run_settled(counts),
                  (long long)json_get_int(counts, "total", 0));
         if (json_get_int(counts, "total", 0) == 0) /* it ended before it could say what it had to do */
             snprintf(count, sizeof count, "-");
-        cli_table_add(&table, STYLE_BOLD, json_get_string(run, "run_id", ""));
-        cli_table_add(&table, style_of(status), status);
-        cli_table_add(&table, STYLE_PLAIN, flow ? flow : json_get_string(run, "source", ""));
+        cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, json_get_string(run, "run_id", "")));
+        cli_table_add(&table, cli_run_style(status), status);
+        cli_table_add(&table, STYLE_PLAIN,
+                      flow ? cli_short_id(call, options, flow) : json_get_string(run, "source", ""));
         cli_table_add(&table, STYLE_PLAIN, count);
-        cli_table_add(&table, STYLE_PLAIN, json_get_string(run, "started_at", ""));
+        cli_run_span(options, run, span);
+        cli_table_add(&table, STYLE_PLAIN, span);
+        cli_table_add_by(&table, options, json_object_get(run, "started_by"));
+        cli_when(options, json_get_string(run, "started_at", ""), when);
+        cli_table_add(&table, STYLE_PLAIN, when);
     }
     cli_table_print(&table, options, stdout);
 }
 
-void cli_print_stage(const struct op_call *call, const struct cli_options *options, const json_t *result)
+/* The run that is pending after this one. */
+static void put_follower(struct buf *b, const struct cli_options *options, const json_t *pending)
 {
-    static const char *const heads[] = {"head_task", "head_state", "head_attempt", "head_started"};
-    struct cli_table table = {.columns = 4};
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    if (!pending)
+        return;
+    char when[TIME_TEXT_MAX];
+    cli_when(options, json_get_string(pending, "created_at", ""), when);
+    buf_printf(&line, "%s  %s", json_get_string(json_object_get(pending, "who"), "label", ""), when);
+    cli_put_line(b, options, stdout, "label_pending", buf_str(&line));
+}
+
+/* Whether one of them ran on a worker; on one with another commit. */
+static bool has_any(const json_t *tasks, const char *key)
+{
+    size_t i;
+    json_t *task;
+    json_array_foreach ((json_t *)tasks, i, task)
+        if (json_object_get(task, key))
+            return true;
+    return false;
+}
+
+PRINTER(stage, "runs.show")
+{
+    struct buf by CLEANUP(buf_clear) = BUF_INIT;
+    static const char *const heads[] = {"head_task",    "head_state",  "head_attempt",
+                                        "head_started", "head_worker", "head_commit"};
+    const json_t *tasks = json_object_get(result, "tasks");
+    struct cli_table table = {.columns = has_any(tasks, "commit") ? 6 : has_any(tasks, "worker") ? 5 : 4};
     size_t i;
     json_t *task;
     struct op_call shown = *call;
     shown.verdict = TSK_RUN_FAILED; /* also with --quiet: it was asked for */
     cli_print_run(&shown, options, result);
+    cli_put_starter(&by, options, stdout, result);
+    put_follower(&by, options, json_object_get(result, "pending"));
+    fputs(buf_str(&by), stdout);
     if (json_array_size(json_object_get(result, "tasks")) == 0)
         return;
     printf("\n");
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < table.columns; i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
-        char attempt[24];
+        char attempt[24], when[TIME_TEXT_MAX];
         const char *state = json_get_string(task, "state", "");
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
         struct buf place CLEANUP(buf_clear) = BUF_INIT;
-        put_place(&place, result, task);
+        cli_put_task_place(&place, result, task);
         cli_table_add(&table, STYLE_BOLD, buf_str(&place));
-        cli_table_add(&table, style_of(state), state_text(options, state));
+        cli_table_add(&table, cli_run_style(state), cli_word(options, "view_", state));
         cli_table_add(&table, STYLE_PLAIN, strcmp(attempt, "0") == 0 ? "" : attempt);
-        cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "started_at", ""));
+        cli_when(options, json_get_string(task, "started_at", ""), when);
+        cli_table_add(&table, STYLE_PLAIN, when);
+        if (table.columns > 4)
+            cli_table_add(&table, STYLE_PLAIN, json_get_string(task, "worker", ""));
+        if (table.columns > 5)
+            cli_table_add_commit(&table, task);
     }
     cli_table_print(&table, options, stdout);
 }
 
-void cli_print_logs(const struct op_call *call, const struct cli_options *options, const json_t *result)
+/* Each line as a terminal shows it in the end. */
+static void put_log_text(struct buf *b, const struct cli_options *options, const char *text)
+{
+    while (*text) {
+        size_t line = strcspn(text, "\n"), len = line;
+        const char *part = log_text_last_part(text, &len);
+        log_text_for_terminal(b, part, len, cli_has_colour(options, stdout));
+        text += line;
+        if (*text == '\n')
+            buf_put(b, text++, 1);
+    }
+}
+
+PRINTER(logs, "runs.logs")
 {
     size_t i;
     json_t *log;
-    (void)call;
     json_array_foreach (json_object_get(result, "logs"), i, log) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         const char *text = json_get_string(log, "text", "");
@@ -444,28 +413,41 @@ void cli_print_logs(const struct op_call *call, const struct cli_options *option
         cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(log, "task", ""));
         buf_printf(&b, " (%lld) ", (long long)json_get_int(log, "attempt", 1));
         cli_put(&b, options, stdout, STYLE_DIM, json_get_string(log, "session_id", ""));
+        if (json_get_bool(log, "untimed", false))
+            buf_printf(&b, "  (%s)", text_get("run_log_untimed", options->lang));
         buf_puts(&b, "\n");
+        cli_put_fence(&b, text, true);
         if (isatty(STDOUT_FILENO))
-            utf8_put_visible(&b, text, true);
+            put_log_text(&b, options, text);
         else
             buf_puts(&b, text);
         if (*text && text[strlen(text) - 1] != '\n')
             buf_puts(&b, "\n");
+        cli_put_fence(&b, text, false);
         fputs(buf_str(&b), stdout);
     }
 }
 
 /* A text as it is, everything else as JSON: for `x=$(…)`. */
-void cli_print_value(const struct op_call *call, const struct cli_options *options, const json_t *result)
+PRINTER(value, "channel.get", "task.ask")
 {
     const json_t *value = json_object_get(result, "value");
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    (void)call;
-    (void)options;
     value = value ? value : json_object_get(result, "answer");
     if (json_is_string(value))
         buf_puts(&b, json_string_value(value));
     else
         json_write(&b, value, false);
     printf("%s\n", buf_str(&b));
+}
+
+PRINTER(waited, "wait")
+{
+    const char *kind = json_get_string(call->args, "kind", "");
+    if (strcmp(kind, "run") == 0)
+        cli_print_run(call, options, result);
+    else if (strcmp(kind, "lock") == 0)
+        cli_print_lock_check(call, options, result);
+    else
+        (strcmp(kind, "workflow") == 0 ? cli_print_own_show : cli_print_process)(call, options, result);
 }

@@ -1,4 +1,5 @@
 #include "base/utf8.h"
+#include "base/who.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -22,7 +23,7 @@ void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum s
     bool coloured = style != STYLE_PLAIN && cli_has_colour(options, out);
     if (coloured)
         buf_puts(b, codes[style]);
-    utf8_put_visible(b, text, false);
+    utf8_put_line(b, text);
     if (coloured)
         buf_puts(b, "\033[0m");
 }
@@ -49,12 +50,51 @@ void cli_table_add(struct cli_table *table, enum style style, const char *text)
         table->max = max;
     }
     struct buf b = BUF_INIT;
-    utf8_put_visible(&b, text, false);
+    utf8_put_line(&b, text);
     table->cells[table->count++] = (struct cli_cell){.text = buf_take(&b), .style = style};
 }
 
-/* Cuts to `width` columns with an ellipsis. Takes the text, returns what replaces it. */
-static char *cut_take(char *text, size_t width)
+/* Of the terminal; 0: there is none. */
+static size_t columns_of(const struct cli_options *options, FILE *out)
+{
+    return (size_t)(options->screen_columns ? options->screen_columns : cli_terminal_width(out));
+}
+
+void cli_table_add_by(struct cli_table *table, const struct cli_options *options, const json_t *who)
+{
+    enum { NOTE_FROM = 100, BY_MAX = 32 };
+    size_t width = columns_of(options, stdout);
+    struct buf b = BUF_INIT;
+    if (width && width < NOTE_FROM)
+        buf_puts(&b, json_get_string(who, "label", ""));
+    else
+        who_put_label(&b, who);
+    if (!b.len)
+        buf_puts(&b, "-");
+    char *text = buf_take(&b);
+    text = width && text ? cli_cut(text, BY_MAX) : text;
+    cli_table_add(table, STYLE_PLAIN, text ? text : "-");
+    free(text);
+}
+
+void cli_table_add_commit(struct cli_table *table, const json_t *json)
+{
+    char text[16];
+    const char *commit = json_get_string(json, "commit", "");
+    snprintf(text, sizeof text, "%.10s", *commit ? commit : "-");
+    cli_table_add(table, STYLE_DIM, text);
+}
+
+void cli_table_add_rest(struct cli_table *table, enum style style, const char *text)
+{
+    size_t column = table->count % table->columns;
+    cli_table_add(table, style, text);
+    table->cells[table->count - 1].spans = true;
+    while (++column < table->columns)
+        cli_table_add(table, STYLE_PLAIN, "");
+}
+
+char *cli_cut(char *text, size_t width)
 {
     if (utf8_width(text) <= width || width < 2)
         return text;
@@ -72,48 +112,87 @@ static char *cut_take(char *text, size_t width)
     return buf_take(&b);
 }
 
-#define LAST_MIN 8 /* columns of the last one, however narrow the terminal is */
+#define LAST_MIN  8        /* columns of the last one, however narrow the terminal is */
+#define NO_COLUMN SIZE_MAX /* the width of one that is left out */
 
-/* Takes from the column that gives way what the line is too long by. */
-static void narrow(const struct cli_table *table, size_t columns, size_t terminal, size_t *widths)
+/* The columns that a line needs at least: the last one and the one that gives way can be cut. */
+static size_t table_least(const struct cli_table *table, size_t columns, const size_t *widths)
 {
-    size_t total = 2 * (columns - 1), *width = &widths[table->gives_way];
+    size_t least = 0;
+    for (size_t c = 0; c < columns; c++) {
+        bool can_be_cut = c == columns - 1 || (c && c == table->gives_way);
+        if (widths[c] != NO_COLUMN)
+            least += (can_be_cut && widths[c] > LAST_MIN ? LAST_MIN : widths[c]) + 2;
+    }
+    return least - 2;
+}
+
+/* Leaves out columns until the line fits, then takes from the column that gives way what it is too long by. */
+static void table_narrow(const struct cli_table *table, size_t columns, size_t terminal, size_t *widths)
+{
+    for (size_t i = 0; i < TABLE_DROPS_MAX && table->drops[i] && table_least(table, columns, widths) > terminal; i++)
+        widths[table->drops[i]] = NO_COLUMN;
+    size_t total = 0, *width = &widths[table->gives_way];
     for (size_t c = 0; c < columns; c++)
-        total += widths[c];
-    if (!table->gives_way || total <= terminal || *width <= LAST_MIN)
+        total += widths[c] == NO_COLUMN ? 0 : widths[c] + 2;
+    total -= 2;
+    if (!table->gives_way || *width == NO_COLUMN || total <= terminal || *width <= LAST_MIN)
         return;
     *width = *width > total - terminal + LAST_MIN ? *width - (total - terminal) : LAST_MIN;
 }
 
-void cli_table_print(struct cli_table *table, const struct cli_options *options, FILE *out)
+static void table_widths(const struct cli_table *table, size_t columns, size_t *widths)
 {
-    size_t widths[16] = {0};
-    size_t columns = table->columns < 16 ? table->columns : 16;
     for (size_t i = 0; i < table->count; i++) {
         size_t width = table->cells[i].text ? utf8_width(table->cells[i].text) : 0;
-        if (width > widths[i % columns])
+        if (width > widths[i % columns] && !table->cells[i].spans)
             widths[i % columns] = width;
     }
-    int terminal = options->screen_columns ? options->screen_columns : cli_terminal_width(out);
+}
+
+/* A cell in `width` columns; takes its text. */
+static void put_cell(struct buf *b, const struct cli_options *options, FILE *out, const struct cli_cell *cell,
+                     size_t width, bool is_last)
+{
+    char *text = cell->text && width ? cli_cut(cell->text, width) : cell->text;
+    cli_put(b, options, out, cell->style, text ? text : "");
+    for (size_t pad = text ? utf8_width(text) : 0; !is_last && pad < width + 2; pad++)
+        buf_puts(b, " ");
+    free(text);
+}
+
+void cli_table_print(struct cli_table *table, const struct cli_options *options, FILE *out)
+{
+    size_t widths[16] = {0}, before = 0;
+    size_t columns = table->columns < 16 ? table->columns : 16;
+    size_t terminal = columns_of(options, out);
+    table_widths(table, columns, widths);
     if (terminal)
-        narrow(table, columns, (size_t)terminal, widths);
+        table_narrow(table, columns, terminal, widths);
+    for (size_t c = 0; c + 1 < columns; c++)
+        before += widths[c] == NO_COLUMN ? 0 : widths[c] + 2;
+    if (terminal && widths[columns - 1] + before > terminal)
+        widths[columns - 1] = terminal > before + LAST_MIN ? terminal - before : LAST_MIN;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < table->count; i++) {
-        size_t column = i % columns, before = 0;
-        char *text = table->cells[i].text;
+        size_t column = i % columns, used = 0;
+        struct cli_cell *cell = &table->cells[i];
         for (size_t c = 0; c < column; c++)
-            before += widths[c] + 2;
-        if (text && column == columns - 1 && terminal)
-            text = cut_take(text, (size_t)terminal > before + LAST_MIN ? (size_t)terminal - before : LAST_MIN);
-        else if (text && terminal && column && column == table->gives_way)
-            text = cut_take(text, widths[column]);
-        cli_put(&b, options, out, table->cells[i].style, text ? text : "");
+            used += widths[c] == NO_COLUMN ? 0 : widths[c] + 2;
+        if (cell->spans)
+            put_cell(&b, options, out, cell,
+                     terminal > used + LAST_MIN ? terminal - used
+                     : terminal                 ? LAST_MIN
+                                                : 0,
+                     true);
+        else if (widths[column] == NO_COLUMN)
+            free(cell->text);
+        else
+            put_cell(&b, options, out, cell, widths[column], column == columns - 1);
+        for (; cell->spans && column < columns - 1; column++)
+            free(table->cells[++i].text);
         if (column == columns - 1)
             buf_puts(&b, "\n");
-        else
-            for (size_t pad = text ? utf8_width(text) : 0; pad < widths[column] + 2; pad++)
-                buf_puts(&b, " ");
-        free(text);
     }
     fputs(buf_str(&b), out);
     free(table->cells);

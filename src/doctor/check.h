@@ -1,4 +1,4 @@
-/* check.h - between the checks and the table: what a check is given, and how it tells what it found.
+/* check.h - the interface between the checks and the table: the input of a check, and how it reports its findings.
  *
  *     finding_add(f, DOCTOR_WARN, "doctor_torn_line", "file", name, NULL);   // evidence; the worst one is the check's status
  *     finding_fix(f, "chmod 700 %s", quoted);                                // a command that fixes it

@@ -1,8 +1,8 @@
 /* clock.c - whether times can be trusted: steps of the wall clock since boot, and records from the future. */
+#include "base/listing.h"
 #include "doctor/check.h"
 #include "lock/guard.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +25,13 @@ static int64_t step_of(int guard_dir, const char *name, const struct now *now)
 /* The greatest step that any guard knows of. */
 static int64_t greatest_step(struct doctor *d)
 {
-    struct dirent **names = NULL;
+    struct listing guards CLEANUP(listing_close);
     int64_t step = 0;
-    int dir CLEANUP_FD =
-        fs->openat(d->ws->state_dir, "locks/.guard", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    int count = dir < 0 ? 0 : scandirat(dir, ".", &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
-        int64_t one = names[i]->d_name[0] == '.' ? 0 : step_of(dir, names[i]->d_name, &d->now);
+    listing_open(&guards, d->ws->state_dir, "locks/.guard", LISTING_NO_LINK);
+    for (const char *name; (name = listing_next(&guards));) {
+        int64_t one = name[0] == '.' ? 0 : step_of(guards.fd, name, &d->now);
         step = llabs(one) > llabs(step) ? one : step;
-        free(names[i]);
     }
-    free(names);
     return step;
 }
 

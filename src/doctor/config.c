@@ -4,6 +4,9 @@
 #include "base/yaml.h"
 #include "doctor/check.h"
 #include "own/agent.h"
+#include "proc/actor.h"
+#include "run/prune.h"
+#include "store/notify.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,7 +18,7 @@
 
 #define REDIS_WAIT_MS 1500
 
-enum value_kind { VALUE_BOOL, VALUE_INT, VALUE_TEXT, VALUE_MAP };
+enum value_kind { VALUE_BOOL, VALUE_INT, VALUE_TEXT, VALUE_MAP, VALUE_PLACE };
 
 /* Every key that some part of tasuki reads. */
 static const struct config_key {
@@ -24,13 +27,15 @@ static const struct config_key {
 } keys[] = {
     {"trust_fs", VALUE_BOOL}, {"agents_confirm_live", VALUE_BOOL},
     {"max_runs", VALUE_INT},  {"agents", VALUE_MAP},
-    {"teams", VALUE_MAP},     {"redis", VALUE_TEXT},
+    {"teams", VALUE_MAP},     {"redis", VALUE_PLACE},
+    {"processes", VALUE_MAP}, {"keep", VALUE_MAP},
+    {"notify", VALUE_MAP},
 };
-enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+enum { CONFIG_KEY_COUNT = sizeof keys / sizeof keys[0] };
 
 static const struct config_key *key_find(const char *name)
 {
-    for (size_t i = 0; i < KEY_COUNT; i++)
+    for (size_t i = 0; i < CONFIG_KEY_COUNT; i++)
         if (strcmp(keys[i].name, name) == 0)
             return &keys[i];
     return NULL;
@@ -49,6 +54,8 @@ static bool has_kind(const struct yaml_node *node, enum value_kind kind)
         return yaml_text(node) != NULL;
     case VALUE_MAP:
         return node->type == YAML_MAP || yaml_is_null(node); /* all of it commented out */
+    case VALUE_PLACE:                                        /* a URL, or a map that has it */
+        return node->type == YAML_MAP || yaml_text(node);
     }
     return false;
 }
@@ -58,7 +65,8 @@ static const char *kind_text(enum value_kind kind)
     static const char *const names[] = {[VALUE_BOOL] = "doctor_kind_bool",
                                         [VALUE_INT] = "doctor_kind_int",
                                         [VALUE_TEXT] = "doctor_kind_text",
-                                        [VALUE_MAP] = "doctor_kind_map"};
+                                        [VALUE_MAP] = "doctor_kind_map",
+                                        [VALUE_PLACE] = "doctor_kind_text"};
     return names[kind];
 }
 
@@ -70,14 +78,14 @@ static void suggest_editing(struct finding *f, const char *name, unsigned line)
 
 static void look_at_key(struct finding *f, const struct yaml_node *node)
 {
-    const char *names[KEY_COUNT];
+    const char *names[CONFIG_KEY_COUNT];
     char place[64];
     const struct config_key *key = key_find(node->key);
     snprintf(place, sizeof place, "config.yaml:%u:%u", node->key_line, node->key_column);
-    for (size_t i = 0; i < KEY_COUNT; i++)
+    for (size_t i = 0; i < CONFIG_KEY_COUNT; i++)
         names[i] = keys[i].name;
     bool is_locks = strcmp(node->key, "locks") == 0; /* a key to come; until then nothing may be granted under it */
-    const char *near = key ? NULL : nearest_word(node->key, names, KEY_COUNT);
+    const char *near = key ? NULL : nearest_word(node->key, names, CONFIG_KEY_COUNT);
     if (is_locks)
         finding_add(f, DOCTOR_FAIL, "config_locks", "place", place, NULL);
     else if (!key)
@@ -100,19 +108,20 @@ static void tell_error(struct finding *f, const struct tsk_error *err)
     suggest_editing(f, "config.yaml", (unsigned)line);
 }
 
-/* 1 parsed, 0 there is none, -1 told. */
-static int config_open(struct finding *f, struct buf *text, struct yaml **ret)
+/* Returns 1 if it was parsed, 0 if there is no file, -1 if a finding was added. */
+static int config_open(struct finding *f, struct yaml **ret)
 {
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct tsk_error err;
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    if (fs_read_file(f->doctor->ws->state_dir, "config.yaml", YAML_SIZE_MAX, text) < 0) {
+    if (fs_read_file(f->doctor->ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0) {
         if (errno == ENOENT)
             return 0;
         finding_add(f, DOCTOR_FAIL, "doctor_access", "path", "config.yaml", "reason", strerrordesc_np(errno), NULL);
         finding_fix(f, "ls -ld %s", state_word(f->doctor, "config.yaml", &word));
         return -1;
     }
-    if (yaml_parse(buf_str(text), text->len, "config.yaml", ret, &err) == 0)
+    if (yaml_parse(buf_str(&text), text.len, "config.yaml", ret, &err) == 0)
         return 1;
     tell_error(f, &err);
     return -1;
@@ -120,9 +129,8 @@ static int config_open(struct finding *f, struct buf *text, struct yaml **ret)
 
 void check_config(struct finding *f)
 {
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
-    int found = config_open(f, &text, &doc);
+    int found = config_open(f, &doc);
     finding_summary(f, found ? "doctor_config_good" : "doctor_config_none", NULL);
     if (found <= 0)
         return;
@@ -136,7 +144,11 @@ void check_config(struct finding *f)
         look_at_key(f, node);
     json_t *agents CLEANUP_JSON = NULL;
     struct tsk_error err;
-    if (f->status != DOCTOR_FAIL && agents_load(f->doctor->ws, &agents, &err) < 0)
+    struct prune keep;
+    enum proc_guarding guard;
+    struct tsk_workspace *ws = f->doctor->ws;
+    if (f->status != DOCTOR_FAIL && (agents_load(ws, &agents, &err) < 0 || prune_config(ws, &keep, &err) < 0 ||
+                                     notify_check(ws, &err) < 0 || proc_guarding_read(ws, &guard, &err) < 0))
         tell_error(f, &err);
 }
 
@@ -208,7 +220,7 @@ static int connect_to(const union address *address)
 }
 
 /* Whether something that speaks Redis answers; one that wants a password does. */
-static bool ping(int fd)
+static bool ping_socket(int fd)
 {
     char answer[64] = "";
     if (send(fd, "PING\r\n", 6, MSG_NOSIGNAL) != 6 || !wait_for(fd, POLLIN) ||
@@ -227,7 +239,7 @@ static const char *try_redis(const union address *list, size_t count)
     for (size_t i = 0; i < count; i++) {
         errno = 0;
         int fd CLEANUP_FD = connect_to(&list[i]);
-        if (fd >= 0 && ping(fd))
+        if (fd >= 0 && ping_socket(fd))
             return NULL;
         reason = reason ? reason : strerrordesc_np(errno);
     }
@@ -236,17 +248,15 @@ static const char *try_redis(const union address *list, size_t count)
 
 void check_redis(struct finding *f)
 {
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     struct redis_place place;
-    f->is_absent = true; /* the check before reports what is wrong with the file */
-    if (fs_read_file(f->doctor->ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0)
-        return;
     struct tsk_error err;
-    if (yaml_parse(buf_str(&text), text.len, "config.yaml", &doc, &err) < 0)
+    f->is_absent = true; /* the check before reports what is wrong with the file */
+    if (workspace_config(f->doctor->ws, &doc, &err) <= 0)
         return;
-    const char *url = yaml_text(yaml_get(yaml_root(doc), "redis"));
-    if (!url)
+    const struct yaml_node *redis = yaml_get(yaml_root(doc), "redis");
+    const char *url = yaml_text(redis && redis->type == YAML_MAP ? yaml_get(redis, "url") : redis);
+    if (!url || strncmp(url, "rediss://", 9) == 0 || strncmp(url, "unix://", 7) == 0) /* the next check asks */
         return;
     f->is_absent = false;
     if (!parse_url(url, &place)) {

@@ -11,7 +11,7 @@ static void look_inside(struct finding *f)
 {
     struct tsk_error err;
     struct db_rows rows CLEANUP(db_rows_free) = {0};
-    int more = db_query(&f->doctor->db, &rows, &err, "PRAGMA integrity_check(20)", 0);
+    int more = db_query(&f->doctor->db, &rows, &err, "PRAGMA integrity_check(20)");
     if (more == 0)
         more = db_next(&rows, &err);
     for (; more == 1; more = db_next(&rows, &err)) {
@@ -82,7 +82,7 @@ void check_outbox(struct finding *f)
         return;
     }
     finding_summary(f, "doctor_outbox_good", NULL);
-    int more = db_query(&d->db, &rows, &err, "SELECT line FROM outbox ORDER BY id", 0);
+    int more = db_query(&d->db, &rows, &err, "SELECT line FROM outbox ORDER BY id");
     if (more == 0)
         more = db_next(&rows, &err);
     for (; more == 1; more = db_next(&rows, &err))

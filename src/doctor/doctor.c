@@ -85,7 +85,7 @@ static void report_mended(struct doctor *d, const struct check *check)
 }
 
 /* Looks; adds what was found to `list`. */
-static enum doctor_status perform(const struct check *check, struct doctor *d, json_t *list)
+static enum doctor_status check_perform(const struct check *check, struct doctor *d, json_t *list)
 {
     struct finding f = {.doctor = d,
                         .evidence = json_array(),
@@ -112,7 +112,7 @@ int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *option
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         if (options->mode == DOCTOR_QUICK && checks[i].mode != DOCTOR_QUICK)
             continue;
-        enum doctor_status status = perform(&checks[i], &d, list);
+        enum doctor_status status = check_perform(&checks[i], &d, list);
         worst = status > worst ? status : worst;
     }
     db_close(&d.db);

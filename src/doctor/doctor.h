@@ -1,14 +1,15 @@
-/* doctor.h - looks whether a workspace is in order, and says what to do where it is not.
+/* doctor.h - checks whether a workspace is in order, and says how to fix it if it is not.
  *
- * A check is one row of checks.def and one function, which looks at one subject. What it finds is PASS, WARN
- * (something is wrong and work goes on) or FAIL (something cannot work, or has been lost), with evidence and, where there is
- * one, a command that fixes it and can be typed as shown.
+ * A check is one row of checks.def and one function, which examines one subject. Its status is PASS, WARN (something is wrong,
+ * but work can continue) or FAIL (something cannot work, or has been lost), with evidence and, if there is one, a command that
+ * fixes it and can be typed as shown.
  *
- *  D1  Looking changes nothing, with these exceptions, each told in the report: *full* recovers the locks of dead holders, *quick*
- *      those of requests and of the queue; `fixes` repairs what the row's function calls safe: nothing that a user may want is
- *      lost. (Guard files and the shared memory of the database are the protocol's own and are touched by any look.)
- *  D2  A check does not end the examination, whatever it finds: garbage in a file is a finding.
- *  D3  *Quick* is for before every run: only what makes a run impossible, nothing that grows with the workspace.
+ *  D1  A check changes nothing, with two exceptions, which the report lists: *full* recovers the locks of dead holders, *quick*
+ *      those of requests and of the queue; and with `fixes` a check repairs what it can repair without losing anything that a
+ *      user may want. (Guard files and the shared memory of the database belong to the protocols; reading touches them, too.)
+ *  D2  No finding ends the examination: garbage in a file is a finding like any other.
+ *  D3  *Quick* runs before every run. It checks only what would make a run impossible, and nothing that grows with the
+ *      workspace.
  *
  * The report: {"status", "mode", "checks": [{"name", "title", "status", "summary", "evidence": [], "fix"?: [], "fixed"?: []}],
  * "recovered": [lock]}. Sentences are in the language of the call. */

@@ -1,9 +1,9 @@
 /* flows.c - the flow files of the workspace, and the programs that they and the agents name. */
+#include "base/listing.h"
 #include "base/yaml.h"
 #include "doctor/check.h"
 #include "graph/flow.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,24 +22,21 @@ static bool is_flow_name(const char *name)
 static size_t each_flow(struct doctor *d, struct finding *f,
                         void (*take)(void *data, const char *name, const struct buf *text), void *data)
 {
-    struct dirent **names = NULL;
+    struct listing names CLEANUP(listing_close);
     size_t taken = 0;
-    int dir CLEANUP_FD = fs->openat(d->ws->state_dir, "flows", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    int count = dir < 0 ? 0 : scandirat(dir, ".", &names, NULL, alphasort);
-    for (int i = 0; i < count; i++) {
+    listing_open(&names, d->ws->state_dir, "flows", LISTING_SORTED);
+    for (const char *name; (name = listing_next(&names));) {
         struct buf text CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
         char shown[PATH_MAX];
-        snprintf(shown, sizeof shown, "flows/%s", names[i]->d_name);
-        bool is_flow = is_flow_name(names[i]->d_name) && taken < FLOWS_MAX;
-        if (is_flow && fs_read_file(dir, names[i]->d_name, FLOW_SIZE_MAX - 1, &text) == 0) {
+        snprintf(shown, sizeof shown, "flows/%s", name);
+        bool is_flow = is_flow_name(name) && taken < FLOWS_MAX;
+        if (is_flow && fs_read_file(names.fd, name, FLOW_SIZE_MAX - 1, &text) == 0) {
             take(data, shown, &text);
             taken++;
         } else if (is_flow && f) {
             finding_add(f, DOCTOR_WARN, "doctor_access", "path", shown, "reason", strerrordesc_np(errno), NULL);
         }
-        free(names[i]);
     }
-    free(names);
     return taken;
 }
 
@@ -93,7 +90,7 @@ static bool find_program(const struct doctor *d, const char *name, char path[PAT
 }
 
 /* program -> who needs it first. */
-static void need(json_t *needs, const char *program, const char *by)
+static void need_program(json_t *needs, const char *program, const char *by)
 {
     if (program && program[0] && !strchr(program, '{') && !json_object_get(needs, program))
         json_object_set_new(needs, program, json_string(by));
@@ -108,23 +105,20 @@ static bool sets_path(const struct flow *flow, const struct flow_task *task)
     return false;
 }
 
-/* A command line that needs no shell names its program; what a shell makes of any other is not for us to guess. */
+/* A command that needs no shell names its program. A text for a shell names nothing but the shell, if one was chosen. */
 static void need_of_task(json_t *needs, const struct flow *flow, const struct flow_task *task, const char *source)
 {
     char program[256], by[400];
-    const char *run = flow_string(flow, task->run);
+    const char *run = flow_string(flow, task->is_shell ? task->shell : task->run);
     for (uint32_t i = 0; i < flow->agents.count; i++)
         if (flow_task(flow, REGION_AT(&flow->agents, struct flow_agent, i)->task) == task)
             return; /* its program is the agent's */
-    if (!run || sets_path(flow, task) || (task->is_shell && flow_needs_shell(run)))
+    if (!run || sets_path(flow, task) || strlen(run) >= sizeof program ||
+        (task->cwd && strchr(run, '/') && run[0] != '/'))
         return;
-    run += task->is_shell ? strspn(run, " \t") : 0;
-    size_t len = task->is_shell ? strcspn(run, " \t\n") : strlen(run);
-    if (len >= sizeof program || (task->cwd && memchr(run, '/', len) && run[0] != '/'))
-        return;
-    snprintf(program, sizeof program, "%.*s", (int)len, run);
+    snprintf(program, sizeof program, "%s", run);
     snprintf(by, sizeof by, "%.200s:%u", source, task->line);
-    need(needs, program, by);
+    need_program(needs, program, by);
 }
 
 static void needs_of_flow(void *data, const char *name, const struct buf *text)
@@ -141,10 +135,8 @@ static void needs_of_flow(void *data, const char *name, const struct buf *text)
 static void needs_of_agents(const struct doctor *d, json_t *needs)
 {
     struct tsk_error err;
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
-    if (fs_read_file(d->ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0 ||
-        yaml_parse(buf_str(&text), text.len, "config.yaml", &doc, &err) < 0)
+    if (workspace_config(d->ws, &doc, &err) <= 0)
         return;
     const struct yaml_node *agents = yaml_get(yaml_root(doc), "agents");
     for (const struct yaml_node *agent = agents && agents->type == YAML_MAP ? agents->first : NULL; agent;
@@ -155,11 +147,35 @@ static void needs_of_agents(const struct doctor *d, json_t *needs)
         const char *program = run && run->type == YAML_LIST && run->first ? yaml_text(run->first) : NULL;
         /* A path in a place of its own is looked for there, and that place depends on the call. */
         if (program && !(yaml_get(agent, "cwd") && strchr(program, '/') && program[0] != '/'))
-            need(needs, program, by);
+            need_program(needs, program, by);
     }
 }
 
-/* `by`: file:line. What installs the program is not known here; where it is named is. */
+/* The commands of `notify:` run in the root. */
+static void needs_of_notify(const struct doctor *d, json_t *needs)
+{
+    struct tsk_error err;
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    if (workspace_config(d->ws, &doc, &err) <= 0)
+        return;
+    const struct yaml_node *notify = yaml_get(yaml_root(doc), "notify");
+    for (const struct yaml_node *node = notify && notify->type == YAML_MAP ? notify->first : NULL; node;
+         node = node->next) {
+        char program[256], by[64];
+        bool is_list = node->type == YAML_LIST;
+        const char *text = yaml_text(is_list ? node->first : node);
+        bool is_word = text && (strcmp(text, "desktop") == 0 || strcmp(text, "bell") == 0);
+        if (!text || (!is_list && (is_word || flow_needs_shell(text))))
+            continue;
+        text += is_list ? 0 : strspn(text, " \t");
+        size_t len = is_list ? strlen(text) : strcspn(text, " \t\n");
+        snprintf(program, sizeof program, "%.*s", (int)(len < sizeof program ? len : 0), text);
+        snprintf(by, sizeof by, "config.yaml:%u", node->key_line);
+        need_program(needs, program, by);
+    }
+}
+
+/* `by`: the file:line that names the program. We do not know which package installs it. */
 static void tell_missing(struct finding *f, const char *program, const char *by)
 {
     char file[256];
@@ -177,6 +193,7 @@ void check_tools(struct finding *f)
     char path[PATH_MAX], count[24];
     each_flow(f->doctor, NULL, needs_of_flow, needs);
     needs_of_agents(f->doctor, needs);
+    needs_of_notify(f->doctor, needs);
     f->is_absent = json_object_size(needs) == 0;
     json_object_foreach (needs, program, by) {
         if (find_program(f->doctor, program, path))

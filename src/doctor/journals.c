@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (256u << 10)
+#define JOURNAL_CHUNK (256u << 10)
 
 /* How far a journal can be read. */
 struct journal_look {
@@ -18,7 +18,7 @@ struct journal_look {
     char status[24];   /* of its last "done"; "" if something came after it */
 };
 
-static bool take_line(struct journal_look *look, const char *line, size_t len)
+static bool journal_take_line(struct journal_look *look, const char *line, size_t len)
 {
     json_t *record CLEANUP_JSON = json_loadb(line, len, 0, NULL);
     if (!json_is_string(json_object_get(record, "e"))) {
@@ -35,11 +35,11 @@ static bool take_line(struct journal_look *look, const char *line, size_t len)
 /* Reads as journal_read does: up to the first line that is no record. */
 static int read_lines(int fd, struct journal_look *look)
 {
-    struct buf rest CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX + CHUNK};
+    struct buf rest CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX + JOURNAL_CHUNK};
     off_t at = 0;
     for (;;) {
-        char *room = buf_reserve(&rest, CHUNK);
-        ssize_t n = room ? fs->pread(fd, room, CHUNK, at) : 0;
+        char *room = buf_reserve(&rest, JOURNAL_CHUNK);
+        ssize_t n = room ? fs->pread(fd, room, JOURNAL_CHUNK, at) : 0;
         if (n < 0)
             return -1;
         if (!room)
@@ -51,7 +51,7 @@ static int read_lines(int fd, struct journal_look *look)
         size_t taken = 0;
         for (char *newline; (newline = memchr(rest.data + taken, '\n', rest.len - taken));) {
             size_t len = (size_t)(newline - rest.data) - taken;
-            if (!take_line(look, rest.data + taken, len))
+            if (!journal_take_line(look, rest.data + taken, len))
                 return 0;
             taken += len + 1;
         }
@@ -111,7 +111,7 @@ static void look_at_stage(struct finding *f, struct run_look *run, const struct 
         run_suggest_aside(f, run); /* there is nothing to make it from */
 }
 
-static void look_at_run(struct finding *f, const char *id, size_t *counts)
+static void journal_look_at(struct finding *f, const char *id, size_t *counts)
 {
     struct run_look run CLEANUP(run_look_clear);
     struct journal_look journal = {.records = 0};
@@ -128,7 +128,7 @@ void check_journals(struct finding *f)
 {
     size_t counts[1] = {0};
     char count[24];
-    runs_each(f, look_at_run, counts);
+    runs_each(f, journal_look_at, counts);
     finding_summary(f, "doctor_journals_good", "count", number_text((int64_t)counts[0], count), NULL);
     f->is_absent = counts[0] == 0 && f->status == DOCTOR_PASS;
 }

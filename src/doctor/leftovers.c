@@ -1,7 +1,7 @@
 /* leftovers.c - temporary files of commands that died between writing a file and giving it its name. */
+#include "base/listing.h"
 #include "doctor/check.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,48 +19,34 @@ static bool is_old(const struct stat *st, const struct now *now)
 }
 
 /* In one directory. Private names of locks are removed with the guard held (locks.c). */
-static void look_in(struct finding *f, int dir, const char *shown, struct leftover_count *count)
+static void look_in(struct finding *f, const char *path, struct leftover_count *count)
 {
-    DIR *listing = dir < 0 ? NULL : fdopendir(dir);
-    for (struct dirent *entry; listing && (entry = readdir(listing));) {
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, f->doctor->ws->state_dir, path, LISTING_NO_LINK);
+    for (const char *name; (name = listing_next(&names));) {
         struct stat st;
-        if (!fs_is_private_name(entry->d_name) ||
-            fs->fstatat(dirfd(listing), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-            !is_old(&st, &f->doctor->now))
+        if (!fs_is_private_name(name) || fs->fstatat(names.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(st.st_mode) || !is_old(&st, &f->doctor->now))
             continue;
-        if (finding_fixes(f) && fs->unlinkat(dirfd(listing), entry->d_name, 0) == 0) {
+        if (finding_fixes(f) && fs->unlinkat(names.fd, name, 0) == 0) {
             count->removed++;
             continue;
         }
         count->found++;
-        finding_add(f, DOCTOR_WARN, "doctor_temp", "dir", shown, "file", entry->d_name, NULL);
+        finding_add(f, DOCTOR_WARN, "doctor_temp", "dir", path, "file", name, NULL);
     }
-    if (listing)
-        closedir(listing);
-    else
-        fs_close(&dir);
-}
-
-static int open_at(const struct doctor *d, const char *name)
-{
-    return fs->openat(d->ws->state_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 }
 
 /* In each directory of a directory. */
 static void look_below(struct finding *f, const char *parent, struct leftover_count *count)
 {
-    struct dirent **names = NULL;
-    int dir CLEANUP_FD = open_at(f->doctor, parent);
-    int entries = dir < 0 ? 0 : scandirat(dir, ".", &names, NULL, alphasort);
-    for (int i = 0; i < entries; i++) {
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, f->doctor->ws->state_dir, parent, LISTING_SORTED | LISTING_NO_LINK);
+    for (const char *name; (name = listing_next(&names));) {
         char path[512];
-        bool is_id = names[i]->d_name[0] != '.' &&
-                     snprintf(path, sizeof path, "%s/%s", parent, names[i]->d_name) < (int)sizeof path;
-        if (is_id)
-            look_in(f, open_at(f->doctor, path), path, count);
-        free(names[i]);
+        if (name[0] != '.' && snprintf(path, sizeof path, "%s/%s", parent, name) < (int)sizeof path)
+            look_in(f, path, count);
     }
-    free(names);
 }
 
 void check_leftovers(struct finding *f)
@@ -68,9 +54,9 @@ void check_leftovers(struct finding *f)
     struct leftover_count count = {0};
     char removed[24];
     finding_summary(f, "doctor_temp_none", NULL);
-    look_in(f, open_at(f->doctor, "."), ".", &count);
-    look_in(f, open_at(f->doctor, "requests"), "requests", &count);
-    look_in(f, open_at(f->doctor, "flows"), "flows", &count);
+    look_in(f, ".", &count);
+    look_in(f, "requests", &count);
+    look_in(f, "flows", &count);
     look_below(f, "runs", &count);
     look_below(f, "processes", &count);
     if (count.removed)

@@ -1,4 +1,5 @@
 /* locks.c - every lock: alive, left behind, another tool's; and what crashes leave beside them. */
+#include "base/listing.h"
 #include "doctor/check.h"
 #include "lock/report.h"
 
@@ -27,7 +28,7 @@ struct lock_words {
     const char *how;
 };
 
-static void put_who(char *who, size_t size, enum lang lang, const struct lock_record *record)
+static void put_lock_holder(char *who, size_t size, enum lang lang, const struct lock_record *record)
 {
     struct buf b;
     char pid[24];
@@ -43,7 +44,7 @@ static void words_init(struct lock_words *w, const struct finding *f, const stru
                        const struct judgement *found)
 {
     lock_target_words(target, w->lock, sizeof w->lock);
-    put_who(w->who, sizeof w->who, f->doctor->options.lang, &found->record);
+    put_lock_holder(w->who, sizeof w->who, f->doctor->options.lang, &found->record);
     snprintf(w->age, sizeof w->age, "?");
     snprintf(w->left, sizeof w->left, "?");
     if (found->age_ms >= 0)
@@ -53,7 +54,7 @@ static void words_init(struct lock_words *w, const struct finding *f, const stru
     w->how = how_text(f, found->how ? found->how : "invalid format");
 }
 
-static void add(struct finding *f, enum doctor_status status, const char *key, const struct lock_words *w)
+static void add_lock_finding(struct finding *f, enum doctor_status status, const char *key, const struct lock_words *w)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     text_put(&line, f->doctor->options.lang, key, "lock", w->lock, "who", w->who, "how", w->how, "age", w->age, "left",
@@ -67,13 +68,13 @@ static void tell_dead(struct finding *f, const struct lock_target *target, const
     struct buf take CLEANUP(buf_clear) = BUF_INIT, give CLEANUP(buf_clear) = BUF_INIT;
     lock_target_command(target, "acquire", &take);
     lock_target_command(target, "release", &give);
-    add(f, DOCTOR_WARN, "doctor_lock_dead", w);
+    add_lock_finding(f, DOCTOR_WARN, "doctor_lock_dead", w);
     /* Without --yes: somebody who lives may have got it meanwhile. */
     finding_fix(f, "%s --force && %s", buf_str(&take), buf_str(&give));
 }
 
-static void recover(struct finding *f, struct lock_target *target, const struct judgement *found,
-                    const struct lock_words *w)
+static void recover_finding(struct finding *f, struct lock_target *target, const struct judgement *found,
+                            const struct lock_words *w)
 {
     struct lock_outcome outcome;
     struct tsk_error err;
@@ -85,7 +86,7 @@ static void recover(struct finding *f, struct lock_target *target, const struct 
             finding_recovered(f, "doctor_lock_recovered", "lock", w->lock, "who", w->who, "how", w->how, NULL);
         } /* else somebody was faster */
     } else {
-        add(f, DOCTOR_WARN, "doctor_lock_stale", w);
+        add_lock_finding(f, DOCTOR_WARN, "doctor_lock_stale", w);
         finding_error(f, DOCTOR_WARN, &err);
         lock_target_command(target, "release", &command);
         finding_fix(f, "%s", buf_str(&command));
@@ -93,18 +94,19 @@ static void recover(struct finding *f, struct lock_target *target, const struct 
     json_decref(lock);
 }
 
-static void tell(struct finding *f, struct lock_target *target, const struct judgement *found)
+static void tell_finding(struct finding *f, struct lock_target *target, const struct judgement *found)
 {
     struct lock_words w;
     words_init(&w, f, target, found);
     if (found->verdict == VERDICT_STALE)
-        recover(f, target, found, &w);
+        recover_finding(f, target, found, &w);
     else if (found->alive == LIVE_DEAD)
         tell_dead(f, target, &w);
     else if (!found->is_parsed)
-        add(f, DOCTOR_PASS, "doctor_lock_written", &w);
+        add_lock_finding(f, DOCTOR_PASS, "doctor_lock_written", &w);
     else
-        add(f, DOCTOR_PASS, found->record.hold == HOLD_FOREIGN ? "doctor_lock_foreign" : "doctor_lock_held", &w);
+        add_lock_finding(f, DOCTOR_PASS,
+                         found->record.hold == HOLD_FOREIGN ? "doctor_lock_foreign" : "doctor_lock_held", &w);
 }
 
 static bool is_error(const struct tsk_error *err, const char *text)
@@ -133,7 +135,7 @@ static void tell_unreadable(struct finding *f, const struct lock_target *target,
 }
 
 /* 1 there is one, 0 none, -1 no lock can be looked at. */
-static int look_at_lock(struct finding *f, const struct lock_kind *kind, const char *id)
+static int lock_look_at(struct finding *f, const struct lock_kind *kind, const char *id)
 {
     struct lock_target target;
     struct judgement found;
@@ -147,7 +149,7 @@ static int look_at_lock(struct finding *f, const struct lock_kind *kind, const c
     if (lock_inspect(&target, &found, &err) == 0) {
         exists = found.verdict != VERDICT_FREE;
         if (exists)
-            tell(f, &target, &found);
+            tell_finding(f, &target, &found);
     } else {
         tell_unreadable(f, &target, &err);
     }
@@ -155,7 +157,7 @@ static int look_at_lock(struct finding *f, const struct lock_kind *kind, const c
     return exists;
 }
 
-static bool is_wanted(const struct doctor *d, const struct lock_kind *kind, const char *id)
+static bool is_wanted_lock(const struct doctor *d, const struct lock_kind *kind, const char *id)
 {
     if (d->options.mode == DOCTOR_FULL)
         return true;
@@ -165,16 +167,16 @@ static bool is_wanted(const struct doctor *d, const struct lock_kind *kind, cons
 }
 
 /* The kind of lock a file's name is of, or NULL. */
-static const struct lock_kind *kind_of_file(const char *name, char id[LOCK_ID_MAX])
+static const struct lock_kind *kind_of_file(int dir, const char *name, char id[LOCK_NAME_SIZE])
 {
     for (int k = 0; k < LOCK_KIND_COUNT; k++)
-        if (lock_kind_file_id(lock_kind_get((enum tsk_lock_kind)k), name, id))
+        if (lock_kind_file_id(lock_kind_get((enum tsk_lock_kind)k), dir, name, id))
             return lock_kind_get((enum tsk_lock_kind)k);
     return NULL;
 }
 
 /* Every look at a lock removes the private names beside it. */
-static void sweep(struct finding *f, const struct lock_kind *kind, const char *id)
+static void lock_sweep(struct finding *f, const struct lock_kind *kind, const char *id)
 {
     struct lock_target target;
     struct judgement found;
@@ -189,14 +191,14 @@ static void sweep(struct finding *f, const struct lock_kind *kind, const char *i
 static void look_at_private(struct finding *f, const char *name)
 {
     struct stat st;
-    char id[LOCK_ID_MAX], path[PATH_MAX];
+    char id[LOCK_NAME_SIZE], path[PATH_MAX];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (f->doctor->options.mode == DOCTOR_QUICK)
         return;
     snprintf(path, sizeof path, "%s.lock.json", strchr(name, '-') + 1);
-    const struct lock_kind *kind = kind_of_file(path, id);
+    const struct lock_kind *kind = kind_of_file(f->doctor->ws->locks_dir, path, id);
     if (kind)
-        sweep(f, kind, id);
+        lock_sweep(f, kind, id);
     if (fs->fstatat(f->doctor->ws->locks_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         finding_recovered(f, "doctor_private_swept", "file", name, NULL);
         return;
@@ -224,14 +226,14 @@ static void tell_unknown_name(struct finding *f, const char *name)
 
 static size_t look_at_names(struct finding *f, struct dirent **names, int count)
 {
-    char id[LOCK_ID_MAX];
+    char id[LOCK_NAME_SIZE];
     size_t locks = 0;
     for (int i = 0; i < count; i++) {
         const char *name = names[i]->d_name;
-        const struct lock_kind *kind = kind_of_file(name, id);
+        const struct lock_kind *kind = kind_of_file(f->doctor->ws->locks_dir, name, id);
         int found = 0;
-        if (kind && is_wanted(f->doctor, kind, id))
-            found = look_at_lock(f, kind, id);
+        if (kind && is_wanted_lock(f->doctor, kind, id))
+            found = lock_look_at(f, kind, id);
         else if (fs_is_private_name(name))
             look_at_private(f, name);
         else if (!kind)
@@ -281,13 +283,13 @@ static void tell_sprint(struct finding *f, const struct lock_target *target, con
     words_init(&w, f, target, found);
     snprintf(w.lock, sizeof w.lock, "%s", target->file);
     if (found->verdict == VERDICT_HELD) {
-        add(f, DOCTOR_PASS, "doctor_lock_held", &w);
+        add_lock_finding(f, DOCTOR_PASS, "doctor_lock_held", &w);
         finding_summary(f, "doctor_sprint_active", "lock", w.lock, "who", w.who, NULL);
         return;
     }
     /* One that is only old may be in use: its release needs a person's yes. */
     lock_target_command(target, judgement_is_left_behind(found) ? "release" : "check", &command);
-    add(f, DOCTOR_WARN, found->alive == LIVE_ALIVE ? "doctor_zombie_old" : "doctor_zombie", &w);
+    add_lock_finding(f, DOCTOR_WARN, found->alive == LIVE_ALIVE ? "doctor_zombie_old" : "doctor_zombie", &w);
     finding_fix(f, "%s", buf_str(&command));
 }
 
@@ -295,7 +297,7 @@ static void tell_sprint(struct finding *f, const struct lock_target *target, con
 static bool is_project_here(const char *project)
 {
     char here[PATH_MAX];
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* then the proposed command names the project */
     return workspace_project_root(NULL, here, &ignored) == 0 && strcmp(here, project) == 0;
 }
 
@@ -328,17 +330,13 @@ static void look_at_sprint(struct finding *f, const char *project, int dir, cons
 /* Sprint locks with a name of their own are known by their guards. */
 static void look_at_named_sprints(struct finding *f, const char *project, int dir)
 {
-    struct dirent **names = NULL;
-    int guards CLEANUP_FD = fs->openat(dir, ".aiflow/locks/.guard", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    int count = guards < 0 ? 0 : scandirat(guards, ".", &names, NULL, alphasort);
-    for (int i = 0; i < count; i++) {
-        const char *name = names[i]->d_name, *prefix = lock_kind_get(TSK_LOCK_SPRINT)->file_prefix;
-        size_t len = strlen(prefix);
+    struct listing guards CLEANUP(listing_close);
+    const char *prefix = lock_kind_get(TSK_LOCK_SPRINT)->file_prefix;
+    size_t len = strlen(prefix);
+    listing_open(&guards, dir, ".aiflow/locks/.guard", LISTING_SORTED | LISTING_NO_LINK);
+    for (const char *name; (name = listing_next(&guards));)
         if (strncmp(name, prefix, len) == 0 && strcmp(name + len, SPRINT_FILE_DEFAULT) != 0)
             look_at_sprint(f, project, dir, name + len);
-        free(names[i]);
-    }
-    free(names);
 }
 
 void check_sprint(struct finding *f)

@@ -1,4 +1,5 @@
 /* place.c - the directory itself: what is where, who may do what with it, the file system below, room. */
+#include "base/listing.h"
 #include "doctor/check.h"
 
 #include <dirent.h>
@@ -25,17 +26,10 @@ struct place {
 };
 
 static const struct place places[] = {
-    {"", true, false},
-    {"requests", true, false},
-    {"flows", true, false},
-    {"locks", true, true},
-    {"locks/.guard", true, true},
-    {"runs", true, true},
-    {"processes", true, true},
-    {"runners", true, true},
-    {"state.db", false, true},
-    {"events.ndjson", false, true},
-    {"events.lock", false, true},
+    {"", true, false},         {"requests", true, false},      {"flows", true, false},
+    {"locks", true, true},     {"locks/.guard", true, true},   {"runs", true, true},
+    {"processes", true, true}, {"runners", true, true},        {"after", true, true},
+    {"state.db", false, true}, {"events.ndjson", false, true}, {"events.lock", false, true},
 };
 
 static const char *at_name(const struct place *place)
@@ -43,8 +37,8 @@ static const char *at_name(const struct place *place)
     return place->name[0] ? place->name : ".";
 }
 
-/* Mode bits that let others in. Directories of people, which git makes too, have what the umask says, and a team may share them:
- * only what anybody may write is wrong. */
+/* The mode bits that are too open. Directories that people or git create follow the umask and may be shared by a team,
+ * so only write access for everybody is wrong there. */
 static mode_t bad_mode(const struct place *place, const struct stat *st)
 {
     return st->st_mode & (place->is_ours ? 077 : 002);
@@ -144,22 +138,20 @@ static void look_at_place(struct finding *f, const struct place *place, const st
 static void look_at_owners_inside(struct finding *f, const struct place *place, const struct stat *top, bool *is_told)
 {
     struct stat st;
-    struct dirent **names = NULL;
+    struct listing names CLEANUP(listing_close);
     char inside[512];
-    int count = scandirat(f->doctor->ws->state_dir, place->name, &names, NULL, alphasort);
-    for (int i = 0; i < count; i++) {
+    listing_open(&names, f->doctor->ws->state_dir, place->name, LISTING_SORTED);
+    for (const char *name; !*is_told && (name = listing_next(&names));) {
         struct place one = {inside, false, true};
-        int len = snprintf(inside, sizeof inside, "%s/%s", place->name, names[i]->d_name);
-        bool is_lasting = strncmp(names[i]->d_name, ".tsk-", 5) != 0 &&
-                          (names[i]->d_type == DT_REG || (names[i]->d_type == DT_DIR && names[i]->d_name[0] != '.'));
-        if (!*is_told && is_lasting && len < (int)sizeof inside &&
+        int len = snprintf(inside, sizeof inside, "%s/%s", place->name, name);
+        bool is_lasting =
+            strncmp(name, ".tsk-", 5) != 0 && (names.type == DT_REG || (names.type == DT_DIR && name[0] != '.'));
+        if (is_lasting && len < (int)sizeof inside &&
             fs->fstatat(f->doctor->ws->state_dir, inside, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != top->st_uid) {
             look_at_owner(f, &one, &st, top);
             *is_told = true;
         }
-        free(names[i]);
     }
-    free(names);
 }
 
 static void look_at_read_only(struct finding *f)
@@ -259,7 +251,7 @@ static int write_probe(int dir)
     return result;
 }
 
-static enum doctor_status grade(uint64_t left, uint64_t fail, uint64_t warn)
+static enum doctor_status grade_of_space(uint64_t left, uint64_t fail, uint64_t warn)
 {
     return left < fail ? DOCTOR_FAIL : left < warn ? DOCTOR_WARN : DOCTOR_PASS;
 }
@@ -278,8 +270,8 @@ void check_disk(struct finding *f)
     put_bytes(bytes, room);
     number_text((int64_t)st.f_ffree, inodes);
     finding_summary(f, "doctor_room_good", "room", room, NULL);
-    enum doctor_status of_bytes = grade(bytes, ROOM_FAIL, ROOM_WARN);
-    enum doctor_status of_inodes = st.f_files ? grade(st.f_ffree, INODES_FAIL, INODES_WARN) : DOCTOR_PASS;
+    enum doctor_status of_bytes = grade_of_space(bytes, ROOM_FAIL, ROOM_WARN);
+    enum doctor_status of_inodes = st.f_files ? grade_of_space(st.f_ffree, INODES_FAIL, INODES_WARN) : DOCTOR_PASS;
     if (of_bytes != DOCTOR_PASS)
         finding_add(f, of_bytes, "doctor_room", "room", room, "path", ws->state_path, NULL);
     if (of_inodes != DOCTOR_PASS)
@@ -311,7 +303,7 @@ static bool has_line(int dir, const char *name, const char *const *lines)
 }
 
 /* `init` adds the lines that are missing and touches nothing else. */
-static bool mend_ignore(struct finding *f)
+static bool repair_ignore(struct finding *f)
 {
     struct workspace_place found, made;
     struct tsk_error err;
@@ -337,7 +329,7 @@ void check_gitignore(struct finding *f)
     bool has_state = has_line(ws->state_dir, ".gitignore", all), has_sprint = has_line(root, ".gitignore", sprint);
     if (has_state && has_sprint)
         return;
-    if (mend_ignore(f)) {
+    if (repair_ignore(f)) {
         finding_fixed(f, "doctor_ignore_fixed", NULL);
         return;
     }

@@ -1,10 +1,10 @@
 /* processes.c - supervised processes: what their files say, without doing anything about it unless asked to. */
+#include "base/listing.h"
 #include "doctor/check.h"
 #include "proc/holder.h"
 #include "proc/look.h"
 #include "proc/registry.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const char *need_text(const struct look *look)
 }
 
 /* Every look at a process repairs it. */
-static bool mend(struct finding *f, struct proc_registry *reg, const char *id)
+static bool process_repair(struct finding *f, struct proc_registry *reg, const char *id)
 {
     struct tsk_error err;
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
@@ -57,7 +57,8 @@ static bool has_leftovers(int dir, const struct look *look)
            proc_start_read(dir, look->status.n, &start, &has_identity, &is_held, &err) == 1 && is_held;
 }
 
-static void look_at_process(struct finding *f, struct proc_registry *reg, const char *id, size_t *ret_running)
+/* Returns whether something of it may be alive. */
+static bool look_at_process(struct finding *f, struct proc_registry *reg, const char *id, size_t *ret_running)
 {
     struct look look;
     struct tsk_error err;
@@ -66,22 +67,25 @@ static void look_at_process(struct finding *f, struct proc_registry *reg, const 
     bool is_denied = dir < 0 && errno != ENOENT && fs_error(&err, "open", reg->dir, id) < 0;
     if (is_denied || look_settled(dir, &look, &err) < 0) {
         finding_error(f, DOCTOR_FAIL, &err);
-        return;
+        return true;
     }
     *ret_running += look.child_lives;
     const char *key = need_text(&look);
     number_text(look.status.child.pid, pid);
-    if (key && (look.is_stuck || !mend(f, reg, id))) {
+    if (key && (look.is_stuck || !process_repair(f, reg, id))) {
         finding_add(f, DOCTOR_WARN, key, "id", id, "pid", pid, NULL);
         finding_fix_ours(f, look.is_stuck ? "proc stop %s" : "proc status %s", id);
     } else if (!key && has_leftovers(dir, &look)) {
         finding_add(f, DOCTOR_WARN, "doctor_proc_leftovers", "id", id, NULL);
         finding_fix_ours(f, "proc stop %s", id);
+        return true;
     }
+    return key || look.child_lives || look.has_holder;
 }
 
-/* Its directory was removed, as `git worktree remove` does: it runs on in nothing, and cannot be started again. */
-static void look_at_place(struct finding *f, struct proc_registry *reg, const char *id)
+/* Its directory was removed, as `git worktree remove` does: it runs on in nothing, and cannot be started again. What may be alive
+ * is stopped in good order first. */
+static void look_at_place(struct finding *f, struct proc_registry *reg, const char *id, bool may_live)
 {
     struct stat st;
     struct tsk_error err;
@@ -90,7 +94,7 @@ static void look_at_place(struct finding *f, struct proc_registry *reg, const ch
     if (!cwd || fs->fstatat(AT_FDCWD, cwd, &st, 0) == 0 || (errno != ENOENT && errno != ENOTDIR))
         return;
     finding_add(f, DOCTOR_WARN, "process_directory_gone", "id", id, "path", cwd, NULL);
-    finding_fix_ours(f, "proc remove %s --force", id);
+    finding_fix_ours(f, may_live ? "proc stop %s" : "proc remove %s", id);
 }
 
 /* Files that were removed under a running process (git clean -x): it lives on, and nobody can see it. */
@@ -125,8 +129,8 @@ void check_processes(struct finding *f)
         return;
     }
     json_array_foreach (ids, i, id) {
-        look_at_process(f, &reg, json_string_value(id), &running);
-        look_at_place(f, &reg, json_string_value(id));
+        bool may_live = look_at_process(f, &reg, json_string_value(id), &running);
+        look_at_place(f, &reg, json_string_value(id), may_live);
     }
     number_text((int64_t)json_array_size(ids), all);
     number_text((int64_t)running, lives);
@@ -139,25 +143,18 @@ void check_processes(struct finding *f)
 static bool holds_nothing(int parent, const char *name, unsigned depth)
 {
     struct stat st;
-    struct dirent **names = NULL;
-    int dir CLEANUP_FD = fs->openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    int count = dir < 0 ? -1 : scandirat(dir, ".", &names, NULL, NULL);
-    bool is_nothing = count >= 0;
-    for (int i = 0; i < count; i++) {
-        const char *entry = names[i]->d_name;
-        if (strcmp(entry, ".") != 0 && strcmp(entry, "..") != 0 && is_nothing)
-            is_nothing = fs->fstatat(dir, entry, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                         (S_ISREG(st.st_mode) ? st.st_size == 0
-                                              : S_ISDIR(st.st_mode) && depth && holds_nothing(dir, entry, depth - 1));
-        free(names[i]);
-    }
-    free(names);
+    struct listing names CLEANUP(listing_close);
+    bool is_nothing = listing_open(&names, parent, name, LISTING_NO_LINK) == 0;
+    for (const char *entry; is_nothing && (entry = listing_next(&names));)
+        is_nothing = fs->fstatat(names.fd, entry, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                     (S_ISREG(st.st_mode) ? st.st_size == 0
+                                          : S_ISDIR(st.st_mode) && depth && holds_nothing(names.fd, entry, depth - 1));
     return is_nothing;
 }
 
 /* A removal that was cut short has no more to lose; whatever has bytes in it may be all that is left of a lost database, or
  * somebody's notes. */
-static bool forget(struct finding *f, struct proc_registry *reg, const char *id, int dir)
+static bool directory_forget(struct finding *f, struct proc_registry *reg, const char *id, int dir)
 {
     struct stat st;
     struct tsk_error err;
@@ -176,14 +173,19 @@ static void look_at_orphan(struct finding *f, struct proc_registry *reg, const c
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
     snprintf(name, sizeof name, "processes/%s", id);
-    if (dir < 0)
+    if (dir < 0) {
+        if (errno != ENOENT) { /* else somebody has removed it meanwhile */
+            fs_error(&err, "open", reg->dir, id);
+            finding_error(f, DOCTOR_WARN, &err);
+        }
         return;
+    }
     bool lives = look_settled(dir, &look, &err) == 0 && (look.has_holder || look.child_lives);
     if (lives) {
         number_text(look.status.child.pid, pid);
         finding_add(f, DOCTOR_WARN, "doctor_orphan_lives", "id", id, "pid", pid, NULL);
         finding_fix(f, "kill %lld", (long long)(look.has_holder ? look.status.holder.pid : look.status.child.pid));
-    } else if (forget(f, reg, id, dir)) {
+    } else if (directory_forget(f, reg, id, dir)) {
         finding_fixed(f, "doctor_orphan_fixed", "id", id, NULL);
     } else {
         finding_add(f, DOCTOR_WARN, "doctor_orphan", "id", id, NULL);
@@ -201,17 +203,17 @@ static bool has_row(struct proc_registry *reg, const char *id)
 void check_process_dirs(struct finding *f)
 {
     struct tsk_error err;
-    struct dirent **names = NULL;
+    struct listing names CLEANUP(listing_close) = {.fd = -1};
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     f->is_absent = !has_registry(f->doctor) || proc_registry_open(&reg, f->doctor->ws, &err) < 0;
     if (f->is_absent)
         return;
     finding_summary(f, "doctor_orphans_none", NULL);
-    int count = scandirat(reg.dir, ".", &names, NULL, alphasort);
-    for (int i = 0; i < count; i++) {
-        if (id_is_valid(names[i]->d_name) && !has_row(&reg, names[i]->d_name))
-            look_at_orphan(f, &reg, names[i]->d_name);
-        free(names[i]);
+    if (listing_open(&names, reg.dir, ".", LISTING_SORTED) < 0) {
+        fs_error(&err, "read", reg.dir, ".");
+        finding_error(f, DOCTOR_FAIL, &err);
     }
-    free(names);
+    for (const char *id; (id = listing_next(&names));)
+        if (id_is_valid(id) && !has_row(&reg, id))
+            look_at_orphan(f, &reg, id);
 }

@@ -41,7 +41,7 @@ static void suggest_renaming(struct finding *f, const struct request *request)
 }
 
 /* An editor does not help where no file is. */
-static void suggest(struct finding *f, const struct request *request)
+static void suggest_request(struct finding *f, const struct request *request)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     const char *path = file_word(f, request, &word);
@@ -67,7 +67,7 @@ static void tell_problems(struct finding *f, const struct request *request)
         finding_add(f, DOCTOR_WARN, "yaml_invalid", "source", request->source, "line", line, "column", column, "reason",
                     json_get_string(problem, "reason", "?"), NULL);
     }
-    suggest(f, request);
+    suggest_request(f, request);
 }
 
 static void look_at_entry(struct finding *f, const struct book_entry *entry)

@@ -1,16 +1,16 @@
 /* runs.c - runs whose runner is gone, and what still lives of them. */
 #include "doctor/runs.h"
+#include "base/listing.h"
 #include "doctor/check.h"
 #include "graph/journal.h"
+#include "run/prune.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EMPTY_MS    10000 /* a directory in which nothing was begun for so long never will be */
-#define ENVIRON_MAX (1u << 20)
+#define EMPTY_MS 10000 /* a directory without a first record after this time was left by a crash */
 
 enum { BYTE_LIFE = 0 };
 
@@ -53,7 +53,7 @@ static bool has_life_held(const struct rundir *run)
     return fd >= 0 && fs_lock_probe(fd, F_WRLCK, BYTE_LIFE, 1, NULL) == 1;
 }
 
-static bool carries(const char *pid, const char *mark)
+static bool carries_mark(const char *pid, const char *mark)
 {
     char path[64];
     struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
@@ -71,13 +71,12 @@ static bool carries(const char *pid, const char *mark)
 static void put_marked(struct buf *b, const char *run_id)
 {
     char mark[RUN_ID_MAX + 16];
-    DIR *listing = opendir("/proc");
+    struct listing processes CLEANUP(listing_close);
     snprintf(mark, sizeof mark, "TASUKI_RUN_ID=%s", run_id);
-    for (struct dirent *entry; listing && (entry = readdir(listing));)
-        if (strtol(entry->d_name, NULL, 10) > 1 && carries(entry->d_name, mark))
-            buf_printf(b, "%s%s", b->len ? ", " : "", entry->d_name);
-    if (listing)
-        closedir(listing);
+    listing_open(&processes, AT_FDCWD, "/proc", 0);
+    for (const char *pid; (pid = listing_next(&processes));)
+        if (strtol(pid, NULL, 10) > 1 && carries_mark(pid, mark))
+            buf_printf(b, "%s%s", b->len ? ", " : "", pid);
     if (!b->len)
         buf_puts(b, "?");
 }
@@ -125,7 +124,7 @@ static void tell_interrupted(struct finding *f, const struct run_look *look)
     finding_fix_ours(f, "resume %s", look->run.id);
 }
 
-static void look_at_run(struct finding *f, const char *id, size_t running[2])
+static void run_look_at(struct finding *f, const char *id, size_t running[2])
 {
     struct tsk_error err;
     struct run_look look CLEANUP(run_look_clear);
@@ -163,11 +162,34 @@ void runs_each(struct finding *f, void (*look)(struct finding *f, const char *id
             look(f, json_string_value(id), counts);
 }
 
+/* Runs that are old enough to go: up to as many as the end of a run removes. */
+static void tell_old(struct finding *f)
+{
+    struct tsk_error err;
+    struct prune prune;
+    json_t *gone CLEANUP_JSON = NULL;
+    char count[24];
+    if (prune_config(f->doctor->ws, &prune, &err) < 0)
+        return; /* told by the check of the configuration */
+    prune.max = PRUNE_EACH_TIME;
+    prune.is_dry = !finding_fixes(f);
+    if (prune_runs(f->doctor->ws, &prune, &gone, &err) < 0) {
+        finding_error(f, DOCTOR_WARN, &err);
+        return;
+    }
+    number_text((int64_t)json_array_size(gone), count);
+    if (json_array_size(gone) && prune.is_dry)
+        finding_add(f, DOCTOR_PASS, "doctor_runs_old", "count", count, NULL);
+    else if (json_array_size(gone))
+        finding_fixed(f, "doctor_runs_old_fixed", "count", count, NULL);
+}
+
 void check_runs(struct finding *f)
 {
     size_t counts[2] = {0, 0};
     char running[24], all[24];
-    runs_each(f, look_at_run, counts);
+    tell_old(f);
+    runs_each(f, run_look_at, counts);
     number_text((int64_t)counts[0], running);
     number_text((int64_t)counts[1], all);
     finding_summary(f, counts[1] ? "doctor_runs_good" : "doctor_runs_none", "count", all, "running", running, NULL);

@@ -1,4 +1,4 @@
-/* runs.h - looking at a run's directory without trusting anything in it; for runs.c and journals.c. */
+/* runs.h - reading a run's directory without trusting anything in it; for runs.c and journals.c. */
 #ifndef DOCTOR_RUNS_H
 #define DOCTOR_RUNS_H
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (256u << 10)
+#define TRAIL_CHUNK (256u << 10)
 
 /* What a walk over the lines of a segment has seen. */
 struct trail_look {
@@ -39,28 +39,28 @@ static void look_at_line(struct trail_look *look)
         look->newest_ms = time;
 }
 
-/* A line that is no event at all may be of any length: more than one can have is not kept. */
-static void keep(struct trail_look *look, const char *data, size_t len)
+/* Keeps at most EVENT_LINE_MAX bytes of a line: a damaged line can have any length. */
+static void trail_keep(struct trail_look *look, const char *data, size_t len)
 {
     size_t room = look->line.len < EVENT_LINE_MAX ? EVENT_LINE_MAX - look->line.len : 0;
     buf_put(&look->line, data, len < room ? len : room);
 }
 
-static int walk(int fd, struct trail_look *look, bool *ret_is_torn)
+static int trail_walk(int fd, struct trail_look *look, bool *ret_is_torn)
 {
-    char *chunk = malloc(CHUNK);
+    char *chunk = malloc(TRAIL_CHUNK);
     off_t at = 0;
     ssize_t n = -1;
-    while (chunk && (n = fs->pread(fd, chunk, CHUNK, at)) > 0) {
+    while (chunk && (n = fs->pread(fd, chunk, TRAIL_CHUNK, at)) > 0) {
         const char *from = chunk, *end = chunk + n;
         for (const char *newline; (newline = memchr(from, '\n', (size_t)(end - from)));) {
-            keep(look, from, (size_t)(newline - from));
+            trail_keep(look, from, (size_t)(newline - from));
             look_at_line(look);
             buf_reset(&look->line);
             from = newline + 1;
             look->offset = (uint64_t)at + (uint64_t)(from - chunk);
         }
-        keep(look, from, (size_t)(end - from));
+        trail_keep(look, from, (size_t)(end - from));
         at += n;
     }
     free(chunk);
@@ -100,7 +100,7 @@ void check_events(struct finding *f)
     uint64_t base;
     bool is_torn;
     char count[24], place[24];
-    struct trail_look look CLEANUP_TRAIL = {.line = {.max = EVENT_LINE_MAX + CHUNK}, .newest_ms = -1};
+    struct trail_look look CLEANUP_TRAIL = {.line = {.max = EVENT_LINE_MAX + TRAIL_CHUNK}, .newest_ms = -1};
     finding_summary(f, "doctor_events_none", NULL);
     int fd CLEANUP_FD = segment_open(f->doctor->ws->state_dir, TRAIL_NAME, O_RDONLY, &st);
     if (fd < 0) {
@@ -108,7 +108,7 @@ void check_events(struct finding *f)
             finding_add(f, DOCTOR_FAIL, "doctor_access", "path", TRAIL_NAME, "reason", strerrordesc_np(errno), NULL);
         return;
     }
-    if (walk(fd, &look, &is_torn) < 0) {
+    if (trail_walk(fd, &look, &is_torn) < 0) {
         finding_add(f, DOCTOR_FAIL, "doctor_access", "path", TRAIL_NAME, "reason", strerrordesc_np(errno), NULL);
         return;
     }

@@ -21,16 +21,16 @@ bool attempt_is_last(enum stop stop, bool is_cancelled, unsigned attempt, int32_
 }
 
 /* FNV-1a, then the end of splitmix64: texts that differ in one character have unlike numbers. */
-static uint64_t hash(uint64_t state, const char *text)
+static uint64_t jitter_hash(uint64_t state, const char *text)
 {
     for (; *text; text++)
         state = (state ^ (unsigned char)*text) * 0x100000001b3u;
     return (state ^ 0xff) * 0x100000001b3u;
 }
 
-static double spread(const char *session, const char *task, unsigned attempt)
+static double jitter_of(const char *session, const char *task, unsigned attempt)
 {
-    uint64_t z = hash(hash(0xcbf29ce484222325u, session), task) + attempt * 0x9e3779b97f4a7c15u;
+    uint64_t z = jitter_hash(jitter_hash(0xcbf29ce484222325u, session), task) + attempt * 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return (double)((z ^ z >> 31) >> 11) / (double)(1ull << 52) - 1; /* -1 … 1 */
@@ -47,6 +47,6 @@ int64_t attempt_pause(const struct task_detail *detail, const char *session, con
     /* A power that is too large is infinite, and then the most counts. */
     double pause = (double)d->backoff_initial_ms * pow(d->backoff_factor, attempt - 1);
     pause = pause > (double)most ? (double)most : pause;
-    pause *= 1 + d->backoff_jitter * spread(session, task, attempt);
+    pause *= 1 + d->backoff_jitter * jitter_of(session, task, attempt);
     return pause > (double)most ? most : (int64_t)pause;
 }

@@ -7,12 +7,6 @@
 
 static const char *const kind_names[] = {[EFFECT_SET] = "set", [EFFECT_ADD] = "add", [EFFECT_APPEND] = "append"};
 
-static int no_memory(struct tsk_error *err)
-{
-    errno = ENOMEM;
-    return error_errno(err, "keep", "channel");
-}
-
 /* C5. */
 static json_t *value_out(const struct channel *channel, const json_t *value)
 {
@@ -23,7 +17,7 @@ int channel_init(struct channel *channel, bool is_copying, struct tsk_error *err
 {
     *channel = (struct channel){.values = json_object(), .written = json_object(), .is_copying = is_copying};
     pthread_mutex_init(&channel->mutex, NULL);
-    return channel->values && channel->written ? 0 : no_memory(err);
+    return channel->values && channel->written ? 0 : error_no_memory(err, "keep", "channel");
 }
 
 int channel_fork(struct channel *channel, struct channel *parent, struct tsk_error *err)
@@ -34,7 +28,7 @@ int channel_fork(struct channel *channel, struct channel *parent, struct tsk_err
     channel->base = parent->is_copying ? json_deep_copy(parent->values) : json_copy(parent->values);
     pthread_mutex_unlock(&parent->mutex);
     channel->values = json_copy(channel->base);
-    return channel->values && channel->base && channel->written ? 0 : no_memory(err);
+    return channel->values && channel->base && channel->written ? 0 : error_no_memory(err, "keep", "channel");
 }
 
 void channel_clear(struct channel *channel)
@@ -65,7 +59,7 @@ int effects_add_take(struct effects *effects, enum effect_kind kind, const char 
         effects->list = json_array();
     json_t *entry = json_pack("[s, s, o]", kind_names[kind], key, value);
     if (!entry || json_array_append_new(effects->list, entry) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "keep", "channel");
     return 0;
 }
 
@@ -76,7 +70,7 @@ void effects_clear(struct effects *effects)
 }
 
 /* A number, or a text that is one: 1.10 is kept as it was written, and counts where numbers are asked for. Owned; NULL: neither. */
-static json_t *number_of(const json_t *value)
+static json_t *channel_number(const json_t *value)
 {
     if (json_is_string(value))
         return json_number_of_text(json_string_value(value));
@@ -97,7 +91,7 @@ static json_t *plain_sum(const json_t *a, const json_t *b)
 /* NULL: one of them is no number. `a` may be NULL. */
 static json_t *number_sum(const json_t *a, const json_t *b)
 {
-    json_t *first CLEANUP_JSON = number_of(a), *second CLEANUP_JSON = number_of(b);
+    json_t *first CLEANUP_JSON = channel_number(a), *second CLEANUP_JSON = channel_number(b);
     return a && !first ? NULL : plain_sum(first, second);
 }
 
@@ -133,7 +127,7 @@ static json_t *effect_result(const json_t *entry, const json_t *old)
     return json_incref(value);
 }
 
-/* Applies the writes to `values`, a copy; all or none. */
+/* Applies the writes to `values`, a copy; after a refusal it is of no use. */
 static int apply_list(json_t *values, const json_t *list, struct tsk_error *err)
 {
     size_t i;
@@ -148,23 +142,55 @@ static int apply_list(json_t *values, const json_t *list, struct tsk_error *err)
     return 0;
 }
 
-int channel_apply(struct channel *channel, const struct effects *effects, struct tsk_error *err)
+/* What the written keys are after the writes, owned; NULL: refused. */
+static json_t *values_written(const json_t *values, const json_t *list, struct tsk_error *err)
 {
     size_t i;
-    json_t *entry;
+    json_t *entry, *some = json_object();
+    json_array_foreach ((json_t *)list, i, entry) {
+        const char *key = json_string_value(json_array_get(entry, 1));
+        json_t *now = json_object_get(values, key);
+        if (now)
+            json_object_set(some, key, now);
+    }
+    if (some && apply_list(some, list, err) == 0)
+        return some;
+    json_decref(some);
+    return NULL;
+}
+
+/* With the lock. The values are changed where they are, so that a write costs what it writes, however many values there are; but not
+ * those that a reader still has. */
+static int values_change(struct channel *channel, const json_t *some, struct tsk_error *err)
+{
+    if (channel->values->refcount > 1) {
+        json_t *copy = json_copy(channel->values);
+        if (!copy)
+            return error_no_memory(err, "keep", "channel");
+        json_decref(channel->values);
+        channel->values = copy;
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)some, key, value) {
+        json_object_set(channel->values, key, value);
+        json_object_set_new(channel->written, key, json_true());
+    }
+    channel->version++;
+    return 0;
+}
+
+int channel_apply(struct channel *channel, const struct effects *effects, struct tsk_error *err)
+{
     if (!json_array_size(effects->list))
         return 0;
     pthread_mutex_lock(&channel->mutex);
-    json_t *values = json_copy(channel->values), *list = value_out(channel, effects->list);
-    int result = values && list ? apply_list(values, list, err) : no_memory(err);
-    if (result == 0) {
-        json_array_foreach (list, i, entry)
-            json_object_set_new(channel->written, json_string_value(json_array_get(entry, 1)), json_true());
-        json_decref(channel->values);
-        channel->values = json_incref(values);
-        channel->version++;
-    }
-    json_decref(values); /* still with the lock: nobody else counts */
+    json_t *list = value_out(channel, effects->list);
+    json_t *some = list ? values_written(channel->values, list, err) : NULL;
+    int result = some ? values_change(channel, some, err) : -1;
+    if (!list)
+        error_no_memory(err, "keep", "channel");
+    json_decref(some); /* still with the lock: nobody else counts */
     json_decref(list);
     pthread_mutex_unlock(&channel->mutex);
     return result;
@@ -198,7 +224,7 @@ json_t *channel_values(struct channel *channel)
 /* ---- merging -------------------------------------------------------------------------------------------- */
 
 /* What `now` has more than `base`; both are numbers, `base` may be NULL. */
-static json_t *difference(json_t *now, const json_t *base)
+static json_t *number_difference(json_t *now, const json_t *base)
 {
     json_int_t more;
     if (!base)
@@ -211,16 +237,16 @@ static json_t *difference(json_t *now, const json_t *base)
 
 static json_t *value_sum(const json_t *into, const json_t *value, const json_t *base)
 {
-    json_t *now CLEANUP_JSON = number_of(value), *before CLEANUP_JSON = number_of(base);
-    json_t *so_far CLEANUP_JSON = number_of(into);
+    json_t *now CLEANUP_JSON = channel_number(value), *before CLEANUP_JSON = channel_number(base);
+    json_t *so_far CLEANUP_JSON = channel_number(into);
     if (!now)
         return json_incref((json_t *)value);
-    json_t *added CLEANUP_JSON = difference(now, before);
+    json_t *added CLEANUP_JSON = number_difference(now, before);
     return plain_sum(so_far, added);
 }
 
 /* The elements behind those of the base; all of them when the branch has begun anew. */
-static json_t *appended(const json_t *value, const json_t *base)
+static json_t *appended_value(const json_t *value, const json_t *base)
 {
     if (json_is_string(value)) {
         size_t len = json_is_string(base) ? json_string_length(base) : 0;
@@ -242,7 +268,7 @@ static json_t *appended(const json_t *value, const json_t *base)
 
 static json_t *values_join(const json_t *into, const json_t *value, const json_t *base)
 {
-    json_t *added CLEANUP_JSON = appended(value, base), *element;
+    json_t *added CLEANUP_JSON = appended_value(value, base), *element;
     size_t i;
     if (json_is_string(added))
         return into ? value_append(into, added) : json_incref(added);
@@ -257,7 +283,7 @@ static json_t *values_join(const json_t *into, const json_t *value, const json_t
 /* Of two numbers or two texts. */
 static bool is_greater(const json_t *a, const json_t *b)
 {
-    json_t *first CLEANUP_JSON = number_of(a), *second CLEANUP_JSON = number_of(b);
+    json_t *first CLEANUP_JSON = channel_number(a), *second CLEANUP_JSON = channel_number(b);
     if (!first || !second)
         return strcmp(json_string_value(a), json_string_value(b)) > 0;
     if (json_is_integer(first) && json_is_integer(second)) /* above 2^53 two of them are the same double */
@@ -289,7 +315,7 @@ static json_t *merge_first(const struct two *two, const char **ret_why_not)
 /* Texts that are numbers count as such. */
 static bool are_numbers(const struct two *two)
 {
-    json_t *first CLEANUP_JSON = number_of(two->into), *second CLEANUP_JSON = number_of(two->value);
+    json_t *first CLEANUP_JSON = channel_number(two->into), *second CLEANUP_JSON = channel_number(two->value);
     return first && second;
 }
 
@@ -353,7 +379,7 @@ struct merging {
 };
 
 /* Branches are numbered from 1, in the order of the file. */
-static int clash(struct tsk_error *err, const char *text, const char *key, json_int_t first, uint32_t second)
+static int channel_clash(struct tsk_error *err, const char *text, const char *key, json_int_t first, uint32_t second)
 {
     error_set(err, TSK_GROUP_FAILED, text, "key", key, NULL);
     error_add_int(err, "first", first);
@@ -374,12 +400,12 @@ static int merge_key(struct merging *m, const struct channel *branch, uint32_t n
                       .is_later = before != 0};
     json_t *merged CLEANUP_JSON = merge_rules[rule](&two, &why_not);
     if (why_not)
-        return clash(err, why_not, key, before, number);
+        return channel_clash(err, why_not, key, before, number);
     if (before && !is_explicit && m->report)
         m->report(m->data, key, rule, (uint32_t)before - 1, number);
     json_t *value = merged ? value_out(branch, merged) : NULL;
     if (!value || json_object_set_new(m->values, key, value) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "keep", "channel");
     json_object_set_new(m->writers, key, json_integer(number + 1));
     json_object_set_new(m->written, key, json_true());
     return 0;

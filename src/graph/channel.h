@@ -1,15 +1,15 @@
 /* channel.h - the values of a session: copied at the fork, written by tasks, merged at the join.
  *
  * Invariants
- *  C1  A branch sees its parent's values as they were at the fork; what the parent or a sibling writes later it does not
- *      see.
+ *  C1  A branch sees its parent's values as they were at the fork. It does not see later writes of the parent or of a sibling.
  *  C2  At the join only keys that the branch wrote are merged, in the order of the branches, not of their ends. A branch
  *      that failed merges nothing.
- *  C3  `sum` and `append` merge what each branch added since the fork: two branches that count from 5 to 6 make 7.
- *  C4  What a task writes (struct effects) is applied at its end, and only if it succeeded.
+ *  C3  `sum` and `append` merge only what each branch added since the fork: if two branches each count from 5 to 6, the result
+ *      is 7.
+ *  C4  The writes of a task (struct effects) are applied at its end, and only if it succeeded.
  *  C5  Values are never changed in place, so sessions of one thread share them. Sessions that several threads use (is_copying)
- *      share nothing: a value that leaves a channel, or enters one, is a copy, because jansson's reference counts may be touched
- *      by one thread at a time only.
+ *      share nothing: a value that leaves or enters a channel is a copy, because only one thread at a time may touch jansson's
+ *      reference counts.
  *
  * Threads: one mutex per channel; effects belong to one task. */
 #ifndef GRAPH_CHANNEL_H

@@ -15,17 +15,11 @@ struct tsk_graph {
     struct graph graph;
 };
 
-static RARE int no_memory(struct tsk_error *err)
-{
-    errno = ENOMEM;
-    return error_errno(err, "build", "graph");
-}
-
 int tsk_graph_new(struct tsk_graph **ret, struct tsk_error *err)
 {
     struct tsk_graph *graph = malloc(sizeof *graph);
     if (!graph)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     if (graph_init(&graph->graph, err) < 0) {
         free(graph);
         return -1;
@@ -52,7 +46,7 @@ static inline int refuse_sealed(const struct tsk_graph *graph, struct tsk_error 
     return graph->graph.is_sealed ? is_sealed(err) : 0;
 }
 
-static RARE int unknown(struct tsk_error *err, const char *what, uint32_t number)
+static RARE int unknown_number(struct tsk_error *err, const char *what, uint32_t number)
 {
     error_set(err, TSK_INVALID_INPUT, "graph_unknown", "what", what, NULL);
     error_add_int(err, "number", number);
@@ -81,7 +75,7 @@ int tsk_graph_task(struct tsk_graph *graph, uint32_t scope, const char *name, ts
     if (refuse_sealed(graph, err) < 0 || check_name(name, err) < 0)
         return -1;
     if (scope >= graph->graph.scopes.count)
-        return unknown(err, "scope", scope);
+        return unknown_number(err, "scope", scope);
     if (!function)
         return has_no_function(name, err);
     return graph_add_task(&graph->graph, scope, name, function, arg, ret_task, err);
@@ -92,7 +86,7 @@ int tsk_graph_edge(struct tsk_graph *graph, uint32_t before, uint32_t after, str
     if (refuse_sealed(graph, err) < 0)
         return -1;
     if (before >= graph->graph.nodes.count || after >= graph->graph.nodes.count)
-        return unknown(err, "task", before >= graph->graph.nodes.count ? before : after);
+        return unknown_number(err, "task", before >= graph->graph.nodes.count ? before : after);
     return graph_add_edge(&graph->graph, before, after, err);
 }
 
@@ -103,7 +97,7 @@ int tsk_graph_group(struct tsk_graph *graph, uint32_t scope, const char *name, e
     if (refuse_sealed(graph, err) < 0 || check_name(name, err) < 0)
         return -1;
     if (scope >= graph->graph.scopes.count || (unsigned)policy >= POLICY_COUNT)
-        return unknown(err, "scope", scope);
+        return unknown_number(err, "scope", scope);
     if (graph_add_group(&graph->graph, scope, name, policy, &node, err) < 0)
         return -1;
     graph_group(&graph->graph, graph_node(&graph->graph, node)->detail)->at_least = number;
@@ -122,7 +116,7 @@ int tsk_graph_branch(struct tsk_graph *graph, uint32_t group, const char *name, 
     if (refuse_sealed(graph, err) < 0 || check_name(name, err) < 0)
         return -1;
     if (!is_group(graph, group))
-        return unknown(err, "group", group);
+        return unknown_number(err, "group", group);
     if (graph_add_branch(&graph->graph, group, name, ret_scope, err) < 0)
         return -1;
     graph_scope(&graph->graph, *ret_scope)->is_critical = is_critical;
@@ -130,24 +124,24 @@ int tsk_graph_branch(struct tsk_graph *graph, uint32_t group, const char *name, 
 }
 
 /* The detail of a task, or NULL with the error set. */
-static struct task_detail *detail_of(struct tsk_graph *graph, uint32_t task, struct tsk_error *err)
+static struct task_detail *detail_of_task(struct tsk_graph *graph, uint32_t task, struct tsk_error *err)
 {
     if (refuse_sealed(graph, err) < 0)
         return NULL;
     if (task >= graph->graph.nodes.count || is_group(graph, task)) {
-        unknown(err, "task", task);
+        unknown_number(err, "task", task);
         return NULL;
     }
     struct task_detail *detail = graph_detail(&graph->graph, task);
     if (!detail)
-        no_memory(err);
+        error_no_memory(err, "build", "graph");
     return detail;
 }
 
 int tsk_graph_retry(struct tsk_graph *graph, uint32_t task, unsigned retries, int64_t initial_ms, int64_t max_ms,
                     struct tsk_error *err)
 {
-    struct task_detail *detail = detail_of(graph, task, err);
+    struct task_detail *detail = detail_of_task(graph, task, err);
     if (!detail)
         return -1;
     detail->retries = retries > INT32_MAX ? INT32_MAX : (int32_t)retries;
@@ -158,7 +152,7 @@ int tsk_graph_retry(struct tsk_graph *graph, uint32_t task, unsigned retries, in
 
 int tsk_graph_max_cycles(struct tsk_graph *graph, uint32_t task, unsigned max, struct tsk_error *err)
 {
-    struct task_detail *detail = detail_of(graph, task, err);
+    struct task_detail *detail = detail_of_task(graph, task, err);
     if (!detail)
         return -1;
     detail->max_cycles = max;
@@ -205,7 +199,7 @@ static int context_new(const struct graph *graph, const char *session_id, struct
     char random[17];
     struct tsk_context *context = calloc(1, sizeof *context);
     if (!context)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     random_hex(random, 16);
     context->graph = graph;
     context->cycles = json_object();
@@ -253,7 +247,7 @@ int tsk_context_begin_at(struct tsk_context *context, const char *task, struct t
     if (!context->is_wanted)
         context->is_wanted = calloc(context->graph->nodes.count, 1);
     if (!context->is_wanted)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     graph_follow(context->graph, node, context->is_wanted);
     return 0;
 }
@@ -296,7 +290,7 @@ int tsk_context_branch(struct tsk_context *context, const char *branch, struct t
         return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "branch", "value", branch, NULL);
     buf_printf(&id, "%s_%s", context->session.id, branch);
     if (id.failed)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     struct tsk_context *made;
     if (context_new(context->graph, buf_str(&id), &context->session.channel, &made, err) < 0)
         return -1;
@@ -307,7 +301,7 @@ int tsk_context_branch(struct tsk_context *context, const char *branch, struct t
 }
 
 /* How often it was executed in this context; what lies before its beginning was not. */
-static unsigned executions(const struct tsk_context *context, uint32_t node)
+static unsigned executions_of(const struct tsk_context *context, uint32_t node)
 {
     bool is_passed = context->is_wanted && !(node & PLAN_DYNAMIC) && !context->is_wanted[node];
     return is_passed ? 0 : plan_executions(&context->plan, node);
@@ -323,14 +317,14 @@ static void cycles_merge(struct tsk_context *context, const struct tsk_context *
         cycles_keep(context, task, (unsigned)json_integer_value(count));
     for (uint32_t node = 0; branch->has_run && node < branch->graph->nodes.count; node++)
         if (!graph_node(branch->graph, node)->is_group)
-            cycles_keep(context, graph_name(branch->graph, node, buf), executions(branch, node));
+            cycles_keep(context, graph_name(branch->graph, node, buf), executions_of(branch, node));
 }
 
 int tsk_context_merge(struct tsk_context *context, struct tsk_context *branch, struct tsk_error *err)
 {
     struct channel *channels[] = {&branch->session.channel};
     if (branch->parent != context || branch->is_merged)
-        return error_set(err, TSK_INVALID_INPUT, "context_not_mergeable", "branch", branch->session.id, "session",
+        return error_set(err, TSK_INVALID_INPUT, "context_not_mergeable", "branch", branch->session.id, "session_id",
                          context->session.id, NULL);
     if (channel_merge(&context->session.channel, channels, 1, context->graph, NULL, NULL, err) < 0)
         return -1;
@@ -362,7 +356,7 @@ unsigned tsk_context_cycles(const struct tsk_context *context, const char *task)
     uint32_t node = context->has_run ? plan_find((struct plan *)&context->plan, task) : NO_NODE; /* takes its mutex */
     if (node == NO_NODE || (!(node & PLAN_DYNAMIC) && graph_node(context->graph, node)->is_group))
         return merged;
-    unsigned own = executions(context, node);
+    unsigned own = executions_of(context, node);
     return own > merged ? own : merged;
 }
 

@@ -31,7 +31,7 @@ void deque_clear(struct deque *deque)
     }
 }
 
-static struct deque_array *grow(struct deque *deque, struct deque_array *old, int64_t top, int64_t bottom)
+static struct deque_array *deque_grow(struct deque *deque, struct deque_array *old, int64_t top, int64_t bottom)
 {
     struct deque_array *array = array_new(old->size * 2, old);
     if (!array)
@@ -49,7 +49,7 @@ bool deque_push(struct deque *deque, uint32_t item)
     int64_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
     int64_t top = atomic_load_explicit(&deque->top, memory_order_acquire);
     struct deque_array *array = atomic_load_explicit(&deque->array, memory_order_relaxed);
-    if (bottom - top >= array->size && !(array = grow(deque, array, top, bottom)))
+    if (bottom - top >= array->size && !(array = deque_grow(deque, array, top, bottom)))
         return false;
     atomic_store_explicit(&array->items[bottom & (array->size - 1)], item, memory_order_relaxed);
     /* Sequentially consistent: a pusher looks for sleepers afterwards, and a worker looks for work before it sleeps. */

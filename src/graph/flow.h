@@ -9,8 +9,8 @@
  *
  * Invariants
  *  F1  After flow_load the graph is sealed: every name is known, there is no cycle and no empty group.
- *  F2  A problem has its position, `file:line:column`, with columns counted in characters. Problems are reported in the order of
- *      the file; of a file that is no YAML, those before the first syntax error.
+ *  F2  A problem has its position, `file:line:column`, with columns counted in characters. Problems are reported in the order
+ *      of the file. If the file is not YAML, only those before the first syntax error are found.
  *  F3  A task of the expression is in the scope in which it appears there; all others are in the root.
  */
 #ifndef GRAPH_FLOW_H
@@ -22,8 +22,13 @@
 #include "store/workspace.h"
 
 #define FLOW_SIZE_MAX     (256u << 20)
+#define FLOW_LEASE_MIN_MS 1000
+#define FLOW_LEASE_MAX_MS 3600000
 #define FLOW_PROBLEMS_MAX 50 /* kept; the rest is counted */
 
+/* Whether it runs once at a time; by its place: if it is one of .aiflow/flows/. */
+enum flow_exclusive { EXCLUSIVE_BY_PLACE, EXCLUSIVE_ALWAYS, EXCLUSIVE_NEVER };
+struct json_t;
 enum on_interrupt { INTERRUPT_RERUN, INTERRUPT_FAIL, INTERRUPT_ASK, INTERRUPT_COUNT };
 
 /* Strings are offsets into flow.strings; 0: none. */
@@ -33,10 +38,12 @@ struct flow_task {
     uint32_t run; /* the first of run_count strings, one behind the other */
     uint32_t run_count;
     uint32_t cwd, when;
+    uint32_t tags;           /* of the workers that may execute it, with commas between them; 0: any */
     uint32_t env, env_count; /* "KEY=value" */
     uint32_t detail;         /* index + 1 into flow.details */
     uint32_t node;
-    bool is_shell; /* run is one string for /bin/sh -c */
+    uint32_t shell, shell_count; /* strings: the chosen shell and its options; none: /bin/sh */
+    bool is_shell;               /* run is one string, for the shell's -c */
     bool is_in_expression, has_run, has_needs, never_starts;
     uint8_t on_interrupt;
     int64_t timeout_ms; /* 0: none */
@@ -68,6 +75,8 @@ struct flow_group {
 struct flow_problem {
     uint32_t line, column;
     char *message;
+    char *wrong;       /* the word at this place, and behind its end … */
+    const char *right; /* the one to write instead; NULL: not known */
 };
 
 struct flow {
@@ -78,21 +87,33 @@ struct flow {
     struct region slots; /* hash of task names: index + 1 */
     struct region task_of_node;
     struct region problems;
-    size_t problem_count; /* also those that were not kept */
-    int64_t parallel;     /* 0: as many as there are processors */
+    size_t problem_count;        /* also those that were not kept */
+    int64_t lease_ms;            /* how long a worker may be silent; 0: the default */
+    uint32_t files, files_count; /* strings: what travels with the run to workers (pack.h) */
+    uint32_t shell, shell_count; /* of the tasks that choose none */
+    int64_t parallel;            /* 0: as many as there are processors */
     uint64_t max_steps;
     uint32_t max_cycles;
     int32_t retries;
     bool is_journal_synced;
-    bool has_taken_name; /* a group was to be called as a task or as another group */
+    enum flow_exclusive exclusive;
+    struct json_t *params; /* NULL: it declares none; [{name, variable, default?, choices?, help?}] */
+    bool has_taken_name;   /* a group was to be called as a task or as another group */
     enum lang lang;
 };
 
 int flow_load(struct flow *flow, const char *source, const char *text, size_t len, enum lang lang,
               struct tsk_error *err);
 void flow_clear(struct flow *flow);
-/* The file that a word means in the state directory: flows/WORD, with .yaml unless it says so itself. */
-void flow_kept_path(const char *word, char *path, size_t size);
+/* Opens the file that a word means in the state directory, flows/WORD, with .yaml unless it says so itself; its path below the state
+ * directory goes to `path`. -1 with ENOENT also for a word that is no id. */
+int flow_open_kept(int state_dir, const char *word, char *path, size_t size);
+/* flow_params.c: the values that a run is given (`set`: texts by name) and the defaults of what it is not given go into `values`, as
+ * output_value reads them; *ret_env gets the variables of the parameters, KEY=text (owned). INVALID_INPUT. */
+#define FLOW_PARAM_PREFIX "TASUKI_PARAM_"
+int flow_params_settle(const struct flow *flow, const struct json_t *set, struct json_t *values,
+                       struct json_t **ret_env, struct tsk_error *err);
+void flow_param_variable(const char *name, struct buf *b);
 /* flow_agent.c: the commands of tasks with `agent:`. With a run (a new one, or one that is resumed): the agents as the run began
  * with them, and the files that their commands name; NULL: only whether there are such agents. `text` is for the report of what
  * is wrong (FLOW_INVALID). The flow stays loaded in any case. */
@@ -118,22 +139,24 @@ uint32_t flow_find(const struct flow *flow, const char *name); /* index of a tas
 /* flow_when.c: what is wrong with a condition, as a text's key, and at which byte of it; NULL: nothing. */
 const char *flow_condition_problem(const char *text, size_t *ret_at);
 /* Whether a condition without a problem holds for the values of the channel. `never` does not. */
-struct json_t;
 bool flow_condition_holds(const char *text, const struct json_t *values);
-/* A command line that needs no shell: words and blanks only, and no builtin of the shell in front. */
+/* False: words and blanks only, and no builtin of the shell in front. */
 bool flow_needs_shell(const char *command);
 
 /* ---- between the files of the loader ---- */
 
 /* Adds a problem; the sentence `key` with its pairs, as text_put. */
 void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char *key, ...) __attribute__((sentinel));
+/* Says of the problem that was added last which word stands there and which one to write. */
+void flow_problem_fix(struct flow *flow, const char *wrong, const char *right);
 /* All problems so far as FLOW_INVALID. Returns -1. */
 int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err);
 /* What a task rarely has; made if need be. */
 struct task_detail *flow_detail(struct flow *flow, struct flow_task *task);
 /* Copies a string; 0: out of memory (which is a problem of its own). */
 uint32_t flow_string_add(struct flow *flow, const char *text, size_t len);
-/* flow_expr.c: reads the expression that stands in `text` from `line`:`column` up to the end mark. false: it is none. */
+/* flow_expr.c: reads the expression that stands in `text` from `line`:`column` up to the end mark. Returns false if it
+ * is not an expression. */
 struct flow_place {
     const char *text; /* the whole file */
     size_t len, from, to;

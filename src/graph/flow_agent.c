@@ -1,6 +1,7 @@
 /* flow_agent.c - tasks of agents: `agent` names one of config.yaml, `run` is the text that it gets (own/agent.h).
  *
- * A run keeps the agents as it found them (agents.json), so that who resumes it does the same whatever config.yaml says then. */
+ * A run keeps a copy of its agents (agents.json), so that a resume uses the same ones even if config.yaml has
+ * changed. */
 #include "base/clock.h"
 #include "base/fs.h"
 #include "graph/flow.h"
@@ -11,14 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEPT_NAME "agents.json"
-#define KEPT_MAX  (64u << 20)
+#define KEPT_NAME      "agents.json"
+#define AGENT_KEPT_MAX (64u << 20)
 
 /* 1: the run has kept them; 0: they are those of config.yaml. */
 static int load_agents(struct tsk_workspace *ws, const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
-    struct buf text CLEANUP(buf_clear) = {.max = KEPT_MAX};
-    if (!run || fs_read_file(run->dir, KEPT_NAME, KEPT_MAX - 1, &text) < 0)
+    struct buf text CLEANUP(buf_clear) = {.max = AGENT_KEPT_MAX};
+    if (!run || fs_read_file(run->dir, KEPT_NAME, AGENT_KEPT_MAX - 1, &text) < 0)
         return agents_load(ws, ret, err);
     *ret = json_loadb(buf_str(&text), text.len, 0, NULL);
     return *ret ? 1 : rundir_damaged(run, KEPT_NAME, err);
@@ -87,8 +88,8 @@ static bool take_command(struct flow *flow, struct flow_task *task, const json_t
     return true;
 }
 
-static int settle(struct flow *flow, const struct flow_agent *one, const json_t *config, const struct rundir *run,
-                  struct tsk_error *err)
+static int agent_settle(struct flow *flow, const struct flow_agent *one, const json_t *config, const struct rundir *run,
+                        struct tsk_error *err)
 {
     char file[64], path[PATH_MAX + 64], most[24];
     struct tsk_error unknown;
@@ -118,7 +119,7 @@ static int settle(struct flow *flow, const struct flow_agent *one, const json_t 
 
 static int keep_agents(const struct rundir *run, const json_t *config, struct tsk_error *err)
 {
-    struct buf text CLEANUP(buf_clear) = {.max = KEPT_MAX};
+    struct buf text CLEANUP(buf_clear) = {.max = AGENT_KEPT_MAX};
     json_write(&text, config, true);
     if (text.failed || fs_replace_file(run->dir, KEPT_NAME, 0600, text.data, text.len) < 0)
         return fs_error(err, "write", run->dir, KEPT_NAME);
@@ -136,7 +137,7 @@ int flow_settle_agents(struct flow *flow, struct tsk_workspace *ws, const struct
         return -1;
     bool is_new = run && loaded == 0;
     for (uint32_t i = 0; i < flow->agents.count; i++)
-        if (settle(flow, REGION_AT(&flow->agents, struct flow_agent, i), config, run, err) < 0)
+        if (agent_settle(flow, REGION_AT(&flow->agents, struct flow_agent, i), config, run, err) < 0)
             return -1;
     if (flow->problem_count)
         return flow_refuse(flow, text, len, err);

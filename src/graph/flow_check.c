@@ -139,7 +139,7 @@ static void note_cycle(void *data, const char *path)
     flow_problem(flow, line, column, "graph_cycle", "path", path, NULL);
 }
 
-static void seal(struct flow *flow)
+static void flow_seal(struct flow *flow)
 {
     struct tsk_error err;
     if (graph_seal(&flow->graph, &err) == 0)
@@ -158,28 +158,10 @@ void flow_check(struct flow *flow, bool has_expression)
         check_reachable(flow);
     for (size_t i = 0; i < flow->groups.count && (!flow->problem_count || flow->graph.groups.count); i++)
         apply_group(flow, REGION_AT(&flow->groups, struct flow_group, i));
-    seal(flow);
+    flow_seal(flow);
     if (!flow->max_steps)
         flow->max_steps = flow->tasks.count < 1000 ? 10000 : flow->tasks.count * 10;
     /* Of no use any more, and long in a large flow. */
     region_clear(&flow->needs);
     region_clear(&flow->slots);
-}
-
-/* ---- commands ------------------------------------------------------------------------------------------- */
-
-bool flow_needs_shell(const char *command)
-{
-    static const char *const builtins[] = {
-        ".",    ":",     "alias",  "bg",       "break",   "case",  "cd",      "command", "continue",
-        "eval", "exec",  "exit",   "export",   "fg",      "for",   "getopts", "hash",    "if",
-        "jobs", "local", "read",   "readonly", "return",  "set",   "shift",   "source",  "times",
-        "trap", "type",  "ulimit", "umask",    "unalias", "unset", "until",   "wait",    "while"};
-    size_t start = strspn(command, " \t\n"), len = strcspn(command + start, " \t\n");
-    if (strpbrk(command + start, "|&;<>()$`\\\"'*?[]#~=%!{}\n"))
-        return true;
-    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
-        if (strlen(builtins[i]) == len && strncmp(builtins[i], command + start, len) == 0)
-            return true;
-    return false;
 }

@@ -41,7 +41,7 @@ struct parsing {
 
 /* ---- words ---------------------------------------------------------------------------------------------- */
 
-static void advance(struct parsing *p)
+static void expr_advance(struct parsing *p)
 {
     if (p->text[p->at] == '\n') {
         p->line++;
@@ -78,19 +78,19 @@ static enum word_kind kind_at(const struct parsing *p)
 static void next_word(struct parsing *p)
 {
     while (p->at < p->to && strchr(" \t\r\n", p->text[p->at]))
-        advance(p);
+        expr_advance(p);
     p->word = (struct word){.kind = WORD_END, .from = p->at, .line = p->line, .column = p->column};
     if (p->at >= p->to)
         return;
     p->word.kind = kind_at(p);
     do
-        advance(p);
+        expr_advance(p);
     while (p->at < p->to && ((p->word.kind == WORD_NAME && is_name_byte(p->text[p->at])) ||
                              (p->word.kind == WORD_THEN && p->at < p->word.from + 2)));
     p->word.len = p->at - p->word.from;
 }
 
-static void fail(struct parsing *p, const char *key)
+static void expr_fail(struct parsing *p, const char *key)
 {
     char shown[64];
     size_t end = p->word.from + p->word.len;
@@ -140,7 +140,7 @@ static void skip_wrong(struct parsing *p)
 
 static void give_up(struct parsing *p, const char *key)
 {
-    fail(p, key);
+    expr_fail(p, key);
     p->failed_at = SIZE_MAX;
     p->at = p->to;
 }
@@ -152,10 +152,10 @@ static uint32_t parse_parenthesis(struct parsing *p, uint32_t name)
         give_up(p, "expr_deep");
     next_word(p);
     if (p->word.kind == WORD_CLOSE)
-        fail(p, "expr_empty");
+        expr_fail(p, "expr_empty");
     uint32_t inner = p->word.kind == WORD_CLOSE ? 0 : parse_parallel(p);
     if (p->word.kind != WORD_CLOSE)
-        fail(p, "expr_close");
+        expr_fail(p, "expr_close");
     next_word(p);
     p->depth--;
     if (!inner)
@@ -169,7 +169,7 @@ static uint32_t parse_parenthesis(struct parsing *p, uint32_t name)
 static uint32_t parse_item(struct parsing *p)
 {
     if (p->word.kind != WORD_NAME && p->word.kind != WORD_OPEN) {
-        fail(p, "expr_item");
+        expr_fail(p, "expr_item");
         skip_wrong(p);
     }
     if (p->word.kind == WORD_OPEN)
@@ -197,7 +197,7 @@ static uint32_t parse_sequence(struct parsing *p)
         expr_add(p, sequence, item);
         bool has_none = p->word.kind == WORD_WRONG || p->word.kind == WORD_NAME || p->word.kind == WORD_OPEN;
         if (has_none) {
-            fail(p, p->depth ? "expr_close" : "expr_between");
+            expr_fail(p, p->depth ? "expr_close" : "expr_between");
             skip_wrong(p);
         }
         bool goes_on = p->word.kind == WORD_NAME || p->word.kind == WORD_OPEN;
@@ -226,7 +226,7 @@ static uint32_t parse_all(struct parsing *p)
     next_word(p);
     uint32_t root = parse_parallel(p);
     while (p->word.kind == WORD_CLOSE) {
-        fail(p, "expr_open");
+        expr_fail(p, "expr_open");
         next_word(p);
         if (p->word.kind == WORD_THEN || p->word.kind == WORD_OR)
             next_word(p);
@@ -243,7 +243,7 @@ struct ends {
     uint32_t first, last;
 };
 
-static struct ends build(struct parsing *p, uint32_t scope, uint32_t index);
+static struct ends expr_build(struct parsing *p, uint32_t scope, uint32_t index);
 
 /* Its index; if there is none, that is reported. */
 static uint32_t find_task(struct parsing *p, const struct expr *e)
@@ -309,12 +309,12 @@ static uint32_t build_group(struct parsing *p, uint32_t scope, uint32_t index)
     }
     for (uint32_t child = e.first; child; child = expr_at(p, child)->next) {
         BUG(graph_add_branch(&flow->graph, node, NULL, &branch, &p->err) < 0);
-        build(p, branch, child);
+        expr_build(p, branch, child);
     }
     return node;
 }
 
-static struct ends build(struct parsing *p, uint32_t scope, uint32_t index)
+static struct ends expr_build(struct parsing *p, uint32_t scope, uint32_t index)
 {
     struct ends ends = {NO_NODE, NO_NODE};
     const struct expr e = *expr_at(p, index);
@@ -323,7 +323,7 @@ static struct ends build(struct parsing *p, uint32_t scope, uint32_t index)
     else if (e.kind == EXPR_PARALLEL)
         ends.first = ends.last = build_group(p, scope, index);
     for (uint32_t child = e.kind == EXPR_SEQUENCE ? e.first : 0; child; child = expr_at(p, child)->next) {
-        struct ends step = build(p, scope, child);
+        struct ends step = expr_build(p, scope, child);
         if (ends.last != NO_NODE && step.first != NO_NODE)
             BUG(graph_add_edge(&p->flow->graph, ends.last, step.first, &p->err) < 0);
         ends.first = ends.first == NO_NODE ? step.first : ends.first;
@@ -347,7 +347,7 @@ bool flow_read_expression(struct flow *flow, const struct flow_place *place)
             find_task(&p, expr_at(&p, i));
     if (!p.has_failed) {
         bool is_sequence = !expr_at(&p, expr_at(&p, root)->first)->next;
-        build(&p, GRAPH_ROOT, is_sequence ? expr_at(&p, root)->first : root);
+        expr_build(&p, GRAPH_ROOT, is_sequence ? expr_at(&p, root)->first : root);
     }
     region_clear(&p.nodes);
     return !p.has_failed;

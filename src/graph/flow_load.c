@@ -1,13 +1,17 @@
 /* flow_load.c - a flow from its text: reading, checking, and the report of everything that is wrong with it. */
+#include "base/fs.h"
+#include "base/ident.h"
+#include "base/json.h"
 #include "graph/flow.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- names of tasks ------------------------------------------------------------------------------------- */
 
-static uint32_t *slot_of(const struct flow *flow, const char *name)
+static uint32_t *name_slot(const struct flow *flow, const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (const char *at = name; *at; at++)
@@ -26,13 +30,13 @@ static void slots_grow(struct flow *flow)
     flow->slots = (struct region)REGION_OF(uint32_t);
     BUG(!region_add(&flow->slots, old.count ? old.count * 2 : 64));
     for (uint32_t i = 0; i < flow->tasks.count; i++)
-        *slot_of(flow, flow_string(flow, flow_task(flow, i)->name)) = i + 1;
+        *name_slot(flow, flow_string(flow, flow_task(flow, i)->name)) = i + 1;
     region_clear(&old);
 }
 
 uint32_t flow_find(const struct flow *flow, const char *name)
 {
-    uint32_t found = flow->slots.count ? *slot_of(flow, name) : 0;
+    uint32_t found = flow->slots.count ? *name_slot(flow, name) : 0;
     return found ? found - 1 : NO_NODE;
 }
 
@@ -44,7 +48,7 @@ struct flow_task *flow_task_add(struct flow *flow, const char *text, size_t len,
     struct flow_task *task = region_add(&flow->tasks, 1);
     BUG(!task);
     *task = (struct flow_task){.name = name, .line = line, .column = column};
-    *slot_of(flow, flow_string(flow, name)) = (uint32_t)flow->tasks.count;
+    *name_slot(flow, flow_string(flow, name)) = (uint32_t)flow->tasks.count;
     return task;
 }
 
@@ -91,8 +95,27 @@ void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char 
     BUG(!problem->message);
 }
 
+static void free_problem(struct flow_problem *problem)
+{
+    free(problem->message);
+    free(problem->wrong);
+}
+
+void flow_problem_fix(struct flow *flow, const char *wrong, const char *right)
+{
+    struct flow_problem *problems = flow->problems.data;
+    if (flow->problem_count > FLOW_PROBLEMS_MAX)
+        return; /* it was not kept */
+    struct flow_problem *last = &problems[flow->problems.count - 1];
+    size_t len = strlen(wrong) + 1, right_len = strlen(right) + 1;
+    if (!(last->wrong = malloc(len + right_len)))
+        return;
+    memcpy(last->wrong, wrong, len);
+    last->right = memcpy(last->wrong + len, right, right_len);
+}
+
 enum {
-    EXCERPT_MAX = 160,
+    FLOW_EXCERPT_MAX = 160,
     EXCERPT_PLACE_MAX = 120,
     EXCERPT_BEFORE = 60
 }; /* bytes: what is shown must reach the place */
@@ -114,8 +137,8 @@ static bool may_quote(const char *source)
 }
 
 /* Of a long line the part around the column. Returns the column in it. */
-static uint32_t excerpt(const struct flow *flow, const char *text, size_t len, const struct flow_problem *problem,
-                        char out[EXCERPT_MAX + 8])
+static uint32_t problem_excerpt(const struct flow *flow, const char *text, size_t len,
+                                const struct flow_problem *problem, char out[FLOW_EXCERPT_MAX + 8])
 {
     out[0] = '\0';
     if (!may_quote(flow->source))
@@ -132,13 +155,26 @@ static uint32_t excerpt(const struct flow *flow, const char *text, size_t len, c
     for (bool is_far = place - at > EXCERPT_PLACE_MAX; is_far && place - at > EXCERPT_BEFORE; column--)
         at = next_character(at, end);
     size_t n = 0;
-    while (at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
+    while (at + n < end && n < FLOW_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
     while (n && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80) /* whole characters only */
         n--;
     memcpy(out, at, n);
     out[n] = '\0';
     return column;
+}
+
+/* The excerpt with the right word, if the wrong one stands in it as it is (a quoted one does not). */
+static bool corrected_line(const struct flow_problem *problem, const char *line, uint32_t column, struct buf *out)
+{
+    const char *place = line, *end = line + strlen(line);
+    while (--column && place < end)
+        place = next_character(place, end);
+    if (!problem->right || strncmp(place, problem->wrong, strlen(problem->wrong)) != 0)
+        return false;
+    buf_put(out, line, (size_t)(place - line));
+    buf_printf(out, "%s%s", problem->right, place + strlen(problem->wrong));
+    return true;
 }
 
 static int compare_problems(const void *a, const void *b)
@@ -150,11 +186,11 @@ static int compare_problems(const void *a, const void *b)
 /* The first problem is the error's sentence; all of them are in its context. */
 int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err)
 {
-    char line[EXCERPT_MAX + 8];
-    struct buf all CLEANUP(buf_clear) = BUF_INIT;
+    char line[FLOW_EXCERPT_MAX + 8] = "";
+    struct buf all CLEANUP(buf_clear) = BUF_INIT, fix CLEANUP(buf_clear) = BUF_INIT;
     struct flow_problem *problems = flow->problems.data;
     qsort(problems, flow->problems.count, sizeof *problems, compare_problems);
-    uint32_t column = excerpt(flow, text, len, &problems[0], line);
+    uint32_t column = problem_excerpt(flow, text, len, &problems[0], line);
     error_set(err, TSK_FLOW_INVALID, "flow_problem", "source", flow->source, NULL);
     error_add_int(err, "line", problems[0].line);
     error_add_int(err, "column", problems[0].column);
@@ -162,10 +198,12 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
     error_add(err, "excerpt", line);
     if (column != problems[0].column)
         error_add_int(err, "excerpt_column", column);
+    if (corrected_line(&problems[0], line, column, &fix))
+        error_add(err, "corrected", buf_str(&fix));
     error_add_int(err, "count", (int64_t)flow->problem_count);
     buf_puts(&all, "[");
     for (size_t i = 0; i < flow->problems.count && all.len < 4000; i++) {
-        column = excerpt(flow, text, len, &problems[i], line);
+        column = problem_excerpt(flow, text, len, &problems[i], line);
         buf_puts(&all, i ? ",{" : "{");
         buf_json_pair_int(&all, "line", problems[i].line);
         buf_json_pair_int(&all, "column", problems[i].column);
@@ -173,6 +211,9 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
         buf_json_pair(&all, "excerpt", line);
         if (column != problems[i].column)
             buf_json_pair_int(&all, "excerpt_column", column);
+        buf_reset(&fix);
+        if (corrected_line(&problems[i], line, column, &fix))
+            buf_json_pair(&all, "corrected", buf_str(&fix));
         buf_puts(&all, "}");
     }
     buf_puts(&all, "]");
@@ -217,9 +258,11 @@ int flow_load(struct flow *flow, const char *source, const char *text, size_t le
 void flow_clear(struct flow *flow)
 {
     for (size_t i = 0; i < flow->problems.count; i++)
-        free(REGION_AT(&flow->problems, struct flow_problem, i)->message);
+        free_problem(REGION_AT(&flow->problems, struct flow_problem, i));
     free(flow->name);
     flow->name = NULL;
+    json_decref(flow->params);
+    flow->params = NULL;
     graph_clear(&flow->graph);
     struct region *const all[] = {&flow->tasks,   &flow->needs, &flow->groups,   &flow->details,     &flow->agents,
                                   &flow->strings, &flow->slots, &flow->problems, &flow->task_of_node};
@@ -227,9 +270,13 @@ void flow_clear(struct flow *flow)
         region_clear(all[i]);
 }
 
-void flow_kept_path(const char *word, char *path, size_t size)
+int flow_open_kept(int state_dir, const char *word, char *path, size_t size)
 {
     const char *dot = strrchr(word, '.');
     bool has_ending = dot && strcmp(dot, ".yaml") == 0;
+    errno = ENOENT;
+    if (!id_is_valid(word))
+        return -1;
     snprintf(path, size, "flows/%s%s", word, has_ending ? "" : ".yaml");
+    return fs->openat(state_dir, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
 }

@@ -129,18 +129,86 @@ uint32_t piece_strings(struct reading *r, uint32_t *ret_count)
     return first;
 }
 
-static void unknown_key(struct reading *r, const struct key_rule *rules)
+/* What other tools call a key of ours. */
+static const struct {
+    const char *foreign, *ours;
+} known_elsewhere[] = {
+    {"depends_on", "needs"},
+    {"depends", "needs"},
+    {"dependencies", "needs"},
+    {"deps", "needs"},
+    {"after", "needs"},
+    {"requires", "needs"},
+    {"command", "run"},
+    {"cmd", "run"},
+    {"commands", "run"},
+    {"script", "run"},
+    {"exec", "run"},
+    {"environment", "env"},
+    {"working_dir", "cwd"},
+    {"workdir", "cwd"},
+    {"dir", "cwd"},
+    {"directory", "cwd"},
+    {"working-directory", "cwd"},
+    {"retry", "retries"},
+    {"max_retries", "retries"},
+    {"if", "when"},
+    {"condition", "when"},
+    {"timeout-minutes", "timeout"},
+    {"steps", "tasks"},
+    {"jobs", "tasks"},
+    {"stages", "tasks"},
+    {"max-parallel", "parallel"},
+    {"params", "channel"},
+    {"parameters", "params"},
+    {"inputs", "params"},
+};
+
+/* Whether the value of another tool's key means the same under ours: minutes are no duration. */
+static bool keeps_value(const char *foreign)
 {
-    const char *names[24];
+    return strcmp(foreign, "timeout-minutes") != 0;
+}
+
+/* The rule that an unknown key means: by another tool's name for it, or by a slip of the pen. NULL: none. */
+static const struct key_rule *rule_meant(const char *key, const struct key_rule *rules, bool *ret_is_foreign)
+{
+    const char *names[24], *meant = NULL;
     size_t count = 0;
-    for (; rules[count].key && count < 24; count++)
+    for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
+        if (strcmp(known_elsewhere[i].foreign, key) == 0)
+            meant = known_elsewhere[i].ours;
+    for (; rules[count].key && count < 24; count++) {
         names[count] = rules[count].key;
-    const char *near = nearest_word(r->piece.text, names, count);
+        if (meant && strcmp(meant, names[count]) == 0) {
+            *ret_is_foreign = true;
+            return &rules[count];
+        }
+    }
+    *ret_is_foreign = false;
+    meant = nearest_word(key, names, count);
+    for (size_t i = 0; meant && i < count; i++)
+        if (names[i] == meant)
+            return &rules[i];
+    return NULL;
+}
+
+/* Reports it. Returns the rule that it means, so that its value does not seem to be missing; NULL: none. */
+static const struct key_rule *unknown_key(struct reading *r, const struct key_rule *rules)
+{
+    bool is_foreign;
+    const struct key_rule *meant = rule_meant(r->piece.text, rules, &is_foreign);
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
-    for (size_t i = 0; i < count; i++)
-        buf_printf(&all, "%s%s", i ? ", " : "", names[i]);
-    flow_problem(r->flow, r->piece.line, r->piece.column, near ? "flow_key_near" : "flow_key", "key", r->piece.text,
-                 near ? "near" : "want", near ? near : buf_str(&all), NULL);
+    for (size_t i = 0; rules[i].key; i++)
+        buf_printf(&all, "%s%s", i ? ", " : "", rules[i].key);
+    flow_problem(r->flow, r->piece.line, r->piece.column,
+                 is_foreign ? "flow_key_called"
+                 : meant    ? "flow_key_near"
+                            : "flow_key",
+                 "key", r->piece.text, meant ? "near" : "want", meant ? meant->key : buf_str(&all), NULL);
+    if (meant && keeps_value(r->piece.text))
+        flow_problem_fix(r->flow, r->piece.text, meant->key);
+    return meant;
 }
 
 /* A map with fixed keys. The current piece is its beginning. */
@@ -152,22 +220,42 @@ void piece_map(struct reading *r, const struct key_rule *rules, void *target)
         return;
     }
     while (piece_next(r) && r->piece.type != YAML_PIECE_END) {
-        size_t i = 0;
-        while (r->piece.type == YAML_PIECE_SCALAR && rules[i].key && strcmp(rules[i].key, r->piece.text) != 0)
-            i++;
-        bool is_known = r->piece.type == YAML_PIECE_SCALAR && rules[i].key;
+        const struct key_rule *rule = rules;
+        while (r->piece.type == YAML_PIECE_SCALAR && rule->key && strcmp(rule->key, r->piece.text) != 0)
+            rule++;
+        bool is_known = r->piece.type == YAML_PIECE_SCALAR && rule->key;
+        const struct key_rule *meant = is_known ? rule : NULL;
+        uint32_t bit = is_known ? 1u << (rule - rules) : 0;
         if (r->piece.type != YAML_PIECE_SCALAR)
             piece_wrong(r, "flow_want_text");
         else if (!is_known)
-            unknown_key(r, rules);
-        else if (seen & 1u << i)
+            meant = unknown_key(r, rules);
+        else if (seen & bit)
             flow_problem(r->flow, r->piece.line, r->piece.column, "flow_key_twice", "key", r->piece.text, NULL);
-        seen |= is_known ? 1u << i : 0;
+        seen |= bit;
         if (!piece_next(r))
             return;
-        if (is_known)
-            rules[i].read(r, target);
+        if (meant)
+            meant->read(r, target);
         else
             piece_skip(r);
+    }
+}
+
+/* `- name: a`, as other tools have it: `a:` is the same here. Reads to the end of the list. */
+void piece_refuse_task_list(struct reading *r)
+{
+    struct buf wrong CLEANUP(buf_clear) = BUF_INIT, right CLEANUP(buf_clear) = BUF_INIT;
+    flow_problem(r->flow, r->piece.line, r->piece.column, "flow_tasks_list", NULL);
+    for (int depth = 1, at = 1; depth > 0 && piece_next(r); at++) {
+        bool is_scalar = r->piece.type == YAML_PIECE_SCALAR;
+        depth += r->piece.type == YAML_PIECE_END ? -1 : is_scalar ? 0 : 1;
+        if (at == 2 && depth == 2 && is_scalar)
+            buf_printf(&wrong, "- %s: ", r->piece.text);
+        if (at != 3 || !is_scalar || strcmp(buf_str(&wrong), "- name: ") != 0)
+            continue;
+        buf_puts(&wrong, r->piece.text);
+        buf_printf(&right, "%s:", r->piece.text);
+        flow_problem_fix(r->flow, buf_str(&wrong), buf_str(&right));
     }
 }

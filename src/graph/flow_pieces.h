@@ -1,7 +1,7 @@
-/* flow_pieces.h - typed values out of YAML pieces, for flow_read.c. A value of the wrong kind is a problem of the flow; reading
- * goes on behind it with the fallback, so that one look finds all problems.
+/* flow_pieces.h - typed values out of YAML pieces, for flow_read.c. A value of the wrong kind is a problem of the flow. Reading
+ * continues after it with the default, so that one pass finds all problems.
  *
- * The current piece is r->piece. A function that reads a value finds its first piece there and leaves its last one. */
+ * The current piece is r->piece. A function that reads a value begins at the value's first piece and stops at its last one. */
 #ifndef GRAPH_FLOW_PIECES_H
 #define GRAPH_FLOW_PIECES_H
 
@@ -18,6 +18,7 @@ struct reading {
     size_t len;
     struct buf run_text; /* of the last `run` that was a scalar, as it stands */
     uint32_t run_line, run_column;
+    uint32_t shell_line, shell_column;
 };
 
 /* One key of a map, and what reads its value into `target`. */
@@ -41,7 +42,19 @@ size_t piece_choice(struct reading *r, const char *const *choices, size_t fallba
 uint32_t piece_string(struct reading *r);
 /* The strings of a list, one behind the other; *ret_count of them. */
 uint32_t piece_strings(struct reading *r, uint32_t *ret_count);
+/* flow_command.c: `run` and `shell` of a task, `shell` of the flow. */
+void flow_read_run(struct reading *r, void *target);
+void flow_read_task_shell(struct reading *r, void *target);
+void flow_read_shell(struct reading *r, void *target);
+/* Refuses the `shell` of a task whose command is no text for a shell. */
+void flow_check_shell(struct reading *r, const struct flow_task *task);
+/* Makes words of the texts that need no shell. */
+void flow_settle_commands(struct flow *flow);
+/* flow_params.c: `params:`. */
+void flow_read_params(struct reading *r, void *target);
 /* A map with fixed keys; `rules` ends with a NULL key. */
 void piece_map(struct reading *r, const struct key_rule *rules, void *target);
+/* Tasks as a list. The current piece is its beginning; reports it and reads to its end. */
+void piece_refuse_task_list(struct reading *r);
 
 #endif

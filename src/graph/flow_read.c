@@ -2,6 +2,7 @@
 #include "base/ident.h"
 #include "base/json.h"
 #include "graph/flow_pieces.h"
+#include "graph/pack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,50 +24,9 @@ struct task_detail *flow_detail(struct flow *flow, struct flow_task *task)
     return REGION_AT(&flow->details, struct task_detail, task->detail - 1);
 }
 
-static struct task_detail *detail_of(struct reading *r, struct flow_task *task)
+static struct task_detail *task_detail_of(struct reading *r, struct flow_task *task)
 {
     return flow_detail(r->flow, task);
-}
-
-static void task_run(struct reading *r, void *target)
-{
-    struct flow_task *task = target;
-    task->has_run = true;
-    r->run_line = r->piece.line;
-    r->run_column = r->piece.column;
-    buf_reset(&r->run_text);
-    if (r->piece.type == YAML_PIECE_SCALAR)
-        buf_put(&r->run_text, r->piece.text, r->piece.len);
-    if (r->piece.type == YAML_PIECE_LIST) {
-        uint32_t line = r->piece.line, column = r->piece.column;
-        task->run = piece_strings(r, &task->run_count);
-        if (!task->run_count && !r->is_broken)
-            flow_problem(r->flow, line, column, "flow_run_empty", NULL);
-        return;
-    }
-    if (!piece_scalar(r, "flow_want_command"))
-        return;
-    if (!r->piece.text[strspn(r->piece.text, " \t\n")]) {
-        flow_problem(r->flow, r->piece.line, r->piece.column, "flow_run_empty", NULL);
-        return;
-    }
-    task->is_shell = flow_needs_shell(r->piece.text);
-    size_t blanks = strspn(r->piece.text, " \t\n");
-    task->run = flow_string_add(r->flow, r->piece.text + blanks, r->piece.len - blanks);
-    task->run_count = 1;
-    if (task->is_shell || !task->run)
-        return;
-    /* Words in place: they move together, each with its end. */
-    char *at = (char *)r->flow->strings.data + task->run, *to = at;
-    for (task->run_count = 0; at[0]; task->run_count++) {
-        size_t len = strcspn(at, " \t\n");
-        char *next_word = at + len + (at[len] != '\0');
-        memmove(to, at, len);
-        to[len] = '\0';
-        to += len + 1;
-        at = next_word + strspn(next_word, " \t\n");
-    }
-    r->flow->strings.count = (size_t)(to - (char *)r->flow->strings.data);
 }
 
 static void task_cwd(struct reading *r, void *target)
@@ -122,12 +82,12 @@ static void task_timeout(struct reading *r, void *target)
 
 static void task_retries(struct reading *r, void *target)
 {
-    detail_of(r, target)->retries = (int32_t)piece_number(r, 0, 1000000, 0);
+    task_detail_of(r, target)->retries = (int32_t)piece_number(r, 0, 1000000, 0);
 }
 
 static void task_max_cycles(struct reading *r, void *target)
 {
-    detail_of(r, target)->max_cycles = (uint32_t)piece_number(r, 1, 1000000000, 0);
+    task_detail_of(r, target)->max_cycles = (uint32_t)piece_number(r, 1, 1000000000, 0);
 }
 
 static void backoff_initial(struct reading *r, void *target)
@@ -155,7 +115,7 @@ static const struct key_rule backoff_keys[] = {
 
 static void task_backoff(struct reading *r, void *target)
 {
-    piece_map(r, backoff_keys, detail_of(r, target));
+    piece_map(r, backoff_keys, task_detail_of(r, target));
 }
 
 static void need_add(struct reading *r, struct flow_task *task)
@@ -243,7 +203,32 @@ static void task_on_interrupt(struct reading *r, void *target)
     ((struct flow_task *)target)->on_interrupt = (uint8_t)piece_choice(r, choices, INTERRUPT_RERUN);
 }
 
-static const struct key_rule task_keys[] = {{"run", task_run},
+/* The tags that a worker must have, sorted, so that equal sets are one text. */
+static void task_on(struct reading *r, void *target)
+{
+    uint32_t line = r->piece.line, column = r->piece.column, count = 0;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_t *tags CLEANUP_JSON = json_object();
+    const char *tag = flow_string(r->flow, piece_strings(r, &count));
+    for (uint32_t i = 0; tag && i < count; i++, tag += strlen(tag) + 1) {
+        if (!id_is_valid(tag))
+            flow_problem(r->flow, line, column, "flow_tag", "value", tag, NULL);
+        json_object_set_new(tags, tag, json_true());
+    }
+    char *sorted = json_dumps(tags, JSON_SORT_KEYS | JSON_COMPACT);
+    BUG(!sorted);
+    for (char *at = sorted; (at = strchr(at, '"')); at++) {
+        size_t len = strcspn(at + 1, "\"");
+        buf_printf(&text, "%s%.*s", text.len ? "," : "", (int)len, at + 1);
+        at += len + 1;
+    }
+    free(sorted);
+    if (text.len)
+        ((struct flow_task *)target)->tags = flow_string_add(r->flow, buf_str(&text), text.len);
+}
+
+static const struct key_rule task_keys[] = {{"run", flow_read_run},
+                                            {"shell", flow_read_task_shell},
                                             {"needs", task_needs},
                                             {"cwd", task_cwd},
                                             {"env", task_env},
@@ -253,6 +238,7 @@ static const struct key_rule task_keys[] = {{"run", task_run},
                                             {"max_cycles", task_max_cycles},
                                             {"when", task_when},
                                             {"agent", task_agent},
+                                            {"on", task_on},
                                             {"on_interrupt", task_on_interrupt},
                                             {0}};
 
@@ -276,6 +262,10 @@ static struct flow_task *task_new(struct reading *r)
 static void read_tasks(struct reading *r, void *target)
 {
     (void)target;
+    if (r->piece.type == YAML_PIECE_LIST) {
+        piece_refuse_task_list(r);
+        return;
+    }
     if (r->piece.type != YAML_PIECE_MAP) {
         piece_wrong(r, "flow_want_map");
         return;
@@ -290,10 +280,11 @@ static void read_tasks(struct reading *r, void *target)
         }
         /* `name: command` is the short form of `name: {run: command}`. */
         if (r->piece.type == YAML_PIECE_SCALAR || r->piece.type == YAML_PIECE_LIST)
-            task_run(r, task);
+            flow_read_run(r, task);
         else
             piece_map(r, task_keys, task);
         read_agent_text(r, task);
+        flow_check_shell(r, task);
         if (!task->has_run && !r->is_broken)
             flow_problem(r->flow, task->line, task->column, "flow_run_missing", "name",
                          flow_string(r->flow, task->name), NULL);
@@ -446,6 +437,34 @@ static void read_journal(struct reading *r, void *target)
     r->flow->is_journal_synced = piece_choice(r, choices, 0) == 1;
 }
 
+static void read_lease(struct reading *r, void *target)
+{
+    uint32_t line = r->piece.line, column = r->piece.column;
+    int64_t ms = piece_duration(r, 0);
+    (void)target;
+    if (ms && (ms < FLOW_LEASE_MIN_MS || ms > FLOW_LEASE_MAX_MS))
+        flow_problem(r->flow, line, column, "flow_lease", NULL);
+    r->flow->lease_ms = ms;
+}
+
+static void read_files(struct reading *r, void *target)
+{
+    uint32_t line = r->piece.line, column = r->piece.column;
+    (void)target;
+    r->flow->files = piece_strings(r, &r->flow->files_count);
+    const char *path = flow_string(r->flow, r->flow->files);
+    for (uint32_t i = 0; i < r->flow->files_count; i++, path += strlen(path) + 1)
+        if (!pack_path_is_inside(path))
+            flow_problem(r->flow, line, column, "files_path", "path", path, NULL);
+}
+
+static void read_exclusive(struct reading *r, void *target)
+{
+    static const char *const choices[] = {"true", "false", NULL};
+    (void)target;
+    r->flow->exclusive = piece_choice(r, choices, 0) == 0 ? EXCLUSIVE_ALWAYS : EXCLUSIVE_NEVER;
+}
+
 static void read_name(struct reading *r, void *target)
 {
     const char *text = piece_scalar(r, "flow_want_text");
@@ -495,9 +514,19 @@ static void read_flow(struct reading *r, void *target)
     }
 }
 
-static const struct key_rule file_keys[] = {
-    {"name", read_name},       {"flow", read_flow},     {"tasks", read_tasks},     {"groups", read_groups},
-    {"channel", read_channel}, {"limits", read_limits}, {"journal", read_journal}, {0}};
+static const struct key_rule file_keys[] = {{"name", read_name},
+                                            {"flow", read_flow},
+                                            {"tasks", read_tasks},
+                                            {"groups", read_groups},
+                                            {"channel", read_channel},
+                                            {"limits", read_limits},
+                                            {"journal", read_journal},
+                                            {"exclusive", read_exclusive},
+                                            {"params", flow_read_params},
+                                            {"lease", read_lease},
+                                            {"files", read_files},
+                                            {"shell", flow_read_shell},
+                                            {0}};
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
 
@@ -523,6 +552,7 @@ bool flow_read_file(struct flow *flow, const char *text, size_t len, struct flow
     if (yaml_reader_open(text, len, &r.reader, err) < 0)
         return false;
     read_file(&r);
+    flow_settle_commands(flow);
     buf_clear(&r.run_text);
     yaml_reader_close(r.reader);
     *ret_expression = r.expression;

@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-#define DEPTH_MAX 64
-#define BLANKS    " \t\n"
-#define STOPS     BLANKS "=!<>()[],'\"&|"
+#define WHEN_DEPTH_MAX 64
+#define BLANKS         " \t\n"
+#define STOPS          BLANKS "=!<>()[],'\"&|"
 
 enum sort { SORT_END, SORT_WORD, SORT_TEXT, SORT_SIGN };
 
@@ -32,7 +32,7 @@ struct reader {
     unsigned depth;
 };
 
-static bool fail(struct reader *r, const char *problem, const char *place)
+static bool when_fail(struct reader *r, const char *problem, const char *place)
 {
     if (!r->problem) {
         r->problem = problem;
@@ -41,7 +41,7 @@ static bool fail(struct reader *r, const char *problem, const char *place)
     return false;
 }
 
-static void advance(struct reader *r)
+static void when_advance(struct reader *r)
 {
     const char *at = r->at + strspn(r->at, BLANKS);
     struct piece *piece = &r->next;
@@ -52,7 +52,7 @@ static void advance(struct reader *r)
     } else if (strchr("\"'", *at)) {
         const char *end = strchr(at + 1, *at);
         if (!end)
-            fail(r, "flow_when_quote", at);
+            when_fail(r, "flow_when_quote", at);
         piece->sort = SORT_TEXT;
         piece->text = at + 1;
         piece->len = end ? (size_t)(end - at) - 1 : strlen(at + 1);
@@ -67,30 +67,30 @@ static void advance(struct reader *r)
     r->at = at + piece->len;
 }
 
-static bool is(const struct piece *piece, enum sort sort, const char *text)
+static bool piece_is(const struct piece *piece, enum sort sort, const char *text)
 {
     return piece->sort == sort && piece->len == strlen(text) && memcmp(piece->text, text, piece->len) == 0;
 }
 
 /* Takes the next piece if it is that one. */
-static bool take(struct reader *r, enum sort sort, const char *text)
+static bool when_take(struct reader *r, enum sort sort, const char *text)
 {
-    if (!is(&r->next, sort, text))
+    if (!piece_is(&r->next, sort, text))
         return false;
-    advance(r);
+    when_advance(r);
     return true;
 }
 
-static bool is_reserved(const struct piece *piece)
+static bool piece_is_reserved(const struct piece *piece)
 {
-    return is(piece, SORT_WORD, "and") || is(piece, SORT_WORD, "or") || is(piece, SORT_WORD, "not") ||
-           is(piece, SORT_WORD, "in");
+    return piece_is(piece, SORT_WORD, "and") || piece_is(piece, SORT_WORD, "or") || piece_is(piece, SORT_WORD, "not") ||
+           piece_is(piece, SORT_WORD, "in");
 }
 
 /* ---- comparing ------------------------------------------------------------------------------------------ */
 
 /* A number, or a text that is one; NULL: neither. Owned. */
-static json_t *number_of(const json_t *value)
+static json_t *number_of_value(const json_t *value)
 {
     if (json_is_string(value))
         return json_number_of_text(json_string_value(value));
@@ -117,7 +117,7 @@ static int order_of(const json_t *a, const json_t *b)
 /* Two numbers as numbers, everything else as it is printed. */
 static bool is_equal(const json_t *value, const struct piece *piece)
 {
-    json_t *left CLEANUP_JSON = number_of(value), *right CLEANUP_JSON = number_of_piece(piece);
+    json_t *left CLEANUP_JSON = number_of_value(value), *right CLEANUP_JSON = number_of_piece(piece);
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     if (!value)
         return false;
@@ -133,7 +133,7 @@ static bool is_equal(const json_t *value, const struct piece *piece)
 /* What is no number is neither less nor greater. */
 static bool is_ordered(const json_t *value, const struct piece *sign, const struct piece *piece)
 {
-    json_t *left CLEANUP_JSON = number_of(value), *right CLEANUP_JSON = number_of_piece(piece);
+    json_t *left CLEANUP_JSON = number_of_value(value), *right CLEANUP_JSON = number_of_piece(piece);
     if (!left || !right)
         return false;
     int order = order_of(left, right);
@@ -145,10 +145,10 @@ static bool is_ordered(const json_t *value, const struct piece *sign, const stru
 static bool take_value(struct reader *r, struct piece *ret)
 {
     *ret = r->next;
-    bool is_value = ret->sort == SORT_TEXT || (ret->sort == SORT_WORD && !is_reserved(ret));
+    bool is_value = ret->sort == SORT_TEXT || (ret->sort == SORT_WORD && !piece_is_reserved(ret));
     if (!is_value)
-        return fail(r, "flow_when_value", ret->at);
-    advance(r);
+        return when_fail(r, "flow_when_value", ret->at);
+    when_advance(r);
     return true;
 }
 
@@ -156,89 +156,89 @@ static bool in_list(struct reader *r, const json_t *value)
 {
     bool found = false;
     struct piece piece;
-    if (!take(r, SORT_SIGN, "["))
-        return fail(r, "flow_when_list", r->next.at);
+    if (!when_take(r, SORT_SIGN, "["))
+        return when_fail(r, "flow_when_list", r->next.at);
     do {
         if (!take_value(r, &piece))
             return false;
         found = is_equal(value, &piece) || found;
-    } while (take(r, SORT_SIGN, ","));
-    return take(r, SORT_SIGN, "]") ? found : fail(r, "flow_when_list", r->next.at);
+    } while (when_take(r, SORT_SIGN, ","));
+    return when_take(r, SORT_SIGN, "]") ? found : when_fail(r, "flow_when_list", r->next.at);
 }
 
 static bool is_operator(const struct piece *piece)
 {
     static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="};
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
-        if (is(piece, SORT_SIGN, signs[i]))
+        if (piece_is(piece, SORT_SIGN, signs[i]))
             return true;
     return false;
 }
 
-static bool comparison(struct reader *r)
+static bool when_comparison(struct reader *r)
 {
     struct piece key = r->next, sign, piece;
-    if (key.sort != SORT_WORD || is_reserved(&key))
-        return fail(r, "flow_when_key", key.at);
-    advance(r);
+    if (key.sort != SORT_WORD || piece_is_reserved(&key))
+        return when_fail(r, "flow_when_key", key.at);
+    when_advance(r);
     const json_t *value = json_object_getn(r->values, key.text, key.len);
-    if (take(r, SORT_WORD, "in"))
+    if (when_take(r, SORT_WORD, "in"))
         return in_list(r, value);
     sign = r->next;
     if (!is_operator(&sign))
-        return fail(r, "flow_when_operator", sign.at);
-    advance(r);
+        return when_fail(r, "flow_when_operator", sign.at);
+    when_advance(r);
     if (!take_value(r, &piece))
         return false;
     if (sign.text[0] != '=' && sign.text[0] != '!') {
         json_t *number CLEANUP_JSON = number_of_piece(&piece);
-        return number ? is_ordered(value, &sign, &piece) : fail(r, "flow_when_number", piece.at);
+        return number ? is_ordered(value, &sign, &piece) : when_fail(r, "flow_when_number", piece.at);
     }
     return is_equal(value, &piece) == (sign.text[0] == '=');
 }
 
-static bool condition(struct reader *r);
+static bool when_condition(struct reader *r);
 
-static bool one(struct reader *r)
+static bool when_one(struct reader *r)
 {
-    if (r->depth++ >= DEPTH_MAX)
-        return fail(r, "flow_when_deep", r->next.at);
+    if (r->depth++ >= WHEN_DEPTH_MAX)
+        return when_fail(r, "flow_when_deep", r->next.at);
     bool holds;
-    if (take(r, SORT_WORD, "not")) {
-        holds = !one(r);
-    } else if (take(r, SORT_SIGN, "(")) {
-        holds = condition(r);
-        if (!take(r, SORT_SIGN, ")"))
-            fail(r, "flow_when_close", r->next.at);
+    if (when_take(r, SORT_WORD, "not")) {
+        holds = !when_one(r);
+    } else if (when_take(r, SORT_SIGN, "(")) {
+        holds = when_condition(r);
+        if (!when_take(r, SORT_SIGN, ")"))
+            when_fail(r, "flow_when_close", r->next.at);
     } else {
-        holds = comparison(r);
+        holds = when_comparison(r);
     }
     r->depth--;
     return holds;
 }
 
-static bool all(struct reader *r)
+static bool when_all(struct reader *r)
 {
-    bool holds = one(r);
-    while (!r->problem && take(r, SORT_WORD, "and"))
-        holds = one(r) && holds;
+    bool holds = when_one(r);
+    while (!r->problem && when_take(r, SORT_WORD, "and"))
+        holds = when_one(r) && holds;
     return holds;
 }
 
-static bool condition(struct reader *r)
+static bool when_condition(struct reader *r)
 {
-    bool holds = all(r);
-    while (!r->problem && take(r, SORT_WORD, "or"))
-        holds = all(r) || holds;
+    bool holds = when_all(r);
+    while (!r->problem && when_take(r, SORT_WORD, "or"))
+        holds = when_all(r) || holds;
     return holds;
 }
 
-static bool evaluate(struct reader *r)
+static bool when_evaluate(struct reader *r)
 {
-    advance(r);
-    bool holds = condition(r);
+    when_advance(r);
+    bool holds = when_condition(r);
     if (r->next.sort != SORT_END)
-        fail(r, "flow_when_end", r->next.at);
+        when_fail(r, "flow_when_end", r->next.at);
     return holds && !r->problem;
 }
 
@@ -247,7 +247,7 @@ const char *flow_condition_problem(const char *text, size_t *ret_at)
     struct reader r = {.at = text};
     if (strcmp(text, "never") == 0)
         return NULL;
-    evaluate(&r);
+    when_evaluate(&r);
     if (r.problem)
         *ret_at = (size_t)(r.place - text);
     return r.problem;
@@ -256,5 +256,5 @@ const char *flow_condition_problem(const char *text, size_t *ret_at)
 bool flow_condition_holds(const char *text, const struct json_t *values)
 {
     struct reader r = {.at = text, .values = values};
-    return strcmp(text, "never") != 0 && evaluate(&r);
+    return strcmp(text, "never") != 0 && when_evaluate(&r);
 }

@@ -6,6 +6,7 @@
 
 #define FILE_NAME    "journal"
 #define DAMAGED_NAME "journal.damaged"
+#define BEHIND_PIECE (16 << 10)
 #define ENOUGH       (1u << 20) /* pending: written without waiting for a flush */
 
 /* N2: what is behind the last newline was never a record. */
@@ -59,7 +60,7 @@ struct buf *journal_begin(struct journal *journal, const char *event)
     return b;
 }
 
-/* What is pending, into the file. The first failure is for ever: there may be half a line. */
+/* Writes the pending records. The first failure is permanent, because half a line may be in the file. */
 static int write_pending(struct journal *journal)
 {
     if (journal->failure)
@@ -95,8 +96,8 @@ int journal_flush(struct journal *journal, struct tsk_error *err)
     return 0;
 }
 
-/* The records of a text up to the first whole line that is none: what follows it may depend on what is missing. */
-static json_t *parse(const struct buf *text, size_t *ret_end, bool *ret_damaged)
+/* Parses records up to the first complete line that is not a record: later records may depend on the damaged one. */
+static json_t *journal_parse(const struct buf *text, size_t *ret_end, bool *ret_damaged)
 {
     json_t *records = json_array();
     size_t at = 0;
@@ -116,7 +117,7 @@ static json_t *parse(const struct buf *text, size_t *ret_end, bool *ret_damaged)
     return records;
 }
 
-static int read_text(int run_dir, struct buf *text, struct tsk_error *err)
+static int journal_read_text(int run_dir, struct buf *text, struct tsk_error *err)
 {
     return fs_read_file(run_dir, FILE_NAME, JOURNAL_MAX - 1, text) < 0 ? fs_error(err, "read", run_dir, FILE_NAME) : 0;
 }
@@ -126,9 +127,31 @@ int journal_read(int run_dir, json_t **ret, struct tsk_error *err)
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
     size_t end;
     bool is_damaged;
-    if (read_text(run_dir, &text, err) < 0)
+    if (journal_read_text(run_dir, &text, err) < 0)
         return -1;
-    *ret = parse(&text, &end, &is_damaged);
+    *ret = journal_parse(&text, &end, &is_damaged);
+    return 0;
+}
+
+int journal_read_behind(int run_dir, int64_t from, json_t **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
+    char before = '\n';
+    size_t end;
+    bool is_damaged;
+    ssize_t got = -1;
+    int fd CLEANUP_FD = fs->openat(run_dir, FILE_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd >= 0)
+        got = from > 0 ? fs->pread(fd, &before, 1, from - 1) : 0;
+    for (; got >= 0 && before == '\n'; text.len += (size_t)got) {
+        char *room = buf_reserve(&text, BEHIND_PIECE);
+        got = room ? fs->pread(fd, room, BEHIND_PIECE, from + (int64_t)text.len) : -1;
+        if (got <= 0)
+            break;
+    }
+    if (got < 0)
+        return fs_error(err, "read", run_dir, FILE_NAME);
+    *ret = journal_parse(&text, &end, &is_damaged);
     return 0;
 }
 
@@ -137,9 +160,9 @@ int journal_read_whole(int run_dir, json_t **ret, struct tsk_error *err)
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
     size_t end;
     bool is_damaged;
-    if (read_text(run_dir, &text, err) < 0)
+    if (journal_read_text(run_dir, &text, err) < 0)
         return -1;
-    json_t *records CLEANUP_JSON = parse(&text, &end, &is_damaged);
+    json_t *records CLEANUP_JSON = journal_parse(&text, &end, &is_damaged);
     if (is_damaged) {
         int fd CLEANUP_FD = fs->openat(run_dir, FILE_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
         if (fd < 0 || fs_replace_file(run_dir, DAMAGED_NAME, 0600, text.data, text.len) < 0 ||

@@ -1,10 +1,10 @@
-/* journal.h - what happened in a run, one JSON object per line, for ever appended; what resume goes by.
+/* journal.h - what happened in a run: one JSON object per line, only ever appended. `resume` replays it.
  *
- *  N1  A record is one line. Lines are gathered and written with one write(2) by journal_flush (earlier, if they are
- *      many), before anything that follows from them is started: a task whose end is not in the journal has no successor that ran.
+ *  N1  A record is one line. Lines are gathered and written with one write(2) by journal_flush (earlier, if they are many),
+ *      before anything that follows from them is started. So if the end of a task is not in the journal, no successor of it has
+ *      run.
  *  N2  A journal that was cut at any byte is read up to the last whole line. An append first cuts off the rest.
- *  N3  Nothing is synced, unless the flow asks for it (`journal: sync`): then each flush is, and what was flushed together is
- *      synced together.
+ *  N3  Nothing is synced unless the flow has `journal: sync`. Then each flush is followed by one sync.
  *
  * Records: {"e":"run",…} begins it; "start" and "end" of a task's attempt; "group" the end of a group; "ask" and "answer";
  * "resume"; "done" the run's status, and v its values. Keys: t time (ms), n node, k name, s session, a attempt, p place, o outcome, x exit status,
@@ -38,8 +38,10 @@ int journal_flush(struct journal *journal, struct tsk_error *err);
 
 /* All whole records, in order; owned array. */
 int journal_read(int run_dir, json_t **ret, struct tsk_error *err);
-/* The same for who goes on writing: a damaged line and all behind it are cut off, a copy of the whole stays as `journal.damaged`.
- * Otherwise nobody would ever read what is written next. */
+/* Those behind the first `from` bytes, which are whole lines; none if they are not. */
+int journal_read_behind(int run_dir, int64_t from, json_t **ret, struct tsk_error *err);
+/* The same for a caller that will append: cuts the journal at the first damaged line and keeps a copy of the whole file
+ * as `journal.damaged`. Without the cut, readers would stop at the damaged line and never see later records. */
 int journal_read_whole(int run_dir, json_t **ret, struct tsk_error *err);
 
 #endif

@@ -1,10 +1,10 @@
+#include "proc/leftover.h"
 #include "graph/leftover.h"
 
-#include "base/fs.h"
 #include "base/ident.h"
+#include "base/listing.h"
 #include "proc/spawn.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENVIRON_MAX  (1u << 20)
-#define KILL_WAIT_MS 5000
-#define LOOK_MS      2
+#define LEFTOVER_LOOK_MS 2
 
 /* ---- marks ---------------------------------------------------------------------------------------------- */
 
@@ -25,7 +23,6 @@
 #define START_MASK ((UINT64_C(1) << START_BITS) - 1)
 #define RUN_MASK   (MARK_FIRST - 1 - START_MASK)
 #define NESTED_MAX 16
-#define WORD_SIZE  512
 
 static bool is_mark(uint64_t number)
 {
@@ -62,8 +59,8 @@ uint64_t leftover_start_mark(uint64_t run_mark, uint64_t fence)
 
 /* By what the processes that are looked for are known. */
 struct marks {
-    char words[3][WORD_SIZE]; /* of their environment */
-    unsigned word_count;
+    const char *run, *task, *session; /* in their environment; NULL: any */
+    char fence[24];                   /* the same; "": any */
     struct stat life;
     bool is_run;    /* all of the run, not one task */
     uint64_t start; /* of the task */
@@ -81,21 +78,30 @@ static bool has_mark(uint64_t number, const struct marks *marks)
     return number == marks->start;
 }
 
+static bool is_word(const char *word, const char *name, const char *value)
+{
+    size_t len = strlen(name);
+    return value && strncmp(word, name, len) == 0 && strcmp(word + len, value) == 0;
+}
+
 static bool has_words(int proc_dir, const struct marks *marks)
 {
     struct buf text CLEANUP(buf_clear) = {.max = ENVIRON_MAX};
-    unsigned found = 0;
+    const char *fence = marks->fence[0] ? marks->fence : NULL;
+    unsigned wanted = 1u + (marks->task != NULL) + (marks->session != NULL) + (fence != NULL), found = 0;
     int fd CLEANUP_FD = fs->openat(proc_dir, "environ", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, &text) < 0)
         return false;
-    for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1)
-        for (unsigned i = 0; i < marks->word_count; i++)
-            found += strcmp(text.data + at, marks->words[i]) == 0;
-    return found == marks->word_count;
+    for (size_t at = 0; at < text.len; at += strlen(text.data + at) + 1) {
+        const char *word = text.data + at;
+        found += is_word(word, "TASUKI_RUN_ID=", marks->run) || is_word(word, "TASUKI_TASK_ID=", marks->task) ||
+                 is_word(word, "TASUKI_SESSION_ID=", marks->session) || is_word(word, "TASUKI_FENCE=", fence);
+    }
+    return found == wanted;
 }
 
-/* At another number it belongs to somebody who only looks at the file, or who wants to resume the run as we do. All tasks share
- * it, so it says nothing of one task. */
+/* Whether the process has the run's life file at RUN_LIFE_FD. At another descriptor, a process only reads the file, or
+ * resumes the run as we do. All tasks of a run share the file, so it does not identify a task. */
 static bool has_life(int proc_dir, const struct marks *marks)
 {
     char name[24];
@@ -166,7 +172,7 @@ static void herd_spare_us(const struct herd *herd)
     }
 }
 
-static bool is_holder(const struct found *one)
+static bool is_holder_program(const struct found *one)
 {
     char name[32];
     return proc_name(one->id.pid, name, sizeof name) == 0 && strcmp(name, "tasuki-hold") == 0;
@@ -178,7 +184,8 @@ static bool herd_spare_held(const struct herd *herd)
     bool has_grown = false;
     for (size_t i = 0; i < herd->count; i++) {
         struct found *one = &herd->list[i], *parent = herd_find(herd, one->parent);
-        if (one->is_held || one->is_spared || !((parent && parent->is_held) || (one->is_wanted && is_holder(one))))
+        if (one->is_held || one->is_spared ||
+            !((parent && parent->is_held) || (one->is_wanted && is_holder_program(one))))
             continue;
         has_grown = one->is_held = one->is_spared = true;
         one->is_wanted = false;
@@ -205,14 +212,10 @@ static bool herd_spread(const struct herd *herd, struct marks *marks)
 
 static void herd_look(struct herd *herd, struct marks *marks)
 {
-    int proc = fs->openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = proc < 0 ? NULL : fdopendir(proc);
-    if (!listing && proc >= 0)
-        close(proc);
-    for (struct dirent *entry; listing && (entry = readdir(listing));)
-        herd_add(herd, proc, entry->d_name, marks);
-    if (listing)
-        closedir(listing);
+    struct listing processes CLEANUP(listing_close);
+    listing_open(&processes, AT_FDCWD, "/proc", 0);
+    for (const char *name; (name = listing_next(&processes));)
+        herd_add(herd, processes.fd, name, marks);
     if (herd->count)
         qsort(herd->list, herd->count, sizeof *herd->list, compare_pids);
     herd_spare_us(herd);
@@ -246,38 +249,41 @@ static int end_all(const struct rundir *run, struct marks *marks, struct tsk_err
     while (signal_found(marks, SIGKILL, 0)) {
         if (clock_now().boot_ms - began > KILL_WAIT_MS)
             return error_set(err, TSK_PROCESS_STOP_FAILED, "leftovers_stay", "run", run->id, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = LEFTOVER_LOOK_MS * 1000000}, NULL);
     }
     return 0;
 }
 
 int leftovers_end_run(const struct rundir *run, struct tsk_error *err)
 {
-    struct marks marks = {.word_count = 1, .is_run = true, .runs[0] = mark_of_run(run->id), .run_count = 1};
+    struct marks marks = {.run = run->id, .is_run = true, .runs[0] = mark_of_run(run->id), .run_count = 1};
     marks.start = marks.runs[0];
-    snprintf(marks.words[0], WORD_SIZE, "TASUKI_RUN_ID=%s", run->id);
     if (fs->fstat(run->life_fd, &marks.life) < 0)
         return error_errno(err, "look at", run->path);
     return end_all(run, &marks, err);
 }
 
-static struct marks marks_of_task(const struct rundir *run, const struct claim *claim)
+/* A fence is the run's only once; without it task and session say which one it is. */
+static struct marks marks_of_task(const struct rundir *run, const struct claim *claim, bool is_exact)
 {
-    struct marks marks = {.word_count = 3, .start = leftover_start_mark(mark_of_run(run->id), claim->fence)};
-    snprintf(marks.words[0], WORD_SIZE, "TASUKI_RUN_ID=%s", run->id);
-    snprintf(marks.words[1], WORD_SIZE, "TASUKI_TASK_ID=%s", claim->task);
-    snprintf(marks.words[2], WORD_SIZE, "TASUKI_SESSION_ID=%s", claim->session);
+    struct marks marks = {.run = run->id,
+                          .task = is_exact ? NULL : claim->task,
+                          .session = is_exact ? NULL : claim->session,
+                          .start = leftover_start_mark(mark_of_run(run->id), claim->fence)};
+    if (is_exact)
+        snprintf(marks.fence, sizeof marks.fence, "%llu", (unsigned long long)claim->fence);
     return marks;
 }
 
-size_t leftovers_signal_task(const struct rundir *run, const struct claim *claim, int number, pid_t except_group)
+size_t leftovers_signal_task(const struct rundir *run, const struct claim *claim, bool is_exact, int number,
+                             pid_t except_group)
 {
-    struct marks marks = marks_of_task(run, claim);
+    struct marks marks = marks_of_task(run, claim, is_exact);
     return signal_found(&marks, number, except_group);
 }
 
-int leftovers_end_task(const struct rundir *run, const struct claim *claim, struct tsk_error *err)
+int leftovers_end_task(const struct rundir *run, const struct claim *claim, bool is_exact, struct tsk_error *err)
 {
-    struct marks marks = marks_of_task(run, claim);
+    struct marks marks = marks_of_task(run, claim, is_exact);
     return end_all(run, &marks, err);
 }

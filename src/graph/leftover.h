@@ -1,15 +1,16 @@
-/* leftover.h - the processes of a run: by what they are known, and how they are ended.
+/* leftover.h - the processes of a run: how they are found, and how they are ended.
  *
- *  K1  Whatever a task starts carries the task's mark, whether it stays in the group, leaves the session, is forked twice,
- *      clears its environment or closes its descriptors. The mark is a number in a limit that is inherited and that nobody
- *      comes near: the soft limit of RLIMIT_RTTIME, µs of real-time CPU, at 2^62 and above (150,000 years).
- *  K2  Beside it, TASUKI_RUN_ID (of one task: TASUKI_SESSION_ID and TASUKI_TASK_ID, too) in the environment, and for the whole
- *      run its life file at RUN_LIFE_FD: for processes whose limit could not be set or was changed.
- *  K3  What is below such a process belongs to it. So does all of a run that one of its descendants executes.
- *  K4  Ourselves and our ancestors are never ended.
- *  K5  Nor is what a task has given to a holder (`tasuki proc start`), with its holder: that is meant to outlive the task.
+ *  K1  Every process that a task starts carries the task's mark, even if it leaves the process group or the session, is forked
+ *      twice, clears its environment or closes its descriptors. The mark is a number in a limit that is inherited and that no
+ *      program reaches: the soft limit of RLIMIT_RTTIME, µs of real-time CPU, at 2^62 and above (150,000 years).
+ *  K2  If the limit could not be set or was changed, a process is also found by TASUKI_RUN_ID in its environment (for one task
+ *      also TASUKI_SESSION_ID and TASUKI_TASK_ID), and for the whole run by its life file at RUN_LIFE_FD.
+ *  K3  The descendants of such a process belong to it, and so do all processes of a run that one of them executes.
+ *  K4  This process and its ancestors are never ended.
+ *  K5  A process that a task has started with `tasuki proc start`, and its holder, are not ended: they are meant to outlive the
+ *      task.
  *
- * Nothing is looked for when a task ends by itself: what it leaves running then is left on purpose. */
+ * When a task ends by itself, nothing is searched: a process that it leaves running is left on purpose. */
 #ifndef GRAPH_LEFTOVER_H
 #define GRAPH_LEFTOVER_H
 
@@ -23,9 +24,10 @@ uint64_t leftover_start_mark(uint64_t run_mark, uint64_t fence);
 
 /* SIGKILL for every process of the run, until none is left; PROCESS_STOP_FAILED after 5 s. */
 int leftovers_end_run(const struct rundir *run, struct tsk_error *err);
-/* The same for one task: its start with that fence, and whatever has its name from earlier ones. */
-int leftovers_end_task(const struct rundir *run, const struct claim *claim, struct tsk_error *err);
+/* The same for one task: its start with that fence, and the processes that have its name from earlier starts, unless `is_exact`. */
+int leftovers_end_task(const struct rundir *run, const struct claim *claim, bool is_exact, struct tsk_error *err);
 /* A signal for those of a task that are not in that process group; number 0: none. How many live, group included. */
-size_t leftovers_signal_task(const struct rundir *run, const struct claim *claim, int number, pid_t except_group);
+size_t leftovers_signal_task(const struct rundir *run, const struct claim *claim, bool is_exact, int number,
+                             pid_t except_group);
 
 #endif

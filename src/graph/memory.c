@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct tsk_error *err)
-{
-    errno = ENOMEM;
-    return error_errno(err, "keep", "run");
-}
-
 /* ---- claims --------------------------------------------------------------------------------------------- */
 
 static int stop_run(struct memory *m, const struct tsk_error *reason)
@@ -25,7 +19,7 @@ static int stop_run(struct memory *m, const struct tsk_error *reason)
 }
 
 /* A task that is ready and may not run: it ends here. */
-static void drop(struct memory *m, uint32_t index, enum outcome outcome)
+static void slot_drop(struct memory *m, uint32_t index, enum outcome outcome)
 {
     uint32_t node = slot_at(m, index)->node;
     memory_slot_free(m, index);
@@ -35,7 +29,7 @@ static void drop(struct memory *m, uint32_t index, enum outcome outcome)
 }
 
 /* The task that used up the steps: the one that ran most often. */
-static uint32_t busiest(const struct memory *m)
+static uint32_t busiest_branch(const struct memory *m)
 {
     uint32_t found = 0, most = 0;
     size_t count = m->plan.graph->nodes.count, all = count + atomic_load(&m->plan.dynamic_count);
@@ -55,7 +49,7 @@ static void steps_exceeded(struct memory *m, uint32_t next)
 {
     struct tsk_error err;
     char max[24], count[24], buf[GRAPH_NAME_MAX];
-    uint32_t node = busiest(m), cycles = plan_cycles(&m->plan, node) - (node == next);
+    uint32_t node = busiest_branch(m), cycles = plan_cycles(&m->plan, node) - (node == next);
     snprintf(max, sizeof max, "%llu", (unsigned long long)m->limits.max_steps);
     snprintf(count, sizeof count, "%u", cycles);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, cycles > 1 ? "max_steps_reached_by" : "max_steps_reached", "max", max,
@@ -87,7 +81,7 @@ static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *
     return true;
 }
 
-static void fill(struct memory *m, uint32_t index, struct claim *ret)
+static void claim_fill(struct memory *m, uint32_t index, struct claim *ret)
 {
     static _Thread_local char buf[GRAPH_NAME_MAX];
     const struct slot *slot = slot_at(m, index);
@@ -103,13 +97,13 @@ static void fill(struct memory *m, uint32_t index, struct claim *ret)
         ret->payload = *REGION_AT(&m->payloads, json_t *, slot->node & ~PLAN_DYNAMIC);
 }
 
-static void take(struct memory *m, uint32_t index, struct claim *ret)
+static void slot_take(struct memory *m, uint32_t index, struct claim *ret)
 {
     struct slot *slot = slot_at(m, index);
     slot->state = SLOT_CLAIMED;
     slot->fence = ++m->fence;
     m->claimed++;
-    fill(m, index, ret);
+    claim_fill(m, index, ret);
 }
 
 bool memory_claim(struct memory *m, int64_t now_ms, struct claim *ret)
@@ -119,17 +113,17 @@ bool memory_claim(struct memory *m, int64_t now_ms, struct claim *ret)
     while (memory_queue_take(m, &index)) {
         enum outcome outcome = OUTCOME_STOPPED;
         if (!is_within_limits(m, slot_at(m, index), &outcome)) {
-            drop(m, index, outcome);
+            slot_drop(m, index, outcome);
             continue;
         }
-        take(m, index, ret);
+        slot_take(m, index, ret);
         return true;
     }
     return false;
 }
 
 /* B1. */
-static struct slot *slot_of(struct memory *m, const struct claim *claim)
+static struct slot *slot_of_claim(struct memory *m, const struct claim *claim)
 {
     struct slot *slot = claim->slot < m->slots.count ? slot_at(m, claim->slot) : NULL;
     return slot && slot->state == SLOT_CLAIMED && slot->fence == claim->fence ? slot : NULL;
@@ -137,7 +131,7 @@ static struct slot *slot_of(struct memory *m, const struct claim *claim)
 
 bool memory_give_back(struct memory *m, const struct claim *claim)
 {
-    if (!slot_of(m, claim))
+    if (!slot_of_claim(m, claim))
         return false;
     m->claimed--;
     memory_slot_ready(m, claim->slot);
@@ -152,7 +146,7 @@ static int do_spawn(struct memory *m, uint32_t by, json_t *request, struct tsk_e
     const char *name = json_get_string(request, "task", NULL);
     json_t **payload = region_add(&m->payloads, 1);
     if (!payload)
-        return no_memory(err);
+        return error_no_memory(err, "keep", "run");
     *payload = json_incref(json_object_get(request, "payload"));
     if (plan_spawn(&m->plan, by, name, NULL, NULL, &node, &m->out, err) < 0)
         return -1;
@@ -170,12 +164,12 @@ static int do_next(struct memory *m, uint32_t by, const char *name, struct tsk_e
         return plan_activate(&m->plan, by, target, &m->out, err);
     json_t **payload = region_add(&m->payloads, 1);
     if (!payload)
-        return no_memory(err);
+        return error_no_memory(err, "keep", "run");
     *payload = NULL;
     return plan_copy_spawn(&m->plan, by, target, &m->out, err);
 }
 
-static void cancelled(struct memory *m, uint32_t by, const char *message)
+static void claim_cancelled(struct memory *m, uint32_t by, const char *message)
 {
     struct tsk_error err;
     char buf[GRAPH_NAME_MAX];
@@ -203,7 +197,7 @@ static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_
         return stop_run(m, NULL);
     }
     if (strcmp(what, "cancel") == 0)
-        cancelled(m, by, json_get_string(request, "message", ""));
+        claim_cancelled(m, by, json_get_string(request, "message", ""));
     return 0;
 }
 
@@ -229,7 +223,7 @@ static int check_spawn(struct memory *m, json_t *names, const char *name, struct
     bool is_there = found != NO_NODE && (!(found & PLAN_DYNAMIC) || memory_slot_of(m, found) != NO_NODE);
     if (is_there || json_object_get(names, name))
         return error_set(err, TSK_INVALID_INPUT, "spawn_name_taken", "name", name, NULL);
-    return json_object_set_new(names, name, json_true()) < 0 ? no_memory(err) : 0;
+    return json_object_set_new(names, name, json_true()) < 0 ? error_no_memory(err, "keep", "run") : 0;
 }
 
 /* What a request names is looked at before anything is done: all of them or none. */
@@ -250,7 +244,7 @@ static int check_requests(struct memory *m, uint32_t by, const json_t *requests,
     return 0;
 }
 
-static int succeed(struct memory *m, uint32_t node, struct completion *completion, struct tsk_error *err)
+static int claim_succeed(struct memory *m, uint32_t node, struct completion *completion, struct tsk_error *err)
 {
     size_t i;
     json_t *request;
@@ -269,14 +263,14 @@ static int succeed(struct memory *m, uint32_t node, struct completion *completio
     return 0;
 }
 
-static void failed(struct memory *m, uint32_t node, const struct tsk_error *reason)
+static void claim_failed(struct memory *m, uint32_t node, const struct tsk_error *reason)
 {
     struct tsk_error err;
     char buf[GRAPH_NAME_MAX];
     if (reason)
         err = *reason;
     else
-        error_set(&err, TSK_TASK_FAILED, "task_failed", "task", plan_name(&m->plan, node, buf), "session",
+        error_set(&err, TSK_TASK_FAILED, "task_failed", "task", plan_name(&m->plan, node, buf), "session_id",
                   memory_session_id(m, plan_scope_of(&m->plan, node)), NULL);
     memory_failure_keep(m, &err, false);
     plan_end(&m->plan, node, OUTCOME_FAILED, &m->out);
@@ -284,7 +278,7 @@ static void failed(struct memory *m, uint32_t node, const struct tsk_error *reas
 
 bool memory_complete(struct memory *m, const struct claim *claim, struct completion *completion)
 {
-    struct slot *slot = slot_of(m, claim);
+    struct slot *slot = slot_of_claim(m, claim);
     if (!slot)
         return false;
     m->claimed--;
@@ -298,14 +292,14 @@ bool memory_complete(struct memory *m, const struct claim *claim, struct complet
     memory_slot_free(m, claim->slot);
     if (completion->outcome == OUTCOME_OK) {
         struct tsk_error problem;
-        if (succeed(m, node, completion, &problem) < 0) {
+        if (claim_succeed(m, node, completion, &problem) < 0) {
             completion->outcome = OUTCOME_FAILED;
             if (completion->reason)
                 *completion->reason = problem;
-            failed(m, node, &problem);
+            claim_failed(m, node, &problem);
         }
     } else if (completion->outcome == OUTCOME_FAILED) {
-        failed(m, node, completion->reason);
+        claim_failed(m, node, completion->reason);
     } else {
         plan_end(&m->plan, node, completion->outcome, &m->out);
     }
@@ -317,7 +311,7 @@ bool memory_complete(struct memory *m, const struct claim *claim, struct complet
 
 bool memory_park(struct memory *m, const struct claim *claim)
 {
-    struct slot *slot = slot_of(m, claim);
+    struct slot *slot = slot_of_claim(m, claim);
     if (!slot)
         return false;
     slot->state = SLOT_PARKED;
@@ -410,7 +404,7 @@ int memory_new(const struct graph *graph, const char *session_id_given, const js
 {
     struct memory *m = calloc(1, sizeof *m);
     if (!m)
-        return no_memory(err);
+        return error_no_memory(err, "keep", "run");
     m->slots = (struct region)REGION_OF(struct slot);
     m->places = (struct region)REGION_OF(uint32_t);
     m->payloads = (struct region)REGION_OF(json_t *);
@@ -422,7 +416,7 @@ int memory_new(const struct graph *graph, const char *session_id_given, const js
     if (!m->queues || session_init(&m->session, session_id_given, NULL, false, err) < 0 ||
         plan_init(&m->plan, graph, &memory_hooks, m, err) < 0) {
         if (!m->queues)
-            no_memory(err);
+            error_no_memory(err, "keep", "run");
         memory_free(m);
         return -1;
     }
@@ -448,10 +442,10 @@ bool memory_claim_node(struct memory *m, uint32_t node, struct claim *ret)
     else
         m->later--;
     if (!is_within_limits(m, slot_at(m, index), &outcome)) {
-        drop(m, index, outcome);
+        slot_drop(m, index, outcome);
         return false;
     }
-    take(m, index, ret);
+    slot_take(m, index, ret);
     return true;
 }
 

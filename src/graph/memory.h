@@ -12,10 +12,10 @@
  *                                with a retry)
  *
  * Invariants
- *  B1  A claim has a fence: fences grow, no two claims have the same. Completing, parking and returning a task with a fence that is
- *      not the task's present one is refused and changes nothing: a task that completes twice releases nothing twice.
- *  B2  Completing is one step: the task's writes are applied, its requests are done, its edges are resolved, joins are merged,
- *      tasks that became ready are queued.
+ *  B1  A claim has a fence. Fences grow, and no two claims have the same. Completing, parking or returning a task with an old
+ *      fence is refused and changes nothing, so a task that completes twice releases its successors once.
+ *  B2  Completing is one step: the task's writes are applied, its requests are carried out, its edges are resolved, joins are
+ *      merged, and tasks that became ready are queued.
  *  B3  A task is queued in the queue of its session only. Queues of different sessions are served in turn.
  *  B4  Time comes from the caller (now_ms).
  *

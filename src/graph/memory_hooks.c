@@ -23,7 +23,7 @@ static void branch_begins(void *engine, uint32_t scope)
     session_fork(&((struct memory *)engine)->plan, scope);
 }
 
-static void branch_ended(void *engine, uint32_t scope, bool has_failed)
+static void memory_branch_ended(void *engine, uint32_t scope, bool has_failed)
 {
     struct memory *m = engine;
     char buf[GRAPH_NAME_MAX];
@@ -62,7 +62,7 @@ static bool group_merges(void *engine, uint32_t group)
     return false;
 }
 
-static void group_ended(void *engine, uint32_t group, enum outcome outcome)
+static void memory_group_ended(void *engine, uint32_t group, enum outcome outcome)
 {
     struct memory *m = engine;
     const struct graph *graph = m->plan.graph;
@@ -90,9 +90,9 @@ static void scope_stops(void *engine, uint32_t scope)
 }
 
 const struct plan_hooks memory_hooks = {.branch_begins = branch_begins,
-                                        .branch_ended = branch_ended,
+                                        .branch_ended = memory_branch_ended,
                                         .group_merges = group_merges,
-                                        .group_ended = group_ended,
+                                        .group_ended = memory_group_ended,
                                         .scope_stops = scope_stops};
 
 void memory_task_dropped(struct memory *m, uint32_t node, enum outcome outcome)
@@ -127,7 +127,7 @@ static void queue_ready(struct memory *m)
 }
 
 /* What waits in a session that was stopped ends without having run. */
-static void purge(struct memory *m)
+static void queue_purge(struct memory *m)
 {
     m->has_stops = false;
     for (uint32_t i = 0; i < m->slots.count; i++) {
@@ -153,7 +153,7 @@ void memory_settle(struct memory *m)
     do {
         queue_ready(m);
         if (m->has_stops)
-            purge(m);
+            queue_purge(m);
     } while (m->out.count);
     if (plan_flush(&m->plan, &m->out))
         m->has_ended = true;

@@ -30,21 +30,21 @@ void memory_slot_ready(struct memory *m, uint32_t index)
     queue_list(m, scope);
 }
 
-static size_t place_of(const struct memory *m, uint32_t node)
+static size_t queue_place(const struct memory *m, uint32_t node)
 {
     return node & PLAN_DYNAMIC ? m->plan.graph->nodes.count + (node & ~PLAN_DYNAMIC) : node;
 }
 
 uint32_t memory_slot_of(const struct memory *m, uint32_t node)
 {
-    size_t place = place_of(m, node);
+    size_t place = queue_place(m, node);
     uint32_t slot = place < m->places.count ? *REGION_AT(&m->places, uint32_t, place) : 0;
     return slot ? slot - 1 : NO_NODE;
 }
 
 static void place_set(struct memory *m, uint32_t node, uint32_t slot)
 {
-    size_t place = place_of(m, node);
+    size_t place = queue_place(m, node);
     if (place >= m->places.count)
         BUG(!region_add(&m->places, place + 1 - m->places.count));
     *REGION_AT(&m->places, uint32_t, place) = slot;

@@ -24,12 +24,6 @@ const char *const policy_names[] = {
 #include "graph/policy.def"
 #undef X
 
-static RARE int no_memory(struct tsk_error *err)
-{
-    errno = ENOMEM;
-    return error_errno(err, "build", "graph");
-}
-
 int graph_init(struct graph *graph, struct tsk_error *err)
 {
     *graph = (struct graph){.nodes = REGION_OF(struct graph_node),
@@ -45,7 +39,7 @@ int graph_init(struct graph *graph, struct tsk_error *err)
                             .rules = REGION_OF(struct graph_rule)};
     struct graph_scope *root = region_add(&graph->scopes, 1);
     if (!root)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     *root = (struct graph_scope){.group = NO_NODE, .first_node = NO_NODE};
     return 0;
 }
@@ -80,7 +74,7 @@ static const char *name_given(const struct graph *graph, uint32_t node)
     return offset ? name_at(graph, offset - 1) : NULL;
 }
 
-static uint32_t *slot_of(const struct graph *graph, const char *name)
+static uint32_t *node_slot(const struct graph *graph, const char *name)
 {
     uint32_t mask = (uint32_t)graph->name_slots.count - 1;
     uint32_t at = hash_of(name) & mask;
@@ -103,7 +97,7 @@ static int slots_grow(struct graph *graph)
     for (size_t i = 0; i < old.count; i++) {
         uint32_t entry = *REGION_AT(&old, uint32_t, i);
         if (entry)
-            *slot_of(graph, name_given(graph, entry - 1)) = entry;
+            *node_slot(graph, name_given(graph, entry - 1)) = entry;
     }
     region_clear(&old);
     return 0;
@@ -125,22 +119,22 @@ static RARE int set_name(struct graph *graph, uint32_t node, const char *name, s
 {
     uint32_t offset;
     if (graph->named * 2 >= graph->name_slots.count && slots_grow(graph) < 0)
-        return no_memory(err);
-    if (*slot_of(graph, name))
+        return error_no_memory(err, "build", "graph");
+    if (*node_slot(graph, name))
         return error_set(err, TSK_INVALID_INPUT, "graph_name_twice", "name", name, NULL);
     if (graph->name_of.count <= node && !region_add(&graph->name_of, node + 1 - graph->name_of.count))
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     if (copy_name(graph, name, &offset) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     *REGION_AT(&graph->name_of, uint32_t, node) = offset + 1;
-    *slot_of(graph, name) = node + 1;
+    *node_slot(graph, name) = node + 1;
     graph->named++;
     return 0;
 }
 
 uint32_t graph_find(const struct graph *graph, const char *name)
 {
-    uint32_t found = graph->named ? *slot_of(graph, name) : 0;
+    uint32_t found = graph->named ? *node_slot(graph, name) : 0;
     if (found)
         return found - 1;
     const char *digits = strncmp(name, "task-", 5) == 0 ? name + 5 : "";
@@ -178,7 +172,7 @@ static inline int add_node(struct graph *graph, uint32_t scope, const char *name
     BUG(graph->is_sealed || scope >= graph->scopes.count);
     struct graph_node *made = node < GRAPH_NODES_MAX ? region_add_one(&graph->nodes) : NULL;
     if (!made)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     if (name && set_name(graph, node, name, err) < 0) {
         graph->nodes.count--;
         return -1;
@@ -209,7 +203,7 @@ int graph_add_group(struct graph *graph, uint32_t scope, const char *name, enum 
         return -1;
     struct graph_group *group = region_add(&graph->groups, 1);
     if (!group)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     *group = (struct graph_group){.node = node, .policy = policy};
     *graph_node(graph, node) =
         (struct graph_node){.scope = scope, .is_group = 1, .detail = (graph->groups.count - 1) & 0x7fffffff};
@@ -224,10 +218,10 @@ int graph_add_branch(struct graph *graph, uint32_t group_node, const char *name,
     uint32_t scope = (uint32_t)graph->scopes.count;
     BUG(!graph_node(graph, group_node)->is_group);
     if (name && copy_name(graph, name, &offset) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     struct graph_scope *branch = region_add(&graph->scopes, 1);
     if (!branch)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     struct graph_group *group = graph_group(graph, group_index);
     *branch = (struct graph_scope){.group = group_index,
                                    .parent = graph_node(graph, group_node)->scope,
@@ -263,7 +257,7 @@ struct lifted {
 };
 
 /* M2: both ends go up until they stand in one scope. */
-static struct lifted lift(const struct graph *graph, uint32_t before, uint32_t after)
+static struct lifted edge_lift(const struct graph *graph, uint32_t before, uint32_t after)
 {
     unsigned a = depth_of(graph, graph_node(graph, before)->scope);
     unsigned b = depth_of(graph, graph_node(graph, after)->scope);
@@ -278,7 +272,7 @@ static struct lifted lift(const struct graph *graph, uint32_t before, uint32_t a
     return (struct lifted){before, after};
 }
 
-static int siblings(const struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err)
+static int edge_check_siblings(const struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err)
 {
     char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
     return error_set(err, TSK_INVALID_INPUT, "graph_edge_siblings", "before", graph_name(graph, before, a), "after",
@@ -309,11 +303,11 @@ static inline int add_edge(struct graph *graph, uint32_t from, uint32_t to, stru
 {
     struct graph_node *node = graph_node(graph, from);
     if (__builtin_expect(to >= graph->indegree.count, 0) && indegree_grow(graph) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     if (!node->successor)
         node->successor = to + 1;
     else if (add_further_edge(graph, node, to) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     graph->goes_back = graph->goes_back || to <= from;
     graph->edge_count++;
     ++*REGION_AT(&graph->indegree, uint32_t, to);
@@ -322,9 +316,9 @@ static inline int add_edge(struct graph *graph, uint32_t from, uint32_t to, stru
 
 static RARE int add_edge_across(struct graph *graph, uint32_t before, uint32_t after, struct tsk_error *err)
 {
-    struct lifted lifted = lift(graph, before, after);
+    struct lifted lifted = edge_lift(graph, before, after);
     if (lifted.before == lifted.after)
-        return siblings(graph, before, after, err);
+        return edge_check_siblings(graph, before, after, err);
     return add_edge(graph, lifted.before, lifted.after, err);
 }
 
@@ -361,7 +355,7 @@ int graph_add_rule(struct graph *graph, const char *key, enum tsk_merge rule, st
     }
     struct graph_rule *entry = region_add(&graph->rules, 1);
     if (!entry || copy_name(graph, key, &offset) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     *entry = (struct graph_rule){.key = offset, .rule = rule};
     return 0;
 }
@@ -476,7 +470,7 @@ static int check_cycles(const struct graph *graph, struct tsk_error *err)
 {
     err->code = TSK_OK;
     int result = graph_cycles(graph, first_cycle, err);
-    return result < 0 ? no_memory(err) : -result;
+    return result < 0 ? error_no_memory(err, "build", "graph") : -result;
 }
 
 static int check_groups(const struct graph *graph, struct tsk_error *err)
@@ -502,7 +496,7 @@ int graph_seal(struct graph *graph, struct tsk_error *err)
     if (check_cycles(graph, err) < 0 || check_groups(graph, err) < 0)
         return -1;
     if (sort_scopes(graph) < 0)
-        return no_memory(err);
+        return error_no_memory(err, "build", "graph");
     graph->is_sealed = true;
     return 0;
 }

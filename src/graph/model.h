@@ -1,16 +1,16 @@
-/* model.h - a graph: tasks, edges, groups and their branches. It says what is to be done; plan.h says what happens.
+/* model.h - a graph: tasks, edges, groups and their branches. The graph itself does not change during a run; plan.h has the
+ * state.
  *
  * Invariants
- *  M1  A node is a task or a group. It stands in exactly one scope: the root (scope 0) or a branch of a group. It is
- *      named by its index, which never changes.
- *  M2  An edge connects two nodes of one scope. An edge that somebody draws across scopes is lifted to the nodes (the
- *      groups) that contain its ends in their nearest common scope: a node that waits for a task inside a group waits for
- *      the whole group, and a task inside that waits for something outside makes its whole group wait. Between two
- *      branches of one group there is no edge.
+ *  M1  A node is a task or a group. It is in exactly one scope: the root (scope 0) or a branch of a group. It is identified by
+ *      its index, which never changes.
+ *  M2  An edge connects two nodes of one scope. An edge across scopes is lifted to the nodes (the groups) that contain its ends
+ *      in their nearest common scope: a node that waits for a task inside a group waits for the whole group, and a task inside
+ *      that waits for something outside makes its whole group wait. Between two branches of one group there is no edge.
  *  M3  A group has at least one branch, a branch at least one node. Branches are numbered in the order in which they
  *      were added, which is the order of the file; merging follows it.
- *  M4  Names are unique among all nodes; a node without a name is called `task-<index>`. A branch is called as its first
- *      node, unless it was given a name.
+ *  M4  Names are unique among all nodes; a node without a name is called `task-<index>`. A branch without a name has that of
+ *      its first node.
  *  M5  A sealed graph does not change and has no cycle of edges; several runs may read it at once.
  *
  * A million tasks are normal: a node is 32 bytes with its first edge in it, a further edge 8, and nothing is allocated per

@@ -116,7 +116,7 @@ static int take_object(struct output *output, const char *line, unsigned number,
     return 0;
 }
 
-static int take_line(struct output *output, char *line, unsigned number, struct tsk_error *err)
+static int output_take_line(struct output *output, char *line, unsigned number, struct tsk_error *err)
 {
     size_t len = strlen(line);
     if (len && line[len - 1] == '\r')
@@ -146,7 +146,7 @@ int output_parse(struct output *output, const char *text, size_t len, struct tsk
         next = newline ? newline + 1 : NULL;
         if (newline)
             *newline = '\0';
-        result = take_line(output, line, ++number, err);
+        result = output_take_line(output, line, ++number, err);
     }
     free(copy);
     if (result < 0)

@@ -1,11 +1,11 @@
-/* output.h - how a task talks back: the lines of its TASUKI_OUTPUT file.
+/* output.h - what a task tells its run: the lines of its TASUKI_OUTPUT file.
  *
- * A line is `key=value` or one JSON object. An object with "do" asks for something:
+ * A line is `key=value` or one JSON object. An object with "do" is a request to the run:
  *     {"do": "set"|"add"|"append", "key": K, "value": V}
  *     {"do": "next"|"goto", "task": NAME}  {"do": "again"}  {"do": "spawn", "task": NAME, "payload": {"run": [CMD…]}}
  *     {"do": "finish"|"cancel", "message": TEXT}
  *     {"do": "ask", "question": TEXT, "type": …, "options": […]}
- * any other object sets its members as keys. A value that is valid JSON is that, everything else is a text. */
+ * Any other object sets its members as keys. A value that is valid JSON is stored as JSON, anything else as text. */
 #ifndef GRAPH_OUTPUT_H
 #define GRAPH_OUTPUT_H
 

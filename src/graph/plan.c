@@ -20,12 +20,6 @@ void plan_out_grow(struct plan_out *out)
     BUG(!out->ready); /* half a fan-out cannot be taken back */
 }
 
-static int no_memory(struct tsk_error *err)
-{
-    errno = ENOMEM;
-    return error_errno(err, "plan", "graph");
-}
-
 int plan_init(struct plan *plan, const struct graph *graph, const struct plan_hooks *hooks, void *engine,
               struct tsk_error *err)
 {
@@ -39,7 +33,7 @@ int plan_init(struct plan *plan, const struct graph *graph, const struct plan_ho
         free(plan->groups);
         region_clear(&plan->state_region);
         plan->graph = NULL; /* nothing is left for plan_clear */
-        return no_memory(err);
+        return error_no_memory(err, "plan", "graph");
     }
     pthread_mutex_init(&plan->mutex, NULL);
     plan->state = plan->state_region.data;
@@ -79,7 +73,7 @@ struct dynamic_node *plan_dynamic(const struct plan *plan, uint32_t node)
     return &plan->chunks[chunk][index - ((uint32_t)PLAN_CHUNK_FIRST << chunk)];
 }
 
-static _Atomic uint64_t *state_of(const struct plan *plan, uint32_t node)
+static _Atomic uint64_t *node_state(const struct plan *plan, uint32_t node)
 {
     return __builtin_expect(node & PLAN_DYNAMIC, 0) ? &plan_dynamic(plan, node)->state : &plan->state[node];
 }
@@ -117,7 +111,7 @@ uint32_t plan_find(struct plan *plan, const char *name)
     return found == NO_NODE && atomic_load(&plan->dynamic_count) ? find_dynamic(plan, name) : found;
 }
 
-static uint32_t again_of(const struct plan *plan, uint32_t node)
+static uint32_t node_repetitions(const struct plan *plan, uint32_t node)
 {
     if (node & PLAN_DYNAMIC)
         return atomic_load_explicit(&plan_dynamic(plan, node)->again, memory_order_relaxed);
@@ -127,12 +121,12 @@ static uint32_t again_of(const struct plan *plan, uint32_t node)
 
 uint32_t plan_cycles(const struct plan *plan, uint32_t node)
 {
-    return 1 + again_of(plan, node);
+    return 1 + node_repetitions(plan, node);
 }
 
 uint32_t plan_executions(const struct plan *plan, uint32_t node)
 {
-    uint64_t state = atomic_load(state_of(plan, node));
+    uint64_t state = atomic_load(node_state(plan, node));
     uint32_t cycles = plan_cycles(plan, node) - plan_is_over_cycles(plan, node);
     bool is_head = (node & PLAN_DYNAMIC) || graph_indegree(plan->graph, node) == 0;
     bool has_run = (state & STATE_DONE) && !(state & STATE_FAILED) && ((state & STATE_OK) || is_head);
@@ -141,7 +135,8 @@ uint32_t plan_executions(const struct plan *plan, uint32_t node)
 
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node)
 {
-    uint32_t max = plan->max_cycles, again = again_of(plan, node), task = again ? plan_definition(plan, node) : NO_NODE;
+    uint32_t max = plan->max_cycles, again = node_repetitions(plan, node),
+             task = again ? plan_definition(plan, node) : NO_NODE;
     if (task != NO_NODE && graph_node(plan->graph, task)->detail) {
         uint32_t own =
             REGION_AT(&plan->graph->details, struct task_detail, graph_node(plan->graph, task)->detail - 1)->max_cycles;
@@ -152,7 +147,7 @@ bool plan_is_over_cycles(const struct plan *plan, uint32_t node)
 
 bool plan_is_asked(const struct plan *plan, uint32_t node)
 {
-    return atomic_load(state_of(plan, node)) & STATE_ASKED;
+    return atomic_load(node_state(plan, node)) & STATE_ASKED;
 }
 
 static void again_count(struct plan *plan, uint32_t node)
@@ -166,7 +161,7 @@ static void again_count(struct plan *plan, uint32_t node)
 /* P1. */
 static void token_send(struct plan *plan, uint32_t node, enum token token, struct plan_out *out)
 {
-    _Atomic uint64_t *state = state_of(plan, node);
+    _Atomic uint64_t *state = node_state(plan, node);
     uint64_t old;
     if (token == TOKEN_SEND_OK) {
         old = atomic_fetch_add_explicit(state, STATE_TOKEN_OK, memory_order_acq_rel);
@@ -199,7 +194,7 @@ void plan_heads(struct plan *plan, struct plan_out *out)
 
 enum decision plan_decide(struct plan *plan, uint32_t node, enum outcome *ret_outcome)
 {
-    uint64_t state = atomic_load_explicit(state_of(plan, node), memory_order_acquire);
+    uint64_t state = atomic_load_explicit(node_state(plan, node), memory_order_acquire);
     bool is_group = !(node & PLAN_DYNAMIC) && graph_node(plan->graph, node)->is_group;
     if ((state & (STATE_AGAIN | STATE_SELF)) == STATE_AGAIN)
         again_count(plan, node);
@@ -232,6 +227,7 @@ static void scope_reset(struct plan *plan, uint32_t scope)
     }
     atomic_store(&plan->scopes[scope].live, s->node_count);
     atomic_store(&plan->scopes[scope].failures, 0);
+    atomic_store(&plan->scopes[scope].has_failed, false);
     atomic_store(&plan->scopes[scope].has_run, false);
 }
 
@@ -338,7 +334,7 @@ static enum outcome group_outcome(struct plan *plan, uint32_t index)
     return has_run ? OUTCOME_OK : OUTCOME_SKIPPED;
 }
 
-static void branch_ended(struct plan *plan, uint32_t scope, struct plan_out *out)
+static void branch_take_end(struct plan *plan, uint32_t scope, struct plan_out *out)
 {
     uint32_t index = graph_scope(plan->graph, scope)->group;
     plan->hooks->branch_ended(plan->engine, scope, atomic_load(&plan->scopes[scope].failures) > 0);
@@ -372,8 +368,11 @@ static void count_outcome(struct plan *plan, uint32_t scope, enum outcome outcom
     if (!has_failed)
         return;
     atomic_fetch_add(&s->failures, 1);
-    if (outcome == OUTCOME_FAILED)
-        fail_fast(plan, scope);
+    if (outcome != OUTCOME_FAILED)
+        return;
+    if (!plan_is_stopped(plan, scope))
+        atomic_store(&s->has_failed, true);
+    fail_fast(plan, scope);
 }
 
 static void scope_count_down(struct plan *plan, uint32_t scope, struct plan_out *out)
@@ -381,12 +380,12 @@ static void scope_count_down(struct plan *plan, uint32_t scope, struct plan_out 
     if (scope == GRAPH_ROOT)
         out->root_ended++;
     else if (atomic_fetch_sub(&plan->scopes[scope].live, 1) == 1)
-        branch_ended(plan, scope, out);
+        branch_take_end(plan, scope, out);
 }
 
 void plan_self_ended(struct plan *plan, uint32_t node, struct plan_out *out)
 {
-    atomic_fetch_and(state_of(plan, node), ~(STATE_SELF | STATE_DONE));
+    atomic_fetch_and(node_state(plan, node), ~(STATE_SELF | STATE_DONE));
     token_send(plan, node, TOKEN_SEND_SKIP, out);
 }
 
@@ -396,7 +395,7 @@ static void node_ended(struct plan *plan, uint32_t node, enum outcome outcome, e
     if (outcome != OUTCOME_SKIPPED && outcome != OUTCOME_BLOCKED)
         count_outcome(plan, scope, outcome);
     uint64_t bits = STATE_DONE | (outcome == OUTCOME_STOPPED ? STATE_FAILED : 0);
-    uint64_t old = atomic_fetch_or_explicit(state_of(plan, node), bits, memory_order_acq_rel);
+    uint64_t old = atomic_fetch_or_explicit(node_state(plan, node), bits, memory_order_acq_rel);
     tokens_send(plan, node, token, out);
     if (old & STATE_SELF)
         plan_self_ended(plan, node, out);
@@ -433,7 +432,7 @@ static int again_make(struct plan *plan, struct tsk_error *err)
         return 0;
     _Atomic uint32_t *again = calloc(plan->graph->nodes.count + 1, sizeof *again);
     if (!again)
-        return no_memory(err);
+        return error_no_memory(err, "plan", "graph");
     atomic_store_explicit(&plan->again, again, memory_order_release);
     return 0;
 }
@@ -441,7 +440,7 @@ static int again_make(struct plan *plan, struct tsk_error *err)
 /* One more token will come. True: the node had ended or is busy, so this is a new activation. */
 static bool edge_raise(struct plan *plan, uint32_t node)
 {
-    _Atomic uint64_t *state = state_of(plan, node);
+    _Atomic uint64_t *state = node_state(plan, node);
     uint64_t old = atomic_load(state), new;
     do {
         if (old & STATE_PENDING)
@@ -493,7 +492,7 @@ int plan_activate(struct plan *plan, uint32_t by, uint32_t target, struct plan_o
         return -1;
     }
     raise_behind(plan, target);
-    atomic_fetch_or(state_of(plan, target), STATE_ASKED);
+    atomic_fetch_or(node_state(plan, target), STATE_ASKED);
     pthread_mutex_unlock(&plan->mutex);
     token_send(plan, target, TOKEN_SEND_OK, out);
     return 0;
@@ -538,7 +537,7 @@ int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_functi
     }
     pthread_mutex_unlock(&plan->mutex);
     if (!copy)
-        return no_memory(err);
+        return error_no_memory(err, "plan", "graph");
     plan_out_add(out, node);
     *ret = node;
     return 0;
@@ -575,7 +574,7 @@ int plan_copy_spawn(struct plan *plan, uint32_t by, uint32_t target, struct plan
     if (plan_spawn(plan, by, graph_name(plan->graph, target, buf), NULL, NULL, &node, out, err) < 0)
         return -1;
     plan_dynamic(plan, node)->like = target + 1;
-    atomic_fetch_or(state_of(plan, node), STATE_ASKED);
+    atomic_fetch_or(node_state(plan, node), STATE_ASKED);
     return 0;
 }
 

@@ -1,23 +1,24 @@
-/* plan.h - what is ready, what has ended, what is joined. Pure: it starts nothing, waits for nothing, reads no clock. The
- * thread pool (pool.h) and the memory of a run (memory.h) drive it; tests/property drives it with random schedules.
+/* plan.h - the state of a graph: which nodes are ready, have ended, are joined. Pure: it starts nothing, waits for nothing,
+ * reads no clock. The thread pool (pool.h) and the memory of a run (memory.h) drive it; tests/property drives it with random
+ * schedules.
  *
- * How it works: every node has a word with the number of its edges that are not resolved yet. The end of a node resolves
- * its outgoing edges with a token (it ran: OK; it was not needed: SKIP; it failed or was stopped: FAIL). The token that
- * resolves the last edge makes the node ready, and plan_decide says what is to be done with it. A scope counts its nodes
- * that have not ended; at zero the scope has ended, a group whose branches have all ended is joined and ends as a node.
+ * How it works: every node has a word with the number of its edges that are not resolved yet. The end of a node resolves its
+ * outgoing edges with a token (it ran: OK; it was not needed: SKIP; it failed or was stopped: FAIL). The token that resolves
+ * the last edge makes the node ready, and plan_decide says whether it runs, is skipped or fails. A scope counts its nodes that
+ * have not ended; at zero the scope has ended, a group whose branches have all ended is joined and ends as a node.
  *
  * Invariants
  *  P1  A node becomes ready exactly once per activation: only the token that takes `pending` from 1 to 0 makes it ready,
  *      and a node that is activated again before it became ready is not activated twice.
- *  P2  A node never runs beside itself: activated again while it is busy, it waits for its own end (SELF).
- *  P3  `live` of a scope is raised before what raises it has ended, so it is zero only when nothing can follow.
+ *  P2  A node never runs twice at a time: if it is activated again while it runs, it waits for its own end (SELF).
+ *  P3  `live` of a scope is raised before the node that raises it has ended, so it is zero only when nothing can follow.
  *  P4  The successors of a group become ready in the parent's scope, after all its branches ended and were merged, and
  *      only if the policy lets it pass.
  *  P5  A token is counted before it is sent: to activate a node again, `pending` of all nodes that will get a token from it is
  *      raised first; then the node runs.
  *
- * Threads: all functions may be called at once by several threads, except init, clear and what says otherwise. Hooks run
- * on the calling thread; none of them may call back into the plan. */
+ * Threads: several threads may call the functions at once, except init, clear and those that say otherwise. Hooks run on the
+ * calling thread; none of them may call back into the plan. */
 #ifndef GRAPH_PLAN_H
 #define GRAPH_PLAN_H
 
@@ -55,8 +56,9 @@ enum outcome {
 enum decision { DECIDE_RUN, DECIDE_FORK, DECIDE_END };
 
 struct plan_scope {
-    _Atomic int64_t live; /* nodes that have not ended */
-    _Atomic uint32_t failures;
+    _Atomic int64_t live;      /* nodes that have not ended */
+    _Atomic uint32_t failures; /* and what was stopped */
+    _Atomic bool has_failed;   /* something of it, by itself */
     _Atomic bool is_stopped;
     _Atomic bool has_run; /* one of its nodes ran */
     void *session;        /* the engine's */
@@ -149,9 +151,9 @@ void plan_self_ended(struct plan *plan, uint32_t node, struct plan_out *out);
 bool plan_flush(struct plan *plan, struct plan_out *out);
 
 /* `by` (running) asks that `target` runs: again, or for the first time. Both stand in one scope, or it is refused:
- * INVALID_INPUT, text "next_other_branch". With `is_goto`, `by` is to be ended with plan_end_goto. */
+ * INVALID_INPUT, text "next_other_branch". A `goto` is this, and then plan_end_goto for `by`. */
 int plan_activate(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err);
-/* Ends `by` without activating its successors, except `target` if it is one. */
+/* Ends `by` as OK without activating its successors. Those that it has activated by name run all the same. */
 void plan_end_goto(struct plan *plan, uint32_t by, struct plan_out *out);
 /* Adds a task to the scope of `by`, which runs. Ready at once. `name` is copied; NULL: `<by>-<number>`. */
 int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_function *run, void *arg, uint32_t *ret,
@@ -160,9 +162,10 @@ int plan_spawn(struct plan *plan, uint32_t by, const char *name, tsk_task_functi
  * in its own session, which runs before the join. Whether `by` and `target` are such; and the copy in the scope of `by`, NO_NODE: it is to be made. */
 bool plan_is_lent(const struct plan *plan, uint32_t by, uint32_t target);
 uint32_t plan_copy_find(const struct plan *plan, uint32_t by, uint32_t target);
-/* As plan_spawn; it counts as asked for by name. Not for several threads. */
+/* As plan_spawn, for that copy; it counts as asked for by name. Not for several threads. */
 int plan_copy_spawn(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err);
-/* The task of the graph that says what is to be done: itself, or the one it is a copy of. NO_NODE: it was added with that. */
+/* The task of the graph that says what is to be done: the node itself, or the one whose copy it is. NO_NODE: plan_spawn has made
+ * the node, and it says that itself. */
 uint32_t plan_definition(const struct plan *plan, uint32_t node);
 /* Nothing in that scope and below starts any more. */
 void plan_stop(struct plan *plan, uint32_t scope);

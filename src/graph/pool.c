@@ -140,8 +140,8 @@ static void task_failed(struct tsk_call *call, const struct tsk_error *cause)
     if (cause)
         err = *cause;
     else
-        error_set(&err, TSK_TASK_FAILED, call->message ? "task_failed_because" : "task_failed", "task", name, "session",
-                  call->session->id, "reason", call->message ? call->message : "", NULL);
+        error_set(&err, TSK_TASK_FAILED, call->message ? "task_failed_because" : "task_failed", "task", name,
+                  "session_id", call->session->id, "reason", call->message ? call->message : "", NULL);
     pool_failure_keep(context, &err, false);
     if (context->options.on_task)
         context->options.on_task(context->options.data, call->session->id, name, &err);
@@ -307,7 +307,7 @@ static void look_for_cancel(struct tsk_context *context)
 }
 
 /* The node, and then what it made ready. */
-static void execute(struct worker *worker, uint32_t node)
+static void worker_execute(struct worker *worker, uint32_t node)
 {
     for (; node != NO_NODE; node = hand_out(worker)) {
         look_for_cancel(worker->context);
@@ -341,7 +341,7 @@ static bool head_take(struct worker *worker, uint32_t *ret)
     }
 }
 
-static bool steal(struct worker *worker, uint32_t *ret)
+static bool worker_steal(struct worker *worker, uint32_t *ret)
 {
     struct tsk_context *context = worker->context;
     worker->seed = worker->seed * 6364136223846793005u + 1442695040888963407u;
@@ -355,7 +355,7 @@ static bool steal(struct worker *worker, uint32_t *ret)
 }
 
 /* W2. */
-static void flush(struct worker *worker)
+static void worker_flush(struct worker *worker)
 {
     struct tsk_context *context = worker->context;
     if (worker->out.root_ended && plan_flush(&context->plan, &worker->out)) {
@@ -371,7 +371,7 @@ static void retry_run(struct worker *worker, const struct retry *retry)
         plan_end(plan, retry->node, OUTCOME_STOPPED, &worker->out);
     else
         run_task(worker, retry->node, retry->attempt);
-    execute(worker, hand_out(worker));
+    worker_execute(worker, hand_out(worker));
 }
 
 static bool find_own(struct worker *worker, uint32_t *ret)
@@ -388,7 +388,7 @@ static inline void cpu_relax(void)
 #endif
 }
 
-static void work(struct worker *worker)
+static void worker_run(struct worker *worker)
 {
     struct tsk_context *context = worker->context;
     unsigned spins = 0;
@@ -397,13 +397,13 @@ static void work(struct worker *worker)
     while (!atomic_load_explicit(&context->has_ended, memory_order_relaxed)) {
         look_for_cancel(context);
         if (find_own(worker, &node)) {
-            execute(worker, node);
+            worker_execute(worker, node);
         } else if (pool_retry_take(context, &retry)) {
             retry_run(worker, &retry);
         } else {
-            flush(worker);
-            if (steal(worker, &node)) {
-                execute(worker, node);
+            worker_flush(worker);
+            if (worker_steal(worker, &node)) {
+                worker_execute(worker, node);
             } else if (++spins < SPINS_BEFORE_SLEEP) {
                 cpu_relax();
                 continue;
@@ -417,7 +417,7 @@ static void work(struct worker *worker)
 
 static void *worker_main(void *arg)
 {
-    work(arg);
+    worker_run(arg);
     return NULL;
 }
 
@@ -449,8 +449,7 @@ static int workers_make(struct tsk_context *context, struct tsk_error *err)
         if (!deque_init(&context->workers[i].deque)) {
             context->worker_count = i;
             workers_free(context);
-            errno = ENOMEM;
-            return error_errno(err, "start", "threads");
+            return error_no_memory(err, "start", "threads");
         }
     }
     return 0;
@@ -485,7 +484,7 @@ int pool_run(struct tsk_context *context, struct tsk_error *err)
     for (unsigned i = 1; i < context->worker_count; i++)
         context->workers[i].is_started =
             pthread_create(&context->workers[i].thread, NULL, worker_main, &context->workers[i]) == 0;
-    work(&context->workers[0]);
+    worker_run(&context->workers[0]);
     workers_free(context);
     return result_of(context, err);
 }

@@ -1,9 +1,10 @@
 /* pool.h - the plan on threads: C functions as tasks, work stealing, nothing allocated or locked per task.
  *
- *  W1  A worker goes on at once with the first node its task made ready, so that a chain never sees a queue; it puts the
- *      others into its deque, and steals when it has none. The nodes that are ready at the beginning are not queued at all: workers take them in slices from the graph.
- *  W2  Ended nodes of the root are counted per worker and handed over when it runs out of work, so the run has ended when the
- *      last worker did that, not before.
+ *  W1  A worker continues at once with the first node that its task made ready, so that a chain needs no queue. It puts the
+ *      other ready nodes into its deque, and steals when its deque is empty. The nodes that are ready at the beginning are not
+ *      queued at all: workers take them in slices from the graph.
+ *  W2  Each worker counts the ended nodes of the root, and adds its count to the total when it runs out of work. So the run has
+ *      ended when the last worker has done that, not before.
  *  W3  A worker that pushes looks for a sleeper afterwards; a worker that wants to sleep announces it first and then looks for
  *      work. Both are sequentially consistent: no node waits while a worker sleeps.
  *  W4  A task's worker applies its writes and requests after it succeeded and before it reports its end to the plan.

@@ -86,7 +86,7 @@ bool pool_retry_take(struct tsk_context *context, struct retry *ret)
     return is_due;
 }
 
-static const struct task_detail *detail_of(const struct tsk_context *context, uint32_t node)
+static const struct task_detail *node_detail(const struct tsk_context *context, uint32_t node)
 {
     uint32_t detail = node & PLAN_DYNAMIC ? 0 : graph_node(context->graph, node)->detail;
     return detail ? REGION_AT(&context->graph->details, struct task_detail, detail - 1) : NULL;
@@ -94,7 +94,7 @@ static const struct task_detail *detail_of(const struct tsk_context *context, ui
 
 bool pool_retry_later(struct tsk_context *context, uint32_t node, unsigned attempt)
 {
-    const struct task_detail *detail = detail_of(context, node);
+    const struct task_detail *detail = node_detail(context, node);
     if (!detail || detail->retries < 0)
         detail = &context->retry_default;
     if (attempt > (unsigned)detail->retries || plan_is_stopped(&context->plan, plan_scope_of(&context->plan, node)))

@@ -9,7 +9,7 @@ static void branch_begins(void *engine, uint32_t scope)
     session_fork(&context->plan, scope);
 }
 
-static void branch_ended(void *engine, uint32_t scope, bool has_failed)
+static void pool_branch_ended(void *engine, uint32_t scope, bool has_failed)
 {
     struct tsk_context *context = engine;
     char buf[GRAPH_NAME_MAX];
@@ -72,7 +72,7 @@ static bool has_failed_branch(const struct plan *plan, uint32_t index)
     return false;
 }
 
-static void group_ended(void *engine, uint32_t index, enum outcome outcome)
+static void pool_group_ended(void *engine, uint32_t index, enum outcome outcome)
 {
     struct tsk_context *context = engine;
     struct tsk_error err;
@@ -91,7 +91,7 @@ static void scope_stops(void *engine, uint32_t scope)
 }
 
 const struct plan_hooks pool_hooks = {.branch_begins = branch_begins,
-                                      .branch_ended = branch_ended,
+                                      .branch_ended = pool_branch_ended,
                                       .group_merges = group_merges,
-                                      .group_ended = group_ended,
+                                      .group_ended = pool_group_ended,
                                       .scope_stops = scope_stops};

@@ -1,20 +1,19 @@
 #include "graph/reflow.h"
-#include "base/fs.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "graph/reply.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define COPY       "flow.yaml"
-#define NEXT_COPY  "flow.next.yaml"
-#define NAMES_MAX  20 /* in a message */
-#define SOURCE_MAX FLOW_SIZE_MAX
+#define COPY             "flow.yaml"
+#define NEXT_COPY        "flow.next.yaml"
+#define REFLOW_NAMES_MAX 20 /* in a message */
+#define SOURCE_MAX       FLOW_SIZE_MAX
 
 /* ---- definitions ---------------------------------------------------------------------------------------- */
 
@@ -66,6 +65,7 @@ static bool is_same_task(const struct flow *a, uint32_t x, const struct flow *b,
            one->env_count == other->env_count && are_same_texts(a, one->env, b, other->env, one->env_count) &&
            is_same_text(a, one->cwd, b, other->cwd) && is_same_text(a, one->when, b, other->when) &&
            is_same_detail(a, one->detail, b, other->detail) && one->is_shell == other->is_shell &&
+           one->shell_count == other->shell_count && are_same_texts(a, one->shell, b, other->shell, one->shell_count) &&
            one->never_starts == other->never_starts && one->on_interrupt == other->on_interrupt &&
            one->timeout_ms == other->timeout_ms && is_same_agent(a, x, b, y);
 }
@@ -106,7 +106,7 @@ static void add_name(json_t *changes, const char *list, const char *name)
     json_array_append_new(json_object_get(changes, list), json_string(name));
 }
 
-static json_t *compare(const struct flow *old, const struct flow *new)
+static json_t *reflow_compare(const struct flow *old, const struct flow *new)
 {
     json_t *changes = json_pack("{s:[], s:[], s:[], s:{}}", "changed", "new", "removed", "kept");
     for (uint32_t i = 0; i < old->tasks.count; i++) {
@@ -160,8 +160,8 @@ static void note_completed(json_t *changes, const json_t *records, const struct 
 /* ---- refusals (R3) -------------------------------------------------------------------------------------- */
 
 /* The run can go on with its own copy. */
-static int refuse(struct tsk_error *err, const struct rundir *run, const char *text, const char *key, const char *value,
-                  const char *key2, const char *value2)
+static int reflow_refuse(struct tsk_error *err, const struct rundir *run, const char *text, const char *key,
+                         const char *value, const char *key2, const char *value2)
 {
     error_set(err, TSK_CONFLICT, text, "run", run->id, "run_id", run->id, key, value, key2, value2, NULL);
     error_add_next(err, "tasuki resume %s", run->id);
@@ -185,7 +185,7 @@ static int refuse_added(const struct rundir *run, const json_t *records, struct 
     json_array_foreach (records, i, record)
         if (json_object_get(record, "n") && !is_event(record, "dropped") &&
             (uint32_t)json_get_int(record, "n", 0) & PLAN_DYNAMIC)
-            return refuse(err, run, "reflow_added", "task", json_get_string(record, "k", ""), NULL, NULL);
+            return reflow_refuse(err, run, "reflow_added", "task", json_get_string(record, "k", ""), NULL, NULL);
     return 0;
 }
 
@@ -201,7 +201,7 @@ static int refuse_groups(const struct rundir *run, const json_t *changes, const 
         const char *group =
             lost_group(&old->graph, graph_find(&old->graph, name), &new->graph, graph_find(&new->graph, name), buf);
         if (group)
-            return refuse(err, run, "reflow_group", "task", name, "group", group);
+            return reflow_refuse(err, run, "reflow_group", "task", name, "group", group);
     }
     return 0;
 }
@@ -216,7 +216,7 @@ static int refuse_start(const json_t *records, const struct flow *new, struct ts
 
 /* ---- the journal (R1, R2) ------------------------------------------------------------------------------- */
 
-static void number_of(const json_t *record, char number[24])
+static void record_number(const json_t *record, char number[24])
 {
     snprintf(number, 24, "%lld", (long long)json_get_int(record, "n", -1));
 }
@@ -228,7 +228,7 @@ static void find_open(const json_t *records, json_t *open)
     size_t i;
     char number[24];
     json_array_foreach (records, i, record) {
-        number_of(record, number);
+        record_number(record, number);
         if (is_event(record, "start"))
             json_object_set(open, number, record);
         else if (is_event(record, "end") || is_event(record, "ask"))
@@ -236,13 +236,13 @@ static void find_open(const json_t *records, json_t *open)
     }
 }
 
-static void drop(json_t *record)
+static void record_drop(json_t *record)
 {
     json_object_set(record, "was", json_object_get(record, "e"));
     json_object_set_new(record, "e", json_string("dropped"));
 }
 
-static void rewrite(json_t *records, const struct flow *new, const json_t *kept)
+static void records_rewrite(json_t *records, const struct flow *new, const json_t *kept)
 {
     json_t *open CLEANUP_JSON = json_object(), *names CLEANUP_JSON = json_object(), *record;
     size_t i;
@@ -252,7 +252,7 @@ static void rewrite(json_t *records, const struct flow *new, const json_t *kept)
         if (!is_event(record, "start") && !is_event(record, "end") && !is_event(record, "ask") &&
             !is_event(record, "answer"))
             continue;
-        number_of(record, number);
+        record_number(record, number);
         if (json_object_get(record, "k"))
             json_object_set(names, number, json_object_get(record, "k"));
         const char *name = json_get_string(names, number, "");
@@ -260,7 +260,7 @@ static void rewrite(json_t *records, const struct flow *new, const json_t *kept)
         /* An interrupted task is settled as its new definition says. */
         bool stays = json_object_get(kept, name) || json_object_get(open, number) == record;
         if (node == NO_NODE || !stays)
-            drop(record);
+            record_drop(record);
         else
             json_object_set_new(record, "n", json_integer(node));
     }
@@ -308,22 +308,17 @@ static int write_journal(const struct rundir *run, const json_t *records, struct
 /* Answers are numbered by their task. All of them are in the journal (R3), and a new number must not find an old answer. */
 static void remove_replies(const struct rundir *run)
 {
-    int fd = fs->openat(run->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing) {
-        fs_close(&fd);
-        return;
-    }
-    for (struct dirent *entry; (entry = readdir(listing));)
-        if (strncmp(entry->d_name, "reply.", 6) == 0)
-            fs->unlinkat(run->dir, entry->d_name, 0);
-    closedir(listing);
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, run->dir, ".", 0);
+    for (const char *name; (name = listing_next(&names));)
+        if (strncmp(name, "reply.", 6) == 0)
+            fs->unlinkat(run->dir, name, 0);
 }
 
 /* ---- the change ----------------------------------------------------------------------------------------- */
 
-static int change(struct runner *runner, json_t *records, const struct flow *old, struct flow *new, json_t *changes,
-                  struct tsk_error *err)
+static int records_change(struct runner *runner, json_t *records, const struct flow *old, struct flow *new,
+                          json_t *changes, struct tsk_error *err)
 {
     const struct runner_options *options = &runner->options;
     char sha256[SHA256_HEX_SIZE];
@@ -336,7 +331,7 @@ static int change(struct runner *runner, json_t *records, const struct flow *old
     if (fs_replace_file(runner->run.dir, NEXT_COPY, 0600, options->flow_text, options->flow_len) < 0)
         return fs_error(err, "write", runner->run.dir, NEXT_COPY);
     sha256_hex(options->flow_text, options->flow_len, sha256);
-    rewrite(records, new, json_object_get(changes, "kept"));
+    records_rewrite(records, new, json_object_get(changes, "kept"));
     add_record(records, new, sha256, changes);
     remove_replies(&runner->run);
     return write_journal(&runner->run, records, err);
@@ -356,8 +351,8 @@ int reflow_change(struct runner *runner, json_t *records, enum lang lang, json_t
         return -1;
     int result = flow_load(&new, options->flow_source, options->flow_text, options->flow_len, lang, err);
     if (result == 0) {
-        json_t *changes CLEANUP_JSON = compare(&old, &new);
-        result = change(runner, records, &old, &new, changes, err);
+        json_t *changes CLEANUP_JSON = reflow_compare(&old, &new);
+        result = records_change(runner, records, &old, &new, changes, err);
         if (result == 0)
             *ret_changes = json_incref(changes);
         flow_clear(&new);
@@ -392,9 +387,9 @@ static void add_list(struct tsk_error *report, const char *key, const json_t *na
     const json_t *name;
     size_t i;
     json_array_foreach (names, i, name)
-        if (i < NAMES_MAX)
+        if (i < REFLOW_NAMES_MAX)
             buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(name));
-    if (json_array_size(names) > NAMES_MAX)
+    if (json_array_size(names) > REFLOW_NAMES_MAX)
         buf_printf(&list, ", … (%zu)", json_array_size(names));
     error_add(report, key, list.len ? buf_str(&list) : "-");
 }
@@ -424,18 +419,20 @@ void reflow_report(struct runner *runner, json_t *changes)
     log_problem(&report);
 }
 
-/* A run of a request without a flow file is made from the request, which is no flow. */
-static bool is_flow_file(const char *source)
+/* A run of a request without a flow file is made from the request, which is no flow, whatever the ending of its name. */
+static bool is_flow_file(const struct runner *runner)
 {
-    const char *dot = strrchr(source, '.');
-    return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    const char *dot = strrchr(runner->source, '.'), *slash = strrchr(runner->source, '/');
+    size_t len = slash ? (size_t)(slash - runner->source) : 0;
+    bool is_request = runner->request_id[0] && len >= 8 && memcmp(slash - 8, "requests", 8) == 0;
+    return !is_request && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
 void reflow_hint(const struct runner *runner, const struct buf *text)
 {
     struct buf now CLEANUP(buf_clear) = {.max = SOURCE_MAX};
     struct tsk_error hint;
-    if (!is_flow_file(runner->source) || fs_read_file(AT_FDCWD, runner->source, SOURCE_MAX - 1, &now) < 0)
+    if (!is_flow_file(runner) || fs_read_file(AT_FDCWD, runner->source, SOURCE_MAX - 1, &now) < 0)
         return;
     if (now.len == text->len && memcmp(buf_str(&now), text->data, now.len) == 0)
         return;

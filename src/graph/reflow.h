@@ -1,9 +1,9 @@
 /* reflow.h - another flow for a run that is resumed (`resume --flow`).
  *
- *  R1  A task that both flows define alike keeps its records. The records of any other task are dropped: they stay in the journal
- *      for readers (`dropped`, with `was`), and the replay passes over them.
+ *  R1  A task that both flows define alike keeps its records. The records of any other task are dropped: they stay in the
+ *      journal for readers (`dropped`, with `was`), and the replay skips them.
  *  R2  The numbers of the tasks in the journal are those of the new flow. The new journal, with its record `flow`, replaces the
- *      old one at once; flow.next.yaml is there before it and becomes flow.yaml behind it (reflow_finish).
+ *      old one at once; flow.next.yaml exists before that and becomes flow.yaml after it (reflow_finish).
  *  R3  A refusal changes nothing. Open questions, tasks that were added while the run went on, and a completed task in other groups than
  *      before are refused. */
 #ifndef GRAPH_REFLOW_H

@@ -12,7 +12,7 @@ static size_t huge_round(size_t bytes)
     return (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 }
 
-static void *map(size_t bytes)
+static void *map_pages(size_t bytes)
 {
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
@@ -33,7 +33,7 @@ static void *map_grow(void *old, size_t old_bytes, size_t bytes)
 /* From the heap into a mapping. */
 static void *heap_to_map(void *old, size_t used, size_t bytes)
 {
-    void *data = map(bytes);
+    void *data = map_pages(bytes);
     if (data && used)
         memcpy(data, old, used);
     if (data)

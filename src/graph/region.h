@@ -4,9 +4,9 @@
  *     struct graph_node *node = region_add(&nodes, 1);   // zeroed; NULL: out of memory
  *     REGION_AT(&nodes, struct graph_node, index)
  *
- * Small arrays are on the heap. From REGION_MAP_MIN bytes on they are mappings of their own, which the kernel moves by
- * changing page tables: growing to a million tasks copies nothing. They are huge pages from the beginning, where the system
- * has them: a small page that is touched for the first time costs as much as running twenty tasks. */
+ * Small arrays are on the heap. From REGION_MAP_MIN bytes on they are mappings of their own, which the kernel moves by changing
+ * page tables: growing to a million tasks copies nothing. They use huge pages from the beginning if the system has them: the
+ * first touch of a small page costs as much as running twenty tasks. */
 #ifndef GRAPH_REGION_H
 #define GRAPH_REGION_H
 

@@ -8,13 +8,50 @@ void render_policy(const struct graph_group *group, struct buf *out)
         buf_printf(out, " %u", group->at_least);
 }
 
-/* What both need: in and out of a group are its fork and its join. */
+/* For Mermaid and dot: edges enter a group at its fork and leave it at its join. */
 static void put_id(struct buf *out, const struct graph *graph, uint32_t node, bool is_entry)
 {
     if (graph_node(graph, node)->is_group)
         buf_printf(out, "%s%u", is_entry ? "f" : "j", node);
     else
         buf_printf(out, "n%u", node);
+}
+
+/* How an edge is written. */
+struct edge_style {
+    const char *arrow, *end;
+};
+static const struct edge_style mermaid = {" --> ", "\n"}, dot = {" -> ", ";\n"};
+
+static void put_edges(const struct graph *graph, uint32_t node, int pad, const struct edge_style *style,
+                      struct buf *out)
+{
+    for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
+        buf_printf(out, "%*s", pad, "");
+        put_id(out, graph, node, false);
+        buf_puts(out, style->arrow);
+        put_id(out, graph, s.node, true);
+        buf_puts(out, style->end);
+    }
+}
+
+/* From the fork of a group to the first nodes of a branch, and from its last nodes to the join. */
+static void put_fork_and_join(const struct graph *graph, uint32_t group, uint32_t scope, int pad,
+                              const struct edge_style *style, struct buf *out)
+{
+    for (uint32_t i = 0; i < graph_scope(graph, scope)->node_count; i++) {
+        uint32_t inner = graph_scope_node(graph, scope, i);
+        if (graph_indegree(graph, inner) == 0) {
+            buf_printf(out, "%*s  f%u%s", pad, "", group, style->arrow);
+            put_id(out, graph, inner, true);
+            buf_puts(out, style->end);
+        }
+        if (!graph_node(graph, inner)->successor) {
+            buf_printf(out, "%*s  ", pad, "");
+            put_id(out, graph, inner, false);
+            buf_printf(out, "%sj%u%s", style->arrow, group, style->end);
+        }
+    }
 }
 
 static void mermaid_scope(const struct graph *graph, uint32_t scope, unsigned depth, struct buf *out);
@@ -30,19 +67,7 @@ static void mermaid_group(const struct graph *graph, uint32_t node, unsigned dep
     uint32_t s = group->first_branch;
     for (uint32_t i = 0; i < group->branch_count; i++, s = graph_scope(graph, s)->next_branch) {
         mermaid_scope(graph, s, depth + 1, out);
-        for (uint32_t k = 0; k < graph_scope(graph, s)->node_count; k++) {
-            uint32_t inner = graph_scope_node(graph, s, k);
-            if (graph_indegree(graph, inner) == 0) {
-                buf_printf(out, "%*s  f%u --> ", pad, "", node);
-                put_id(out, graph, inner, true);
-                buf_puts(out, "\n");
-            }
-            if (!graph_node(graph, inner)->successor) {
-                buf_printf(out, "%*s  ", pad, "");
-                put_id(out, graph, inner, false);
-                buf_printf(out, " --> j%u\n", node);
-            }
-        }
+        put_fork_and_join(graph, node, s, pad, &mermaid, out);
     }
     buf_printf(out, "%*send\n", pad, "");
 }
@@ -59,13 +84,7 @@ static void mermaid_scope(const struct graph *graph, uint32_t scope, unsigned de
     }
     for (uint32_t i = 0; i < graph_scope(graph, scope)->node_count; i++) {
         uint32_t node = graph_scope_node(graph, scope, i);
-        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
-            buf_printf(out, "%*s", (int)depth * 2, "");
-            put_id(out, graph, node, false);
-            buf_puts(out, " --> ");
-            put_id(out, graph, s.node, true);
-            buf_puts(out, "\n");
-        }
+        put_edges(graph, node, (int)depth * 2, &mermaid, out);
     }
 }
 
@@ -91,19 +110,7 @@ static void dot_group(const struct graph *graph, uint32_t node, unsigned depth, 
     uint32_t s = group->first_branch;
     for (uint32_t i = 0; i < group->branch_count; i++, s = graph_scope(graph, s)->next_branch) {
         dot_scope(graph, s, depth + 1, out);
-        for (uint32_t k = 0; k < graph_scope(graph, s)->node_count; k++) {
-            uint32_t inner = graph_scope_node(graph, s, k);
-            if (graph_indegree(graph, inner) == 0) {
-                buf_printf(out, "%*s  f%u -> ", pad, "", node);
-                put_id(out, graph, inner, true);
-                buf_puts(out, ";\n");
-            }
-            if (!graph_node(graph, inner)->successor) {
-                buf_printf(out, "%*s  ", pad, "");
-                put_id(out, graph, inner, false);
-                buf_printf(out, " -> j%u;\n", node);
-            }
-        }
+        put_fork_and_join(graph, node, s, pad, &dot, out);
     }
     buf_printf(out, "%*s}\n", pad, "");
 }
@@ -117,13 +124,7 @@ static void dot_scope(const struct graph *graph, uint32_t scope, unsigned depth,
             dot_group(graph, node, depth, out);
         else
             buf_printf(out, "%*sn%u [label=\"%s\"];\n", (int)depth * 2, "", node, graph_name(graph, node, buf));
-        for (struct successor s = graph_first(graph, node); s.node != NO_NODE; graph_next(graph, &s)) {
-            buf_printf(out, "%*s", (int)depth * 2, "");
-            put_id(out, graph, node, false);
-            buf_puts(out, " -> ");
-            put_id(out, graph, s.node, true);
-            buf_puts(out, ";\n");
-        }
+        put_edges(graph, node, (int)depth * 2, &dot, out);
     }
 }
 

@@ -95,12 +95,12 @@ struct lanes {
     uint32_t open, to[LANES_MAX];
 };
 
-static unsigned lowest(uint32_t mask)
+static unsigned lowest_bit(uint32_t mask)
 {
     return (unsigned)__builtin_ctz(mask);
 }
 
-static unsigned width(uint32_t mask)
+static unsigned bit_count(uint32_t mask)
 {
     return mask ? LANES_MAX - (unsigned)__builtin_clz(mask) : 0;
 }
@@ -110,8 +110,8 @@ static uint32_t lanes_to(const struct lanes *lanes, uint32_t node)
 {
     uint32_t mask = 0;
     for (uint32_t rest = lanes->open; rest; rest &= rest - 1)
-        if (lanes->to[lowest(rest)] == node)
-            mask |= 1U << lowest(rest);
+        if (lanes->to[lowest_bit(rest)] == node)
+            mask |= 1U << lowest_bit(rest);
     return mask ? mask : ~lanes->open & -~lanes->open;
 }
 
@@ -126,9 +126,9 @@ static uint32_t lanes_from(struct lanes *lanes, const struct graph *graph, uint3
             *fits = false;
             return mask;
         }
-        lanes->to[lowest(free_lanes)] = s.node;
-        lanes->open |= 1U << lowest(free_lanes);
-        mask |= 1U << lowest(free_lanes);
+        lanes->to[lowest_bit(free_lanes)] = s.node;
+        lanes->open |= 1U << lowest_bit(free_lanes);
+        mask |= 1U << lowest_bit(free_lanes);
     }
     return mask;
 }
@@ -143,7 +143,7 @@ static bool lanes_fit(const struct graph *graph, const uint32_t *order, uint32_t
         lanes.open &= ~into;
         fits = into != 0;
         if (fits)
-            lanes_from(&lanes, graph, order[i], lowest(into), &fits);
+            lanes_from(&lanes, graph, order[i], lowest_bit(into), &fits);
     }
     return fits;
 }
@@ -154,22 +154,22 @@ static bool lanes_fit(const struct graph *graph, const uint32_t *order, uint32_t
 static void put_lanes(struct drawing *d, uint32_t open, unsigned at, char mark)
 {
     buf_puts(d->out, d->indent);
-    for (unsigned i = 0; i < width(open | 1U << at); i++)
+    for (unsigned i = 0; i < bit_count(open | 1U << at); i++)
         buf_printf(d->out, "%c ", i == at ? mark : open >> i & 1 ? '|' : ' ');
 }
 
 static void put_gap(struct drawing *d, uint32_t open)
 {
     buf_puts(d->out, d->indent);
-    for (unsigned i = 0; i < width(open); i++)
-        buf_printf(d->out, "%c%s", open >> i & 1 ? '|' : ' ', i + 1 < width(open) ? " " : "");
+    for (unsigned i = 0; i < bit_count(open); i++)
+        buf_printf(d->out, "%c%s", open >> i & 1 ? '|' : ' ', i + 1 < bit_count(open) ? " " : "");
     buf_puts(d->out, "\n");
 }
 
 /* A row that links lane `at` with all lanes of the mask; lanes that only pass are crossed. */
 static void put_links(struct drawing *d, uint32_t open, unsigned at, uint32_t mask, char corner)
 {
-    unsigned end = width(mask) - 1, last = width(open | mask);
+    unsigned end = bit_count(mask) - 1, last = bit_count(open | mask);
     buf_puts(d->out, d->indent);
     for (unsigned i = 0; i < last; i++) {
         bool is_inside = i >= at && i < end;
@@ -182,7 +182,7 @@ static void put_links(struct drawing *d, uint32_t open, unsigned at, uint32_t ma
 static void put_group_lanes(struct drawing *d, uint32_t open, unsigned at, char mark)
 {
     buf_puts(d->out, d->indent);
-    for (unsigned i = 0; i < width(open | 1U << at); i++)
+    for (unsigned i = 0; i < bit_count(open | 1U << at); i++)
         buf_printf(d->out, "%c%c", i == at ? mark : open >> i & 1 ? '|' : i > at ? '-' : ' ', i < at ? ' ' : '-');
     buf_puts(d->out, "- ");
 }
@@ -222,7 +222,7 @@ static void draw_group(struct drawing *d, uint32_t node, uint32_t open, unsigned
         buf_printf(d->out, "branch %s%s\n", graph_scope_name(d->graph, s, branch),
                    graph_scope(d->graph, s)->is_critical ? " (critical)" : "");
         size_t end = len;
-        for (unsigned lane = 0; lane < width(open | 1U << at) && end + 8 < sizeof d->indent; lane++, end += 2)
+        for (unsigned lane = 0; lane < bit_count(open | 1U << at) && end + 8 < sizeof d->indent; lane++, end += 2)
             memcpy(d->indent + end, (open | 1U << at) >> lane & 1 ? "| " : "  ", 3);
         if (end + 8 < sizeof d->indent)
             memcpy(d->indent + end, "  ", 3);
@@ -251,7 +251,7 @@ static void draw_with_lanes(struct drawing *d, const uint32_t *order, uint32_t c
     bool fits = true;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t into = lanes_to(&lanes, order[i]);
-        unsigned at = lowest(into);
+        unsigned at = lowest_bit(into);
         if (into == ended)
             put_gap(d, lanes.open);
         if (into & (into - 1))

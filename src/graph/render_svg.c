@@ -124,7 +124,7 @@ static void place_scope(struct layout *l, uint32_t scope, int x, int y)
     }
 }
 
-static void put_text(struct buf *out, int x, int y, const char *class, const char *text)
+static void svg_put_text(struct buf *out, int x, int y, const char *class, const char *text)
 {
     buf_printf(out, "<text x=\"%d\" y=\"%d\" class=\"%s\">", x, y, class);
     for (; *text; text++) {
@@ -163,7 +163,7 @@ static void draw_group(struct layout *l, uint32_t node)
     int fork = p->x + PAD, join = p->x + p->width - PAD, middle = middle_of(p);
     buf_printf(l->out, "<rect class=\"group\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"10\"/>\n", p->x, p->y,
                p->width, p->height);
-    put_text(l->out, p->x + PAD, p->y + TITLE - 4, "title", graph_name(l->graph, node, buf));
+    svg_put_text(l->out, p->x + PAD, p->y + TITLE - 4, "title", graph_name(l->graph, node, buf));
     put_knot(l->out, fork, middle);
     put_knot(l->out, join, middle);
     uint32_t s = group->first_branch;
@@ -197,7 +197,7 @@ static void draw_scope(struct layout *l, uint32_t scope)
         }
         buf_printf(l->out, "<rect class=\"task\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n", p->x, p->y,
                    p->width, p->height);
-        put_text(l->out, p->x + p->width / 2, p->y + BOX_HEIGHT / 2 + 4, "name", graph_name(graph, node, buf));
+        svg_put_text(l->out, p->x + p->width / 2, p->y + BOX_HEIGHT / 2 + 4, "name", graph_name(graph, node, buf));
     }
 }
 

@@ -78,7 +78,7 @@ void deciding_find(struct deciding *d, const json_t *records)
             d->at[d->count++] = i;
 }
 
-/* An answer was recorded, and nobody has gone on since: who does so now continues that answer. */
+/* Whether the journal ends with an answer that no runner has used yet. The next runner continues with it. */
 static bool ends_with_answer(const json_t *records)
 {
     for (size_t i = json_array_size(records); i > 0; i--) {
@@ -95,32 +95,34 @@ static bool ends_with_answer(const json_t *records)
 /* Readers of the stage see the failure as in the run that had it. */
 static void note_old_failure(struct runner *runner, const json_t *record, const struct tsk_error *reason)
 {
-    struct buf message CLEANUP(buf_clear) = BUF_INIT;
-    text_put_error(&message, runner->flow->lang, reason);
-    json_array_append_new(runner->failures,
-                          json_pack("{s:s, s:s, s:i, s:s, s:n, s:s}", "task", json_get_string(record, "k", ""),
-                                    "session_id", json_get_string(record, "s", ""), "exit_code",
-                                    (int)json_get_int(record, "x", -1), "reason", buf_str(&message), "log",
-                                    "reason_code", tsk_code_name(reason->code)));
+    json_t *failure =
+        json_pack("{s:s, s:s, s:i, s:n}", "task", json_get_string(record, "k", ""), "session_id",
+                  json_get_string(record, "s", ""), "exit_code", (int)json_get_int(record, "x", -1), "log");
+    text_keep_reason(failure, runner->flow->lang, reason);
+    json_array_append_new(runner->failures, failure);
 }
 
-static void reason_from(const json_t *record, struct tsk_error *ret)
+static void reason_from(const struct runner *runner, const json_t *record, struct tsk_error *ret)
 {
     char number[24];
     snprintf(number, sizeof number, "%d", (int)json_get_int(record, "x", -1));
-    error_set(ret, TSK_TASK_FAILED, "task_exited", "task", json_get_string(record, "k", ""), "number", number,
-              "session", json_get_string(record, "s", ""), NULL);
+    const char *session = json_get_string(record, "s", "");
+    error_set(ret, TSK_TASK_FAILED, strcmp(session, runner->run.id) == 0 ? "task_exited" : "task_exited_in", "task",
+              json_get_string(record, "k", ""), "number", number, "session_id", session, NULL);
 }
 
 static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
 {
     int64_t ended = json_get_int(record, "t", 0);
     bool is_passed = runner->is_wanted && !(node & PLAN_DYNAMIC) && !runner->is_wanted[node];
-    struct task_view view = {.state = is_passed ? VIEW_SKIPPED : state,
-                             .attempt = (uint16_t)json_get_int(record, "a", 1),
-                             .exit_code = (int)json_get_int(record, "x", -1),
-                             .started_ms = ended - json_get_int(record, "ms", 0),
-                             .ended_ms = ended};
+    struct task_view view = {
+        .state = is_passed ? VIEW_SKIPPED : state,
+        .attempt = (uint16_t)json_get_int(record, "a", 1),
+        .exit_code = (int16_t)json_get_int(record, "x", -1),
+        .worker = view_worker(runner, json_get_string(record, "wk", ""), json_get_string(record, "wc", "")),
+        .takeovers = (uint8_t)json_get_int(record, "tk", 0),
+        .started_ms = ended - json_get_int(record, "ms", 0),
+        .ended_ms = ended};
     view_set(runner, node, &view);
 }
 
@@ -139,7 +141,7 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
         return; /* it belongs to a task that will run again */
     bool has_failed = completion->outcome == OUTCOME_FAILED && !is_retry;
     if (has_failed) {
-        reason_from(record, &reason);
+        reason_from(runner, record, &reason);
         completion->reason = &reason;
         note_old_failure(runner, record, &reason);
     }
@@ -232,6 +234,13 @@ static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
     }
 }
 
+json_t *question_of_interrupted(const char *task)
+{
+    char text[200];
+    snprintf(text, sizeof text, "%s was interrupted. Run it again?", task);
+    return json_pack("{s:s, s:s, s:s, s:b}", "do", "ask", "question", text, "type", "approval", "interrupt", true);
+}
+
 /* What was in flight when the runner died. */
 static void settle_interrupted(struct replay *r, uint32_t node, const json_t *start)
 {
@@ -248,10 +257,7 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
         task_complete(runner, running_take(runner, &claim), OUTCOME_FAILED, -1, NULL, &err);
         return;
     }
-    char text[200];
-    snprintf(text, sizeof text, "%s was interrupted. Run it again?", claim.task);
-    json_t *question CLEANUP_JSON =
-        json_pack("{s:s, s:s, s:s, s:b}", "do", "ask", "question", text, "type", "approval", "interrupt", true);
+    json_t *question CLEANUP_JSON = question_of_interrupted(claim.task);
     json_t *record CLEANUP_JSON = json_pack("{s:i, s:s, s:s, s:I}", "n", (int)node, "k", claim.task, "s", claim.session,
                                             "t", (json_int_t)json_get_int(start, "t", 0));
     json_object_set(record, "q", question);

@@ -30,13 +30,13 @@ int reply_put(const struct rundir *run, const json_t *question, const json_t *an
     json_write(&text, document, false);
     bool has_name = reply_name(question, name);
     int fd CLEANUP_FD = fs_temp_open(run->dir, 0600, private_name);
-    if (!has_name || text.failed)
-        errno = EINVAL;
-    else if (fd >= 0 && fs_write_all(fd, text.data, text.len) == 0 && fs_publish(fd, private_name, run->dir, name) == 0)
-        return 0;
-    int problem = errno;
-    if (fd >= 0 && private_name[0])
+    bool is_put = has_name && !text.failed && fd >= 0 && fs_write_all(fd, text.data, text.len) == 0 &&
+                  fs_publish(fd, private_name, run->dir, name) == 0;
+    int problem = has_name && !text.failed ? errno : EINVAL;
+    if (private_name[0])
         fs->unlinkat(run->dir, private_name, 0);
+    if (is_put)
+        return 0;
     errno = problem;
     if (problem != EEXIST)
         return fs_error(err, "write", run->dir, name);

@@ -3,10 +3,10 @@
  * An answer is the file `reply.<question>` in the run's directory; <question> is the id of the question, `<node>.<n>`: the n-th
  * answer that this node gets. The process that executes the run, or that resumes it, copies the answer into the journal.
  *
- *  A1  The file appears complete and only if there is none: of two answers to one question exactly one is accepted. It is never
- *      removed while the run is there, so that a later answer is refused whatever happens meanwhile.
- *  A2  An answer whose file is there is recorded. A runner looks for files before it ends a run that asks; a process that takes the
- *      run's byte later finds them in runner_replay. */
+ *  A1  The file appears complete, and only if there is none: of two answers to one question exactly one is accepted. It is
+ *      never removed while the run exists, so that a later answer is always refused.
+ *  A2  An answer is recorded as soon as its file exists. A runner checks for files before it ends a run that asks; a process
+ *      that takes the run's byte later finds them in runner_replay. */
 #ifndef GRAPH_REPLY_H
 #define GRAPH_REPLY_H
 

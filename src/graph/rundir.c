@@ -3,8 +3,9 @@
 #include "base/ident.h"
 #include "graph/journal.h"
 #include "graph/leftover.h"
-#include "graph/plan.h"
 #include "graph/reply.h"
+#include "graph/run_names.h"
+#include "graph/run_tasks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +19,6 @@
 #define DYING_CHILD_MS 1000
 #define STAGE_MAX      (64u << 20)
 #define STAGE_VALUES   (16u << 20) /* a larger one does without the channel */
-#define BEING_MADE_MS  10000       /* so long a directory may have nothing in it */
 
 int rundir_open_life(struct rundir *run, int flags, int *ret)
 {
@@ -39,25 +39,77 @@ int rundir_open_dir(struct tsk_workspace *ws, const char *name, const char *id, 
     return ret->dir < 0 ? error_errno(err, "open", ret->path) : 0;
 }
 
-/* The one run whose id begins with `start`. */
-static int find_id(struct tsk_workspace *ws, const char *start, char id[RUN_ID_MAX], struct tsk_error *err)
+/* "" is the latest run, @2 the one before it; 0: it is no such name. */
+static size_t state_place(const char *name)
 {
-    json_t *ids CLEANUP_JSON = NULL, *value;
-    size_t i, found = 0;
-    if (rundir_list(ws, &ids, err) < 0)
-        return -1;
-    json_array_foreach (ids, i, value)
-        if (strncmp(json_string_value(value), start, strlen(start)) == 0) {
-            snprintf(id, RUN_ID_MAX, "%s", json_string_value(value));
-            found++;
-            if (strcmp(id, start) == 0)
-                return 0;
-        }
-    if (found == 1)
-        return 0;
-    error_set(err, TSK_RUN_NOT_FOUND, found ? "run_ambiguous" : "run_unknown", "run", start, "run_id", start, NULL);
+    char *end;
+    if (!name[0])
+        return 1;
+    unsigned long place = name[0] == '@' && name[1] >= '1' && name[1] <= '9' ? strtoul(name + 1, &end, 10) : 0;
+    return place && !*end ? place : 0;
+}
+
+int rundir_refuse_name(const char *name, const char *key, struct tsk_error *err)
+{
+    error_set(err, TSK_RUN_NOT_FOUND, key, "run", name, "run_id", name, NULL);
     error_add_next(err, "tasuki runs list");
     return -1;
+}
+
+#define PART_MIN 4 /* characters of a part of an id for what changes something; fewer may be meant as something else */
+
+/* How well a name fits an id: 3 it is the id, 2 its beginning, 1 a part of it, 0 not at all. */
+static int fit_of(const char *id, const char *name)
+{
+    const char *at = strstr(id, name);
+    return strcmp(id, name) == 0 ? 3 : at == id ? 2 : at ? 1 : 0;
+}
+
+/* One of those that the name fits best; how many those are. */
+static const char *find_fitting(const struct run_names *names, const char *name, size_t *ret_count)
+{
+    int best = 0;
+    const char *found = NULL;
+    *ret_count = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        int fit = fit_of(names->ids[i], name);
+        if (fit > best)
+            found = names->ids[i];
+        *ret_count = fit > best ? 1 : *ret_count + (fit && fit == best);
+        best = fit > best ? fit : best;
+    }
+    return found;
+}
+
+static int refuse_short(const char *name, struct tsk_error *err)
+{
+    char count[24];
+    snprintf(count, sizeof count, "%d", PART_MIN);
+    rundir_refuse_name(name, "run_part_short", err);
+    error_add(err, "count", count);
+    return -1;
+}
+
+/* The run of that place, or the one run that the name fits best. */
+static int find_id(struct tsk_workspace *ws, const char *name, bool is_look, char id[RUN_ID_MAX], struct tsk_error *err)
+{
+    struct run_names names CLEANUP(run_names_clear);
+    size_t count = 1, place = state_place(name);
+    const char *found = NULL;
+    if (run_names_open(ws, RUNS_FOLDER, &names, err) < 0)
+        return -1;
+    if (!place)
+        found = find_fitting(&names, name, &count);
+    for (size_t i = 0; i < place && (i == 0 || found); i++)
+        found = run_names_next(&names);
+    if (!found)
+        return rundir_refuse_name(name, place && !names.count ? "run_none" : "run_unknown", err);
+    if (!is_look && !place && strlen(name) < PART_MIN && strcmp(found, name) != 0)
+        return refuse_short(name, err);
+    if (count > 1)
+        return rundir_refuse_name(name, "run_ambiguous", err);
+    snprintf(id, RUN_ID_MAX, "%s", found);
+    return 0;
 }
 
 static int open_run(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
@@ -67,19 +119,55 @@ static int open_run(struct tsk_workspace *ws, const char *id, struct rundir *ret
     return rundir_open_dir(ws, name, id, ret, err);
 }
 
-int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+static int open_named(struct tsk_workspace *ws, const char *id, bool is_look, struct rundir *ret, struct tsk_error *err)
 {
     char whole[RUN_ID_MAX];
-    if (!id_is_valid(id) || strlen(id) >= RUN_ID_MAX)
-        return error_set(err, TSK_RUN_NOT_FOUND, "run_unknown", "run", id, NULL);
+    if (!state_place(id) && (!id_is_valid(id) || strlen(id) >= RUN_ID_MAX))
+        return rundir_refuse_name(id, "run_unknown", err);
     if (strncmp(id, "RUN-", 4) == 0 && open_run(ws, id, ret, err) == 0)
         return 0; /* a whole id: without reading the list */
-    return find_id(ws, id, whole, err) < 0 ? -1 : open_run(ws, whole, ret, err);
+    return find_id(ws, id, is_look, whole, err) < 0 ? -1 : open_run(ws, whole, ret, err);
+}
+
+int rundir_open(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+{
+    return open_named(ws, id, false, ret, err);
+}
+
+int rundir_open_to_look(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
+{
+    return open_named(ws, id, true, ret, err);
+}
+
+int rundir_flow_error(const struct rundir *run, const char *what, struct tsk_error *err)
+{
+    struct tsk_error ignored;
+    json_t *stage CLEANUP_JSON = NULL;
+    fs_error(err, what, run->dir, "flow.yaml");
+    bool is_absent = err->sys_errno == ENOENT && rundir_read_stage(run, &stage, &ignored) == 0;
+    if (!is_absent || json_get_int(json_object_get(stage, "counts"), "total", 1) > 0)
+        return -1; /* it was there: somebody has removed it */
+    error_set(err, TSK_NOT_FOUND, "run_has_no_flow", "run", run->id, NULL);
+    error_add_next(err, "tasuki runs show %s", run->id);
+    return -1;
+}
+
+void rundir_add_starter(const json_t *stage, struct tsk_error *err)
+{
+    struct buf who CLEANUP(buf_clear) = BUF_INIT;
+    if (!json_is_object(json_object_get(stage, "started_by")))
+        return;
+    json_write(&who, json_object_get(stage, "started_by"), false);
+    error_add_json(err, "started_by", buf_str(&who));
 }
 
 static int in_progress(const struct rundir *run, struct tsk_error *err)
 {
+    struct tsk_error ignored;
+    json_t *stage CLEANUP_JSON = NULL;
     error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run->id, NULL);
+    if (rundir_read_stage(run, &stage, &ignored) == 0)
+        rundir_add_starter(stage, err);
     error_add_next(err, "tasuki runs show %s", run->id);
     error_add_next(err, "tasuki wait run %s", run->id);
     return -1;
@@ -119,12 +207,30 @@ static int take_runner_byte(struct rundir *run, struct tsk_error *err)
     return 0;
 }
 
+bool rundir_is_in_place(const struct rundir *run)
+{
+    struct stat here, there;
+    if (fs->fstat(run->dir, &here) < 0 || fs->fstatat(AT_FDCWD, run->path, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    errno = ENOENT;
+    return here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+}
+
+int rundir_refuse_gone(const struct rundir *run, struct tsk_error *err)
+{
+    return errno == ENOENT ? rundir_refuse_name(run->id, "run_unknown", err) : error_errno(err, "read", run->path);
+}
+
 int rundir_take(struct rundir *run, struct tsk_error *err)
 {
+    if (!rundir_is_in_place(run))
+        return rundir_refuse_gone(run, err);
     if (rundir_open_life(run, O_CREAT, &run->runner_fd) < 0)
         return error_errno(err, "open", run->path);
     if (take_runner_byte(run, err) < 0)
         return -1;
+    if (!rundir_is_in_place(run)) /* D6 */
+        return rundir_refuse_gone(run, err);
     if (rundir_mark_open(run, true) < 0)
         return error_errno(err, "mark", run->path);
     return rundir_open_life(run, 0, &run->life_fd) < 0 ? error_errno(err, "open", run->path) : 0;
@@ -210,8 +316,11 @@ static bool publish_stage(const struct rundir *run, const struct buf *text)
     if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) == 0)
         return false;
     int fd CLEANUP_FD = fs_temp_open(run->dir, 0600, private_name);
-    return fd >= 0 && fs_write_all(fd, text->data, text->len) == 0 &&
-           fs_publish(fd, private_name, run->dir, "stage.json") == 0;
+    bool is_published = fd >= 0 && fs_write_all(fd, text->data, text->len) == 0 &&
+                        fs_publish(fd, private_name, run->dir, "stage.json") == 0;
+    if (private_name[0])
+        fs->unlinkat(run->dir, private_name, 0);
+    return is_published;
 }
 
 static void put_stage(struct buf *text, const json_t *stage)
@@ -259,38 +368,6 @@ static int read_records(const struct rundir *run, json_t **ret, struct tsk_error
     return journal_read(run->dir, ret, err);
 }
 
-/* How far a run came that could not say so itself any more: the tasks whose last record is an end. */
-static void count_from_journal(json_t *stage, const json_t *records)
-{
-    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
-    json_int_t ok = 0, failed = 0, added = 0;
-    char node[24];
-    const char *key;
-    size_t i;
-    json_array_foreach (records, i, record) {
-        const char *event = json_get_string(record, "e", ""), *outcome = json_get_string(record, "o", "");
-        int64_t number = json_get_int(record, "n", -1);
-        bool is_start = strcmp(event, "start") == 0, is_end = strcmp(event, "end") == 0;
-        snprintf(node, sizeof node, "%lld", (long long)number);
-        if (is_start || (is_end && (strcmp(outcome, "retry") == 0 || strcmp(outcome, "stopped") == 0)))
-            json_object_set_new(ends, node, json_null());
-        else if (is_end)
-            json_object_set_new(ends, node, json_string(outcome));
-    }
-    json_int_t done = 0;
-    json_object_foreach (ends, key, record) {
-        done += json_is_string(record);
-        ok += json_is_string(record) && strcmp(json_string_value(record), "ok") == 0;
-        failed += json_is_string(record) && strcmp(json_string_value(record), "failed") == 0;
-        added += (strtoul(key, NULL, 10) & PLAN_DYNAMIC) != 0;
-    }
-    int64_t tasks = json_get_int(json_array_get(records, 0), "tasks", json_get_int(counts, "total", 0) - added);
-    json_t *counted CLEANUP_JSON = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total", (json_int_t)tasks + added,
-                                             "done", done, "ok", ok, "skipped", done - ok - failed, "failed", failed,
-                                             "stopped", (json_int_t)0, "not_reached", (json_int_t)tasks + added - done);
-    json_object_update(counts, counted);
-}
-
 /* A run that has not written its stage yet, or died before it could: what the journal's first record says. */
 static json_t *stage_from_journal(const struct rundir *run, const json_t *records)
 {
@@ -298,31 +375,12 @@ static json_t *stage_from_journal(const struct rundir *run, const json_t *record
     const json_t *first = json_array_get(records, 0);
     if (first)
         time_format_utc(json_get_int(first, "t", 0), began);
-    return json_pack("{s:s, s:s, s:s, s:s?, s:s*, s:s*, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id, "source",
-                     json_get_string(first, "flow", ""), "session_id", run->id, "request_id",
+    return json_pack("{s:s, s:s, s:s, s:s?, s:s*, s:s*, s:s*, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id,
+                     "source", json_get_string(first, "flow", ""), "session_id", run->id, "request_id",
                      json_get_string(first, "request", NULL), "request_updated_at",
                      json_get_string(first, "request_updated_at", NULL), "ulTaskId",
-                     json_get_string(first, "workflow", NULL), "status", "RUNNING", "started_at", began, "counts",
-                     "failures", "questions", "tasks");
-}
-
-/* The states of the tasks that a stage lists, as the journal has them. */
-static void tasks_from_journal(json_t *tasks, const json_t *records)
-{
-    json_t *record, *task, *found CLEANUP_JSON = json_object();
-    size_t i;
-    char key[512];
-    json_array_foreach (tasks, i, task) {
-        snprintf(key, sizeof key, "%s/%s", json_get_string(task, "session_id", ""), json_get_string(task, "task", ""));
-        json_object_set(found, key, task);
-    }
-    json_array_foreach ((json_t *)records, i, record) {
-        const char *outcome = json_get_string(record, "o", "retry");
-        snprintf(key, sizeof key, "%s/%s", json_get_string(record, "s", ""), json_get_string(record, "k", ""));
-        task = strcmp(json_get_string(record, "e", ""), "end") == 0 ? json_object_get(found, key) : NULL;
-        if (task && strcmp(outcome, "retry") != 0)
-            json_object_set_new(task, "state", json_string(strcmp(outcome, "passed") == 0 ? "skipped" : outcome));
-    }
+                     json_get_string(first, "workflow", NULL), "exclusive", json_get_string(first, "exclusive", NULL),
+                     "status", "RUNNING", "started_at", began, "counts", "failures", "questions", "tasks");
 }
 
 /* What the stage says of them is older than the end. */
@@ -348,21 +406,24 @@ static bool end_from_journal(const struct rundir *run, json_t *stage, const json
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());
     values_from_journal(stage, end);
-    tasks_from_journal(json_object_get(stage, "tasks"), records);
-    json_object_set_new(stage, "questions",
-                        strcmp(status, "NEEDS_INPUT") == 0 ? reply_questions(run, records) : json_array());
+    run_tasks_end(json_object_get(stage, "tasks"), records);
+    run_tasks_set_questions(stage, strcmp(status, "NEEDS_INPUT") == 0 ? reply_questions(run, records) : json_array());
     return true;
 }
 
-/* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). */
-static int look_at_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)
+/* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). *ret_size: how much of the journal is
+ * in it. */
+static int look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_size, struct tsk_error *err)
 {
     struct stat st;
     *ret = NULL;
+    *ret_size = 0;
     if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return 0;
     if (rundir_read_stage(run, ret, err) < 0)
         return -1;
+    *ret_size = json_get_int(*ret, RUN_JOURNAL_SIZE, 0);
+    json_object_del(*ret, RUN_JOURNAL_SIZE);
     return strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0;
 }
 
@@ -393,7 +454,7 @@ static void put_answered(const struct rundir *run, json_t *stage, const json_t *
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
     json_object_set_new(stage, "answered", json_true());
     json_object_set_new(stage, "ended_at", json_null());
-    json_object_set_new(stage, "questions", open);
+    run_tasks_set_questions(stage, open);
     json_array_foreach (json_object_get(stage, "tasks"), i, task)
         if (strcmp(json_get_string(task, "state", ""), "asks") == 0 && json_array_size(open) == 0)
             json_object_set_new(task, "state", json_string("waiting"));
@@ -434,18 +495,25 @@ static void catch_up(const struct rundir *run, json_t *stage)
 }
 
 /* A run that was killed before it took an answer (A2) can go on because of it. */
-static void put_interrupted(const struct rundir *run, json_t *stage, const json_t *records)
+static void put_interrupted(const struct rundir *run, json_t *stage, int64_t size, const json_t *records)
 {
+    json_t *task;
+    size_t i;
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
+    run_tasks_catch_up(run, stage, size);
+    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+        run_task_interrupt(task);
     if (reply_is_there(run, records))
         put_answered(run, stage, records);
 }
 
-int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
+/* `is_exact`: with what a living runner has recorded since its last stage. */
+static int look_at_run(const struct rundir *run, bool is_exact, json_t **ret, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
     bool is_executed;
-    int looked = look_at_stage(run, ret, err);
+    int64_t size;
+    int looked = look_at_stage(run, ret, &size, err);
     if (looked > 0 && strcmp(json_get_string(*ret, "status", ""), "NEEDS_INPUT") == 0)
         catch_up(run, *ret);
     if (looked != 0)
@@ -453,25 +521,42 @@ int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
     is_executed = rundir_has_runner(run);
     if (!is_executed) { /* a runner that ended between the two looks has said how */
         json_decref(*ret);
-        looked = look_at_stage(run, ret, err);
+        looked = look_at_stage(run, ret, &size, err);
         if (looked != 0)
             return looked < 0 ? -1 : 0;
     }
     if (*ret && is_executed) {
+        if (is_exact)
+            run_tasks_catch_up(run, *ret, size);
         reply_filter(run, json_object_get(*ret, "questions"));
         return 0;
     }
-    if (read_records(run, &records, err) < 0) {
+    int read = read_records(run, &records, err);
+    if (!rundir_is_in_place(run)) /* D6: what is missing here was removed */
+        read = rundir_refuse_gone(run, err);
+    if (read < 0) {
         json_decref(*ret);
         *ret = NULL;
         return -1;
     }
     if (!*ret)
         *ret = stage_from_journal(run, records);
-    count_from_journal(*ret, records);
+    if (is_exact && is_executed)
+        run_tasks_catch_up(run, *ret, size);
+    run_tasks_count(*ret, records);
     if (!is_executed && !end_from_journal(run, *ret, records) && !is_being_made(run, records))
-        put_interrupted(run, *ret, records);
+        put_interrupted(run, *ret, size, records);
     return 0;
+}
+
+int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    return look_at_run(run, false, ret, err);
+}
+
+int rundir_look_exactly(const struct rundir *run, json_t **ret, struct tsk_error *err)
+{
+    return look_at_run(run, true, ret, err);
 }
 
 /* ---- what was never begun, what is broken ---------------------------------------------------------------- */
@@ -495,7 +580,7 @@ int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err)
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
     json_t *stage CLEANUP_JSON = stage_from_journal(run, records);
-    count_from_journal(stage, records);
+    run_tasks_count(stage, records);
     if (!end_from_journal(run, stage, records))
         json_object_set_new(stage, "questions", reply_questions(run, records));
     fs->renameat2(run->dir, "stage.json", run->dir, "stage.json.damaged", 0);

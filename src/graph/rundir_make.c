@@ -1,29 +1,25 @@
 /* rundir_make.c - the beginning of a run's directory, and the end of one that was never begun. */
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/listing.h"
 #include "graph/rundir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define UNFINISHED    "runs/.new" /* where the directories of runs are made */
-#define BEING_MADE_MS 10000       /* an older one that nobody holds was left by a crash */
-#define SWEEP_MAX     8           /* so many are looked at by each run, so that many crashes do not make a start slow */
+#define UNFINISHED "runs/.new" /* where the directories of runs are made */
+#define SWEEP_MAX  8           /* at most this many are removed per run: many crashes do not slow down a start */
 
 void rundir_new_id(char id[RUN_ID_MAX])
 {
-    char random[4];
-    int64_t now_ms = clock_now().wall_ms;
-    time_t now = (time_t)(now_ms / 1000);
-    struct tm utc;
-    gmtime_r(&now, &utc);
-    random_hex(random, 3);
-    size_t at = strftime(id, RUN_ID_MAX, "RUN-%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, RUN_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
+    time_id(id, RUN_ID_MAX, "RUN-", 3);
+}
+
+void rundir_log_name(const char *session, const char *task, int64_t attempt, char path[RUN_LOG_NAME])
+{
+    snprintf(path, RUN_LOG_NAME, "tasks/%.*s/%s.%lld.log", RUN_SESSION, session, task, (long long)attempt);
 }
 
 static void unfinished_name(char name[RUN_ID_MAX + 16], const char *id)
@@ -43,30 +39,21 @@ static bool is_before_begin(const char *name)
 /* Only what a run has before its first record. */
 static bool has_only_beginnings(const struct rundir *run)
 {
-    bool result = true;
-    int fd = fs->openat(run->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; listing && result && (entry = readdir(listing));)
-        result = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_before_begin(entry->d_name);
-    if (listing)
-        closedir(listing);
-    return listing && result;
+    struct listing names CLEANUP(listing_close);
+    bool result = listing_open(&names, run->dir, ".", 0) == 0;
+    for (const char *name; result && (name = listing_next(&names));)
+        result = is_before_begin(name);
+    return result;
 }
 
 /* Removes a directory and the files that a run has before it begins. */
 static bool remove_dir(struct tsk_workspace *ws, int dir, const char *path)
 {
-    int fd = fs->openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; listing && (entry = readdir(listing));)
-        if (is_before_begin(entry->d_name))
-            fs->unlinkat(dir, entry->d_name, 0);
-    if (listing)
-        closedir(listing);
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, dir, ".", 0);
+    for (const char *name; (name = listing_next(&names));)
+        if (is_before_begin(name))
+            fs->unlinkat(dir, name, 0);
     return fs->unlinkat(ws->state_dir, path, AT_REMOVEDIR) == 0;
 }
 
@@ -89,20 +76,16 @@ static void sweep_one(struct tsk_workspace *ws, const char *id)
 }
 
 /* What a crash has left: the next run removes it. */
-static void sweep(struct tsk_workspace *ws)
+static void sweep_unnamed(struct tsk_workspace *ws)
 {
-    int fd = fs->openat(ws->state_dir, UNFINISHED, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
+    struct listing names CLEANUP(listing_close);
     int left = SWEEP_MAX;
-    for (struct dirent *entry; listing && left > 0 && (entry = readdir(listing));)
-        if (strncmp(entry->d_name, "RUN-", 4) == 0 && strlen(entry->d_name) < RUN_ID_MAX) {
-            sweep_one(ws, entry->d_name);
+    listing_open(&names, ws->state_dir, UNFINISHED, LISTING_NO_LINK);
+    for (const char *name; left > 0 && (name = listing_next(&names));)
+        if (strncmp(name, "RUN-", 4) == 0 && strlen(name) < RUN_ID_MAX) {
+            sweep_one(ws, name);
             left--;
         }
-    if (listing)
-        closedir(listing);
 }
 
 int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, struct tsk_error *err)
@@ -111,7 +94,7 @@ int rundir_create(struct tsk_workspace *ws, const char *id, struct rundir *ret, 
     if (!id)
         rundir_new_id(new_id);
     id = id ? id : new_id;
-    sweep(ws);
+    sweep_unnamed(ws);
     unfinished_name(name, id);
     if (fs_make_dirs(ws->state_dir, UNFINISHED) < 0 ||
         (fs->mkdirat(ws->state_dir, name, 0700 | FS_KEEP) < 0 && errno != EEXIST))

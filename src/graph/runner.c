@@ -1,12 +1,12 @@
 #include "graph/runner.h"
-#include "base/fs.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "graph/leftover.h"
+#include "graph/remote.h"
 #include "graph/reply.h"
 #include "hold/protocol.h"
 #include "proc/spawn.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #define TASK_BEAT_MS   1000
-#define FIRST_STAGE_MS 20 /* a run that is over sooner writes its stage once */
+#define TICK_MS        200 /* a person sees what a task prints soon enough */
+#define FIRST_STAGE_MS 20  /* a run that is over sooner writes its stage once */
 
 /* ---- the loop ------------------------------------------------------------------------------------------- */
 
@@ -43,7 +44,7 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
 {
     struct claim claim;
     size_t before = runner->running_count;
-    while (runner->running_count < runner->parallel && !runner->cancels &&
+    while (runner->running_count < remote_window(runner) && !runner->cancels &&
            memory_claim(runner->memory, clock_now().boot_ms, &claim)) {
         enum pass why = task_passes(runner, &claim);
         if (why != PASS_NOT) {
@@ -56,8 +57,9 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
     for (size_t i = 0; runner->running_count > before && i < runner->parallel; i++)
-        if (runner->running[i].is_used && runner->running[i].pid == 0)
+        if (runner->running[i].is_used && runner->running[i].process.pid == 0)
             task_start(runner, &runner->running[i]);
+    remote_flush(runner);
     return 0;
 }
 
@@ -72,7 +74,7 @@ static void tell_cancelling(struct runner *runner, const struct tsk_error *why)
 static void cancel_because(struct runner *runner, const struct tsk_error *reason)
 {
     if (runner->cancels++) {
-        runner->grace_ms = 0;
+        runner->executor.grace_ms = 0;
     } else {
         tell_cancelling(runner, reason);
         memory_stop(runner->memory, reason);
@@ -90,7 +92,7 @@ void runner_cancel(struct runner *runner)
 }
 
 /* X6. */
-static void lose(struct runner *runner, struct tsk_error *reason)
+static void runner_lose(struct runner *runner, struct tsk_error *reason)
 {
     struct memory_status status;
     memory_status(runner->memory, &status);
@@ -115,27 +117,28 @@ void runner_beat(struct runner *runner, bool task_ended)
     struct tsk_error why = {.code = TSK_OK};
     runner->has_progress = false;
     if (!options->beat(options->beat_data, has_progress, &why))
-        lose(runner, &why);
+        runner_lose(runner, &why);
 }
 
 static void check_times(struct runner *runner, int64_t now)
 {
     for (size_t i = 0; i < runner->parallel; i++) {
         struct running *slot = &runner->running[i];
-        if (slot->is_used && slot->deadline_ms && slot->deadline_ms <= now)
+        if (slot->is_used && slot->process.deadline_ms && slot->process.deadline_ms <= now)
             task_stop(runner, slot, STOP_TIMEOUT);
-        else if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms <= now)
-            task_stop(runner, slot, slot->stops);
-        if (slot->is_used && slot->look_at_ms && slot->look_at_ms <= now)
+        else if (slot->is_used && slot->process.kill_at_ms && slot->process.kill_at_ms <= now)
+            task_stop(runner, slot, slot->process.stops);
+        if (slot->is_used && slot->process.look_at_ms && slot->process.look_at_ms <= now)
             task_exited(runner, slot);
-        if (slot->is_used && slot->pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
+        if (slot->is_used && slot->process.pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS <= now)
             task_name_log(runner, slot);
     }
     runner_beat(runner, false);
-    if (runner->next_stage_ms <= now) {
+    if (runner->next_stage_ms <= now)
         runner_save_stage(runner);
-        if (runner->options.wants_ticks)
-            runner_fact(runner, "run.progress", runner->run.id, NULL, NULL, false);
+    if (runner->options.wants_ticks && runner->next_tick_ms <= now) {
+        runner->next_tick_ms = now + TICK_MS;
+        runner_fact(runner, "run.progress", runner->run.id, NULL, NULL, false);
     }
 }
 
@@ -144,23 +147,27 @@ static int wait_time(struct runner *runner, const struct memory_status *status, 
 {
     int64_t at = runner->next_stage_ms;
     at = status->next_due_ms < at ? status->next_due_ms : at;
+    if (runner->options.wants_ticks && runner->next_tick_ms < at)
+        at = runner->next_tick_ms;
     if (runner->options.beat && runner->last_beat_ms + runner->options.beat_ms < at)
         at = runner->last_beat_ms + runner->options.beat_ms;
+    if (runner->trail.len && runner->trail_due_ms < at)
+        at = runner->trail_due_ms;
     for (size_t i = 0; i < runner->parallel; i++) {
         const struct running *slot = &runner->running[i];
-        if (slot->is_used && slot->deadline_ms && slot->deadline_ms < at)
-            at = slot->deadline_ms;
-        if (slot->is_used && slot->kill_at_ms && slot->kill_at_ms < at)
-            at = slot->kill_at_ms;
-        if (slot->is_used && slot->look_at_ms && slot->look_at_ms < at)
-            at = slot->look_at_ms;
-        if (slot->is_used && !slot->is_log_named && slot->started_ms + LOG_NAME_MS < at)
+        if (slot->is_used && slot->process.deadline_ms && slot->process.deadline_ms < at)
+            at = slot->process.deadline_ms;
+        if (slot->is_used && slot->process.kill_at_ms && slot->process.kill_at_ms < at)
+            at = slot->process.kill_at_ms;
+        if (slot->is_used && slot->process.look_at_ms && slot->process.look_at_ms < at)
+            at = slot->process.look_at_ms;
+        if (slot->is_used && slot->process.pid > 0 && !slot->is_log_named && slot->started_ms + LOG_NAME_MS < at)
             at = slot->started_ms + LOG_NAME_MS;
     }
     return at <= now ? 0 : at - now > 60000 ? 60000 : (int)(at - now);
 }
 
-static int loop(struct runner *runner, struct tsk_error *err)
+static int runner_loop(struct runner *runner, struct tsk_error *err)
 {
     struct memory_status status;
     for (;;) {
@@ -169,12 +176,15 @@ static int loop(struct runner *runner, struct tsk_error *err)
         memory_status(runner->memory, &status);
         if (runner->running_count == 0 && status.ready == 0 && status.state != RUN_ACTIVE)
             return journal_flush(&runner->journal, err);
-        if (runner->running_count < runner->parallel && status.ready && !runner->cancels)
+        if (runner->running_count < remote_window(runner) && status.ready && !runner->cancels)
             continue; /* a start that failed at once has freed a place */
-        runner_write_trail(runner);
         int64_t now = clock_now().boot_ms;
+        if (runner->trail_due_ms <= now)
+            runner_write_trail(runner);
         runner_wait(runner, wait_time(runner, &status, now));
         check_times(runner, clock_now().boot_ms);
+        if (runner->running_count && remote_leaves(runner, err))
+            return -1;
     }
 }
 
@@ -195,20 +205,16 @@ static const char *status_word(struct runner *runner)
 void runner_remove_io(struct runner *runner)
 {
     static const char *const starts[] = {"channel.", "output.", "answer.", "slot."};
-    int fd = fs->openat(runner->run.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; listing && (entry = readdir(listing));)
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, runner->run.dir, ".", 0);
+    for (const char *name; (name = listing_next(&names));)
         for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
-            if (strncmp(entry->d_name, starts[i], strlen(starts[i])) == 0)
-                fs->unlinkat(runner->run.dir, entry->d_name, 0);
-    if (listing)
-        closedir(listing);
+            if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+                fs->unlinkat(runner->run.dir, name, 0);
 }
 
-/* The values at the end, for who reads the journal because the stage was not written any more (rundir_look). Large ones are left
- * out: they would be written twice for that rare case. */
+/* Records the final values in the journal, for readers that find no final stage (rundir_look). Large values are left
+ * out, because that rare case does not justify writing them twice. */
 static void put_values(struct runner *runner, struct buf *record)
 {
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_VALUES_MAX};
@@ -220,7 +226,7 @@ static void put_values(struct runner *runner, struct buf *record)
     buf_put(record, text.data, text.len);
 }
 
-static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
+static int runner_finish(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
     struct memory_status status;
     runner->status = status_word(runner);
@@ -232,6 +238,7 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
     runner_note(runner, clock_now().wall_ms, "ended", "status", runner->status);
     if (journal_flush(&runner->journal, err) < 0)
         return -1;
+    remote_end(runner);
     runner_remove_io(runner);
     runner_save_stage(runner);
     *ret_stage = runner_stage(runner);
@@ -246,11 +253,15 @@ static int finish(struct runner *runner, json_t **ret_stage, struct tsk_error *e
 
 int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
-    runner->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
-    if (runner->null_fd < 0)
+    runner->executor.null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+    if (runner->executor.null_fd < 0)
         return error_errno(err, "open", "/dev/null");
     if (!runner->is_waiting && runner_wait_begin(runner, err) < 0)
         return -1;
+    if (remote_begin(runner, err) < 0)
+        return -1;
+    runner->executor.mask = &runner->task_mask;
+    runner->executor.no_pidfd = !runner->has_threads;
     runner->last_beat_ms = clock_now().boot_ms;
     runner->next_stage_ms = runner->last_beat_ms + FIRST_STAGE_MS;
     json_t *about = json_pack("{s:s?, s:s, s:I, s:I}", "flow", runner->flow->name, "source", runner->flow->source,
@@ -258,9 +269,9 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     if (runner->parallel_wanted)
         json_object_set_new(about, "parallel_wanted", json_integer((json_int_t)runner->parallel_wanted));
     runner_fact(runner, "run.started", runner->run.id, NULL, about, true);
-    if (loop(runner, err) == 0 && finish(runner, ret_stage, err) == 0)
+    if (runner_loop(runner, err) == 0 && runner_finish(runner, ret_stage, err) == 0)
         return 0;
-    /* The journal cannot be written: the tasks die with us, resume goes on. */
+    /* The journal cannot be written: the tasks die with us, resume goes on. Or what is out was left there (R6 in remote.h). */
     error_add(err, "run_id", runner->run.id);
     error_add_next(err, "tasuki resume %s", runner->run.id);
     return -1;
@@ -270,16 +281,17 @@ void runner_close(struct runner *runner)
 {
     for (size_t i = 0; runner->running && i < runner->parallel; i++)
         if (runner->running[i].is_used) {
-            if (runner->running[i].pid > 0)
-                task_end_processes(runner, &runner->running[i]);
+            if (runner->running[i].process.pid > 0)
+                execution_kill(&runner->executor, &runner->running[i].claim, &runner->running[i].process);
             running_free(runner, &runner->running[i]);
         }
+    remote_close(runner);
     runner_write_trail(runner);
     buf_clear(&runner->trail);
     if (runner->memory)
         memory_free(runner->memory);
     runner_wait_end(runner);
-    fs_close(&runner->null_fd);
+    executor_clear(&runner->executor);
     journal_close(&runner->journal);
     rundir_clear(&runner->run);
     region_clear(&runner->views);
@@ -288,16 +300,15 @@ void runner_close(struct runner *runner)
     json_decref(runner->answer_counts);
     json_decref(runner->history);
     json_decref(runner->answers);
+    json_decref(runner->workers);
+    json_decref(runner->params);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         fs_close(&runner->logs[i].fd);
     free(runner->logs);
     free(runner->polls);
-    spawn_stack_free(runner->stack);
     free(runner->running);
     free(runner->files);
     free(runner->is_wanted);
-    free(runner->env);
     free(runner->source);
-    buf_clear(&runner->env_text);
     buf_clear(&runner->late_records);
 }

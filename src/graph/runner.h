@@ -1,37 +1,39 @@
 /* runner.h - executes a flow: tasks as processes, a loop that waits for them, a journal of what happened.
  *
- *  X1  A task's end is in the journal before anything that depends on it is started (N1), and the start of a task before its
- *      process.
+ *  X1  A task's end is in the journal before anything that depends on it is started (N1). Its start is in the journal before
+ *      its process exists.
  *  X2  A task is a process group of its own and dies with its runner. Its processes inherit the run's life byte, TASUKI_RUN_ID
- *      and the task's mark (leftover.h), so that stopping the task or resuming the run finds what is left of it.
- *  X3  What a task writes is applied when it has exited with 0; a question counts in any case.
- *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM, with everything that it started; what is left of it after
- *      the grace time gets SIGKILL. It has ended when all of that is gone. What a task leaves running that ends by itself, well
- *      or not, lives on: it was left on purpose.
- *  X5  The replay of a journal makes the same calls of memory.h in the same order as the run it was written by. What
- *      failed is not replayed, so it runs again, unless a group passed in spite of it before the next resume, or the run only goes
- *      on with an answer.
- *  X6  A run whose lock is lost is cancelled with LOCK_LOST, unless nothing was left to do: what is complete is DONE.
+ *      and the task's mark (leftover.h), so that they are found when the task is stopped or the run is resumed.
+ *  X3  The writes of a task are applied when it has exited with 0; a question counts in any case.
+ *  X4  A task that must stop (timeout, fail_fast, cancel) gets SIGTERM, with everything that it started; what is left after the
+ *      grace time gets SIGKILL. It has ended when all of that is gone. If a task ends by itself, with success or not, the
+ *      processes that it leaves keep running: they were left on purpose.
+ *  X5  The replay of a journal makes the same calls of memory.h in the same order as the run that wrote it. A failure is not
+ *      replayed, so the task runs again, unless its group passed in spite of the failure before the next resume, or the run
+ *      only continues with an answer.
+ *  X6  A run that loses its lock is cancelled with LOCK_LOST, unless nothing was left to do: a complete run is DONE.
  *
  * One thread, though there may be others in the process. Signals: SIGTERM, SIGINT and SIGHUP cancel in good order, the second
- * one at once; SIGUSR1 at once. SIGINT and SIGHUP are left alone if our starter ignores them (nohup, `&` in a script).
- * The runner that a stage names has its signals blocked: none of them kills it. After a run that was cancelled they
- * stay blocked: its process is about to end. */
+ * one at once; SIGUSR1 at once. SIGINT and SIGHUP stay ignored if the starter ignores them (nohup, `&` in a script). From the
+ * moment at which a stage names the runner, these signals are blocked, so that none of them kills it. After a cancelled run
+ * they stay blocked, because the process is about to end. */
 #ifndef GRAPH_RUNNER_H
 #define GRAPH_RUNNER_H
 
-#include "graph/attempt.h"
+#include "base/sha256.h"
+#include "graph/execute.h"
 #include "graph/flow.h"
 #include "graph/journal.h"
 #include "graph/memory.h"
 #include "graph/rundir.h"
+#include "lock/record.h"
+#include "store/commit.h"
 
 #include <poll.h>
 #include <signal.h>
 
 #define LOG_NAME_MS   30
 #define RUN_DEPTH_MAX 16 /* runs within runs */
-#define RUN_LOCK_FD   63 /* in a task: where it has the descriptor of the request's lock */
 
 enum view_state {
     VIEW_WAITING,
@@ -49,9 +51,11 @@ extern const char *const view_state_names[];
 
 /* What readers see of a task. */
 struct task_view {
-    uint8_t state; /* enum view_state */
+    uint8_t state;     /* enum view_state */
+    uint8_t takeovers; /* workers that were lost with it */
     uint16_t attempt;
-    int exit_code; /* 128 + n: by signal n; -1: not known */
+    int16_t exit_code; /* 128 + n: by signal n; -1: not known */
+    uint16_t worker;   /* view_worker; 0: it ran here */
     int64_t started_ms, ended_ms;
 };
 
@@ -62,6 +66,7 @@ typedef void runner_tell(void *data, const json_t *document);
 struct runner_options {
     int64_t parallel;                    /* 0: the flow's, or one per processor */
     const char *start;                   /* task to begin with, or NULL */
+    const json_t *only;                  /* names of tasks: these, and what they need; NULL: all */
     bool refuses_cancelled;              /* resumed without being asked for: one that was given up stays so */
     const char *id;                      /* of a new run; NULL: a new one */
     const char *flow_source, *flow_text; /* resumed: another flow for it (reflow.h); NULL: its own copy */
@@ -71,7 +76,10 @@ struct runner_options {
     const json_t *lock;                          /* of its request, for the stage; may change in `beat` */
     int lock_fd;                                 /* its life goes to the tasks as well; 0: none */
     const char *workflow;                        /* that a new run is for; it stays with the run. May be NULL */
-    /* A new run: puts more files into its directory before its first record, so that who resumes it finds them. May be NULL. */
+    const json_t *params;  /* the variables of the flow's parameters, KEY=text; they stay with the run. May be NULL */
+    const char *exclusive; /* the lock that a new run needs, as its flow is exclusive; it stays with the run */
+    /* Called for a new run before its first record: adds files to its directory that a resume will need. May be
+     * NULL. */
     int (*prepare)(void *data, int run_dir, struct tsk_error *err);
     void *prepare_data;
     /* Called every beat_ms, and when a task has ended (at most once a second). false: what the run stands on is lost (X6); *why, if
@@ -81,7 +89,16 @@ struct runner_options {
     int64_t beat_ms;
     runner_tell *tell;
     void *tell_data;
-    bool wants_ticks; /* also a `run.progress` about once a second: who shows it draws the time that went by */
+    /* Attempts go elsewhere (remote.h): the program of the link; what its environment says beside ours, [KEY=value]; how the place is
+     * shown to people, without secrets; the note that stays with the run, so that a resume goes there, too. NULL: they do not. */
+    const char *remote_program;
+    const json_t *remote_env;
+    const char *remote_shown;
+    bool is_local; /* and one more executor is here */
+    /* A run that goes on where its attempts went before: sets the three. May be NULL: it has none. */
+    int (*find_remote)(void *data, const char *shown, struct runner_options *options, struct tsk_error *err);
+    void *find_remote_data;
+    bool wants_ticks; /* also a `run.progress` some times a second: the caller draws what has changed */
 };
 
 /* A task's process. */
@@ -89,20 +106,36 @@ struct running {
     bool is_used;
     struct claim claim; /* task and session are owned copies */
     uint32_t scope;
-    pid_t pid;
-    int pidfd;
-    siginfo_t end;     /* how its process ended, once it is reaped (si_pid) */
+    struct attempt_process process;
     char log[512];     /* path below the run's directory, once it is there */
     bool is_log_named; /* the log has that path; before, it is the slot's file */
+    int64_t log_from;  /* where its output begins in a log that goes on */
     int64_t started_ms, started_wall_ms;
-    int64_t deadline_ms; /* of the timeout; 0: none */
-    int64_t kill_at_ms;  /* SIGKILL is due; 0: not stopping */
-    int64_t look_at_ms;  /* it has exited, what it started has not: when to look again; 0: it has not exited */
-    enum stop stops;
     uint32_t channel_file;
     bool is_passed;   /* before --start: counts as done, is shown as skipped */
     bool is_unwanted; /* its condition is false: it is skipped, and its successors run */
     bool is_over;     /* not one of the running ones any more */
+    struct {
+        unsigned pushes, takeovers;
+        bool is_claimed;
+        int64_t log_at;                       /* bytes of its log that are here */
+        char worker[128], commit[COMMIT_MAX]; /* commit: only if it is another one than here */
+    } remote;
+};
+
+/* The link (remote.h). */
+struct remote {
+    int fd; /* -1: none */
+    pid_t pid;
+    int starts;
+    pid_t local_pid;          /* R5; 0: none */
+    int local_fd;             /* closed: it ends */
+    struct buf in, out, acks; /* acks: of ends that the journal does not have yet */
+    size_t in_at;
+    int64_t places;              /* of all workers; -1: not known */
+    char away[256];              /* why the link cannot reach the server; "": it can */
+    char files[SHA256_HEX_SIZE]; /* the hash of what travels with it; "": nothing */
+    char commit[COMMIT_MAX];     /* that is checked out here; "": not known */
 };
 
 /* The file with a session's values, shared by its tasks until they change. */
@@ -130,46 +163,47 @@ struct runner {
     size_t parallel_wanted;     /* if it is more than the limit of descriptors allows; 0 otherwise */
     struct slot_log *logs;      /* per place */
     struct channel_file *files; /* per scope */
-    uint32_t file_number;
-    int null_fd;
+    struct executor executor;
     struct pollfd
         *polls; /* a signalfd, then a pidfd per place, -1 where there is nothing to wait for (runner_wait.c) */
-    bool has_threads, is_waiting;
-    bool
-        stays_deaf; /* set before runner_close: signals stay blocked until runner_hear, because there is a lock to release */
-    bool is_deaf;
+    struct remote remote;
+    json_t *workers; /* name → number; NULL: none yet */
+    bool has_parallel_option, was_interrupted;
     sigset_t caught;
     struct sigaction saved_action; /* of SIGCHLD */
-    sigset_t saved_mask, changed_signals;
-    char *stack;               /* of spawn.h */
-    struct region views;       /* per node of the graph, then per dynamic one */
+    sigset_t saved_mask;
+    sigset_t task_mask;  /* for the tasks: saved_mask without the caught signals, even if our caller had blocked them */
+    struct region views; /* per node of the graph, then per dynamic one */
     size_t counts[VIEW_COUNT]; /* tasks by state, without those that wait since the beginning */
     json_t *failures;          /* for the end: task, session, reason, log */
     json_t *questions;         /* open ones: node -> {id, task, session_id, question} */
     json_t *answers;           /* node -> array of {question, answer} */
     json_t *answer_counts;     /* node -> how many answers the journal has: questions are numbered by it (reply.h) */
     uint8_t *is_wanted;        /* --start: nodes that are to run; NULL: all */
-    unsigned cancels;
-    char chain[RUN_DEPTH_MAX * RUN_ID_MAX];                  /* for its tasks: the runs that it runs in, and itself */
-    char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
-    char request_sha256[65];
-    json_t *history;    /* what happened to the run: [{time, what, …}] */
-    char workflow[129]; /* "": for none */
+    json_t *history;           /* what happened to the run: [{time, what, …}] */
+    json_t *params;            /* as in the options */
     int64_t last_beat_ms;
-    bool has_progress; /* a task has ended since */
-    int64_t grace_ms, began_wall_ms, next_stage_ms;
-    bool is_replaying, has_empty_channel, has_exact_stamps;
-    uint64_t mark;           /* of the run (leftover.h) */
+    int64_t began_wall_ms, paused_ms, next_stage_ms, next_tick_ms, trail_due_ms;
     uint64_t epoch;          /* how often the run was resumed */
     const char *status;      /* of the run at its end */
     char *source;            /* resumed: the file that the flow came from */
     json_t *held_facts;      /* see runner_facts_hold; NULL: they are reported at once */
     struct buf late_records; /* of groups: they belong behind the end of the task that ended them */
     struct buf trail;        /* events that wait for the next write */
-    struct buf env_text;
-    char **env;
-    size_t env_base, env_room;
     char empty_channel[PATH_MAX + 64];
+    uint32_t file_number;
+    unsigned cancels;
+    bool has_threads, is_waiting;
+    bool
+        stays_deaf; /* set before runner_close: signals stay blocked until runner_hear, because there is a lock to release */
+    bool is_deaf;
+    bool has_progress; /* a task has ended since last_beat_ms */
+    bool is_replaying, has_empty_channel, has_exact_stamps;
+    char chain[RUN_DEPTH_MAX * RUN_ID_MAX];                  /* for its tasks: the runs that it runs in, and itself */
+    char request_id[129], request_updated_at[TIME_TEXT_MAX]; /* "": of no request */
+    char request_sha256[65];
+    char workflow[129];             /* "": for none */
+    char exclusive[LOCK_NAME_SIZE]; /* "": none */
 };
 
 /* A new run of a loaded flow (borrowed until runner_close); `flow_text` is kept with it, `values` (may be NULL) go into the
@@ -192,6 +226,12 @@ struct output;
 void task_start(struct runner *runner, struct running *slot);
 /* The process of a slot has exited; or, if the task was stopped, it is time to see whether the rest has. */
 void task_exited(struct runner *runner, struct running *slot);
+/* How an attempt ended is known (slot->process): what follows from it. */
+void task_judge(struct runner *runner, struct running *slot);
+/* It was interrupted, and is not to run again without being asked for: it fails, or asks. */
+void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_interrupt);
+/* The command of a task as an argument list; owned array of borrowed words. */
+char **task_argv(const struct runner *runner, const struct running *slot);
 /* runner_files.c: the file with the values that a task may read (slot->channel_file; 0: RUNNER_EMPTY_CHANNEL, for all runs). */
 #define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
 int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err);
@@ -208,8 +248,6 @@ int runner_keep_output(struct runner *runner, size_t place, const char *session,
                        char path[512]);
 void runner_remove_io(struct runner *runner);
 void task_stop(struct runner *runner, struct running *slot, enum stop why);
-/* Kills whatever is left of it, and waits until it is gone. */
-void task_end_processes(struct runner *runner, const struct running *slot);
 /* Tells the memory and the journal how a task ended. `output` may be NULL. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason);
@@ -233,12 +271,18 @@ void runner_hear(struct runner *runner); /* also after runner_close */
 struct task_view *view_of(struct runner *runner, uint32_t node);
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view);
 void view_set_state(struct runner *runner, uint32_t node, uint8_t state);
+/* The number of a worker's name and its other commit ("": none) in the views of this run; no name: 0. */
+uint16_t view_worker(struct runner *runner, const char *name, const char *commit);
 size_t runner_done(const struct runner *runner); /* tasks that have ended, each once however often it ran */
 json_t *runner_stage(struct runner *runner);
 void runner_save_stage(struct runner *runner);
 /* A line of the run's history: started resumed asked answered ended; one more pair, or NULL. */
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value);
-/* A fact for the caller that watches the run, and for the trail. Events are appended with one write per turn of the loop (runner_write_trail). */
+/* A failure of a task, for the stage and as a fact. Takes it. */
+void runner_note_failure(struct runner *runner, const char *session, const char *task, json_t *failure);
+/* A fact for the caller that watches the run, and for the trail. The events of a turn of the loop are appended with one write
+ * (runner_write_trail), those of a turn right after another write together with the next ones: many short
+ * tasks do not pay for an append each. */
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
                  bool is_for_trail);
 void runner_trail(struct runner *runner, const char *type, const char *session, const char *task, const json_t *data);
@@ -249,6 +293,8 @@ bool runner_facts_hold(struct runner *runner);
 json_t *runner_facts_take(struct runner *runner);
 void runner_facts_tell_take(struct runner *runner, json_t *held);
 extern const struct memory_watcher runner_watcher;
+/* replay.c: what is asked about a task that was interrupted (on_interrupt: ask); owned. */
+json_t *question_of_interrupted(const char *task);
 /* The open question of a node, whose record is being written or replayed. */
 void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question);
 /* replay.c: the records that decide about the failures before them: groups that passed, resumes. `at` is to be freed. */

@@ -1,14 +1,12 @@
 /* runner_begin.c - the beginning of a runner: a new run, or one that is resumed. */
 #include "base/fs.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "graph/follow.h"
-#include "graph/leftover.h"
 #include "graph/reflow.h"
+#include "graph/remote.h"
 #include "graph/runner.h"
-#include "hold/protocol.h"
-#include "proc/spawn.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,33 +18,7 @@
 #define DESCRIPTORS_PLENTY 32 /* every limit has so many */
 #define DESCRIPTORS_SPARE  24 /* for what is opened for a moment: journal, channel, trail */
 
-extern char **environ;
-
 /* ---- setting up ----------------------------------------------------------------------------------------- */
-
-static bool is_set_by_us(const char *pair)
-{
-    static const char *const names[] = {"RUN_ID",  "SESSION_ID", "TASK_ID", "ATTEMPT", "FENCE",
-                                        "CHANNEL", "OUTPUT",     "ANSWER",  "ROOT",    "RUN_CHAIN"};
-    if (strncmp(pair, "TASUKI_", 7) != 0)
-        return false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(pair + 7, names[i], strlen(names[i])) == 0 && pair[7 + strlen(names[i])] == '=')
-            return true;
-    return false;
-}
-
-static void env_begin(struct runner *runner)
-{
-    size_t count = 0;
-    while (environ[count])
-        count++;
-    runner->env = calloc(count + 1, sizeof *runner->env);
-    BUG(!runner->env);
-    for (size_t i = 0; i < count; i++)
-        if (!is_set_by_us(environ[i]))
-            runner->env[runner->env_base++] = environ[i];
-}
 
 /* A flow that runs itself would go on until the machine is full. TASUKI_RUN_CHAIN has the runs around, with a colon between them. */
 static int refuse_depth(struct tsk_error *err)
@@ -76,20 +48,18 @@ static size_t parallel_of(const struct flow *flow, const struct runner_options *
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (options->parallel)
         return (size_t)options->parallel;
+    if (options->remote_program && !flow->parallel)
+        return REMOTE_PARALLEL;
     return flow->parallel ? (size_t)flow->parallel : processors > 0 ? (size_t)processors : 1;
 }
 
 static size_t count_descriptors(void)
 {
     size_t count = 0;
-    int fd = fs->openat(AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing && fd >= 0)
-        close(fd);
-    while (listing && readdir(listing))
+    struct listing descriptors CLEANUP(listing_close);
+    listing_open(&descriptors, AT_FDCWD, "/proc/self/fd", 0);
+    while (listing_next(&descriptors))
         count++;
-    if (listing)
-        closedir(listing);
     return count;
 }
 
@@ -123,33 +93,34 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
         .max_steps = flow->max_steps, .max_cycles = flow->max_cycles, .first_fence = runner->epoch << 32};
     struct memory_watcher watcher = runner_watcher;
     watcher.data = runner;
+    runner->has_parallel_option = runner->options.parallel > 0;
     runner->failures = json_array();
     runner->questions = json_object();
     runner->answers = json_object();
     runner->answer_counts = json_object();
     runner->views = (struct region)REGION_OF(struct task_view);
-    runner->grace_ms = HOLD_GRACE_MS;
     runner->trail = (struct buf){.max = EVENT_LINE_MAX - 1};
-    runner->env_text = (struct buf){.max = 4u << 20};
     runner->late_records = (struct buf){.max = JOURNAL_LINE_MAX};
     runner->parallel = parallel_within_limit(runner, parallel_of(flow, &runner->options));
     runner->running = calloc(runner->parallel, sizeof *runner->running);
     runner->files = calloc(flow->graph.scopes.count, sizeof *runner->files);
     runner->logs = calloc(runner->parallel, sizeof *runner->logs);
-    runner->polls = calloc(runner->parallel + 1, sizeof *runner->polls);
+    runner->polls = calloc(runner->parallel + 2, sizeof *runner->polls);
     for (size_t i = 0; runner->logs && i < runner->parallel; i++)
         runner->logs[i].fd = -1;
-    for (size_t i = 0; runner->polls && i <= runner->parallel; i++)
+    for (size_t i = 0; runner->polls && i <= runner->parallel + 1; i++)
         runner->polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
-    runner->stack = spawn_stack();
-    spawn_look(&runner->changed_signals);
-    runner->mark = leftover_run_mark(&runner->run);
-    BUG(!runner->running || !runner->files || !runner->logs || !runner->polls || !runner->stack ||
+    executor_init(&runner->executor, &runner->run);
+    size_t i;
+    json_t *pair;
+    json_array_foreach (runner->params, i, pair)
+        executor_add_env(&runner->executor, json_string_value(pair));
+    runner->executor.lock_fd = runner->options.lock_fd;
+    BUG(!runner->running || !runner->files || !runner->logs || !runner->polls ||
         !region_add(&runner->views, flow->graph.nodes.count + 1));
     enum fs_class class;
     const char *name;
     runner->has_exact_stamps = fs_classify(runner->run.dir, &class, &name) == 0 && class == FS_LOCAL;
-    env_begin(runner);
     chain_make(runner);
     snprintf(runner->empty_channel, sizeof runner->empty_channel, "%s/" RUNNER_EMPTY_CHANNEL, runner->ws->state_path);
     return memory_new(&flow->graph, runner->run.id, values, &limits, &watcher, &runner->memory, err);
@@ -166,36 +137,82 @@ static void want_asked(struct runner *runner)
     }
 }
 
-/* --start: the task, what follows it, and whatever is inside groups that follow it. */
-static int begin_at(struct runner *runner, struct tsk_error *err)
+static int find_node(const struct graph *graph, const char *name, uint32_t *ret, struct tsk_error *err)
 {
-    const struct graph *graph = &runner->flow->graph;
-    if (!runner->options.start)
+    *ret = graph_find(graph, name);
+    return *ret == NO_NODE ? error_set(err, TSK_INVALID_INPUT, "start_unknown", "task", name, NULL) : 0;
+}
+
+/* Tasks that were named: they, and what they need. */
+static int want_only(struct runner *runner, struct tsk_error *err)
+{
+    size_t i, count = json_array_size(runner->options.only);
+    json_t *name;
+    uint32_t *nodes = calloc(count, sizeof *nodes);
+    int result = 0;
+    BUG(!nodes);
+    json_array_foreach ((json_t *)runner->options.only, i, name)
+        if (result == 0)
+            result = find_node(&runner->flow->graph, json_string_value(name), &nodes[i], err);
+    if (result == 0)
+        graph_need(&runner->flow->graph, nodes, count, runner->is_wanted);
+    free(nodes);
+    return result;
+}
+
+/* Which tasks are to run, if not all. */
+static int choose_tasks(struct runner *runner, struct tsk_error *err)
+{
+    uint32_t node = NO_NODE;
+    const struct runner_options *options = &runner->options;
+    bool has_only = json_array_size(options->only) > 0;
+    if (!options->start && !has_only)
         return 0;
-    uint32_t node = graph_find(graph, runner->options.start);
-    if (node == NO_NODE)
-        return error_set(err, TSK_INVALID_INPUT, "start_unknown", "task", runner->options.start, NULL);
-    runner->is_wanted = calloc(graph->nodes.count + 1, 1);
+    if (options->start && has_only)
+        return error_set(err, TSK_INVALID_INPUT, "start_and_tasks", NULL);
+    if (options->start && find_node(&runner->flow->graph, options->start, &node, err) < 0)
+        return -1;
+    runner->is_wanted = calloc(runner->flow->graph.nodes.count + 1, 1);
     BUG(!runner->is_wanted);
-    graph_follow(graph, node, runner->is_wanted);
+    if (options->start)
+        graph_follow_out(&runner->flow->graph, node, runner->is_wanted);
+    else if (want_only(runner, err) < 0)
+        return -1;
     want_asked(runner);
-    /* What follows the groups around it. */
-    for (uint32_t scope = graph_node(graph, node)->scope; scope != GRAPH_ROOT;
-         scope = graph_scope(graph, scope)->parent) {
-        uint32_t around = graph_group(graph, graph_scope(graph, scope)->group)->node;
-        for (struct successor s = graph_first(graph, around); s.node != NO_NODE; graph_next(graph, &s))
-            graph_follow(graph, s.node, runner->is_wanted);
-    }
     return 0;
 }
 
-static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *sha256,
-                         const char *workflow)
+/* What the run is for, and which lock it needs. */
+static void note_purpose(struct runner *runner, const char *workflow, const char *exclusive)
 {
     snprintf(runner->workflow, sizeof runner->workflow, "%s", workflow ? workflow : "");
+    snprintf(runner->exclusive, sizeof runner->exclusive, "%s", exclusive ? exclusive : "");
+}
+
+static void note_request(struct runner *runner, const char *id, const char *updated_at, const char *sha256)
+{
     snprintf(runner->request_id, sizeof runner->request_id, "%s", id ? id : "");
     snprintf(runner->request_updated_at, sizeof runner->request_updated_at, "%s", updated_at ? updated_at : "");
     snprintf(runner->request_sha256, sizeof runner->request_sha256, "%s", sha256 ? sha256 : "");
+}
+
+/* How long nobody executed it: after each end, before each `resume`, and until now. A clock that was set back makes no pause. */
+static int64_t paused_before(const json_t *records)
+{
+    int64_t paused_ms = 0, now_ms = clock_now().wall_ms, last_ms = now_ms;
+    const char *last = "";
+    size_t i;
+    json_t *record;
+    json_array_foreach ((json_t *)records, i, record) {
+        const char *event = json_get_string(record, "e", "");
+        int64_t time_ms = json_get_int(record, "t", last_ms);
+        bool is_pause = strcmp(event, "resume") == 0 || strcmp(event, "flow") == 0 || strcmp(last, "done") == 0;
+        if (is_pause && time_ms > last_ms)
+            paused_ms += time_ms - last_ms;
+        last_ms = time_ms;
+        last = event;
+    }
+    return paused_ms + (now_ms > last_ms ? now_ms - last_ms : 0);
 }
 
 static int write_flow(struct runner *runner, const char *text, size_t len, struct tsk_error *err)
@@ -212,6 +229,10 @@ static void journal_run(struct runner *runner, const json_t *values)
     buf_json_pair(record, "flow", runner->flow->source);
     buf_json_pair(record, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "/");
     buf_json_pair(record, "start", runner->options.start);
+    if (json_array_size(runner->options.only)) {
+        buf_json_key(record, "only");
+        json_write(record, runner->options.only, false);
+    }
     if (runner->request_id[0]) {
         buf_json_pair(record, "request", runner->request_id);
         buf_json_pair(record, "request_updated_at", runner->request_updated_at);
@@ -219,6 +240,16 @@ static void journal_run(struct runner *runner, const json_t *values)
     }
     if (runner->workflow[0])
         buf_json_pair(record, "workflow", runner->workflow);
+    if (runner->exclusive[0])
+        buf_json_pair(record, "exclusive", runner->exclusive);
+    if (json_array_size(runner->params)) {
+        buf_json_key(record, "params");
+        json_write(record, runner->params, false);
+    }
+    if (runner->options.remote_shown)
+        buf_json_pair(record, "redis", runner->options.remote_shown);
+    if (runner->options.is_local)
+        buf_json_pair_int(record, "local", 1);
     buf_json_pair_int(record, "parallel", (int64_t)runner->parallel);
     buf_json_pair_int(record, "tasks", (int64_t)runner->flow->tasks.count);
     if (values) {
@@ -235,6 +266,7 @@ static int begin_files(struct runner *runner, const char *flow_text, size_t flow
     const struct runner_options *options = &runner->options;
     if (write_flow(runner, flow_text, flow_len, err) < 0 ||
         flow_settle_agents(runner->flow, runner->ws, &runner->run, flow_text, flow_len, err) < 0 ||
+        remote_files_keep(runner, err) < 0 ||
         (options->prepare && options->prepare(options->prepare_data, runner->run.dir, err) < 0) ||
         journal_open(&runner->journal, runner->run.dir, runner->flow->is_journal_synced, err) < 0 ||
         set_up(runner, values, err) < 0)
@@ -247,12 +279,14 @@ static int begin_files(struct runner *runner, const char *flow_text, size_t flow
 int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *flow, const char *flow_text,
                  size_t flow_len, const json_t *values, const struct runner_options *options, struct tsk_error *err)
 {
-    *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .null_fd = -1};
+    *runner = (struct runner){.ws = ws, .flow = flow, .options = *options, .executor.null_fd = -1};
     runner->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
     runner->journal.fd = -1;
-    if (refuse_depth(err) < 0 || begin_at(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
+    if (refuse_depth(err) < 0 || choose_tasks(runner, err) < 0 || rundir_create(ws, options->id, &runner->run, err) < 0)
         return -1;
-    note_request(runner, options->request_id, options->request_updated_at, options->request_sha256, options->workflow);
+    note_request(runner, options->request_id, options->request_updated_at, options->request_sha256);
+    note_purpose(runner, options->workflow, options->exclusive);
+    runner->params = json_incref((json_t *)options->params);
     runner->began_wall_ms = clock_now().wall_ms;
     if (begin_files(runner, flow_text, flow_len, values, err) == 0)
         return 0;
@@ -260,12 +294,12 @@ int runner_begin(struct runner *runner, struct tsk_workspace *ws, struct flow *f
     return -1;
 }
 
-static int load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
+static int runner_load_flow(struct runner *runner, struct buf *text, enum lang lang, struct tsk_error *err)
 {
     char path[FS_PATH_MAX]; /* the run's copy, not what it was made from: that is where a problem is to be looked for */
     *text = (struct buf){.max = FLOW_SIZE_MAX};
     if (fs_read_file(runner->run.dir, "flow.yaml", FLOW_SIZE_MAX - 1, text) < 0)
-        return fs_error(err, "read", runner->run.dir, "flow.yaml");
+        return rundir_flow_error(&runner->run, "read", err);
     fs_path(runner->run.dir, "flow.yaml", path);
     if (flow_load(runner->flow, path, buf_str(text), text->len, lang, err) < 0)
         return -1;
@@ -281,7 +315,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
                   struct buf *flow_text, enum lang lang, const struct runner_options *options, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL, *changes CLEANUP_JSON = NULL;
-    *runner = (struct runner){.ws = ws, .options = *options, .null_fd = -1};
+    *runner = (struct runner){.ws = ws, .options = *options, .executor.null_fd = -1};
     runner->journal.fd = -1;
     *flow = (struct flow){0};
     *flow_text = (struct buf){0};
@@ -291,11 +325,17 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     if (options->refuses_cancelled && strcmp(rundir_end_of(records), "CANCELLED") == 0)
         return error_set(err, TSK_CONFLICT, "run_given_up", "run", runner->run.id, NULL);
-    if (rundir_take_life(&runner->run, rundir_was_interrupted(records), err) < 0)
+    runner->was_interrupted = rundir_was_interrupted(records);
+    if (rundir_take_life(&runner->run, runner->was_interrupted, err) < 0)
         return -1;
     const json_t *first = json_array_get(records, 0);
     if (strcmp(json_get_string(first, "e", ""), "run") != 0)
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
+    const char *elsewhere = json_get_string(first, "redis", NULL);
+    runner->options.is_local = json_get_int(first, "local", 0) != 0;
+    if (elsewhere && options->find_remote &&
+        options->find_remote(options->find_remote_data, elsewhere, &runner->options, err) < 0)
+        return -1;
     if (reflow_finish(&runner->run, records, err) < 0)
         return -1;
     if (options->flow_text &&
@@ -303,7 +343,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     runner->flow = flow;
     runner->source = strdup(json_get_string(first, "flow", "flow.yaml"));
-    if (load_flow(runner, flow_text, lang, err) < 0) {
+    if (runner_load_flow(runner, flow_text, lang, err) < 0) {
         runner->flow = NULL;
         return -1;
     }
@@ -313,14 +353,19 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     json_array_foreach (records, i, record)
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
+    runner->paused_ms = paused_before(records);
     note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),
-                 json_get_string(first, "request_sha256", NULL), json_get_string(first, "workflow", NULL));
+                 json_get_string(first, "request_sha256", NULL));
+    note_purpose(runner, json_get_string(first, "workflow", NULL), json_get_string(first, "exclusive", NULL));
+    runner->params = json_incref(json_object_get(first, "params"));
     runner->options.start = json_get_string(first, "start", NULL);
+    runner->options.only = json_object_get(first, "only");
     if (!runner->options.parallel)
         runner->options.parallel = json_get_int(first, "parallel", 0);
-    if (begin_at(runner, err) < 0)
+    if (choose_tasks(runner, err) < 0)
         return -1;
-    runner->options.start = NULL; /* it was borrowed from the record */
+    runner->options.start = NULL; /* they were borrowed from the record */
+    runner->options.only = NULL;
     if (chdir(json_get_string(first, "cwd", "/")) < 0)
         return error_errno(err, "go to", json_get_string(first, "cwd", "/"));
     if (journal_open(&runner->journal, runner->run.dir, flow->is_journal_synced, err) < 0 ||

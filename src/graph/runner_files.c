@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SESSION_MAX    200 /* longer ids are cut in directory names */
-#define SHORT_MS       1000
-#define STAMP_SLACK_MS 40
+#define SHORT_MS            1000
+#define TASK_STAMP_SLACK_MS 40
 
 static void io_name(char name[64], const char *what, uint64_t number)
 {
@@ -87,24 +86,21 @@ static struct slot_log *log_of(struct runner *runner, const struct running *slot
     return &runner->logs[slot - runner->running];
 }
 
-static void log_name(const char *session, const char *task, unsigned attempt, char path[512])
-{
-    snprintf(path, 512, "tasks/%.*s/%s.%u.log", SESSION_MAX, session, task, attempt);
-}
-
 /* A task that runs again in a later cycle, or after a resume, goes on in its log, and so does one that was added with a name that
  * another had before. The rest need not look for one. */
 static bool log_goes_on(struct runner *runner, struct running *slot, struct slot_log *log)
 {
+    struct stat st;
     if (!runner->epoch && slot->claim.cycle <= 1 && !(slot->claim.node & PLAN_DYNAMIC))
         return false;
-    log_name(slot->claim.session, slot->claim.task, slot->claim.attempt, slot->log);
+    rundir_log_name(slot->claim.session, slot->claim.task, slot->claim.attempt, slot->log);
     int fd = fs->openat(runner->run.dir, slot->log, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0)
         return false;
     fs_close(&log->fd);
     log->fd = fd;
     slot->is_log_named = true;
+    slot->log_from = fs->fstat(fd, &st) == 0 ? st.st_size : 0;
     return true;
 }
 
@@ -133,10 +129,10 @@ static int join_logs(struct runner *runner, const char *from, const char *to)
 int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
                        char path[512])
 {
-    char folder[SESSION_MAX + 16], from[64];
+    char folder[RUN_SESSION + 16], from[64];
     snprintf(from, sizeof from, "slot.%zu", place);
-    snprintf(folder, sizeof folder, "tasks/%.*s", SESSION_MAX, session);
-    log_name(session, task, attempt, path);
+    snprintf(folder, sizeof folder, "tasks/%.*s", RUN_SESSION, session);
+    rundir_log_name(session, task, attempt, path);
     int result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
     if (result < 0 && errno == ENOENT && fs_make_dirs(runner->run.dir, folder) == 0)
         result = fs->renameat2(runner->run.dir, from, runner->run.dir, path, RENAME_NOREPLACE);
@@ -166,7 +162,7 @@ void task_log_close(struct runner *runner, struct running *slot, bool must_stay)
     if (log->fd < 0)
         return;
     bool is_used = must_stay || slot->is_log_named || fs->fstat(log->fd, &st) < 0 || st.st_size > 0 ||
-                   (slot->pid > 0 && kill(-slot->pid, 0) == 0);
+                   (slot->process.pid > 0 && kill(-slot->process.pid, 0) == 0);
     if (!is_used)
         return;
     task_name_log(runner, slot);
@@ -203,11 +199,13 @@ static bool may_have_written(struct runner *runner, const struct running *slot)
     struct stat st;
     struct now now = clock_now();
     int64_t ran_ms = now.boot_ms - slot->started_ms, by_wall_ms = now.wall_ms - slot->started_wall_ms;
-    if (!runner->has_exact_stamps || ran_ms > SHORT_MS || llabs(by_wall_ms - ran_ms) > STAMP_SLACK_MS / 2)
+    if (!runner->has_exact_stamps || runner->options.remote_program || ran_ms > SHORT_MS ||
+        llabs(by_wall_ms - ran_ms) > TASK_STAMP_SLACK_MS / 2)
         return true;
     if (fs->fstat(runner->run.dir, &st) < 0 || st.st_mtim.tv_nsec == 0)
         return true;
-    return (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 + STAMP_SLACK_MS >= slot->started_wall_ms;
+    return (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 + TASK_STAMP_SLACK_MS >=
+           slot->started_wall_ms;
 }
 
 static int too_large(const struct running *slot, const char *text, const char *max, struct tsk_error *err)

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "graph/leftover.h"
 #include "graph/output.h"
+#include "graph/remote.h"
 #include "graph/runner.h"
 #include "proc/spawn.h"
 
@@ -13,8 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENV_OWN        11
-#define OTHERS_LOOK_MS 20
+#define IO_PATH_MAX (PATH_MAX + 64)
 
 const struct flow_task *runner_flow_task(const struct runner *runner, uint32_t node)
 {
@@ -30,7 +30,7 @@ struct running *running_take(struct runner *runner, const struct claim *claim)
         struct running *slot = &runner->running[i];
         if (slot->is_used)
             continue;
-        *slot = (struct running){.is_used = true, .claim = *claim, .pidfd = -1};
+        *slot = (struct running){.is_used = true, .claim = *claim, .process.pidfd = -1};
         slot->claim.task = strdup(claim->task);
         slot->claim.session = strdup(claim->session);
         BUG(!slot->claim.task || !slot->claim.session);
@@ -57,172 +57,74 @@ void running_free(struct runner *runner, struct running *slot)
 {
     count_out(runner, slot);
     poll_of(runner, slot)->fd = -1;
-    fs_close(&slot->pidfd);
+    fs_close(&slot->process.pidfd);
     free((char *)slot->claim.task);
     free((char *)slot->claim.session);
     slot->is_used = false;
 }
 
-/* ---- environment ---------------------------------------------------------------------------------------- */
-
-/* Where the variables begin in the text, which may move while it grows. */
-struct env_own {
-    size_t count, offsets[ENV_OWN];
-};
-
-static void env_put(struct runner *runner, struct env_own *own, const char *name, const char *value)
-{
-    own->offsets[own->count++] = runner->env_text.len;
-    buf_puts(&runner->env_text, name);
-    buf_put(&runner->env_text, value, strlen(value) + 1);
-}
-
-static void env_put_number(struct runner *runner, struct env_own *own, const char *name, uint64_t value)
-{
-    own->offsets[own->count++] = runner->env_text.len;
-    buf_puts(&runner->env_text, name);
-    buf_put_int(&runner->env_text, (int64_t)value);
-    buf_put(&runner->env_text, "", 1);
-}
-
-/* `<run>/<what>.<number>`. */
-static void env_put_file(struct runner *runner, struct env_own *own, const char *name, const char *what,
-                         uint64_t number)
-{
-    own->offsets[own->count++] = runner->env_text.len;
-    buf_puts(&runner->env_text, name);
-    buf_puts(&runner->env_text, runner->run.path);
-    buf_puts(&runner->env_text, "/");
-    buf_puts(&runner->env_text, what);
-    buf_puts(&runner->env_text, ".");
-    buf_put_int(&runner->env_text, (int64_t)number);
-    buf_put(&runner->env_text, "", 1);
-}
-
-/* The variables that every task gets; their places in the text. */
-static struct env_own env_own_make(struct runner *runner, const struct running *slot, bool has_answer)
-{
-    struct env_own own = {0};
-    buf_reset(&runner->env_text);
-    env_put(runner, &own, "TASUKI_RUN_ID=", runner->run.id);
-    env_put(runner, &own, "TASUKI_SESSION_ID=", slot->claim.session);
-    env_put(runner, &own, "TASUKI_TASK_ID=", slot->claim.task);
-    env_put_number(runner, &own, "TASUKI_ATTEMPT=", slot->claim.attempt);
-    env_put_number(runner, &own, "TASUKI_FENCE=", slot->claim.fence);
-    if (slot->channel_file)
-        env_put_file(runner, &own, "TASUKI_CHANNEL=", "channel", slot->channel_file);
-    else
-        env_put(runner, &own, "TASUKI_CHANNEL=", runner->empty_channel);
-    env_put_file(runner, &own, "TASUKI_OUTPUT=", "output", slot->claim.fence);
-    env_put(runner, &own, "TASUKI_ROOT=", runner->ws->root);
-    env_put(runner, &own, "TASUKI_RUN_CHAIN=", runner->chain);
-    if (has_answer)
-        env_put_file(runner, &own, "TASUKI_ANSWER=", "answer", slot->claim.fence);
-    BUG(runner->env_text.failed);
-    return own;
-}
-
-static bool env_has(char *const *pairs, size_t count, const char *pair)
-{
-    size_t len = strcspn(pair, "=") + 1;
-    for (size_t i = 0; i < count; i++)
-        if (strncmp(pairs[i], pair, len) == 0)
-            return true;
-    return false;
-}
-
-/* Our environment, then what every task gets. A task with variables of its own has them in another order, in the places behind:
- * what every task gets, its own, and of ours what is not among them. No name is there twice: who reads which is anybody's guess. */
-static char **env_make(struct runner *runner, const struct running *slot, bool has_answer)
-{
-    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    size_t of_task = task ? task->env_count : 0;
-    size_t need = runner->env_base * 2 + ENV_OWN + of_task + 1;
-    if (need > runner->env_room) {
-        runner->env = realloc(runner->env, need * sizeof *runner->env);
-        runner->env_room = need;
-        BUG(!runner->env);
-    }
-    struct env_own own = env_own_make(runner, slot, has_answer);
-    char **first = runner->env + runner->env_base, **next = first;
-    for (size_t i = 0; i < own.count; i++)
-        *next++ = runner->env_text.data + own.offsets[i];
-    const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
-    for (size_t i = 0; i < of_task; i++, pair += strlen(pair) + 1)
-        if (!env_has(first, (size_t)(next - first), pair))
-            *next++ = (char *)pair;
-    size_t given = (size_t)(next - first);
-    for (size_t i = 0; of_task && i < runner->env_base; i++)
-        if (!env_has(first, given, runner->env[i]))
-            *next++ = runner->env[i];
-    *next = NULL;
-    return of_task ? first : runner->env;
-}
-
 /* ---- starting ------------------------------------------------------------------------------------------- */
 
-/* The command of a task as an argument list; owned array of borrowed words. */
-static char **argv_make(const struct runner *runner, const struct running *slot)
+/* `<run>/<what>.<number>`. */
+static const char *io_path(const struct runner *runner, char path[IO_PATH_MAX], const char *what, uint64_t number)
+{
+    snprintf(path, IO_PATH_MAX, "%s/%s.%llu", runner->run.path, what, (unsigned long long)number);
+    return path;
+}
+
+/* `count` strings, one behind the other. Returns their number. */
+static size_t put_words(char **argv, const char *word, size_t count)
+{
+    for (size_t i = 0; i < count; i++, word += strlen(word) + 1)
+        argv[i] = (char *)word;
+    return count;
+}
+
+char **task_argv(const struct runner *runner, const struct running *slot)
 {
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     const json_t *words = task ? NULL : json_object_get(slot->claim.payload, "run");
     size_t count = task ? task->run_count : json_array_size(words);
-    char **argv = calloc(count + 4, sizeof *argv);
+    char **argv = calloc(count + (task ? task->shell_count : 0) + 4, sizeof *argv);
     BUG(!argv);
-    if (task && task->is_shell) {
-        argv[0] = "/bin/sh";
-        argv[1] = "-c";
-        argv[2] = (char *)flow_string(runner->flow, task->run);
+    if (!task) {
+        for (size_t i = 0; i < count; i++)
+            argv[i] = (char *)json_string_value(json_array_get(words, i));
         return argv;
     }
-    const char *word = task ? flow_string(runner->flow, task->run) : NULL;
-    for (size_t i = 0; i < count; i++) {
-        argv[i] = (char *)(task ? word : json_string_value(json_array_get(words, i)));
-        word = task ? word + strlen(word) + 1 : NULL;
+    size_t shell_count = 0;
+    if (task->is_shell) {
+        shell_count = put_words(argv, flow_string(runner->flow, task->shell), task->shell_count);
+        if (!shell_count)
+            argv[shell_count++] = "/bin/sh";
+        argv[shell_count++] = "-c";
     }
+    put_words(argv + shell_count, flow_string(runner->flow, task->run), count);
     return argv;
-}
-
-static int start_failed(const struct running *slot, const char *command, const char *stage, struct tsk_error *err)
-{
-    int number = errno;
-    error_set(err, TSK_TASK_FAILED, "task_not_started", "task", slot->claim.task, "command", command ? command : "",
-              "what", stage, "reason", strerrordesc_np(number), NULL);
-    err->sys_errno = number;
-    return -1;
 }
 
 static int spawn_task(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
     bool has_answer;
+    char channel[IO_PATH_MAX], output[IO_PATH_MAX], answer[IO_PATH_MAX];
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     if (task_channel(runner, slot, err) < 0 || task_log_open(runner, slot, err) < 0 ||
         task_answer(runner, slot, &has_answer, err) < 0)
         return -1;
-    char **argv = argv_make(runner, slot);
-    int log = runner->logs[slot - runner->running].fd;
-    struct spawn_fd fds[] = {{runner->null_fd, 0},
-                             {log, 1},
-                             {log, 2},
-                             {runner->run.life_fd, RUN_LIFE_FD},
-                             {runner->options.lock_fd, RUN_LOCK_FD}};
-    struct spawn spawn = {.argv = argv,
-                          .envp = env_make(runner, slot, has_answer),
-                          .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
-                          .fds = fds,
-                          .fd_count = runner->options.lock_fd ? 5 : 4,
-                          .mask = &runner->saved_mask,
-                          .new_group = true,
-                          .dies_with_parent = true,
-                          .no_pidfd = !runner->has_threads,
-                          .mark = leftover_start_mark(runner->mark, slot->claim.fence),
-                          .changed_signals = &runner->changed_signals,
-                          .stack = runner->stack};
-    int result = spawn_run(&spawn);
-    if (result < 0)
-        start_failed(slot, argv[0], spawn.stage, err);
-    slot->pid = spawn.pid;
-    slot->pidfd = spawn.pidfd;
+    char **argv = task_argv(runner, slot);
+    struct attempt_spec spec = {.claim = &slot->claim,
+                                .argv = argv,
+                                .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
+                                .env = task ? flow_string(runner->flow, task->env) : NULL,
+                                .env_count = task ? task->env_count : 0,
+                                .channel = slot->channel_file ? io_path(runner, channel, "channel", slot->channel_file)
+                                                              : runner->empty_channel,
+                                .output = io_path(runner, output, "output", slot->claim.fence),
+                                .answer = has_answer ? io_path(runner, answer, "answer", slot->claim.fence) : NULL,
+                                .root = runner->ws->root,
+                                .chain = runner->chain,
+                                .log_fd = runner->logs[slot - runner->running].fd};
+    int result = execution_start(&runner->executor, &spec, &slot->process, err);
     free(argv);
     return result;
 }
@@ -231,14 +133,18 @@ void task_start(struct runner *runner, struct running *slot)
 {
     struct tsk_error err;
     struct now now = clock_now();
-    if (slot->stops != STOP_NONE) { /* since it was claimed */
+    if (slot->process.stops != STOP_NONE) { /* since it was claimed */
         task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
+        return;
+    }
+    if (runner->options.remote_program) {
+        remote_push(runner, slot);
         return;
     }
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     slot->started_ms = now.boot_ms;
     slot->started_wall_ms = now.wall_ms;
-    slot->deadline_ms = task && task->timeout_ms ? now.boot_ms + task->timeout_ms : 0;
+    slot->process.deadline_ms = task && task->timeout_ms ? now.boot_ms + task->timeout_ms : 0;
     view_set(runner, slot->claim.node,
              &(struct task_view){.state = VIEW_RUNNING,
                                  .attempt = (uint16_t)slot->claim.attempt,
@@ -248,9 +154,11 @@ void task_start(struct runner *runner, struct running *slot)
         task_complete(runner, slot, OUTCOME_FAILED, err.sys_errno == ENOENT ? 127 : 126, NULL, &err);
         return;
     }
-    poll_of(runner, slot)->fd = slot->pidfd;
+    poll_of(runner, slot)->fd = slot->process.pidfd;
     runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
-                json_pack("{s:i, s:i}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->pid), true);
+                json_pack("{s:i, s:i, s:o*}", "attempt", (int)slot->claim.attempt, "pid", (int)slot->process.pid,
+                          "log_from", slot->log_from ? json_integer((json_int_t)slot->log_from) : NULL),
+                true);
 }
 
 enum pass task_passes(struct runner *runner, const struct claim *claim)
@@ -271,45 +179,12 @@ enum pass task_passes(struct runner *runner, const struct claim *claim)
 
 /* ---- stopping ------------------------------------------------------------------------------------------- */
 
-/* All at once while they live: who executes a run of its own leads to what that run's tasks have hidden. */
-void task_end_processes(struct runner *runner, const struct running *slot)
-{
-    struct tsk_error err;
-    if (leftovers_end_task(&runner->run, &slot->claim, &err) < 0)
-        log_problem(&err);
-    if (slot->pid > 0)
-        kill(-slot->pid, SIGKILL);
-}
-
 void task_stop(struct runner *runner, struct running *slot, enum stop why)
 {
-    int64_t now = clock_now().boot_ms;
-    if (slot->stops == STOP_NONE) {
-        slot->stops = why;
-        slot->kill_at_ms = now + runner->grace_ms;
-        slot->deadline_ms = 0;
-        if (slot->pid > 0) {
-            kill(-slot->pid, SIGTERM);
-            leftovers_signal_task(&runner->run, &slot->claim, SIGTERM, slot->pid);
-            kill(-slot->pid, SIGCONT); /* what is stopped can end in good order, too */
-        }
-    }
-    if (now >= slot->kill_at_ms || runner->grace_ms == 0) {
-        task_end_processes(runner, slot);
-        slot->kill_at_ms = INT64_MAX;
-    }
-}
-
-/* X4. The zombie keeps the group's number from being given away meanwhile. */
-static bool must_wait_for_others(struct runner *runner, struct running *slot)
-{
-    int64_t now = clock_now().boot_ms;
-    poll_of(runner, slot)->fd = -1; /* it has told what it had to tell */
-    bool is_killed = slot->kill_at_ms == INT64_MAX || now >= slot->kill_at_ms;
-    if (is_killed || leftovers_signal_task(&runner->run, &slot->claim, 0, 0) == 0)
-        return false;
-    slot->look_at_ms = now + OTHERS_LOOK_MS;
-    return true;
+    if (runner->options.remote_program)
+        remote_stop(runner, slot, why);
+    else
+        execution_stop(&runner->executor, &slot->claim, &slot->process, why);
 }
 
 /* ---- ending --------------------------------------------------------------------------------------------- */
@@ -322,7 +197,7 @@ static int64_t retry_pause(struct runner *runner, const struct running *slot)
     uint32_t index = task == NO_NODE ? 0 : graph_node(graph, task)->detail;
     const struct task_detail *detail = index ? REGION_AT(&graph->details, struct task_detail, index - 1) : NULL;
     int32_t retries = detail && detail->retries >= 0 ? detail->retries : runner->flow->retries;
-    if (attempt_is_last(slot->stops, runner->cancels, slot->claim.attempt, retries))
+    if (attempt_is_last(slot->process.stops, runner->cancels, slot->claim.attempt, retries))
         return -1;
     return attempt_pause(detail, slot->claim.session, slot->claim.task, slot->claim.attempt);
 }
@@ -338,6 +213,12 @@ static void journal_task_end(struct runner *runner, const struct running *slot, 
     buf_json_pair(record, "o", outcome);
     buf_json_pair_int(record, "x", exit_code);
     buf_json_pair_int(record, "ms", slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0);
+    if (slot->remote.worker[0])
+        buf_json_pair(record, "wk", slot->remote.worker);
+    if (slot->remote.commit[0])
+        buf_json_pair(record, "wc", slot->remote.commit);
+    if (slot->remote.takeovers)
+        buf_json_pair_int(record, "tk", slot->remote.takeovers);
     if (completion->retry_at_ms)
         buf_json_pair_int(record, "pause", pause_ms);
     if (completion->effects.list && completion->outcome == OUTCOME_OK) {
@@ -351,20 +232,19 @@ static void journal_task_end(struct runner *runner, const struct running *slot, 
     journal_end(&runner->journal);
 }
 
-static void note_failure(struct runner *runner, const struct running *slot, int exit_code,
-                         const struct tsk_error *reason)
+static void task_note_failure(struct runner *runner, const struct running *slot, int exit_code,
+                              const struct tsk_error *reason)
 {
     char log[PATH_MAX];
-    struct buf message CLEANUP(buf_clear) = BUF_INIT;
     snprintf(log, sizeof log, ".aiflow/runs/%s/%s", runner->run.id, slot->log);
+    json_t *failure = json_pack("{s:s, s:s, s:i, s:s, s:s?, s:s}", "task", slot->claim.task, "session_id",
+                                slot->claim.session, "exit_code", exit_code, "reason", "", "log",
+                                slot->log[0] ? log : NULL, "reason_code", tsk_code_name(TSK_TASK_FAILED));
+    if (slot->log_from)
+        json_object_set_new(failure, "log_from", json_integer((json_int_t)slot->log_from));
     if (reason)
-        text_put_error(&message, runner->flow->lang, reason);
-    json_t *failure =
-        json_pack("{s:s, s:s, s:i, s:s, s:s?, s:s}", "task", slot->claim.task, "session_id", slot->claim.session,
-                  "exit_code", exit_code, "reason", buf_str(&message), "log", slot->log[0] ? log : NULL, "reason_code",
-                  tsk_code_name(reason ? reason->code : TSK_TASK_FAILED));
-    json_array_append(runner->failures, failure);
-    runner_fact(runner, "task.failed", slot->claim.session, slot->claim.task, failure, true);
+        text_keep_reason(failure, runner->flow->lang, reason);
+    runner_note_failure(runner, slot->claim.session, slot->claim.task, failure);
 }
 
 static const char *outcome_word(const struct running *slot, const struct completion *completion)
@@ -406,11 +286,46 @@ static void add_answer(struct runner *runner, const struct running *slot, struct
     json_object_del(runner->answers, node);
 }
 
+static void view_end(struct runner *runner, const struct running *slot, uint8_t state, int exit_code)
+{
+    struct task_view view = *view_of(runner, slot->claim.node);
+    view.state = state;
+    view.ended_ms = clock_now().wall_ms;
+    view.exit_code = (int16_t)exit_code;
+    view.worker = view_worker(runner, slot->remote.worker, slot->remote.commit);
+    view.takeovers = (uint8_t)slot->remote.takeovers;
+    view_set(runner, slot->claim.node, &view);
+}
+
+/* A watcher hears of a failure once, as task.failed; in the trail every task.started has its task.ended. */
+static void tell_end(struct runner *runner, const struct running *slot, const struct completion *completion,
+                     const char *outcome, int exit_code)
+{
+    json_int_t ms = slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0;
+    json_t *end = json_pack("{s:s, s:i, s:I, s:i}", "outcome", outcome, "exit_code", exit_code, "ms", ms, "attempt",
+                            (int)slot->claim.attempt);
+    if (completion->outcome != OUTCOME_FAILED || completion->retry_at_ms) {
+        runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task, end, true);
+        return;
+    }
+    runner_trail(runner, "task.ended", slot->claim.session, slot->claim.task, end);
+    json_decref(end);
+    task_note_failure(runner, slot, exit_code, completion->reason->code ? completion->reason : NULL);
+}
+
+/* The order:
+ *  1. The files of the task are closed: its log is complete when a reader hears of the end.
+ *  2. The memory takes the end and decides the outcome (a write that it refuses makes a failure of a success). Facts and journal
+ *     records that follow from it, such as the end of a branch, wait until the end itself is recorded.
+ *  3. The journal gets the end, then those records. A resumed run replays them in this order.
+ *  4. The view and the watchers get the end, then the facts that waited: the cause comes before its consequences.
+ *  5. The slot becomes free, last, because all of this reads it. */
 void task_complete(struct runner *runner, struct running *slot, enum outcome outcome, int exit_code,
                    struct output *output, struct tsk_error *reason)
 {
     struct tsk_error own_reason;
     struct completion completion = {.outcome = outcome, .reason = reason ? reason : &own_reason};
+    own_reason.code = TSK_OK;
     if (output) {
         completion.effects.list = json_incref(output->effects.list);
         completion.requests = output->requests;
@@ -418,35 +333,21 @@ void task_complete(struct runner *runner, struct running *slot, enum outcome out
     int64_t pause_ms = outcome == OUTCOME_FAILED ? retry_pause(runner, slot) : -1;
     if (pause_ms >= 0)
         completion.retry_at_ms = clock_now().boot_ms + pause_ms;
-    own_reason.code = TSK_OK;
     add_answer(runner, slot, &completion);
-    bool ends = !completion.retry_at_ms;
     task_channel_done(runner, slot);
-    task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->pid != 0);
+    task_log_close(runner, slot, outcome == OUTCOME_FAILED && slot->process.pid != 0);
+
     bool holds = runner_facts_hold(runner);
     memory_complete(runner->memory, &slot->claim, &completion);
     json_t *held = holds ? runner_facts_take(runner) : NULL;
-    journal_task_end(runner, slot, outcome_word(slot, &completion), exit_code, pause_ms, &completion);
+    const char *word = outcome_word(slot, &completion);
+    journal_task_end(runner, slot, word, exit_code, pause_ms, &completion);
     runner_write_late(runner);
-    struct task_view view = *view_of(runner, slot->claim.node);
+
     bool is_skipped = slot->is_passed || slot->is_unwanted;
-    view.state = is_skipped ? VIEW_SKIPPED : view_after(&completion);
-    view.ended_ms = clock_now().wall_ms;
-    view.exit_code = exit_code;
-    view_set(runner, slot->claim.node, &view);
+    view_end(runner, slot, is_skipped ? VIEW_SKIPPED : view_after(&completion), exit_code);
     count_out(runner, slot);
-    json_t *end = json_pack("{s:s, s:i, s:I, s:i}", "outcome", is_skipped ? "skipped" : outcome_word(slot, &completion),
-                            "exit_code", exit_code, "ms",
-                            (json_int_t)(slot->started_ms ? clock_now().boot_ms - slot->started_ms : 0), "attempt",
-                            (int)slot->claim.attempt);
-    if (ends &&
-        completion.outcome == OUTCOME_FAILED) { /* who watches hears of it once; in the trail every start has its end */
-        runner_trail(runner, "task.ended", slot->claim.session, slot->claim.task, end);
-        json_decref(end);
-        note_failure(runner, slot, exit_code, completion.reason->code ? completion.reason : NULL);
-    } else {
-        runner_fact(runner, "task.ended", slot->claim.session, slot->claim.task, end, true);
-    }
+    tell_end(runner, slot, &completion, is_skipped ? "skipped" : word, exit_code);
     runner_facts_tell_take(runner, held);
     effects_clear(&completion.effects);
     running_free(runner, slot);
@@ -473,18 +374,34 @@ static void task_asks(struct runner *runner, struct running *slot, json_t *quest
     running_free(runner, slot);
 }
 
-static void failure_of(const struct running *slot, int exit_code, int signal_number, int64_t timeout_ms,
-                       struct tsk_error *err)
+void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_interrupt)
+{
+    struct tsk_error err;
+    if (on_interrupt == INTERRUPT_FAIL) {
+        error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", slot->claim.task, NULL);
+        task_complete(runner, slot, OUTCOME_FAILED, -1, NULL, &err);
+        return;
+    }
+    json_t *question CLEANUP_JSON = question_of_interrupted(slot->claim.task);
+    task_asks(runner, slot, question);
+}
+
+/* The session is named where it is a branch of the run. */
+static void failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
+                       int64_t timeout_ms, struct tsk_error *err)
 {
     char number[24], span[TIME_TEXT_MAX];
-    if (slot->stops == STOP_TIMEOUT) {
+    if (slot->process.stops == STOP_TIMEOUT) {
         duration_format(timeout_ms, span);
         error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", span, NULL);
         return;
     }
     snprintf(number, sizeof number, "%d", signal_number ? signal_number : exit_code);
-    error_set(err, TSK_TASK_FAILED, signal_number ? "task_killed" : "task_exited", "task", slot->claim.task, "number",
-              number, "session", slot->claim.session, NULL);
+    bool is_branch = strcmp(slot->claim.session, runner->run.id) != 0;
+    const char *key =
+        signal_number ? (is_branch ? "task_killed_in" : "task_killed") : (is_branch ? "task_exited_in" : "task_exited");
+    error_set(err, TSK_TASK_FAILED, key, "task", slot->claim.task, "number", number, "session_id", slot->claim.session,
+              NULL);
 }
 
 /* Words without NUL, the first not empty: what execve takes. */
@@ -517,24 +434,23 @@ static int check_spawns(const json_t *requests, struct tsk_error *err)
 
 void task_exited(struct runner *runner, struct running *slot)
 {
-    siginfo_t *info = &slot->end;
+    poll_of(runner, slot)->fd = -1; /* it has told what it had to tell */
+    if (execution_ended(&runner->executor, &slot->claim, &slot->process))
+        task_judge(runner, slot);
+}
+
+void task_judge(struct runner *runner, struct running *slot)
+{
     struct tsk_error err;
     struct output output = {0};
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    if (slot->stops != STOP_NONE && must_wait_for_others(runner, slot))
-        return;
-    if (slot->stops != STOP_NONE)
-        task_end_processes(runner, slot);
-    while (!info->si_pid && waitid(P_PID, (id_t)slot->pid, info, WEXITED) < 0 && errno == EINTR)
-        ;
-    bool by_signal = info->si_code != CLD_EXITED;
-    int exit_code = by_signal ? 128 + info->si_status : info->si_status;
+    int exit_code = execution_exit_code(&slot->process);
     int result = task_output(runner, slot, &output, &err);
     if (result == 0 && output.question)
         result = output_check_question(output.question, &err);
     if (result == 0)
         result = check_spawns(output.requests, &err);
-    switch (attempt_verdict(slot->stops, exit_code, result == 0, output.question)) {
+    switch (attempt_verdict(slot->process.stops, exit_code, result == 0, output.question)) {
     case ATTEMPT_ASKS:
         task_asks(runner, slot, output.question);
         break;
@@ -545,8 +461,9 @@ void task_exited(struct runner *runner, struct running *slot)
         task_complete(runner, slot, OUTCOME_OK, 0, &output, NULL);
         break;
     case ATTEMPT_FAILED: /* its exit says more than what it wrote */
-        if (exit_code != 0 || slot->stops == STOP_TIMEOUT)
-            failure_of(slot, exit_code, by_signal ? info->si_status : 0, task ? task->timeout_ms : 0, &err);
+        if (exit_code != 0 || slot->process.stops == STOP_TIMEOUT)
+            failure_of(runner, slot, exit_code, execution_was_killed(&slot->process) ? slot->process.end.si_status : 0,
+                       task ? task->timeout_ms : 0, &err);
         task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
         break;
     }

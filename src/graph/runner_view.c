@@ -1,6 +1,9 @@
 /* runner_view.c - what others see of a run: stage.json, the event trail, documents for the runner's caller. */
+#include "base/fs.h"
 #include "base/ident.h"
 #include "base/log.h"
+#include "base/who.h"
+#include "graph/run_tasks.h"
 #include "graph/runner.h"
 
 #include <stdio.h>
@@ -8,9 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STAGE_TASKS_MAX 1000 /* beyond that only those that are not finished well */
-#define STAGE_PERIOD_MS 1000
-#define HISTORY_MAX     1000 /* the beginning stays, then the newest */
+#define STAGE_TASKS_MAX   1000 /* beyond that only those that are not finished well */
+#define STAGE_PERIOD_MS   1000
+#define TRAIL_PERIOD_MS   20
+#define STAGE_HISTORY_MAX 1000 /* the beginning stays, then the newest */
 
 const char *const view_state_names[] = {
     [VIEW_WAITING] = "waiting", [VIEW_RUNNING] = "running", [VIEW_RETRY] = "retry",
@@ -47,8 +51,44 @@ void view_set_state(struct runner *runner, uint32_t node, uint8_t state)
     view_set(runner, node, &view);
 }
 
+uint16_t view_worker(struct runner *runner, const char *name, const char *commit)
+{
+    char key[256];
+    if (!*name)
+        return 0;
+    if (!runner->workers)
+        runner->workers = json_object();
+    snprintf(key, sizeof key, "%s\t%s", name, commit);
+    json_int_t number = json_integer_value(json_object_get(runner->workers, key));
+    if (number)
+        return (uint16_t)number;
+    number = (json_int_t)json_object_size(runner->workers) + 1;
+    if (number > UINT16_MAX)
+        return 0;
+    json_object_set_new(runner->workers, key, json_integer(number));
+    return (uint16_t)number;
+}
+
+/* Nothing, of a task that ran here. */
+static void put_worker(const struct runner *runner, const struct task_view *view, json_t *json)
+{
+    const char *key;
+    json_t *number;
+    if (!view->worker)
+        return;
+    json_object_foreach (runner->workers, key, number) {
+        size_t len = strcspn(key, "\t");
+        if (json_integer_value(number) != view->worker)
+            continue;
+        json_object_set_new(json, "worker", json_stringn(key, len));
+        if (key[len] && key[len + 1])
+            json_object_set_new(json, "commit", json_string(key + len + 1));
+    }
+    json_object_set_new(json, "takeovers", json_integer(view->takeovers));
+}
+
 /* The flow's tasks and those that were added. */
-static json_int_t total(struct runner *runner)
+static json_int_t total_tasks(struct runner *runner)
 {
     size_t count = runner->flow->tasks.count + atomic_load(&memory_plan(runner->memory)->dynamic_count);
     return (json_int_t)count;
@@ -90,6 +130,7 @@ static json_t *task_json(struct runner *runner, uint32_t node)
         json_object_set_new(json, "ended_at", time_or_null(view->ended_ms));
         json_object_set_new(json, "exit_code", view->exit_code < 0 ? json_null() : json_integer(view->exit_code));
     }
+    put_worker(runner, view, json);
     return json;
 }
 
@@ -136,7 +177,7 @@ void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const
     if (!runner->history)
         runner->history = json_array();
     json_array_append_new(runner->history, note);
-    if (json_array_size(runner->history) > HISTORY_MAX)
+    if (json_array_size(runner->history) > STAGE_HISTORY_MAX)
         json_array_remove(runner->history, 1);
 }
 
@@ -144,11 +185,12 @@ static json_t *counts_json(struct runner *runner, uint64_t steps)
 {
     const size_t *counts = runner->counts;
     json_int_t ok = (json_int_t)counts[VIEW_OK], skipped = (json_int_t)counts[VIEW_SKIPPED],
-               failed = (json_int_t)counts[VIEW_FAILED], stopped = (json_int_t)counts[VIEW_STOPPED];
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total", total(runner), "done",
+               failed = (json_int_t)counts[VIEW_FAILED], stopped = (json_int_t)counts[VIEW_STOPPED],
+               asking = (json_int_t)counts[VIEW_ASKS];
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "total", total_tasks(runner), "done",
                      (json_int_t)runner_done(runner), "ok", ok, "skipped", skipped, "failed", failed, "stopped",
-                     stopped, "not_reached", total(runner) - ok - skipped - failed - stopped, "steps",
-                     (json_int_t)steps);
+                     stopped, "asking", asking, "not_reached",
+                     total_tasks(runner) - ok - skipped - failed - stopped - asking, "steps", (json_int_t)steps);
 }
 
 json_t *runner_stage(struct runner *runner)
@@ -169,6 +211,9 @@ json_t *runner_stage(struct runner *runner)
                   "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
                   counts_json(runner, status.steps), "failures", runner->failures, "questions", questions_json(runner),
                   "channel", memory_result(runner->memory), "tasks", tasks_json(runner, &left_out));
+    if (runner->status)
+        json_object_set_new(stage, "duration_ms",
+                            json_integer(clock_now().wall_ms - runner->began_wall_ms - runner->paused_ms));
     if (left_out)
         json_object_set_new(stage, "tasks_left_out", json_integer(left_out));
     if (runner->request_id[0]) {
@@ -176,24 +221,26 @@ json_t *runner_stage(struct runner *runner)
         json_object_set_new(stage, "request_sha256", json_string(runner->request_sha256));
     }
     json_object_set(stage, "history", runner->history);
+    json_object_set_new(stage, "started_by", who_json(who_current())); /* this start, or resume */
     if (runner->workflow[0])
         json_object_set_new(stage, "ulTaskId", json_string(runner->workflow));
+    if (runner->exclusive[0])
+        json_object_set_new(stage, "exclusive", json_string(runner->exclusive));
     if (runner->options.lock)
         json_object_set(stage, "lock", (json_t *)runner->options.lock);
     if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0)
-        json_object_set_new(stage, "reason_code", json_string(tsk_code_name(status.failure->code)));
-    if (status.failure && runner->status && strcmp(runner->status, "DONE") != 0) {
-        struct buf message CLEANUP(buf_clear) = BUF_INIT;
-        text_put_error(&message, runner->flow->lang, status.failure);
-        json_object_set_new(stage, "reason", json_string(buf_str(&message)));
-    }
+        text_keep_reason(stage, runner->flow->lang, status.failure);
     return stage;
 }
 
 void runner_save_stage(struct runner *runner)
 {
     struct tsk_error err;
+    struct stat st;
     json_t *stage CLEANUP_JSON = runner_stage(runner);
+    if (fs->fstat(runner->journal.fd, &st) == 0) /* nobody else appends */
+        json_object_set_new(stage, RUN_JOURNAL_SIZE,
+                            json_integer((json_int_t)st.st_size + (json_int_t)runner->journal.pending.len));
     if (rundir_write_stage(&runner->run, stage, &err) < 0)
         log_problem(&err); /* the journal is the truth; readers see an older stage */
     runner->next_stage_ms = clock_now().boot_ms + STAGE_PERIOD_MS;
@@ -224,6 +271,7 @@ void runner_write_trail(struct runner *runner)
     if (workspace_event_lines(runner->ws, runner->trail.data, runner->trail.len, &err) < 0)
         log_problem(&err);
     buf_reset(&runner->trail);
+    runner->trail_due_ms = clock_now().boot_ms + TRAIL_PERIOD_MS;
 }
 
 void runner_fact(struct runner *runner, const char *type, const char *session, const char *task, json_t *data_take,
@@ -245,7 +293,7 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     json_t *document CLEANUP_JSON =
         json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
                   type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
-                  "done", (json_int_t)runner_done(runner), "total", total(runner), "failed",
+                  "done", (json_int_t)runner_done(runner), "total", total_tasks(runner), "failed",
                   (json_int_t)runner->counts[VIEW_FAILED], "running", (json_int_t)runner->running_count);
     runner->options.tell(runner->options.tell_data, document);
 }
@@ -277,13 +325,13 @@ void runner_facts_tell_take(struct runner *runner, json_t *held)
     json_decref(held);
 }
 
-static void branch_ended(void *data, const char *session, const char *branch, bool has_failed)
+static void view_branch_ended(void *data, const char *session, const char *branch, bool has_failed)
 {
     runner_fact(data, "branch.ended", session, branch, /* which is called as its first task */
                 json_pack("{s:s, s:s}", "branch", branch, "outcome", has_failed ? "failed" : "ok"), true);
 }
 
-static void group_ended(void *data, const char *session, const char *group, enum outcome outcome)
+static void view_group_ended(void *data, const char *session, const char *group, enum outcome outcome)
 {
     struct runner *runner = data;
     bool passes = outcome == OUTCOME_OK || outcome == OUTCOME_SKIPPED;
@@ -307,11 +355,19 @@ void runner_write_late(struct runner *runner)
     buf_reset(&runner->late_records);
 }
 
-static void conflict(void *data, const char *session, const char *key, const char *rule, const char *first,
-                     const char *second)
+static void view_conflict(void *data, const char *session, const char *key, const char *rule, const char *first,
+                          const char *second)
 {
     runner_fact(data, "channel.conflict", session, NULL,
                 json_pack("{s:s, s:s, s:[s, s]}", "key", key, "rule", rule, "branches", first, second), true);
+}
+
+void runner_note_failure(struct runner *runner, const char *session, const char *task, json_t *failure)
+{
+    json_t *fact = json_copy(failure);
+    json_object_del(fact, "reason_text"); /* the trail has words */
+    json_array_append_new(runner->failures, failure);
+    runner_fact(runner, "task.failed", session, task, fact, true);
 }
 
 /* The only reason for which a task fails without having run. A policy may tolerate it: it is seen all the same. */
@@ -319,14 +375,11 @@ static void note_cycle_limit(struct runner *runner, const char *session, const c
 {
     struct tsk_error err;
     char number[24];
-    struct buf message CLEANUP(buf_clear) = BUF_INIT;
     snprintf(number, sizeof number, "%u", plan_cycles(memory_plan(runner->memory), node) - 1);
     error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max", number, NULL);
-    text_put_error(&message, runner->flow->lang, &err);
-    json_t *failure = json_pack("{s:s, s:s, s:n, s:s, s:n, s:s}", "task", task, "session_id", session, "exit_code",
-                                "reason", buf_str(&message), "log", "reason_code", tsk_code_name(err.code));
-    json_array_append(runner->failures, failure);
-    runner_fact(runner, "task.failed", session, task, failure, true);
+    json_t *failure = json_pack("{s:s, s:s, s:n, s:n}", "task", task, "session_id", session, "exit_code", "log");
+    text_keep_reason(failure, runner->flow->lang, &err);
+    runner_note_failure(runner, session, task, failure);
 }
 
 static void task_dropped(void *data, const char *session, const char *task, uint32_t node, enum outcome outcome)
@@ -355,8 +408,8 @@ static void session_stops(void *data, const char *session)
             task_stop(runner, &runner->running[i], STOP_GROUP);
 }
 
-const struct memory_watcher runner_watcher = {.branch_ended = branch_ended,
-                                              .group_ended = group_ended,
-                                              .conflict = conflict,
+const struct memory_watcher runner_watcher = {.branch_ended = view_branch_ended,
+                                              .group_ended = view_group_ended,
+                                              .conflict = view_conflict,
                                               .task_dropped = task_dropped,
                                               .session_stops = session_stops};

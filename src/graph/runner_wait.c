@@ -4,6 +4,7 @@
  * nothing to set up for a task. Beside other threads one of them might get the signal, which would be lost; there each task has
  * a pidfd, polled together with a signalfd. What the difference is worth: docs/decisions/009-one-loop-in-the-runner.md. */
 #include "base/fs.h"
+#include "graph/remote.h"
 #include "graph/runner.h"
 
 #include <errno.h>
@@ -21,11 +22,19 @@ static void catch_unless_ignored(struct runner *runner, int number)
         sigaddset(&runner->caught, number);
 }
 
+static void set_task_mask(struct runner *runner)
+{
+    runner->task_mask = runner->saved_mask;
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(&runner->caught, number) == 1)
+            sigdelset(&runner->task_mask, number);
+}
+
 int runner_wait_begin(struct runner *runner, struct tsk_error *err)
 {
     struct sigaction by_default = {.sa_handler = SIG_DFL};
     sigset_t blocked;
-    runner->has_threads = !__libc_single_threaded;
+    runner->has_threads = !__libc_single_threaded || runner->options.remote_program;
     sigemptyset(&runner->caught);
     sigaddset(&runner->caught, SIGTERM);
     sigaddset(&runner->caught, SIGUSR1);
@@ -40,6 +49,7 @@ int runner_wait_begin(struct runner *runner, struct tsk_error *err)
     blocked = runner->caught;
     sigaddset(&blocked, SIGPIPE);
     sigprocmask(SIG_BLOCK, &blocked, &runner->saved_mask);
+    set_task_mask(runner);
     runner->is_waiting = true;
     if (runner->has_threads)
         runner->polls[0].fd = signalfd(-1, &runner->caught, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -68,21 +78,12 @@ void runner_hear(struct runner *runner)
     runner->is_deaf = false;
 }
 
-/* Reaps what has exited by itself in the same call; what was stopped stays a zombie until the rest of it is gone (X4). */
-static bool has_exited(struct running *slot)
-{
-    siginfo_t seen = {.si_pid = 0};
-    bool is_stopped = slot->stops != STOP_NONE;
-    siginfo_t *info = is_stopped ? &seen : &slot->end;
-    return waitid(P_PID, (id_t)slot->pid, info, WEXITED | WNOHANG | (is_stopped ? WNOWAIT : 0)) == 0 && info->si_pid;
-}
-
 /* One SIGCHLD may stand for several ends. */
 static void look_at_tasks(struct runner *runner)
 {
     for (size_t i = 0; i < runner->parallel; i++) {
         struct running *slot = &runner->running[i];
-        if (slot->is_used && slot->pid > 0 && !slot->look_at_ms && has_exited(slot))
+        if (slot->is_used && slot->process.pid > 0 && !slot->process.look_at_ms && execution_has_exited(&slot->process))
             task_exited(runner, slot);
     }
 }
@@ -116,12 +117,14 @@ static void read_signals(struct runner *runner)
 
 static void wait_for_descriptor(struct runner *runner, int timeout_ms)
 {
-    int count = poll(runner->polls, runner->parallel + 1, timeout_ms);
+    int count = poll(runner->polls, runner->parallel + 2, timeout_ms);
     if (count > 0 && runner->polls[0].revents)
         read_signals(runner);
     for (size_t i = 1; count > 0 && i <= runner->parallel; i++)
         if (runner->polls[i].revents && runner->polls[i].fd >= 0)
             task_exited(runner, &runner->running[i - 1]);
+    if (count > 0 && runner->polls[runner->parallel + 1].revents && runner->polls[runner->parallel + 1].fd >= 0)
+        remote_read(runner);
 }
 
 void runner_wait(struct runner *runner, int timeout_ms)

@@ -8,10 +8,8 @@
 int session_init(struct session *session, const char *id, struct channel *parent, bool is_shared, struct tsk_error *err)
 {
     session->id = strdup(id);
-    if (!session->id) {
-        errno = ENOMEM;
-        return error_errno(err, "make", "session");
-    }
+    if (!session->id)
+        return error_no_memory(err, "make", "session");
     return parent ? channel_fork(&session->channel, parent, err) : channel_init(&session->channel, is_shared, err);
 }
 
@@ -96,6 +94,7 @@ bool session_group_contains(const struct graph *graph, uint32_t group, uint32_t 
     return false;
 }
 
+/* The branches that fail_fast has stopped did not fail. */
 int session_group_failed(const struct plan *plan, uint32_t group, struct tsk_error *err)
 {
     const struct graph_group *g = graph_group(plan->graph, group);
@@ -103,7 +102,7 @@ int session_group_failed(const struct plan *plan, uint32_t group, struct tsk_err
     size_t at = 0;
     uint32_t scope = g->first_branch;
     for (uint32_t i = 0; i < g->branch_count; i++, scope = graph_scope(plan->graph, scope)->next_branch)
-        if (atomic_load(&plan->scopes[scope].failures) && at < sizeof names)
+        if (atomic_load(&plan->scopes[scope].has_failed) && at < sizeof names)
             at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
                                    graph_scope_name(plan->graph, scope, buf));
     return error_set(err, TSK_GROUP_FAILED, "group_failed", "group", graph_name(plan->graph, g->node, buf), "branches",

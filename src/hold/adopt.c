@@ -17,8 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define REAP_MS 1000
-#define POLL_MS 200
+#define REAP_MS       1000
+#define ADOPT_POLL_MS 200
 
 /* As in linux/pidfd.h, which the C library's headers need not have. */
 struct pidfd_info {
@@ -59,7 +59,7 @@ static bool adopt_is_alive(struct holder *h)
         return false;
     bool is_alive = adopt_has_ticks(h);
     if (is_alive && h->pidfd < 0)
-        holder_timer(h, TIMER_REAP, POLL_MS); /* no pidfd available: poll */
+        holder_timer(h, TIMER_REAP, ADOPT_POLL_MS); /* no pidfd available: poll */
     if (!is_alive && h->pidfd >= 0) {
         close(h->pidfd);
         h->pidfd = -1;
@@ -111,6 +111,8 @@ int adopt_begin(struct holder *h)
     adopt_record(h);
     if (h->is_alive) {
         history_add(h, "adopted", h->run.n, ",\"pid\":%d", (int)h->run.pid);
+        if (h->mode == LOG_TTY) /* T2 of tty.c */
+            history_add(h, "gap", h->run.n, ",\"stream\":\"%s\"", h->files[0].name);
         output_begin(h);
         probe_start(h);
     } else {
@@ -173,7 +175,7 @@ void adopt_timer(struct holder *h)
     else if (h->pidfd >= 0)
         adopt_end(h, -1, "unknown", "its parent does not reap it");
     else if (adopt_has_ticks(h))
-        holder_timer(h, TIMER_REAP, POLL_MS);
+        holder_timer(h, TIMER_REAP, ADOPT_POLL_MS);
     else
         adopt_end(h, -1, "unknown", "it was not a child of the holder");
 }

@@ -1,4 +1,4 @@
-/* child.c - starting the child, and the probe beside it.
+/* child.c - starting the child, the probe beside it, and the program that tells of its failure.
  *
  *  C1  The child's side of the clone runs in our memory while we sleep: what it finds out about itself, and why it failed, is
  *      in the struct when we wake. It must leave nothing else behind there.
@@ -100,8 +100,10 @@ static _Noreturn void child_run(struct holder *h)
         child_fail(h, "record");
     if (dup2(h->child_fd[0], 1) < 0 || dup2(h->child_fd[1], 2) < 0)
         child_fail(h, "log");
+    if (h->mode == LOG_TTY && tty_child(h) < 0)
+        child_fail(h, "tty");
     umask(h->child_umask);
-    if (chdir(h->opt.cwd) < 0)
+    if ((h->opt.cwd[0] != '/' && fchdir(HOLD_FD_DIR) < 0) || chdir(h->opt.cwd) < 0)
         child_fail(h, "cwd");
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -169,6 +171,8 @@ static _Noreturn void probe_run(struct holder *h)
     const char *const argv[] = {h->opt.probe, "probe", "--root", h->opt.root, h->id, NULL};
     sigset_t none;
     setpgid(0, 0);
+    if (h->opt.root[0] != '/' && fchdir(HOLD_FD_DIR) < 0)
+        _exit(127);
     /* HOLD_FD_DIR has that number in us; here it is no longer needed. */
     if (h->notify >= 0)
         dup2(h->notify, HOLD_FD_NOTIFY);
@@ -204,4 +208,40 @@ void probe_ended(struct holder *h, int status)
         return;
     h->probe_failures++;
     holder_timer(h, TIMER_PROBE, PROBE_DELAY_MS);
+}
+
+/* Removes the marks of the start from our environment, so that the program started next does not count as a descendant
+ * of the process and survives a stop. No later child needs them. */
+static void marks_drop(void)
+{
+    char **to = environ;
+    for (char **from = environ; *from; from++)
+        if (strncmp(*from, HOLD_ENV_ID, sizeof "TASUKI_PROCESS_" - 1) != 0)
+            *to++ = *from;
+    *to = NULL;
+}
+
+static _Noreturn void tell_run(struct holder *h)
+{
+    const char *const argv[] = {h->opt.tell, "--root", h->opt.root, HOLD_FAILED_WORD, h->id, h->text, NULL};
+    sigset_t none;
+    setsid();
+    if (h->opt.root[0] != '/' && fchdir(HOLD_FD_DIR) < 0)
+        _exit(127);
+    umask(h->child_umask);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(h->opt.tell, (char *const *)argv, environ);
+    _exit(127);
+}
+
+void failure_tell(struct holder *h)
+{
+    if (!h->opt.tell || h->is_ending || h->status == 0)
+        return;
+    marks_drop();
+    snprintf(h->text, sizeof h->text, "%lld", (long long)h->run.n);
+    pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): C1 */
+    if (pid == 0)
+        tell_run(h); /* NOLINT(clang-analyzer-unix.Vfork) */
 }

@@ -1,8 +1,8 @@
-/* hold.h - the holder program: parent and subreaper of one supervised process. What it shares with tasuki, files, words and
- * the invariants H1-H7, is in hold/protocol.h; this header is about the inside.
+/* hold.h - the holder program: parent and subreaper of one supervised process. hold/protocol.h has what it shares with tasuki
+ * (files, words, the invariants H1-H7); this header is about the inside.
  *
  * One struct, one loop, no allocation. The loop (main.c) sleeps in ppoll on a signalfd and on the few descriptors of the
- * output; every signal is blocked for good, so nothing ever interrupts a step. What can happen, and what follows:
+ * output; all signals stay blocked, so nothing ever interrupts a step. The states and events:
  *
  *   state       the child ended            told to stop          a timer ran out
  *   RUNNING     -> BACKOFF or the end      -> STOPPING           -
@@ -17,8 +17,9 @@
  *
  * main.c     command line, set-up, the loop          record.c  status.json, history, want, locks, the report
  * state.c    the table above, the restart policy     output.c  log files, index, dropping the oldest, mode direct
- * child.c    starting the child and the probe        pump.c    modes pipe and stamped
+ * child.c    starting the child and what is beside it pump.c    modes pipe and stamped
  * adopt.c    a child that another holder started     sweep.c   finding and ending every descendant
+ * tty.c      mode tty: the terminal, and those who attach
  *
  * It must stay small: 100 holders cost 100 times what is touched here. So no stdio, no tables that need relocation, and the
  * large buffers at the end of the struct are not touched in mode direct. */
@@ -27,11 +28,13 @@
 
 #include "hold/protocol.h"
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/types.h>
 
-enum log_mode { LOG_DIRECT, LOG_PIPE, LOG_STAMPED };
+enum log_mode { LOG_DIRECT, LOG_PIPE, LOG_STAMPED, LOG_TTY };
 enum restart_policy { RESTART_NO, RESTART_ON_FAILURE, RESTART_ALWAYS };
 enum state { RUNNING, BACKOFF, STOPPING, KILLING, RECORDING, PUMPING, OVER };
 enum timer {
@@ -43,12 +46,13 @@ enum timer {
     TIMER_PROBE,
     TIMER_RECORD,
     TIMER_REAP,
+    TIMER_FLUSH,
     TIMER_COUNT
 };
 
 /* The command line (protocol.h). The strings are argv's. */
 struct hold_options {
-    const char *start_id, *boot_id, *cwd, *log, *restart, *probe, *root, *adopt;
+    const char *start_id, *boot_id, *cwd, *log, *restart, *probe, *tell, *root, *adopt;
     int64_t n, pid_ns, log_max, max_retries, backoff_ms, backoff_max_ms, healthy_ms, restarts, notify, sweep, pass;
 };
 
@@ -81,10 +85,16 @@ struct log_file {
 
 /* One stream of the modes pipe and stamped. */
 struct log_input {
-    int pipe; /* the FIFO's reading end, -1: none */
+    int pipe; /* the FIFO's reading end; mode tty: the master; -1: none */
     struct log_file *file;
     char word[4]; /* "out", "err" */
     bool is_mute; /* nobody has it open for writing: not polled until the next start */
+};
+
+/* One who attached. */
+struct tty_client {
+    int fd;         /* -1: nobody */
+    int64_t unseen; /* bytes that he did not take */
 };
 
 struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, one of it */
@@ -148,6 +158,14 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     int peek[2];
     int watch; /* PUMPING: our directory, to notice who comes next */
 
+    struct {
+        int listener; /* -1: none */
+        int slave;    /* of an adopted child whose master is not ours; -1 */
+        struct tty_client clients[HOLD_TTY_CLIENTS];
+        struct winsize size;
+        bool has_cr; /* the last byte that was read, and not yet written */
+    } tty;
+
     char env_mark[64];           /* "TASUKI_PROCESS_START=<start_id>" */
     _Alignas(8) char text[4096]; /* scratch: a record, a path */
 
@@ -183,6 +201,7 @@ uint64_t stat_field(const char *line, int field); /* a number of it, as proc(5) 
 enum {
     STAT_PARENT = 4,
     STAT_SESSION = 6,
+    STAT_TTY = 7,
     STAT_THREADS = 20,
     STAT_TICKS = 22,
     STAT_MEMORY = 23,
@@ -227,6 +246,7 @@ int notify_open(struct holder *h);
 void probe_start(struct holder *h);
 void probe_kill(struct holder *h);
 void probe_ended(struct holder *h, int status);
+void failure_tell(struct holder *h); /* after the last start */
 
 /* adopt.c */
 int adopt_begin(struct holder *h);
@@ -249,6 +269,17 @@ void pump_wake(struct holder *h, struct log_input *in); /* there is something in
 void pump_drain(struct holder *h);                      /* moves what is in the pipes now */
 void pump_watch(struct holder *h);                      /* PUMPING: something happened in our directory */
 void pump_alone(struct holder *h);                      /* goes on without holder.lock, if anybody may still write */
+
+/* tty.c */
+void tty_clear(struct holder *h);
+int tty_open(struct holder *h);   /* a terminal for a new start, or that of the adopted child */
+int tty_child(struct holder *h);  /* the child's side of the clone: its terminal, and its copy of the master */
+void tty_flush(struct holder *h); /* TIMER_FLUSH */
+void tty_end(struct holder *h);
+void tty_show(struct holder *h, char type, const void *data, size_t len); /* to all who attached */
+size_t tty_plain(struct holder *h, size_t len);                           /* h->data as lines of a log, in h->stamped */
+void tty_poll(const struct holder *h, struct pollfd fds[HOLD_TTY_CLIENTS + 1]);
+void tty_wake(struct holder *h, const struct pollfd fds[HOLD_TTY_CLIENTS + 1]);
 
 /* sweep.c */
 void strays_take(struct holder *h);   /* before a stop */

@@ -28,6 +28,7 @@ static const struct {
     {"log", false, AT(log)},
     {"restart", false, AT(restart)},
     {"probe", false, AT(probe)},
+    {"tell", false, AT(tell)},
     {"root", false, AT(root)},
     {"adopt", false, AT(adopt)},
     {"n", true, AT(n)},
@@ -73,16 +74,16 @@ static int word_find(const char *word, const char (*words)[12], int count)
 
 static bool options_check(struct holder *h)
 {
-    static const char modes[][12] = {"direct", "pipe", "stamped"};
+    static const char modes[][12] = {"direct", "pipe", "stamped", "tty"};
     static const char policies[][12] = {"no", "on-failure", "always"};
-    int mode = word_find(h->opt.log, modes, 3), policy = word_find(h->opt.restart, policies, 3);
+    int mode = word_find(h->opt.log, modes, 4), policy = word_find(h->opt.restart, policies, 3);
     if (mode < 0 || policy < 0 || h->opt.n < 1 || !h->opt.start_id || !h->opt.boot_id || strlen(h->opt.start_id) > 32)
         return false;
     h->mode = (enum log_mode)mode;
     h->policy = (enum restart_policy)policy;
     h->restarts = h->opt.restarts;
     snprintf(h->env_mark, sizeof h->env_mark, "%s=%s", HOLD_ENV_START, h->opt.start_id);
-    return !h->opt.probe || h->opt.root;
+    return (!h->opt.probe && !h->opt.tell) || h->opt.root;
 }
 
 static bool options_parse(struct holder *h, int argc, char **argv)
@@ -90,12 +91,12 @@ static bool options_parse(struct holder *h, int argc, char **argv)
     int i = 2;
     h->opt = (struct hold_options){.cwd = "/",
                                    .log = "direct",
-                                   .log_max = 64 << 20,
+                                   .log_max = HOLD_LOG_MAX,
                                    .restart = "no",
                                    .max_retries = -1,
-                                   .backoff_ms = 1000,
-                                   .backoff_max_ms = 60000,
-                                   .healthy_ms = 10000};
+                                   .backoff_ms = HOLD_BACKOFF_MS,
+                                   .backoff_max_ms = HOLD_BACKOFF_MAX_MS,
+                                   .healthy_ms = HOLD_HEALTHY_MS};
     for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (!option_take(&h->opt, argv[i]))
             return false;
@@ -143,6 +144,7 @@ static void holder_clear(struct holder *h)
         h->files[i].fd = h->files[i].index = -1;
         h->inputs[i].pipe = -1;
     }
+    tty_clear(h);
     h->files[0].name = h->mode == LOG_STAMPED ? "output" : "stdout";
     h->files[1].name = h->mode == LOG_STAMPED ? NULL : "stderr";
 }
@@ -183,7 +185,7 @@ static void children_reap(struct holder *h)
     holder_check_stop(h);
 }
 
-static void told_to_end(struct holder *h)
+static void holder_ends_by_signal(struct holder *h)
 {
     if (h->state == RECORDING || h->state == PUMPING)
         h->state = OVER;
@@ -201,7 +203,7 @@ static void signals_take(struct holder *h)
         else if (sig == SIGUSR1)
             holder_look_at_want(h);
         else if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP)
-            told_to_end(h);
+            holder_ends_by_signal(h);
         else if (sig == SIGRTMIN || sig == SIGIO) /* SIGIO: the queue of the former was full */
             h->state == PUMPING ? pump_watch(h) : output_grew(h);
     }
@@ -234,13 +236,16 @@ static void timers_run(struct holder *h)
 static void holder_step(struct holder *h)
 {
     struct timespec wait;
-    struct pollfd fds[] = {
+    struct pollfd fds[4 + HOLD_TTY_CLIENTS + 1] = {
         {.fd = h->signals, .events = POLLIN},
         {.fd = h->pidfd, .events = h->due[TIMER_REAP] ? 0 : POLLIN},
         {.fd = h->inputs[0].is_mute ? -1 : h->inputs[0].pipe, .events = POLLIN},
         {.fd = h->inputs[1].is_mute ? -1 : h->inputs[1].pipe, .events = POLLIN},
     };
-    int count = ppoll(fds, sizeof fds / sizeof fds[0], timers_next(h, &wait), NULL);
+    const bool has_tty = h->mode == LOG_TTY;
+    if (has_tty)
+        tty_poll(h, fds + 4);
+    int count = ppoll(fds, has_tty ? sizeof fds / sizeof fds[0] : 4, timers_next(h, &wait), NULL);
     if (count > 0 && fds[0].revents)
         signals_take(h);
     if (count > 0 && fds[1].revents && h->pidfd >= 0)
@@ -249,6 +254,8 @@ static void holder_step(struct holder *h)
         if (fds[2 + i].revents && h->state != OVER)
             pump_wake(h, &h->inputs[i]);
     }
+    if (has_tty && count > 0)
+        tty_wake(h, fds + 4);
     timers_run(h);
 }
 

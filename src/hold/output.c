@@ -21,12 +21,12 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#define LOOK_MS     1000
-#define TIGHT_BYTES (1 << 20)
-#define STEP_MIN    (64 << 10)
-#define INDEX_KEPT  (1 << 20)
-#define BLOCK_MIN   4096
-#define RECORD_SIZE ((int64_t)sizeof(struct hold_index))
+#define SPACE_LOOK_MS   1000
+#define LOG_TIGHT_BYTES (1 << 20)
+#define STEP_MIN        (64 << 10)
+#define HOLD_INDEX_KEPT (1 << 20)
+#define BLOCK_MIN       4096
+#define RECORD_SIZE     ((int64_t)sizeof(struct hold_index))
 
 _Static_assert(BLOCK_MIN % sizeof(struct hold_index) == 0, "a punched index begins with a whole record");
 
@@ -100,7 +100,7 @@ static void log_file_note(struct log_file *f)
     if (done == RECORD_SIZE) {
         f->noted = record.offset;
         f->index_size += RECORD_SIZE;
-        file_bound(f->index, f->index_size, INDEX_KEPT, STEP_MIN, BLOCK_MIN, &f->index_front);
+        file_bound(f->index, f->index_size, HOLD_INDEX_KEPT, STEP_MIN, BLOCK_MIN, &f->index_front);
     } else if (done > 0) {
         if (ftruncate(f->index, f->index_size) < 0)
             errno = 0; /* the readers skip to whole records */
@@ -124,7 +124,7 @@ bool log_file_check_cut(struct holder *h, struct log_file *f, int64_t size)
 static bool disk_is_full(const struct holder *h)
 {
     struct statfs st;
-    if (fstatfs(h->log_dir, &st) < 0 || (int64_t)st.f_bavail * (int64_t)st.f_bsize >= TIGHT_BYTES)
+    if (fstatfs(h->log_dir, &st) < 0 || (int64_t)st.f_bavail * (int64_t)st.f_bsize >= LOG_TIGHT_BYTES)
         return false;
     int fd = openat(h->log_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     bool is_full = (fd < 0 || fallocate(fd, 0, 0, BLOCK_MIN) < 0) && (errno == ENOSPC || errno == EDQUOT);
@@ -177,7 +177,7 @@ void output_look(struct holder *h)
     if (!has_grown && h->mode == LOG_DIRECT)
         /* Where there are no notifications, we have to look every second. */
         has_grown = !direct_arm(h) || files_look(h);
-    holder_timer(h, TIMER_LOOK, has_grown ? LOOK_MS : -1);
+    holder_timer(h, TIMER_LOOK, has_grown ? SPACE_LOOK_MS : -1);
 }
 
 void output_grew(struct holder *h)
@@ -320,7 +320,7 @@ int output_open(struct holder *h)
     const char *stage = "log";
     int result = files_open(h);
     if (result == 0 && h->mode != LOG_DIRECT) {
-        stage = "pipe";
+        stage = h->mode == LOG_TTY ? "tty" : "pipe";
         result = pump_open(h);
     }
     if (result < 0) {

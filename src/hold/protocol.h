@@ -1,4 +1,4 @@
-/* protocol.h - what the holder process (`tasuki-hold`) and tasuki say to each other: files, descriptors, words.
+/* protocol.h - the protocol between the holder process (`tasuki-hold`) and tasuki: files, descriptors, words.
  *
  * The holder is a tiny static program: parent and subreaper of one supervised process. It links nothing of tasuki, so this
  * header is all that the two share. No allocation after its start, no wake-up while nothing happens.
@@ -20,6 +20,7 @@
  *     stdout.idx stderr.idx output.idx   struct hold_index records, appended
  *     status.new run.new history.new log/NAME.new   the holder's own, on their way to become the file of that name
  *     stdout.pipe stderr.pipe            FIFOs of the modes pipe and stamped; the child has each open for reading and writing
+ *     tty            mode tty: the socket of those who attach; both outputs are in log/stdout.log
  *
  * Invariants
  *  H1  run.<n>.lock is made and locked before anything is cloned that could become start n, and its open file description is
@@ -29,13 +30,13 @@
  *      runs unrecorded.
  *  H3  holder.lock is taken by tasuki before it starts a holder and handed over with its open file description. So there is
  *      never more than one in charge, and never a gap between tasuki's decision and the holder's work.
- *  H4  Only who has holder.lock writes status.json and history, makes run.<n>.lock for a new n, or signals the child.
- *  H5  The exit of n is in status.json before holder.lock is let go, and before start n+1 is made.
- *  H6  `want` is read before every start that the restart policy makes. "down": none is made.
+ *  H4  Only the owner of holder.lock writes status.json and history, makes run.<n>.lock for a new n, or signals the child.
+ *  H5  The exit of n is in status.json before holder.lock is dropped, and before start n+1 is made.
+ *  H6  `want` is read before every restart by policy. If it says "down", there is no restart.
  *  H7  n grows by one with each start and never repeats; status.json's n, or that number plus one while a start is under way,
  *      is the newest.
  *
- * What descendants a dead child leaves behind keep its run.<n>.lock; that blocks nobody, because n has an exit record. */
+ * Descendants that a dead child leaves behind keep its run.<n>.lock. That blocks no start, because n has an exit record. */
 #ifndef HOLD_PROTOCOL_H
 #define HOLD_PROTOCOL_H
 
@@ -44,13 +45,21 @@
 #define HOLD_LOCK_NAME    "holder.lock"
 #define HOLD_RUN_LOCK     "run.%lld.lock" /* n */
 #define HOLD_WANT_NAME    "want"
+#define HOLD_WANT_UP      "up\n"
 #define HOLD_STATUS_NAME  "status.json"
 #define HOLD_HISTORY_NAME "history"
 #define HOLD_PHASE_NAME   "phase"
 #define HOLD_STRAYS_NAME  "strays"
 #define HOLD_LOG_DIR      "log"
 
-#define HOLD_GRACE_MS 3000 /* between SIGTERM and SIGKILL, unless somebody asks for another time */
+/* A history that was shortened is longer than this. A shorter one begins at its first fact: its base is 0. */
+#define HOLD_HISTORY_WHOLE (32 << 10)
+
+#define HOLD_BACKOFF_MS     1000     /* the pause before a first restart; it doubles */
+#define HOLD_BACKOFF_MAX_MS 60000    /* its longest */
+#define HOLD_HEALTHY_MS     10000    /* after a run of this length, back-off begins with the first pause again */
+#define HOLD_LOG_MAX        67108864 /* bytes that are kept of each stream, unless somebody asks for another number */
+#define HOLD_GRACE_MS       3000     /* between SIGTERM and SIGKILL, unless somebody asks for another time */
 
 enum { HOLD_LOCK_PUMP = 1 };
 
@@ -63,16 +72,20 @@ enum {
     HOLD_FD_PASS = 7,   /* pass=1: not ours */
 };
 
+#define HOLD_UP_TO_ROOT "../../.." /* from processes/<id>/ in .aiflow/ to the workspace */
+
 /* Command line: `tasuki-hold ID key=value… -- COMMAND ARG…`. The environment is the child's, complete.
  *
  *   n=N start_id=32HEX boot_id=UUID pid_ns=N      identity of the first start
- *   cwd=PATH                                       the child's working directory (the last but not least: may contain =)
- *   log=direct|pipe|stamped  log_max=BYTES
+ *   cwd=PATH                                       the child's working directory; a relative one begins at HOLD_FD_DIR
+ *   log=direct|pipe|stamped|tty  log_max=BYTES     tty: a terminal for the child; the holder reads it into the log
  *   restart=no|on-failure|always  max_retries=N (-1: no limit)
  *   backoff_ms=N backoff_max_ms=N healthy_ms=N     delay of the second retry in a row (the first is at once), its cap after
  *                                                  doubling, and the running time after which the count begins anew
  *   restarts=N                                     restarts so far, goes on counting
- *   probe=PATH root=PATH                           run `PATH probe --root ROOT ID` beside each start
+ *   probe=PATH root=PATH                           run `PATH probe --root ROOT ID` beside each start; root as cwd
+ *   tell=PATH root=PATH                            after a failure that no start follows, and that nobody asked for, run
+ *                                                  `PATH --root ROOT __failed ID N`, once; it outlives the holder
  *   notify=1                                       bind the abstract datagram socket named in $NOTIFY_SOCKET (sd_notify) and
  *                                                  give it to the probe as descriptor HOLD_FD_NOTIFY
  *   sweep=1                                        a child that a signal ended takes its descendants with it
@@ -82,16 +95,33 @@ enum {
  * The report: one line, then the pipe is closed.
  *   "ok PID TICKS STARTED_MS\n"     the command runs (its exec succeeded)
  *   "error STAGE ERRNO\n"           it does not; nothing was changed: run.<n>.lock is unlinked, status.json as before.
- *                                   STAGE: log pipe notify record clone cwd exec
+ *                                   STAGE: log pipe tty notify record clone cwd exec
  * No line: the holder was killed; whether the command runs, the locks tell.
  *
  * Signals: SIGUSR1 "look at want". SIGTERM, SIGINT, SIGHUP: end the child in order (grace 3 s), do not restart, leave `want`
  * as it is (so that a restore starts it again). */
-enum { HOLD_FD_NOTIFY = 3 }; /* in the probe */
+enum { HOLD_FD_NOTIFY = 3 };        /* in the probe */
+#define HOLD_FAILED_WORD "__failed" /* the hidden way in: not an operation */
 
 /* The descriptor at which a child and its descendants have run.<n>.lock open. The number tells an inherited descriptor from that
  * of a process that opened the file itself (a look, a starter, `tail`), and avoids the low numbers that programs rely on. */
 enum { HOLD_FD_LIFE = 100 };
+
+/* Mode tty. The child's copy of its terminal's master. */
+enum { HOLD_FD_TTY = 101 };
+
+/* The socket `tty`, SOCK_SEQPACKET. The first byte of a packet is its type. */
+#define HOLD_TTY_NAME    "tty"
+#define HOLD_TTY_CLIENTS 8   /* at a time */
+#define HOLD_TTY_KEYS    'k' /* to the holder: what was typed; at most HOLD_TTY_KEYS_MAX bytes */
+#define HOLD_TTY_SIZE    'w' /* to the holder: rows and columns, each a uint16_t; the last one counts */
+#define HOLD_TTY_REPLAY  'r' /* from the holder: the newest of the log, as in the log */
+#define HOLD_TTY_OUTPUT  'o' /* what the terminal shows, as it is */
+#define HOLD_TTY_UNSEEN  'u' /* int64_t: the number of bytes that this terminal missed; the log has them */
+#define HOLD_TTY_UNTYPED 't' /* int64_t: the number of bytes of keys that did not reach the child */
+#define HOLD_TTY_AGAIN   'a' /* int64_t: the child has ended and will be restarted in this many ms */
+#define HOLD_TTY_FULL    'f' /* there are HOLD_TTY_CLIENTS already; the connection ends */
+enum { HOLD_TTY_KEYS_MAX = 4095, HOLD_TTY_PACKET_MAX = 65537 };
 
 /* Set by tasuki in the child's environment; how descendants are recognised. */
 #define HOLD_ENV_ID    "TASUKI_PROCESS_ID"    /* the process's id */

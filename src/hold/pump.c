@@ -19,13 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIPE_SIZE    (1 << 20)
-#define MOVES_MAX    16 /* in one go, so that signals get their turn */
-#define DRAIN_MAX    64 /* a pipe holds less than this; a leftover may go on writing for ever */
-#define FULL_MS      1000
-#define PUMP_WAIT_MS 3000
-#define NULL_FD      1 /* /dev/null, as protocol.h says */
-#define STAMP_LEN    29
+#define PIPE_SIZE      (1 << 20)
+#define MOVES_MAX      16 /* in one go, so that signals get their turn */
+#define PUMP_DRAIN_MAX 64 /* a pipe holds less than this; a leftover may go on writing for ever */
+#define FULL_MS        1000
+#define PUMP_WAIT_MS   3000
+#define NULL_FD        1 /* /dev/null, as protocol.h says */
+#define STAMP_LEN      29
 
 /* M4. Another one's moment is short. */
 static bool pump_lock(void)
@@ -103,7 +103,9 @@ static void line_look(struct holder *h)
 
 int pump_open(struct holder *h)
 {
-    if (!pump_lock() || input_open(h, 0) < 0 || input_open(h, 1) < 0)
+    if (!pump_lock())
+        return -1;
+    if (h->mode == LOG_TTY ? tty_open(h) < 0 : input_open(h, 0) < 0 || input_open(h, 1) < 0)
         return -1;
     history_reserve(h);
     h->open_line = NULL; /* a new start does not go on in anybody's line */
@@ -114,17 +116,20 @@ int pump_open(struct holder *h)
     return 0;
 }
 
-/* M3. Returns as splice. */
-static ssize_t input_drop(struct holder *h, struct log_input *in, size_t len)
+static void file_count_dropped(struct holder *h, struct log_file *f, ssize_t len)
 {
-    struct log_file *f = in->file;
-    ssize_t done = splice(in->pipe, NULL, NULL_FD, NULL, len, SPLICE_F_NONBLOCK);
-    if (done <= 0)
-        return done;
-    f->dropped += done;
+    f->dropped += len;
     if (!f->is_full && h->state != PUMPING)
         history_add(h, "log_full", h->run.n, ",\"stream\":\"%s\"", f->name);
     f->is_full = true;
+}
+
+/* M3. Returns as splice. */
+static ssize_t input_drop(struct holder *h, struct log_input *in, size_t len)
+{
+    ssize_t done = splice(in->pipe, NULL, NULL_FD, NULL, len, SPLICE_F_NONBLOCK);
+    if (done > 0)
+        file_count_dropped(h, in->file, done);
     return done;
 }
 
@@ -255,9 +260,29 @@ static ssize_t input_copy(struct holder *h, struct log_input *in)
     return len;
 }
 
+/* Of a terminal's master (tty.c). EIO: nobody has the terminal open. */
+static ssize_t input_take(struct holder *h, struct log_input *in)
+{
+    struct log_file *f = in->file;
+    ssize_t len = read(in->pipe, h->data, sizeof h->data);
+    if (len <= 0)
+        return len < 0 && errno == EIO ? 0 : len;
+    tty_show(h, HOLD_TTY_OUTPUT, h->data, (size_t)len);
+    size_t plain = tty_plain(h, (size_t)len);
+    if (file_append(h, f, h->stamped, plain) < 0) {
+        file_is_full(f);
+        file_count_dropped(h, f, (ssize_t)plain);
+    } else {
+        file_has_room(h, f);
+    }
+    return len;
+}
+
 static ssize_t input_move(struct holder *h, struct log_input *in)
 {
     struct log_file *f = in->file;
+    if (h->mode == LOG_TTY)
+        return input_take(h, in);
     if (f->is_full && clock_boot_ms() < f->retry_at)
         return input_drop(h, in, PIPE_SIZE);
     return h->mode == LOG_PIPE && h->state != PUMPING ? input_splice(h, in) : input_copy(h, in);
@@ -281,6 +306,11 @@ static void input_work(struct holder *h, struct log_input *in, int moves)
     in->is_mute = done == 0;
 }
 
+static bool inputs_are_mute(const struct holder *h)
+{
+    return h->inputs[0].is_mute && (h->inputs[1].is_mute || h->inputs[1].pipe < 0);
+}
+
 /* The next holder takes the lock before it replaces status.json, which this function notices. */
 void pump_watch(struct holder *h)
 {
@@ -300,7 +330,7 @@ static void alone_wake(struct holder *h, struct log_input *in)
     input_work(h, in, MOVES_MAX);
     output_grew(h);
     lock_drop(HOLD_FD_LOCK, HOLD_LOCK_PUMP);
-    if (h->inputs[0].is_mute && h->inputs[1].is_mute)
+    if (inputs_are_mute(h))
         h->state = OVER;
 }
 
@@ -316,13 +346,13 @@ void pump_wake(struct holder *h, struct log_input *in)
 
 void pump_drain(struct holder *h)
 {
-    input_work(h, &h->inputs[0], DRAIN_MAX);
-    input_work(h, &h->inputs[1], DRAIN_MAX);
+    input_work(h, &h->inputs[0], PUMP_DRAIN_MAX);
+    input_work(h, &h->inputs[1], PUMP_DRAIN_MAX);
 }
 
 void pump_alone(struct holder *h)
 {
-    if (h->inputs[0].is_mute && h->inputs[1].is_mute)
+    if (inputs_are_mute(h))
         return;
     if (h->peek[0] < 0 && pipe2(h->peek, O_CLOEXEC | O_NONBLOCK) < 0)
         return;

@@ -25,14 +25,15 @@
 #define RENAME_NOREPLACE 1
 #define RENAME_EXCHANGE  2
 #endif
-#define STATUS_NEW      "status.new"
-#define RUN_NEW         "run.new"
-#define HISTORY_NEW     "history.new"
-#define HISTORY_MAX     (1 << 20)
-#define HISTORY_KEPT    (64 << 10)
-#define HISTORY_RESERVE 4096
-#define HISTORY_FIRST   30
-#define HISTORY_TAIL    2048 /* where the newest start is looked for */
+#define STATUS_NEW        "status.new"
+#define RUN_NEW           "run.new"
+#define HISTORY_NEW       "history.new"
+#define HOLD_HISTORY_MAX  (1 << 20)
+#define HOLD_HISTORY_KEPT (64 << 10) /* from the next line on, which is within the scratch of 4 KiB */
+#define HISTORY_RESERVE   4096
+#define HISTORY_FIRST     30
+_Static_assert(HOLD_HISTORY_KEPT - sizeof((struct holder *)0)->text > HOLD_HISTORY_WHOLE, "what is kept is longer");
+#define HISTORY_TAIL 2048 /* where the newest start is looked for */
 
 static int64_t clock_ms(clockid_t clock)
 {
@@ -203,7 +204,7 @@ int record_identity(struct holder *h)
     return write_whole(h->run.lock, h->text, len);
 }
 
-static size_t put_exit(const struct holder *h, char *text, size_t size)
+static size_t put_exit_record(const struct holder *h, char *text, size_t size)
 {
     if (!h->has_exit)
         return (size_t)snprintf(text, size, ",\"exit\":null}\n");
@@ -224,7 +225,7 @@ static size_t put_status(const struct holder *h, char *text, size_t size)
         h->run.ticks, h->run.started_ms, h->phase, h->restarts, h->retries, h->next_start_ms,
         h->is_foreign ? "\"adopted\":true," : "");
     len += (size_t)put_output(h, text + len, size - len);
-    return len + put_exit(h, text + len, size - len);
+    return len + put_exit_record(h, text + len, size - len);
 }
 
 /* A new file under a name that only we use. A holder that was killed may have left one, which a reader may still read. */
@@ -344,7 +345,7 @@ void history_reserve(struct holder *h)
  * never stays up would fill the disk otherwise. */
 static void history_shorten(struct holder *h, int64_t size)
 {
-    int64_t base = 0, from = size - HISTORY_KEPT;
+    int64_t base = 0, from = size - HOLD_HISTORY_KEPT;
     char *const text = h->text;
     ssize_t len = pread(h->history, text, 64, 0);
     if (len > 8 && memcmp(text, "{\"base\":", 8) == 0)
@@ -381,7 +382,7 @@ void history_add(struct holder *h, const char *what, int64_t n, const char *form
         return;
     if (st.st_size == 0)
         history_write(h, "{\"base\":0}\n", 11);
-    else if (st.st_size > HISTORY_MAX)
+    else if (st.st_size > HOLD_HISTORY_MAX)
         history_shorten(h, st.st_size);
     const bool is_exit = strcmp(what, "exited") == 0; /* has one time, here and in status.json */
     const size_t size = sizeof h->text - 2;

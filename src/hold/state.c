@@ -80,7 +80,9 @@ static void end_reached(struct holder *h)
     /* An exec wakes us before it closes what it inherited: a restart may have found its predecessor's lock still held. */
     run_locks_tidy(h);
     spares_remove(h);
+    tty_end(h);
     lock_drop(HOLD_FD_LOCK, 0);
+    failure_tell(h);
     h->state = OVER;
     /* Whatever a stop could not end, or had to spare, is not waited for. */
     if (h->mode != LOG_DIRECT && !h->is_ending)
@@ -121,6 +123,7 @@ static void exit_go_on(struct holder *h)
         return;
     }
     history_add(h, "restarting", h->run.n + 1, ",\"delay_ms\":%" PRId64 ",\"retry\":%" PRId64, h->delay_ms, h->retries);
+    tty_show(h, HOLD_TTY_AGAIN, &h->delay_ms, sizeof h->delay_ms);
     h->state = BACKOFF;
     holder_timer(h, TIMER_RESTART, h->delay_ms);
 }
@@ -238,7 +241,7 @@ void holder_check_stop(struct holder *h)
     const int sig = h->state == KILLING ? SIGKILL : 0;
     int left = sweep(h, sig);
     if (left == 0 && h->is_foreign)
-        left = sweep(h, sig); /* who is not below us may slip through a single pass */
+        left = sweep(h, sig); /* one pass can miss a process that is not our descendant */
     if (left == 0 && !h->is_alive) {
         stop_done(h, 0);
         return;
@@ -254,7 +257,7 @@ static void stop_kill(struct holder *h)
 {
     h->state = KILLING;
     h->passes = 0;
-    setpriority(PRIO_PROCESS, 0, -20); /* if we may: who is to be killed may use all the time there is to fork */
+    setpriority(PRIO_PROCESS, 0, -20); /* if we may: a process that is about to be killed can use any delay to fork */
     holder_timer(h, TIMER_KILL, -1);
     holder_timer(h, TIMER_GIVE_UP, GIVE_UP_MS);
     holder_check_stop(h);
@@ -324,6 +327,9 @@ void holder_timer_ran_out(struct holder *h, enum timer timer)
         break;
     case TIMER_REAP:
         adopt_timer(h);
+        break;
+    case TIMER_FLUSH:
+        tty_flush(h);
         break;
     case TIMER_COUNT:
         break;

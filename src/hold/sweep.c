@@ -1,15 +1,16 @@
 /* sweep.c - finding every living descendant of the child, and signalling it.
  *
- * We are a subreaper: whatever the child leaves behind becomes our child, so everything that belongs to it is below us. Only
- * when a holder before us has died (is_foreign) some may be elsewhere; they are recognised by the start's name in their
- * environment or by the life lock among their descriptors, and what is below them belongs to them.
+ * We are a subreaper: whatever the child leaves behind becomes our child, so everything that belongs to it is below us.
+ * If an earlier holder has died (is_foreign), some of them may be elsewhere. They are recognised by the name of the
+ * start in their environment, or by the life lock among their descriptors; their descendants belong to the start, too.
  *
  *  W1  A process of another start is not ours, nor is what is below it: another holder, and whatever has that start's name in
- *      its environment (the child of a holder that died came to us as an orphan; it is adopted, not ended). But names can be
- *      taken: who has our life lock open is ours whatever it is called.
+ *      its environment (the child of a holder that died came to us as an orphan; it is adopted, not ended). The name
+ *      alone proves nothing: a process that has our life lock open is ours, whatever name is in its environment.
  *  W2  A process is counted as long as it lives; a zombie does not. When nothing below us is counted, there is nothing: whatever
  *      a process leaves behind is in the list of our children before it is a zombie itself.
- *  W3  Elsewhere nothing announces who moves on, so who was found once stays found, by pid and start time.
+ *  W3  Nothing reports when a process outside our tree forks or moves, so a process that was found once stays on the
+ *      list, by pid and start time.
  *  W4  In the middle of an exec a process has no environment, or half of one. An answer counts only when the whole environment of
  *      one program was read. A process that gives no such answer is counted, so that the stop goes on, but gets no signal. */
 #include "hold/hold.h"
@@ -27,8 +28,8 @@
 #define LIFE_FD  100
 #define OUR_COMM "(tasuki-hold)"
 
-#define STRAYS_MS  60000 /* how old what another process found may be */
-#define EXEC_LOOKS 2000  /* the program may come from a slow disk */
+#define STRAYS_MS        60000 /* how old what another process found may be */
+#define SWEEP_EXEC_LOOKS 2000  /* the program may come from a slow disk */
 
 /* The next numbered entry of a directory of /proc, 0 at the end. */
 static pid_t dir_next_pid(struct dir_reader *dir)
@@ -113,7 +114,7 @@ static enum belonging environment_ask(struct holder *h, pid_t pid)
     const struct timespec pause = {.tv_nsec = 100000};
     enum env_reading reading = READ_WHOLE;
     enum belonging answer;
-    for (int i = 0; i < EXEC_LOOKS; i++) {
+    for (int i = 0; i < SWEEP_EXEC_LOOKS; i++) {
         ssize_t len = environment_read(h, pid, &answer);
         if (len < 0 || answer != UNKNOWN)
             return answer;

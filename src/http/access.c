@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* "name", "name:port", "[::1]:port": splits the port off, which may be empty. */
-static void split(const struct http_text *authority, struct http_text *name, struct http_text *port)
+static void split_authority(const struct http_text *authority, struct http_text *name, struct http_text *port)
 {
     const char *at = authority->at, *end = at + authority->len;
     const char *close = authority->len && *at == '[' ? memchr(at, ']', authority->len) : NULL;
@@ -31,7 +31,7 @@ static bool is_loopback(const struct http_text *name)
     return inet_pton(AF_INET, text, &address) == 1 && (ntohl(address.s_addr) >> 24) == 127;
 }
 
-static bool is_ours(const struct http_server *server, const struct http_text *name)
+static bool is_our_host(const struct http_server *server, const struct http_text *name)
 {
     size_t i;
     json_t *host;
@@ -46,11 +46,11 @@ static bool is_ours(const struct http_server *server, const struct http_text *na
 static bool is_host_ours(const struct http_server *server, const struct http_text *host)
 {
     struct http_text name, port;
-    split(host, &name, &port);
+    split_authority(host, &name, &port);
     for (size_t i = 0; i < port.len; i++)
         if (port.at[i] < '0' || port.at[i] > '9')
             return false;
-    return is_ours(server, &name);
+    return is_our_host(server, &name);
 }
 
 /* Ours: a name of ours, on the port that the request went to. */
@@ -65,13 +65,13 @@ static bool is_origin_ours(const struct http_server *server, const struct http_h
     struct http_text authority = {slashes + 3, origin->len - scheme.len - 3};
     if (!http_text_is_caseless(&scheme, "http") && !http_text_is_caseless(&scheme, "https"))
         return false;
-    split(&authority, &name, &port);
-    split(&head->host, &host_name, &host_port);
-    return is_ours(server, &name) && port.len == host_port.len && memcmp(port.at, host_port.at, port.len) == 0;
+    split_authority(&authority, &name, &port);
+    split_authority(&head->host, &host_name, &host_port);
+    return is_our_host(server, &name) && port.len == host_port.len && memcmp(port.at, host_port.at, port.len) == 0;
 }
 
 /* In constant time for a text of the right length. */
-static bool is_token(const struct http_server *server, const struct http_text *value)
+static bool is_our_token(const struct http_server *server, const struct http_text *value)
 {
     static const char word[] = "Bearer ";
     unsigned char difference = 0;
@@ -83,20 +83,20 @@ static bool is_token(const struct http_server *server, const struct http_text *v
     return difference == 0;
 }
 
-/* The page brings its token itself, after it was loaded; and whether somebody is here is no secret. A body costs memory and time:
- * nobody brings one without a token. */
+/* The files of the page are the same for everybody, and the page brings the token itself once it is loaded. Whether a server is
+ * here is no secret. A body costs memory and time: it needs a token. */
 static bool is_open(const struct http_head *head)
 {
     bool is_look = http_text_is(&head->method, "GET") || http_text_is(&head->method, "HEAD");
     bool has_body = head->content_length > 0 || head->is_chunked;
-    return is_look && !has_body && (http_text_is(&head->path, "/") || http_text_is(&head->path, "/healthz"));
+    return is_look && !has_body && (page_has(&head->path) || http_text_is(&head->path, "/healthz"));
 }
 
 bool http_may_enter(struct http_conn *conn)
 {
     const struct http_server *server = conn->server;
     const struct http_text *origin = http_header(conn->head, "Origin");
-    bool is_known = conn->is_unix || is_token(server, http_header(conn->head, "Authorization"));
+    bool is_known = conn->is_unix || is_our_token(server, http_header(conn->head, "Authorization"));
     if (!is_host_ours(server, &conn->head->host))
         conn_refuse(conn, 403, TSK_FORBIDDEN_ORIGIN, "http_foreign_host");
     else if (origin && !is_origin_ours(server, conn->head, origin))

@@ -12,9 +12,9 @@ enum {
     MISMATCH = -32020,
     MISSING_CAPABILITY = -32021,
     UNSUPPORTED_VERSION = -32022,
-    TICK_MS = 1000,
-    KEEP_MS = 10000,       /* how often the leases of a session's instances are looked at */
-    BACKLOG_MAX = 4 << 20, /* of frames that a client does not take */
+    AGENTS_TICK_MS = 1000,
+    AGENTS_KEEP_MS = 10000, /* how often the leases of a session's instances are looked at */
+    BACKLOG_MAX = 4 << 20,  /* of frames that a client does not take */
 };
 
 #define BAD_VERSION "MCP-Protocol-Version is not one that is spoken here"
@@ -65,7 +65,7 @@ void exchange_drop(struct exchange *exchange)
         agent_session_end(agents, session);
 }
 
-static void gone(struct http_conn *conn)
+static void agent_stream_gone(struct http_conn *conn)
 {
     struct exchange *exchange = conn->work_data;
     if (exchange->link) /* modern: going away is cancelling */
@@ -80,7 +80,7 @@ static void hung_up(struct http_conn *conn)
         conn_close(conn);
 }
 
-static void room(struct http_conn *conn)
+static void agent_stream_room(struct http_conn *conn)
 {
     (void)conn;
 }
@@ -90,7 +90,7 @@ static void keep_alive(struct http_agents *agents, struct agent_session *session
 {
     int64_t now_ms = clock_now().boot_ms;
     json_t *instances CLEANUP_JSON = mcp_link_instances(session->link);
-    if (json_array_size(instances) == 0 || now_ms - session->kept_ms < KEEP_MS)
+    if (json_array_size(instances) == 0 || now_ms - session->kept_ms < AGENTS_KEEP_MS)
         return;
     session->kept_ms = now_ms;
     caller_renew_all(agents->server, instances);
@@ -104,20 +104,21 @@ static void keep_listeners(const struct exchange *exchange)
     caller_renew(exchange->agents->server, exchange->instance);
 }
 
-static void beat(struct http_conn *conn, int64_t now_ms)
+static void agent_stream_beat(struct http_conn *conn, int64_t now_ms)
 {
     struct exchange *exchange = conn->work_data;
     if (!exchange->is_streaming || now_ms - exchange->beat_ms < FEED_BEAT_MS)
         return;
     exchange->beat_ms = now_ms;
     keep_listeners(exchange);
-    if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
+    if (conn->out.len > conn->out_at) /* a slow reader is still connected */
         return;
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }
 
-static const struct http_work work = {.gone = gone, .hung_up = hung_up, .room = room, .tick = beat};
+static const struct http_work work = {
+    .gone = agent_stream_gone, .hung_up = hung_up, .room = agent_stream_room, .tick = agent_stream_beat};
 
 static void agent_session_header(const struct agent_session *session, char text[80])
 {
@@ -167,7 +168,7 @@ static int status_of(const struct exchange *exchange, int error)
 }
 
 /* A2 */
-static void give(struct exchange *exchange, const struct mcp_frame *frame)
+static void exchange_give(struct exchange *exchange, const struct mcp_frame *frame)
 {
     struct http_conn *conn = exchange->conn;
     if (frame->is_answer && exchange->saves)
@@ -214,7 +215,7 @@ static struct exchange *receiver_of(const struct http_agents *agents, uint64_t a
     return NULL;
 }
 
-static void drain(struct http_agents *agents)
+static void agents_drain(struct http_agents *agents)
 {
     pthread_mutex_lock(&agents->mutex);
     struct frame *frame = agents->first, *next;
@@ -225,7 +226,7 @@ static void drain(struct http_agents *agents)
         next = frame->next;
         struct exchange *exchange = receiver_of(agents, frame->frame.about);
         if (exchange)
-            give(exchange, &frame->frame);
+            exchange_give(exchange, &frame->frame);
         free(frame);
     }
 }
@@ -241,7 +242,7 @@ void agents_leave(struct http_agents *agents, struct mcp_link *link)
 }
 
 /* A5 */
-static void bury(struct http_agents *agents)
+static void agents_bury(struct http_agents *agents)
 {
     for (struct leaving **at = &agents->leaving, *leaving; (leaving = *at);) {
         if (!mcp_link_is_idle(leaving->link)) {
@@ -276,9 +277,9 @@ static json_t *give_away(json_t **message)
 }
 
 /* Something runs: the clock must be looked at. */
-static void expect(struct http_agents *agents)
+static void agents_expect(struct http_agents *agents)
 {
-    int64_t due_ms = clock_now().boot_ms + TICK_MS;
+    int64_t due_ms = clock_now().boot_ms + AGENTS_TICK_MS;
     if (!agents->due_ms || agents->due_ms > due_ms)
         agents->due_ms = due_ms;
 }
@@ -316,7 +317,7 @@ static bool changes_session(const char *method)
 }
 
 /* An instance that registers belongs to the session from then on: it lives and ends with it. */
-static bool registers(const json_t *message)
+static bool registers_instance(const json_t *message)
 {
     const json_t *arguments = json_object_get(json_object_get(message, "params"), "arguments");
     return json_is_true(json_object_get(arguments, "register"));
@@ -333,7 +334,7 @@ static void post_to_session(struct http_agents *agents, struct http_conn *conn, 
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
     exchange->is_first = is_first;
-    exchange->saves = registers(message_take);
+    exchange->saves = registers_instance(message_take);
     keep_alive(agents, session);
     conn_wait(conn, &work, exchange);
     agents_admit(exchange, message_take);
@@ -356,7 +357,7 @@ void agents_begin(struct exchange *exchange, json_t *message_take)
 {
     struct http_agents *agents = exchange->agents;
     struct agent_session *session = exchange->session;
-    expect(agents);
+    agents_expect(agents);
     if (!message_take) {
         begin_news(exchange);
         return;
@@ -365,7 +366,7 @@ void agents_begin(struct exchange *exchange, json_t *message_take)
     mcp_link_take_json(session ? session->link : exchange->link, exchange->number, message_take);
     if (saves) /* before the client hears of it */
         agent_session_save(agents, session);
-    drain(agents);
+    agents_drain(agents);
 }
 
 /* A version that we do not speak, in the header of a later request. */
@@ -404,7 +405,7 @@ static bool is_modern(const struct http_head *head, const json_t *message)
            json_object_get(meta, AGENTS_META "protocolVersion");
 }
 
-static void post(struct http_agents *agents, struct http_conn *conn)
+static void agents_post(struct http_agents *agents, struct http_conn *conn)
 {
     struct tsk_error err = {0};
     json_t *message = NULL;
@@ -422,7 +423,7 @@ static void post(struct http_agents *agents, struct http_conn *conn)
     }
 }
 
-static void get(struct http_agents *agents, struct http_conn *conn, struct agent_session *session)
+static void agents_get(struct http_agents *agents, struct http_conn *conn, struct agent_session *session)
 {
     struct exchange *exchange = exchange_new(agents, conn);
     exchange->session = session;
@@ -436,7 +437,7 @@ void agents_request(struct http_conn *conn)
     const struct http_text *method = &conn->head->method;
     bool has_id, is_get = http_text_is(method, "GET"), is_delete = http_text_is(method, "DELETE");
     if (http_text_is(method, "POST")) {
-        post(agents, conn);
+        agents_post(agents, conn);
         return;
     }
     struct agent_session *session = is_get || is_delete ? agent_session_find(agents, conn->head, &has_id) : NULL;
@@ -448,7 +449,7 @@ void agents_request(struct http_conn *conn)
     else if (is_version_bad(conn->head))
         agents_refuse(conn, 400, NULL, INVALID_REQUEST, BAD_VERSION);
     else if (is_get)
-        get(agents, conn, session);
+        agents_get(agents, conn, session);
     else {
         json_t *instances = mcp_link_instances(session->link);
         agent_session_end(agents, session);
@@ -482,14 +483,14 @@ static void tick_all(struct http_agents *agents, int64_t now_ms)
 int agents_tick(struct http_server *server, int64_t now_ms)
 {
     struct http_agents *agents = server->agents;
-    drain(agents);
-    bury(agents);
+    agents_drain(agents);
+    agents_bury(agents);
     agent_session_sweep(agents, now_ms);
     if (agents->leaving)
-        expect(agents);
+        agents_expect(agents);
     if (agents->due_ms && now_ms >= agents->due_ms) {
         tick_all(agents, now_ms);
-        drain(agents);
+        agents_drain(agents);
     }
     return !agents->due_ms ? -1 : agents->due_ms > now_ms ? (int)(agents->due_ms - now_ms) : 0;
 }
@@ -525,17 +526,17 @@ void agents_end(struct http_server *server)
     struct http_agents *agents = server->agents;
     for (unsigned i = 0; i < AGENTS_SLOTS; i++)
         if (agents->slots[i] && agents->slots[i]->link)
-            mcp_link_close(agents->slots[i]->link);
+            mcp_link_end(agents->slots[i]->link, 0);
     for (struct agent_session *session = agents->sessions; session; session = session->next) {
         struct exchange *stream = stream_of(agents, session);
-        mcp_link_close(session->link);
+        mcp_link_end(session->link, 0);
         if (stream) {
             struct http_conn *conn = stream->conn;
             exchange_free(stream);
             conn_stream_end(conn);
         }
     }
-    drain(agents);
+    agents_drain(agents);
 }
 
 bool agents_are_idle(struct http_server *server)
@@ -551,8 +552,8 @@ void agents_clear(struct http_server *server)
 {
     struct http_agents *agents = server->agents;
     agent_session_drop_all(agents);
-    drain(agents);
-    bury(agents);
+    agents_drain(agents);
+    agents_bury(agents);
     BUG(agents->leaving); /* the workers have been waited for */
     pthread_mutex_destroy(&agents->mutex);
     free(agents);

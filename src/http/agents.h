@@ -5,13 +5,14 @@
  *   legacy   `initialize` makes a session (Mcp-Session-Id), which is a link; POST, GET (a stream for what nobody asked for), DELETE.
  *            What was negotiated is in `.aiflow/mcp/session.<id>` (agents_session.c), so that a session outlives the server.
  *
- *  A1  An exchange is a POST that waits for its answer, or a stream. Frames find their exchange by its number (mcp_frame.about); a
- *      number is not used again, so a frame for a client that is gone finds nobody.
- *  A2  An answer that comes first is a document; a message before it makes the answer a stream.
+ *  A1  An exchange is a POST that waits for its answer, or a stream. A frame has the number of its exchange (mcp_frame.about).
+ *      Numbers are not reused, so a frame for a client that is gone is dropped.
+ *  A2  If the answer is the first message, the response is a document; if another message comes before it, the response is a
+ *      stream.
  *  A3  Frames come from any thread and wait in `frames` for the loop.
- *  A4  Who calls may be said in headers (caller.c). A tool that acts for somebody gets it with its arguments; anything else is begun
- *      when it has been proved, and the lease runs on as long as what was begun is a stream.
- *  A5  A link is freed when nothing runs on it any more, never while it does: until then it is in `leaving`. */
+ *  A4  Headers may name the caller (caller.c). A tool that acts for an instance gets them as arguments; any other
+ *      request begins after the secret was checked, and an open stream keeps the lease.
+ *  A5  A link is freed only when nothing runs on it any more; until then it is in `leaving`. */
 #ifndef HTTP_AGENTS_H
 #define HTTP_AGENTS_H
 

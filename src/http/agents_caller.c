@@ -34,7 +34,7 @@ static bool complete_call(const struct http_conn *conn, const struct op *op, jso
 
 /* ---- all else ---- */
 
-static void admitted(struct http_job *job)
+static void caller_admitted(struct http_job *job)
 {
     struct exchange *exchange = exchange_find(job->server->agents, job->exchange);
     if (!exchange) /* the client is gone */
@@ -56,13 +56,13 @@ static void admitted(struct http_job *job)
         conn_answer(conn, job->status, job->type, NULL, job->body.data, job->body.len);
 }
 
-static void prove(struct exchange *exchange, struct http_caller caller_take_it, json_t *message_take)
+static void caller_prove(struct exchange *exchange, struct http_caller caller_take_it, json_t *message_take)
 {
     struct http_job *job = job_new(exchange->agents->server, NULL, caller_verify);
     job->lang = exchange->conn->lang;
     job->caller = caller_take_it;
     job->exchange = exchange->number;
-    job->done = admitted;
+    job->done = caller_admitted;
     exchange->message = message_take;
     job_start(job);
 }
@@ -84,7 +84,7 @@ void agents_admit(struct exchange *exchange, json_t *message_take)
     bool is_said = op && complete_call(conn, op, message_take);
     struct http_caller caller = is_said ? (struct http_caller){0} : caller_of_headers(conn);
     if (caller.instance) {
-        prove(exchange, caller, message_take);
+        caller_prove(exchange, caller, message_take);
         return;
     }
     caller_clear(&caller);

@@ -33,7 +33,7 @@ static bool put_base64(struct buf *b, const char *text, size_t len)
 }
 
 /* What a header says: as it is, or `=?base64?…?=` where it could not be written as it is. */
-static bool put_value(struct buf *b, const struct http_text *value)
+static bool put_header_value(struct buf *b, const struct http_text *value)
 {
     static const char begin[] = "=?base64?", end[] = "?=";
     size_t extra = sizeof begin - 1 + sizeof end - 1;
@@ -45,10 +45,10 @@ static bool put_value(struct buf *b, const struct http_text *value)
     return true;
 }
 
-static bool says(const struct http_text *value, const char *text)
+static bool header_says(const struct http_text *value, const char *text)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    return value && put_value(&b, value) && b.len == strlen(text) && memcmp(buf_str(&b), text, b.len) == 0;
+    return value && put_header_value(&b, value) && b.len == strlen(text) && memcmp(buf_str(&b), text, b.len) == 0;
 }
 
 /* ---- what must agree ---- */
@@ -79,9 +79,9 @@ static bool is_value(const struct http_text *header, const json_t *value)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (json_is_string(value))
-        return says(header, json_string_value(value));
+        return header_says(header, json_string_value(value));
     json_write(&b, value, false);
-    return says(header, buf_str(&b));
+    return header_says(header, buf_str(&b));
 }
 
 /* Arguments whose schema says that a header repeats them. */
@@ -107,12 +107,12 @@ const char *agents_mismatch(const struct http_head *head, const json_t *message,
     const json_t *params = json_object_get(message, "params");
     const char *method = json_get_string(message, "method", ""), *key = name_key(method);
     const char *version = json_get_string(json_object_get(params, "_meta"), AGENTS_META "protocolVersion", NULL);
-    if (version && !says(http_header(head, "MCP-Protocol-Version"), version))
+    if (version && !header_says(http_header(head, "MCP-Protocol-Version"), version))
         return "MCP-Protocol-Version";
-    if (version && !says(http_header(head, "Mcp-Method"), method))
+    if (version && !header_says(http_header(head, "Mcp-Method"), method))
         return "Mcp-Method";
     const char *name = key && version ? json_get_string(params, key, NULL) : NULL;
-    if (name && !says(http_header(head, "Mcp-Name"), name))
+    if (name && !header_says(http_header(head, "Mcp-Name"), name))
         return "Mcp-Name";
     return version && strcmp(method, "tools/call") == 0 ? argument_mismatch(head, params, tools) : NULL;
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLDER    "mcp"
 #define PREFIX    "session."
 #define ID_DIGITS 32
 
@@ -23,7 +22,7 @@ enum {
 
 static void path_of(const char *id, char path[64])
 {
-    snprintf(path, 64, FOLDER "/" PREFIX "%s", id);
+    snprintf(path, 64, MCP_FOLDER "/" PREFIX "%s", id);
 }
 
 void agent_session_save(struct http_agents *agents, struct agent_session *session)
@@ -36,11 +35,11 @@ void agent_session_save(struct http_agents *agents, struct agent_session *sessio
     path_of(session->id, path);
     json_write(&text, state, false);
     /* Where it cannot be kept, the session lives as long as this server. */
-    if (state && fs_make_dirs(dir, FOLDER) == 0)
+    if (state && fs_make_dirs(dir, MCP_FOLDER) == 0)
         (void)!fs_replace_file(dir, path, 0600, text.data, text.len);
 }
 
-static json_t *load(struct http_agents *agents, const char *id)
+static json_t *session_load(struct http_agents *agents, const char *id)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct tsk_error ignored;
@@ -72,18 +71,18 @@ static int is_session_file(const struct dirent *entry)
 }
 
 /* In a worker, because the folder may be large. Nobody's session ends by it: only what a later server would find. */
-static void sweep(struct http_job *job)
+static void sessions_sweep(struct http_job *job)
 {
     int dir = job->server->ws->state_dir;
     int64_t now_s = clock_now().wall_ms / 1000;
     struct dirent **names = NULL;
-    int count = scandirat(dir, FOLDER, &names, is_session_file, NULL);
+    int count = scandirat(dir, MCP_FOLDER, &names, is_session_file, NULL);
     size_t there = 0, at = 0;
     struct kept *files = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *files);
     BUG(!files);
     for (int i = 0; i < count; i++) {
         struct stat st;
-        snprintf(files[there].path, sizeof files[there].path, FOLDER "/%s", names[i]->d_name);
+        snprintf(files[there].path, sizeof files[there].path, MCP_FOLDER "/%s", names[i]->d_name);
         if (fs->fstatat(dir, files[there].path, &st, AT_SYMLINK_NOFOLLOW) == 0)
             files[there++].time_s = st.st_mtim.tv_sec;
         free(names[i]);
@@ -98,7 +97,7 @@ static void sweep(struct http_job *job)
     atomic_store(&job->server->agents->files, there - at);
 }
 
-static void swept(struct http_job *job)
+static void sessions_swept(struct http_job *job)
 {
     job->server->agents->is_sweeping = false;
 }
@@ -110,14 +109,14 @@ void agent_session_sweep(struct http_agents *agents, int64_t now_ms)
         return;
     agents->swept_ms = now_ms;
     agents->is_sweeping = true;
-    struct http_job *job = job_new(agents->server, NULL, sweep);
-    job->done = swept;
+    struct http_job *job = job_new(agents->server, NULL, sessions_sweep);
+    job->done = sessions_swept;
     job_start(job);
 }
 
 /* ---- sessions ---- */
 
-static void drop(struct http_agents *agents, struct agent_session **at)
+static void session_drop(struct http_agents *agents, struct agent_session **at)
 {
     struct agent_session *session = *at;
     *at = session->next;
@@ -143,10 +142,10 @@ static void make_room(struct http_agents *agents)
         if (!oldest || goes_before(*at, *oldest))
             oldest = at;
     if (count >= AGENTS_SESSIONS_MAX)
-        drop(agents, oldest);
+        session_drop(agents, oldest);
 }
 
-static struct agent_session *add(struct http_agents *agents)
+static struct agent_session *session_add(struct http_agents *agents)
 {
     struct agent_session *session = calloc(1, sizeof *session);
     BUG(!session);
@@ -162,7 +161,7 @@ static struct agent_session *add(struct http_agents *agents)
 
 struct agent_session *agent_session_new(struct http_agents *agents)
 {
-    struct agent_session *session = add(agents);
+    struct agent_session *session = session_add(agents);
     random_hex(session->id, ID_DIGITS);
     atomic_fetch_add(&agents->files, 1);
     return session;
@@ -185,10 +184,10 @@ struct agent_session *agent_session_find(struct http_agents *agents, const struc
                 agent_session_save(agents, session);
             return session;
         }
-    json_t *state CLEANUP_JSON = load(agents, id);
+    json_t *state CLEANUP_JSON = session_load(agents, id);
     if (!state)
         return NULL;
-    struct agent_session *session = add(agents);
+    struct agent_session *session = session_add(agents);
     memcpy(session->id, id, sizeof id);
     mcp_link_restore(session->link, state);
     return session;
@@ -202,11 +201,11 @@ void agent_session_end(struct http_agents *agents, struct agent_session *session
     fs->unlinkat(agents->server->ws->state_dir, path, 0);
     while (*at != session)
         at = &(*at)->next;
-    drop(agents, at);
+    session_drop(agents, at);
 }
 
 void agent_session_drop_all(struct http_agents *agents)
 {
     while (agents->sessions)
-        drop(agents, &agents->sessions);
+        session_drop(agents, &agents->sessions);
 }

@@ -82,7 +82,7 @@ void caller_clear(struct http_caller *caller)
     *caller = (struct http_caller){0};
 }
 
-static void fail(struct http_job *job, const struct tsk_error *err)
+static void lease_fail(struct http_job *job, const struct tsk_error *err)
 {
     json_t *document CLEANUP_JSON = json_of_error(err, lang_name(job->lang));
     job->status = code_info(err->code)->http_status;
@@ -95,12 +95,12 @@ void caller_verify(struct http_job *job)
     struct tsk_error err = {0};
     job->status = 200;
     if (op_verify_caller(job->server->ws, job->caller.instance, job->caller.secret, &err) < 0)
-        fail(job, &err);
+        lease_fail(job, &err);
 }
 
 /* ---- an open stream ---- */
 
-static void renew(struct http_job *job)
+static void lease_renew(struct http_job *job)
 {
     const char *instance;
     json_t *ignored;
@@ -112,7 +112,7 @@ static void renew(struct http_job *job)
 
 static void begin_renewal(struct http_server *server);
 
-static void renewed(struct http_job *job)
+static void lease_renewed(struct http_job *job)
 {
     job->server->is_renewing = false;
     begin_renewal(job->server);
@@ -123,9 +123,9 @@ static void begin_renewal(struct http_server *server)
 {
     if (server->is_renewing || !server->to_renew)
         return;
-    struct http_job *job = job_new(server, NULL, renew);
+    struct http_job *job = job_new(server, NULL, lease_renew);
     job->args = server->to_renew;
-    job->done = renewed;
+    job->done = lease_renewed;
     server->to_renew = NULL;
     server->is_renewing = true;
     job_start(job);
@@ -158,9 +158,9 @@ static void end_all(struct http_job *job)
     job->status = 200;
     json_array_foreach (job->args, i, instance) {
         struct tsk_error err = {0};
-        if (op_end_instance(job->server->ws, job->server->root, json_string_value(instance), NULL, NULL, &err) < 0 &&
+        if (op_end_instance(job->server->ws, job->server->root, json_string_value(instance), NULL, &err) < 0 &&
             job->status == 200)
-            fail(job, &err);
+            lease_fail(job, &err);
     }
     if (job->status == 200)
         job->type = NULL;

@@ -14,7 +14,7 @@
 #define KEEP_SIZE    (4u << 10) /* of a buffer that an idle connection keeps */
 
 static void conn_ready(struct loop_source *source, uint32_t events);
-static void process(struct http_conn *conn);
+static void conn_process(struct http_conn *conn);
 
 /* ---- life ---- */
 
@@ -86,7 +86,7 @@ void conn_bury(struct http_server *server)
 
 /* ---- out ---- */
 
-static void shrink(struct buf *b)
+static void shrink_buf(struct buf *b)
 {
     if (b->cap > KEEP_SIZE)
         buf_clear(b);
@@ -94,7 +94,7 @@ static void shrink(struct buf *b)
         buf_reset(b);
 }
 
-static void linger(struct http_conn *conn)
+static void conn_linger(struct http_conn *conn)
 {
     shutdown(conn->source.fd, SHUT_WR);
     conn->phase = CONN_LINGER;
@@ -105,13 +105,13 @@ static void linger(struct http_conn *conn)
 /* The answer was taken; what next? */
 static void end_of_answer(struct http_conn *conn)
 {
-    shrink(&conn->out);
+    shrink_buf(&conn->out);
     conn->out_at = 0;
     if (!conn->keeps_alive || conn->server->is_ending) {
         if (conn->is_half_closed || !conn->has_more)
             conn_close(conn);
         else
-            linger(conn);
+            conn_linger(conn);
         return;
     }
     conn->phase = CONN_HEAD;
@@ -136,7 +136,7 @@ static int64_t stall_deadline(const struct http_conn *conn)
 }
 
 /* Sends what is there. False when the connection is gone. */
-static bool flush(struct http_conn *conn)
+static bool conn_flush(struct http_conn *conn)
 {
     while (conn->out_at < conn->out.len) {
         ssize_t n = send_some(conn, conn->out.data + conn->out_at, conn->out.len - conn->out_at);
@@ -168,6 +168,7 @@ static const char *reason_phrase(int status)
         const char *phrase;
     } phrases[] = {{200, "OK"},
                    {202, "Accepted"},
+                   {304, "Not Modified"},
                    {400, "Bad Request"},
                    {401, "Unauthorized"},
                    {403, "Forbidden"},
@@ -216,11 +217,13 @@ static void put_head(struct http_conn *conn, int status, const char *type, const
         buf_puts(out, "\r\nContent-Type: ");
         buf_puts(out, type);
     }
-    if (len >= 0) {
+    if (len >= 0 && status != 304) {
         buf_puts(out, "\r\nContent-Length: ");
         buf_put_int(out, len);
     }
-    buf_puts(out, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+    buf_puts(out, "\r\nX-Content-Type-Options: nosniff\r\n");
+    if (!headers || !strstr(headers, "Cache-Control:"))
+        buf_puts(out, "Cache-Control: no-store\r\n");
     if (headers)
         buf_puts(out, headers);
     buf_puts(out, conn->keeps_alive ? "\r\n" : "Connection: close\r\n\r\n");
@@ -245,11 +248,11 @@ void conn_answer(struct http_conn *conn, int status, const char *type, const cha
     }
     conn->phase = CONN_FLUSH;
     conn->deadline_ms = clock_now().boot_ms + HTTP_STALL_MS;
-    if (!flush(conn) || !is_flushed(conn))
+    if (!conn_flush(conn) || !is_flushed(conn))
         return;
     end_of_answer(conn);
     if (!conn->is_busy && !conn->is_closed && conn->phase == CONN_HEAD)
-        process(conn); /* what was sent ahead */
+        conn_process(conn); /* what was sent ahead */
 }
 
 void conn_refuse(struct http_conn *conn, int status, enum tsk_code code, const char *text)
@@ -304,17 +307,17 @@ void conn_stream_put(struct http_conn *conn, const void *data, size_t len)
         buf_put(&conn->out, data, len);
 }
 
-static void drained(struct http_conn *conn)
+static void conn_drained(struct http_conn *conn)
 {
     conn->deadline_ms = 0;
-    shrink(&conn->out);
+    shrink_buf(&conn->out);
     conn->out_at = 0;
     loop_want(&conn->server->loop, &conn->source, EPOLLIN | EPOLLRDHUP);
 }
 
 void conn_stream_push(struct http_conn *conn)
 {
-    if (conn->is_closed || !flush(conn) || !is_flushed(conn))
+    if (conn->is_closed || !conn_flush(conn) || !is_flushed(conn))
         return;
     conn->deadline_ms = 0;
     loop_want(&conn->server->loop, &conn->source,
@@ -352,7 +355,7 @@ void conn_stream_end(struct http_conn *conn)
         conn->server->stream_count--;
     conn->phase = CONN_FLUSH;
     conn->deadline_ms = clock_now().boot_ms + HTTP_STALL_MS;
-    if (flush(conn) && is_flushed(conn))
+    if (conn_flush(conn) && is_flushed(conn))
         end_of_answer(conn);
 }
 
@@ -366,7 +369,7 @@ static int64_t now_us(void)
 }
 
 /* The request is complete. What the dispatcher needs later it has copied. */
-static void dispatch(struct http_conn *conn)
+static void conn_dispatch(struct http_conn *conn)
 {
     conn->began_us = now_us();
     conn->has_more = false;
@@ -428,17 +431,17 @@ static bool has_body(const struct http_conn *conn)
 }
 
 /* What follows the request that was dispatched moves to the front. */
-static void drop(struct http_conn *conn, size_t len)
+static void conn_drop(struct http_conn *conn, size_t len)
 {
     if (conn->in.len <= len)
-        shrink(&conn->in);
+        shrink_buf(&conn->in);
     else
         memmove(conn->in.data, conn->in.data + len, conn->in.len -= len);
     conn->scanned = conn->head_len = 0;
 }
 
 /* Goes through what was read, until more is needed or somebody works on a request. */
-static void process(struct http_conn *conn)
+static void conn_process(struct http_conn *conn)
 {
     conn->is_busy = true;
     while (!conn->is_closed && conn->phase == CONN_HEAD && conn->in.len && take_head(conn)) {
@@ -453,8 +456,8 @@ static void process(struct http_conn *conn)
             conn->in.len = conn->head_len; /* the rest is in the body */
             break;
         }
-        dispatch(conn);
-        drop(conn, used);
+        conn_dispatch(conn);
+        conn_drop(conn, used);
     }
     conn->is_busy = false;
 }
@@ -466,13 +469,13 @@ static void process_body(struct http_conn *conn, const char *data, size_t len)
     if (taken < 0 || !has_body(conn))
         return;
     conn->is_busy = true;
-    dispatch(conn);
-    drop(conn, conn->head_len);
+    conn_dispatch(conn);
+    conn_drop(conn, conn->head_len);
     if (!conn->is_closed)
         buf_put(&conn->in, data + taken, len - (size_t)taken);
     conn->is_busy = false;
     if (!conn->is_closed && conn->phase == CONN_HEAD)
-        process(conn);
+        conn_process(conn);
 }
 
 /* The client sends nothing more. */
@@ -490,7 +493,7 @@ static void half_close(struct http_conn *conn)
         loop_want(&conn->server->loop, &conn->source, is_flushed(conn) ? 0 : EPOLLOUT);
 }
 
-static void readable(struct http_conn *conn)
+static void conn_readable(struct http_conn *conn)
 {
     char *scratch = conn->server->scratch;
     ssize_t n = recv(conn->source.fd, scratch, SCRATCH_SIZE, MSG_DONTWAIT);
@@ -510,16 +513,16 @@ static void readable(struct http_conn *conn)
         if (conn->in.len == 0)
             conn->deadline_ms = clock_now().boot_ms + HTTP_HEAD_MS;
         buf_put(&conn->in, scratch, (size_t)n);
-        process(conn);
+        conn_process(conn);
     } /* LINGER and STREAM: dropped */
 }
 
-static void writable(struct http_conn *conn)
+static void conn_writable(struct http_conn *conn)
 {
-    if (!flush(conn) || !is_flushed(conn))
+    if (!conn_flush(conn) || !is_flushed(conn))
         return;
     if (conn->phase == CONN_STREAM) {
-        drained(conn);
+        conn_drained(conn);
         conn->work->room(conn);
         return;
     }
@@ -527,7 +530,7 @@ static void writable(struct http_conn *conn)
         return;
     end_of_answer(conn);
     if (conn->phase == CONN_HEAD && !conn->is_closed)
-        process(conn);
+        conn_process(conn);
 }
 
 static void conn_ready(struct loop_source *source, uint32_t events)
@@ -540,11 +543,11 @@ static void conn_ready(struct loop_source *source, uint32_t events)
         return;
     }
     if (events & EPOLLOUT)
-        writable(conn);
+        conn_writable(conn);
     if (conn->is_closed)
         return;
     if ((events & EPOLLIN) && reads)
-        readable(conn);
+        conn_readable(conn);
     else if (events & EPOLLIN) /* C1 */
         loop_want(&conn->server->loop, source, source->events & ~(uint32_t)EPOLLIN);
     if (!conn->is_closed && (events & EPOLLRDHUP) && !(events & EPOLLIN && reads))

@@ -3,13 +3,14 @@
  *     HEAD --> BODY --> WORKING --> FLUSH --> HEAD (kept alive) or LINGER --> closed
  *                          \------> STREAM ----------------------------------> closed
  *
- *  C1  A connection has one request at a time; what a client sends ahead waits in its socket.
- *  C2  A head is complete HTTP_HEAD_MS after its first byte, a body HTTP_BODY_MS after its head, an answer is taken with pauses of
- *      at most HTTP_STALL_MS (a stream: HTTP_PATIENCE_MS); else the connection ends. Looked at once a second.
- *  C3  What a client costs is bounded: 16 KiB of head, 1 MiB of body, one answer; a stream has HTTP_STREAM_MAX of what it did not
- *      take yet, and a send buffer of that size in the kernel.
- *  C4  After a refusal the rest of the request is read and dropped for a moment, because closing at once would destroy the
- *      answer on its way. */
+ *  C1  A connection has one request at a time; further requests of the client wait in its socket.
+ *  C2  A head must be complete HTTP_HEAD_MS after its first byte, a body HTTP_BODY_MS after its head. The client must read an
+ *      answer with pauses of at most HTTP_STALL_MS (a stream: HTTP_PATIENCE_MS). Otherwise the connection is closed. This is
+ *      checked once a second.
+ *  C3  The cost of a client is bounded: 16 KiB of head, 1 MiB of body, one answer; for a stream HTTP_STREAM_MAX bytes that are
+ *      not sent yet, and a send buffer of that size in the kernel.
+ *  C4  After a refusal the rest of the request is read and dropped for a moment, because closing at once could discard the
+ *      answer before the client has read it. */
 #ifndef HTTP_CONN_H
 #define HTTP_CONN_H
 
@@ -22,7 +23,7 @@
 #define HTTP_BODY_MS     20000
 #define HTTP_IDLE_MS     60000
 #define HTTP_STALL_MS    20000
-#define HTTP_PATIENCE_MS 300000 /* of a stream: who debugs a page may stop it for a while */
+#define HTTP_PATIENCE_MS 300000 /* for a stream: a page that is being debugged may stop reading for a while */
 #define HTTP_LINGER_MS   2000
 #define HTTP_STREAM_MAX  (64u << 10)
 

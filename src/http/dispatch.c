@@ -1,24 +1,8 @@
 /* dispatch.c - a complete request: to a row, or to one of the few paths that are no operation. */
-#include "http/cache.h"
+#include "http/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Where it says %s, our address. */
-static const char page[] =
-    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tasuki</title>"
-    "<meta name=\"viewport\" content=\"width=device-width\"><style>body{font:16px/1.5 "
-    "system-ui;max-width:40em;margin:3em "
-    "auto;padding:0 1em}code{background:#8882;padding:.1em .3em}</style>"
-    "<h1>tasuki</h1><p>The server of this workspace is up. It has no page yet; everything is in the API:</p>"
-    "<pre><code>curl -H \"Authorization: Bearer $(cat .aiflow/server.token)\" %s/api/status\n"
-    "curl --unix-socket .aiflow/server.sock http://localhost/api/openapi.json</code></pre>"
-    "<p>Agents: <code>/mcp</code>. Live: <code>/api/events</code>. Numbers: <code>/metrics</code>. "
-    "On the command line: <code>tasuki status</code>.</p></html>\n";
-
-#define PAGE_HEADERS                                                                                                   \
-    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"               \
-    "Referrer-Policy: no-referrer\r\n"
 
 /* ---- errors ---- */
 
@@ -80,7 +64,7 @@ static bool is_live_by_itself(const struct http_conn *conn, const json_t *args)
     if (http_header(conn->head, "Last-Event-ID"))
         return true;
     return !http_text_has(http_header(conn->head, "Accept"), "application/json") && !json_object_get(args, "limit") &&
-           !json_object_get(args, "after");
+           !json_object_get(args, "after") && !json_object_get(args, "before");
 }
 
 static bool wants_stream(const struct http_conn *conn, const struct http_route *route, const json_t *args)
@@ -94,10 +78,22 @@ static bool wants_stream(const struct http_conn *conn, const struct http_route *
 
 static void begin_feed(struct http_conn *conn, const json_t *args, const char *instance)
 {
-    bool has_after = json_object_get(args, "after");
-    uint64_t after = (uint64_t)json_get_int(args, "after", 0);
-    feed_stream(&conn->server->feed, conn, has_after ? after : EVENT_FROM_END, json_get_string(args, "type", NULL),
-                instance);
+    static const char *const filters[] = {"type", "thing", "actor", "since", "until"};
+    bool has_after = json_object_get(args, "after"), has_filter = false;
+    struct event_filter filter;
+    struct tsk_error err = {0};
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
+        has_filter |= json_object_get(args, filters[i]) != NULL;
+    if (event_filter_take(args, &filter, &err) < 0) {
+        answer_error(conn, &err, code_info(err.code)->http_status, NULL);
+        return;
+    }
+    struct feed_wish wish = {.after = has_after ? (uint64_t)json_get_int(args, "after", 0) : EVENT_FROM_END,
+                             .filter = has_filter ? args : NULL,
+                             .instance = instance,
+                             .has_time = json_get_bool(args, "beat", false),
+                             .has_usage = json_get_bool(args, "usage", false)};
+    feed_stream(&conn->server->feed, conn, &wish);
 }
 
 static void listener_verified(struct http_job *job)
@@ -178,8 +174,6 @@ static void begin_op(struct http_conn *conn, const struct http_route *route, jso
     job->lang = conn->lang;
     job->says_yes = says_yes;
     job->caller = caller;
-    if (http_text_is(&conn->head->method, "GET"))
-        cache_mark(job, conn);
     job_start(job);
 }
 
@@ -189,11 +183,6 @@ static void dispatch_row(struct http_conn *conn)
     json_t *body CLEANUP_JSON = NULL, *args = NULL;
     struct http_route route = {0};
     char allow[64];
-    bool is_get = http_text_is(&conn->head->method, "GET") || conn->is_head_only;
-    if (is_get && !conn->body.len && !http_header(conn->head, "Last-Event-ID") &&
-        !http_header(conn->head, CALLER_HEADER) && /* being heard of is worth more than the answer */
-        cache_answer(conn->server->cache, conn, conn->lang))
-        return;
     if (take_body(conn, &body, &err) < 0) {
         answer_error(conn, &err, 0, NULL);
         return;
@@ -218,13 +207,6 @@ static void dispatch_row(struct http_conn *conn)
 
 /* ---- other paths ---- */
 
-static void get_page(struct http_conn *conn)
-{
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    buf_printf(&text, page, conn->server->url);
-    conn_answer(conn, 200, "text/html; charset=utf-8", PAGE_HEADERS, text.data, text.len);
-}
-
 static void get_health(struct http_conn *conn)
 {
     static const char body[] = "{\"status\":\"ok\"}\n";
@@ -246,15 +228,24 @@ static void get_metrics(struct http_conn *conn)
     job_start(job_new(server, conn, stats_job));
 }
 
-static const struct {
-    const char *path;
-    void (*get)(struct http_conn *conn);
-} fixed[] = {
-    {"/", get_page},
-    {"/healthz", get_health},
-    {"/metrics", get_metrics},
-    {"/api/openapi.json", get_openapi},
-};
+typedef void get_fn(struct http_conn *conn);
+
+/* The few paths that are no operation and no file of the page; NULL: it is not one of them. */
+static get_fn *fixed_at(const struct http_text *path)
+{
+    static const struct {
+        const char *path;
+        get_fn *get;
+    } fixed[] = {
+        {"/healthz", get_health},
+        {"/metrics", get_metrics},
+        {"/api/openapi.json", get_openapi},
+    };
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        if (http_text_is(path, fixed[i].path))
+            return fixed[i].get;
+    return NULL;
+}
 
 void http_dispatch(struct http_conn *conn)
 {
@@ -267,14 +258,11 @@ void http_dispatch(struct http_conn *conn)
         agents_request(conn);
         return;
     }
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        if (!http_text_is(&head->path, fixed[i].path))
-            continue;
-        if (http_text_is(&head->method, "GET") || conn->is_head_only)
-            fixed[i].get(conn);
-        else
-            no_method(conn, "GET");
-        return;
-    }
-    dispatch_row(conn);
+    get_fn *get = page_has(&head->path) ? page_get : fixed_at(&head->path);
+    if (!get)
+        dispatch_row(conn);
+    else if (http_text_is(&head->method, "GET") || conn->is_head_only)
+        get(conn);
+    else
+        no_method(conn, "GET");
 }

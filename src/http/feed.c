@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include "http/internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -18,14 +20,17 @@ struct reader {
     uint64_t at;
     struct event_reader own;
     bool has_own;
-    char *type;     /* owned; a stream with a filter reads the trail itself */
+    json_t *wish; /* owned, or NULL; a stream with a filter reads the trail itself */
+    struct event_filter filter;
     char *instance; /* owned: who listens, or NULL */
     int64_t beat_ms;
+    bool has_time; /* beats are events with the time */
+    bool has_usage;
 };
 
 /* ---- frames ---- */
 
-static void put_event(struct buf *b, const json_t *event)
+static void put_sse_event(struct buf *b, const json_t *event)
 {
     buf_puts(b, "id: ");
     buf_put_int(b, json_get_int(event, "id", 0));
@@ -56,13 +61,13 @@ static void drop_own(struct reader *reader)
     reader->feed->readers--;
 }
 
-static bool is_wanted(const struct reader *reader, const json_t *event)
+static bool reader_wants(const struct reader *reader, const json_t *event)
 {
-    return !reader->type || strcmp(json_get_string(event, "type", ""), reader->type) == 0;
+    return !reader->wish || event_filter_wants(&reader->filter, event);
 }
 
 /* F5: how much of the trail one of them reads at a time. LOOP_BATCH of them may have their turn in one of the loop's. */
-static size_t share_of(const struct http_feed *feed)
+static size_t reader_share(const struct http_feed *feed)
 {
     size_t share = HTTP_STREAM_MAX / feed->readers, least = HTTP_STREAM_MAX / LOOP_BATCH;
     return share > least ? share : least;
@@ -82,13 +87,13 @@ static bool read_own(struct http_conn *conn, struct reader *reader)
     struct tsk_error problem;
     json_t *event;
     int result = 1;
-    uint64_t end = reader->type ? UINT64_MAX : reader->feed->reader.next_id, from = reader->own.next_id;
-    size_t share = share_of(reader->feed);
+    uint64_t end = reader->wish ? UINT64_MAX : reader->feed->reader.next_id, from = reader->own.next_id;
+    size_t share = reader_share(reader->feed);
     bool has_more = true;
     while (b.len < HTTP_STREAM_MAX && reader->own.next_id - from < share &&
            (has_more = reader->own.next_id < end && (result = event_read(&reader->own, &event, &problem)) == 1)) {
-        if (is_wanted(reader, event))
-            put_event(&b, event);
+        if (reader_wants(reader, event))
+            put_sse_event(&b, event);
         json_decref(event);
     }
     if (result < 0) {
@@ -127,7 +132,7 @@ static void send_more(struct http_conn *conn)
     }
 }
 
-static void gone(struct http_conn *conn)
+static void reader_gone(struct http_conn *conn)
 {
     struct reader *reader = conn->work_data;
     struct http_feed *feed = reader->feed;
@@ -136,37 +141,64 @@ static void gone(struct http_conn *conn)
     if (last != conn)
         ((struct reader *)last->work_data)->index = reader->index;
     drop_own(reader);
-    free(reader->type);
+    feed->usage.streams -= reader->has_usage;
+    json_decref(reader->wish);
     free(reader->instance);
     free(reader);
 }
 
-static void beat(struct http_conn *conn, int64_t now_ms)
+static void put_beat(struct http_conn *conn, const struct reader *reader)
+{
+    char time[TIME_TEXT_MAX], text[96] = ": alive\n\n";
+    time_format_exact(clock_now().wall_ms, time);
+    if (reader->has_time)
+        snprintf(text, sizeof text, "event: beat\ndata: {\"time\":\"%s\"}\n\n", time);
+    conn_stream_put(conn, text, strlen(text));
+}
+
+/* Whether something that is no event can be sent: not while the client reads slowly, and only between two events, because a half
+ * sent one is still in the window. */
+static bool is_between(const struct http_conn *conn, const struct reader *reader)
+{
+    bool is_waiting = conn->out.len > conn->out_at || conn->deadline_ms;
+    return !is_waiting && (!reader->is_live || reader->at == reader->feed->begin + reader->feed->window.len);
+}
+
+static void feed_beat(struct http_conn *conn, int64_t now_ms)
 {
     struct reader *reader = conn->work_data;
-    bool is_waiting = conn->out.len > conn->out_at || conn->deadline_ms;
-    if (now_ms - reader->beat_ms < FEED_BEAT_MS)
+    if (now_ms - reader->beat_ms < (reader->has_time ? FEED_TIME_MS : FEED_BEAT_MS))
         return;
     reader->beat_ms = now_ms;
     caller_renew(reader->feed->server, reader->instance); /* who reads slowly is there all the same */
-    if (is_waiting)
-        return;
-    /* Only between two events: a half sent one is still in the window. */
-    if (!reader->is_live || reader->at == reader->feed->begin + reader->feed->window.len) {
-        conn_stream_put(conn, ": alive\n\n", 9);
+    if (is_between(conn, reader)) {
+        put_beat(conn, reader);
         conn_stream_push(conn);
     }
 }
 
-static const struct http_work work = {.gone = gone, .room = send_more, .tick = beat};
+void feed_send_usage(struct http_feed *feed, const char *message, size_t len)
+{
+    for (unsigned i = feed->count; i-- > 0;) {
+        struct http_conn *conn = feed->streams[i];
+        const struct reader *reader = conn->work_data;
+        if (!reader->has_usage || !is_between(conn, reader))
+            continue;
+        conn_stream_put(conn, message, len);
+        conn_stream_push(conn);
+    }
+}
 
-/* Where a stream begins; the id behind which that is. One beyond the end (of a trail that was made anew since) is the end. */
+static const struct http_work work = {.gone = reader_gone, .room = send_more, .tick = feed_beat};
+
+/* Positions the reader after event `after` and returns that id. An id beyond the end, from a trail that was replaced
+ * since, means the end. */
 static uint64_t begin_at(struct reader *reader, uint64_t after)
 {
     struct http_feed *feed = reader->feed;
     uint64_t next = feed->reader.next_id;
     bool is_new = after == EVENT_FROM_END;
-    if (is_new && !reader->type && !feed->has_news && !feed->is_unreadable) {
+    if (is_new && !reader->wish && !feed->has_news && !feed->is_unreadable) {
         reader->is_live = true;
         reader->at = feed->begin + feed->window.len;
         return next ? next - 1 : 0;
@@ -178,7 +210,7 @@ static uint64_t begin_at(struct reader *reader, uint64_t after)
     return is_new || next <= after ? (next ? next - 1 : 0) : after;
 }
 
-void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after, const char *type, const char *instance)
+void feed_stream(struct http_feed *feed, struct http_conn *conn, const struct feed_wish *wish)
 {
     struct reader *reader = calloc(1, sizeof *reader);
     char hello[96];
@@ -189,21 +221,31 @@ void feed_stream(struct http_feed *feed, struct http_conn *conn, uint64_t after,
         return;
     }
     feed_look(feed); /* from now on means: after this */
-    *reader = (struct reader){.feed = feed, .index = feed->count, .type = type ? strdup(type) : NULL};
+    *reader = (struct reader){.feed = feed, .index = feed->count};
+    if (wish->filter) {
+        struct tsk_error ignored; /* the arguments were checked */
+        reader->wish = json_deep_copy(wish->filter);
+        event_filter_take(reader->wish, &reader->filter, &ignored);
+    }
     reader->beat_ms = clock_now().boot_ms;
-    reader->instance = instance ? strdup(instance) : NULL;
+    reader->instance = wish->instance ? strdup(wish->instance) : NULL;
+    reader->has_time = wish->has_time;
+    reader->has_usage = wish->has_usage;
+    feed->usage.streams += reader->has_usage;
     if (feed->count == feed->room) {
         feed->room = feed->room ? feed->room * 2 : 16;
         feed->streams = realloc(feed->streams, feed->room * sizeof(struct http_conn *));
         BUG(!feed->streams);
     }
     feed->streams[feed->count++] = conn;
-    uint64_t id = begin_at(reader, after);
+    uint64_t id = begin_at(reader, wish->after);
     snprintf(hello, sizeof hello, "retry: 1000\nid: %" PRIu64 "\n\n", id);
     conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &work, reader);
     if (conn->is_closed)
         return;
     conn_stream_put(conn, hello, strlen(hello));
+    if (reader->has_time)
+        put_beat(conn, reader);
     conn_stream_push(conn);
 }
 
@@ -213,7 +255,7 @@ void feed_end(struct http_feed *feed)
         struct http_conn *conn = feed->streams[feed->count - 1];
         struct reader *reader = conn->work_data;
         bool is_whole = !reader->is_live || reader->at == feed->begin + feed->window.len;
-        gone(conn);
+        reader_gone(conn);
         if (is_whole)
             conn_stream_end(conn);
         else { /* half an event was sent: its reader notices the missing end */
@@ -231,8 +273,8 @@ static void fall_back(struct http_feed *feed, struct http_conn *conn, struct rea
 {
     size_t offset = (size_t)(reader->at - feed->begin);
     const char *at = feed->window.data + offset, *end = feed->window.data + feed->window.len, *rest = at;
-    bool is_between = offset == 0 || (offset >= 2 && memcmp(at - 2, "\n\n", 2) == 0);
-    if (!is_between) {
+    bool is_whole = offset == 0 || (offset >= 2 && memcmp(at - 2, "\n\n", 2) == 0);
+    if (!is_whole) {
         const char *stop = memmem(at, (size_t)(end - at), "\n\n", 2);
         at = stop ? stop + 2 : end;
     }
@@ -243,7 +285,7 @@ static void fall_back(struct http_feed *feed, struct http_conn *conn, struct rea
 }
 
 /* Makes room: the newest half stays. */
-static void trim(struct http_feed *feed)
+static void feed_trim(struct http_feed *feed)
 {
     if (feed->window.len <= FEED_MAX)
         return;
@@ -273,7 +315,7 @@ static bool read_trail(struct http_feed *feed)
            (feed->has_news = (result = event_read(&feed->reader, &event, &problem)) == 1)) {
         stats_event(feed->server->stats, json_get_string(event, "type", "?"));
         if (feed->count)
-            put_event(&feed->window, event);
+            put_sse_event(&feed->window, event);
         json_decref(event);
         has_some = true;
     }
@@ -307,7 +349,7 @@ void feed_look(struct http_feed *feed)
     bool has_some = read_trail(feed);
     if (has_some) {
         send_all(feed); /* F4: before what fell behind is cut off */
-        trim(feed);
+        feed_trim(feed);
     }
     if (!feed->count && feed->window.len) { /* nobody listens: nothing need be kept */
         feed->begin += feed->window.len;
@@ -319,20 +361,13 @@ void feed_look(struct http_feed *feed)
 
 /* ---- changes ---- */
 
-void feed_notice(struct http_feed *feed)
-{
-    char notes[4096];
-    while (read(feed->source.fd, notes, sizeof notes) > 0) {
-        feed->changes++;
-        feed->has_news = true;
-    }
-}
-
-static void changed(struct loop_source *source, uint32_t events)
+static void trail_changed(struct loop_source *source, uint32_t events)
 {
     struct http_feed *feed = (struct http_feed *)source;
+    char notes[4096];
     (void)events;
-    feed_notice(feed); /* feed_turn comes at the end of the turn */
+    while (read(feed->source.fd, notes, sizeof notes) > 0)
+        feed->has_news = true; /* feed_turn comes at the end of the turn */
 }
 
 void feed_turn(struct http_feed *feed)
@@ -341,35 +376,78 @@ void feed_turn(struct http_feed *feed)
         feed_look(feed);
 }
 
-static void looked(struct http_job *job)
+/* A process has ended, or a request has changed: feed_tick starts a look, and the descriptor has to wait for its end. */
+static void cause_found(struct loop_source *source, uint32_t events)
 {
-    job->server->feed.is_looking = false;
+    struct http_feed *feed = (struct http_feed *)((char *)source - offsetof(struct http_feed, causes));
+    (void)events;
+    feed->looked_ms = 0;
+    loop_want(&feed->server->loop, source, 0);
 }
 
-void feed_tick(struct http_feed *feed, int64_t now_ms)
+static void feed_looked(struct http_job *job)
 {
-    if (feed->is_looking || now_ms - feed->looked_ms < FEED_LOOK_MS)
+    struct http_feed *feed = &job->server->feed;
+    feed->is_looking = false;
+    if (feed->causes.fd >= 0)
+        loop_want(&feed->server->loop, &feed->causes, EPOLLIN);
+}
+
+static void feed_do_look(struct http_job *job)
+{
+    lookout_look(&job->server->feed.lookout);
+}
+
+void feed_tick(struct http_feed *feed, bool has_listeners, int64_t now_ms)
+{
+    if (feed->is_looking)
+        return;
+    if (!has_listeners) {
+        if (feed->has_looked)
+            lookout_rest(&feed->lookout);
+        if (feed->has_looked && feed->causes.fd >= 0)
+            loop_want(&feed->server->loop, &feed->causes, 0);
+        feed->has_looked = false;
+        feed->looked_ms = 0;
+        return;
+    }
+    if (feed->looked_ms && now_ms - feed->looked_ms < LOOKOUT_MS)
         return;
     feed->looked_ms = now_ms;
-    feed->is_looking = true;
-    struct http_job *job = job_new(feed->server, NULL, job_run_op);
-    job->op = op_by_name("process.list");
-    job->args = json_object();
-    job->done = looked;
+    feed->is_looking = feed->has_looked = true;
+    struct http_job *job = job_new(feed->server, NULL, feed_do_look);
+    job->done = feed_looked;
     job_start(job);
+}
+
+/* -1 where it is not available (a user's inotify instances may be used up). That is reported once, here. */
+static int watch_state(const struct tsk_workspace *ws)
+{
+    const uint32_t what = IN_MODIFY | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE;
+    struct tsk_error problem;
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd >= 0 && inotify_add_watch(fd, ws->state_path, what) >= 0)
+        return fd;
+    error_set(&problem, TSK_ENVIRONMENT, "serve_not_notified", "path", ws->state_path, "reason", strerrordesc_np(errno),
+              NULL);
+    log_problem(&problem);
+    fs_close(&fd);
+    return -1;
 }
 
 int feed_init(struct http_feed *feed, struct http_server *server, struct tsk_error *err)
 {
     struct tsk_workspace *ws = server->ws;
-    *feed =
-        (struct http_feed){.source = {.fd = -1, .ready = changed}, .server = server, .window = BUF_INIT, .begin = 1};
+    *feed = (struct http_feed){
+        .source = {.fd = -1, .ready = trail_changed}, .server = server, .window = BUF_INIT, .begin = 1};
     if (event_reader_init(&feed->reader, ws->state_dir, EVENT_FROM_END, err) < 0)
         return -1;
-    feed->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    uint32_t what = IN_MODIFY | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE;
-    if (feed->source.fd < 0 || inotify_add_watch(feed->source.fd, ws->state_path, what) < 0 ||
-        loop_add(&server->loop, &feed->source, EPOLLIN) < 0)
+    feed->source.fd = watch_state(ws);
+    lookout_init(&feed->lookout, ws, server->root);
+    feed->causes = (struct loop_source){.fd = feed->lookout.fd, .ready = cause_found};
+    if (feed->causes.fd >= 0 && loop_add(&server->loop, &feed->causes, 0) < 0)
+        return error_errno(err, "watch", ws->state_path);
+    if (feed->source.fd >= 0 && loop_add(&server->loop, &feed->source, EPOLLIN) < 0)
         return error_errno(err, "watch", ws->state_path);
     return 0;
 }
@@ -377,6 +455,8 @@ int feed_init(struct http_feed *feed, struct http_server *server, struct tsk_err
 void feed_clear(struct http_feed *feed)
 {
     event_reader_clear(&feed->reader);
+    lookout_clear(&feed->lookout);
+    json_decref(feed->usage.before);
     buf_clear(&feed->window);
     fs_close(&feed->source.fd);
     free(feed->streams);

@@ -17,7 +17,6 @@
 
 struct http_agents; /* agents.c */
 struct http_stats;  /* stats.c */
-struct http_cache;  /* cache.h */
 
 struct http_listener {
     struct loop_source source; /* first */
@@ -40,6 +39,8 @@ struct http_server {
     dev_t socket_dev;    /* of server.sock, with socket_ino */
     ino_t socket_ino;
     char url[256];
+    pid_t
+        other_pid; /* another server has this workspace, and `url` is its address; 0: there is none, or nobody knows where */
 
     struct http_conn *first, *last; /* all connections, in the order in which they came */
     unsigned conn_count, stream_count;
@@ -56,7 +57,6 @@ struct http_server {
     struct http_feed feed;
     struct http_stream *streams; /* stream.c */
     struct http_stats *stats;
-    struct http_cache *cache;
     struct db db; /* open and unused: with it, SQLite keeps its log, and does not write when others close theirs */
     struct buf openapi; /* made when it is asked for */
 
@@ -126,9 +126,6 @@ struct http_job {
     const char *type;
     struct buf body;
     struct buf question; /* that a person must answer */
-    char *target;        /* owned: its answer may be kept under this (cache.h), with the next two */
-    uint64_t seen;       /* the feed's count of changes before it was begun */
-    int64_t made_ms;
     atomic_bool is_cancelled;
     pthread_t worker; /* of the server's mutex, like the next two */
     bool has_worker, may_signal;
@@ -180,7 +177,12 @@ enum route_found { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
 enum route_found route_find(const struct http_head *head, const json_t *body, struct http_route *ret, json_t **ret_args,
                             char allow[64], struct tsk_error *ret_err);
 
-/* ---- openapi.c, stats.c, page.c ---- */
+/* ---- page.c ---- */
+
+bool page_has(const struct http_text *path); /* one of the files of the page */
+void page_get(struct http_conn *conn);       /* the one that the request names */
+
+/* ---- openapi.c, stats.c ---- */
 
 void openapi_write(struct buf *b);
 struct http_stats *stats_new(void);

@@ -1,7 +1,8 @@
 /* job.c - operations in worker threads. A job belongs to the loop, except between job_start and its place in `done`; what both
  * touch is under the server's mutex. */
 #include "base/clock.h"
-#include "http/cache.h"
+#include "http/internal.h"
+#include "own/who.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CANCEL_AGAIN_MS = 50, EVICTED = 8 };
+enum { JOB_CANCEL_MS = 50, EVICTED = 8 };
 
 void http_wake(struct http_server *server)
 {
@@ -39,7 +40,6 @@ static void job_free(struct http_job *job)
     json_decref(job->args);
     buf_clear(&job->body);
     buf_clear(&job->question);
-    free(job->target);
     caller_clear(&job->caller);
     free(job);
 }
@@ -55,7 +55,7 @@ void job_cancel(struct http_job *job)
 
 int job_cancel_again(struct http_server *server, int64_t now_ms)
 {
-    bool is_due = now_ms - server->cancelled_ms >= CANCEL_AGAIN_MS, has_some = false;
+    bool is_due = now_ms - server->cancelled_ms >= JOB_CANCEL_MS, has_some = false;
     for (struct http_job *job = server->jobs; job; job = job->next) {
         if (!atomic_load(&job->is_cancelled))
             continue;
@@ -65,7 +65,7 @@ int job_cancel_again(struct http_server *server, int64_t now_ms)
     }
     if (is_due)
         server->cancelled_ms = now_ms;
-    return has_some ? CANCEL_AGAIN_MS : -1;
+    return has_some ? JOB_CANCEL_MS : -1;
 }
 
 static void client_gone(struct http_conn *conn)
@@ -82,19 +82,20 @@ static void client_hung_up(struct http_conn *conn)
 
 static const struct http_work waiting = {.gone = client_gone, .hung_up = client_hung_up};
 
-static void finish(struct http_job *job)
+static void job_finish(struct http_job *job)
 {
     struct http_server *server = job->server;
     *(job->prev ? &job->prev->next : &server->jobs) = job->next;
     if (job->next)
         job->next->prev = job->prev;
-    cache_keep(server->cache, job);
     for (int i = 0; i < EVICTED && job->is_short && room_take(server); i++) /* R5 */
         ;
     if (job->done)
         job->done(job);
     else if (job->conn && server->is_ending && job->is_unmet && atomic_load(&job->is_cancelled))
         conn_refuse(job->conn, 503, TSK_ENVIRONMENT, "http_ending"); /* it was us who did not wait any longer */
+    else if (job->conn && job->conn->is_half_closed && job->is_unmet && atomic_load(&job->is_cancelled))
+        conn_refuse(job->conn, 409, TSK_CONFLICT, "http_hung_up");
     else if (job->conn)
         conn_answer(job->conn, job->status, job->type, NULL, job->body.data, job->body.len);
     job_free(job);
@@ -109,13 +110,13 @@ void job_finish_all(struct http_server *server)
     pthread_mutex_unlock(&server->mutex);
     for (; job; job = next) {
         next = job->next_done;
-        finish(job);
+        job_finish(job);
     }
 }
 
 /* ---- in a worker ---- */
 
-static void work(void *arg)
+static void job_work(void *arg)
 {
     struct http_job *job = arg;
     struct http_server *server = job->server;
@@ -144,17 +145,17 @@ void job_start(struct http_job *job)
     server->jobs = job;
     if (job->conn)
         conn_wait(job->conn, &waiting, job);
-    pool_submit(server->pool, work, job);
+    pool_submit(server->pool, job_work, job);
 }
 
-static bool is_cancelled(struct op_call *call)
+static bool job_is_cancelled(struct op_call *call)
 {
     struct http_job *job = call->skin;
     return atomic_load(&job->is_cancelled);
 }
 
 /* Over HTTP a person's yes is `{"confirm": true}`. */
-static bool confirm(struct op_call *call, const char *question)
+static bool job_confirm(struct op_call *call, const char *question)
 {
     struct http_job *job = call->skin;
     job->has_asked = !job->says_yes;
@@ -183,6 +184,16 @@ static void may_signal(struct http_job *job, bool may)
     pthread_mutex_unlock(&job->server->mutex);
 }
 
+/* A caller that was verified, or somebody who has the server's token. */
+static void enter_who(struct http_job *job)
+{
+    struct who who;
+    const char *instance = json_get_string(job->args, "instance", job->caller.instance);
+    who_of_client(job->server->ws, instance ? instance : "", "http", false,
+                  job->op->flags & (OP_READ_ONLY | OP_QUESTION) ? NULL : job->op->name, &who);
+    who_enter(&who);
+}
+
 void job_run_op(struct http_job *job)
 {
     struct tsk_error err = {0};
@@ -194,14 +205,16 @@ void job_run_op(struct http_job *job)
                            .lang = job->lang,
                            .is_remote = true,
                            .home = job->server->ws,
-                           .confirm = confirm,
-                           .is_cancelled = is_cancelled,
+                           .confirm = job_confirm,
+                           .is_cancelled = job_is_cancelled,
                            .skin = job};
     int result = op_verify_caller(job->server->ws, json_get_string(job->args, "instance", job->caller.instance),
                                   job->caller.secret, &err);
     if (result == 0) {
         may_signal(job, job->op->flags & OP_INTERRUPTIBLE);
+        enter_who(job);
         result = op_run(&call, &answer, &err);
+        who_enter(NULL);
         may_signal(job, false);
     }
     json_decref(call.aside);

@@ -17,14 +17,19 @@
 #define TOKEN_FILE  "server.token"
 #define SOCKET_FILE "server.sock"
 
-enum { BACKLOG = 512, PORTS = 100, TELL_MS = 1000, ACCEPT_BATCH = 64 };
+enum { BACKLOG = 512, PORTS = 100, ACCEPT_BATCH = 64 };
+enum {
+    TELL_MS = 1000,   /* a server that has just begun writes its address within this time */
+    DYING_MS = 10000, /* a server that does not answer is waited for this long: it may be ending */
+    ASK_MS = 50,
+};
 
 /* ---- the lock ---- */
 
 static json_t *read_lock(struct http_server *server)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* the byte lock decides; the record only says where the other server is */
     json_t *record = NULL;
     if (fs_read_file(server->ws->state_dir, LOCK_FILE, 4096, &text) < 0 ||
         json_parse(buf_str(&text), text.len, LOCK_FILE, &record, &ignored) < 0)
@@ -40,16 +45,41 @@ static struct sockaddr_un socket_address(const struct http_server *server)
     return address;
 }
 
+/* -1: nobody listens on server.sock. */
+static int socket_call(const struct http_server *server)
+{
+    struct sockaddr_un address = socket_address(server);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        fs_close(&fd);
+    return fd;
+}
+
 /* The pid of the process that listens on server.sock; 0 if there is none. */
 static pid_t socket_owner(const struct http_server *server)
 {
-    struct sockaddr_un address = socket_address(server);
     struct ucred peer = {0};
     socklen_t len = sizeof peer;
-    int fd CLEANUP_FD = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool is_found = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-                    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0;
-    return is_found ? peer.pid : 0;
+    int fd CLEANUP_FD = socket_call(server);
+    return fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 ? peer.pid : 0;
+}
+
+/* Whether a server answers within ASK_MS. The question in `fd` stays: a busy server answers it in a later round. */
+static bool is_answering(const struct http_server *server, int *fd)
+{
+    static const char question[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char answer;
+    if (*fd < 0 && (*fd = socket_call(server)) >= 0 &&
+        send(*fd, question, sizeof question - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        fs_close(fd);
+    struct pollfd asked = {.fd = *fd, .events = POLLIN};
+    if (poll(&asked, 1, ASK_MS) <= 0) /* also without a question, which poll ignores */
+        return false;
+    if (recv(*fd, &answer, 1, MSG_DONTWAIT) == 1)
+        return true;
+    fs_close(fd);
+    poll(NULL, 0, ASK_MS);
+    return false;
 }
 
 /* The owner of the lock writes its address a moment later. */
@@ -63,33 +93,47 @@ static int say_where(struct http_server *server, struct tsk_error *err)
     error_set(err, TSK_CONFLICT, "serve_running", "url", json_get_string(record, "url", buf_str(&socket)), NULL);
     error_add_int(err, "pid", json_get_int(record, "pid", record ? 0 : socket_owner(server)));
     error_add(err, "socket", json_get_string(record, "socket", buf_str(&socket)));
+    if (json_object_get(record, "url")) {
+        snprintf(server->url, sizeof server->url, "%s", json_get_string(record, "url", ""));
+        server->other_pid = (pid_t)json_get_int(record, "pid", 0);
+    }
     return -1;
 }
 
 /* The owner of this lock is the server, also after server.lock was removed. Not every file system supports it (NFS does not);
  * there the file alone decides. */
-static bool is_dir_taken(struct http_server *server)
+static bool is_dir_taken(const struct http_server *server)
 {
-    server->dir_fd = fs->openat(server->ws->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     return server->dir_fd >= 0 && flock(server->dir_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-int listen_lock(struct http_server *server, struct tsk_error *err)
+/* 1: it is ours; 0: another process has it; -1: an error. */
+static int lock_try(struct http_server *server, struct tsk_error *err)
 {
     if (is_dir_taken(server))
-        return say_where(server, err);
-    int fd = fs->openat(server->ws->state_dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return fs_error(err, "open", server->ws->state_dir, LOCK_FILE);
-    server->lock_fd = fd;
-    if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0) {
-        struct stat st;
-        if (fs->fstat(fd, &st) == 0 && st.st_size > 0)
-            server->seen_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
         return 0;
-    }
-    return errno == EAGAIN || errno == EACCES ? say_where(server, err)
-                                              : fs_error(err, "lock", server->ws->state_dir, LOCK_FILE);
+    fs_close(&server->lock_fd); /* it may have been replaced meanwhile */
+    server->lock_fd = fs->openat(server->ws->state_dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (server->lock_fd < 0)
+        return fs_error(err, "open", server->ws->state_dir, LOCK_FILE);
+    if (fs_lock_try(server->lock_fd, F_WRLCK, 0, 1) == 0)
+        return 1;
+    return errno == EAGAIN || errno == EACCES ? 0 : fs_error(err, "lock", server->ws->state_dir, LOCK_FILE);
+}
+
+/* A server that was killed keeps its locks until the kernel has closed its descriptors, on a busy machine for a second or more. So
+ * the lock alone does not say that a server runs: it does if it answers, or if it keeps the lock. */
+int listen_lock(struct http_server *server, struct tsk_error *err)
+{
+    struct stat st;
+    int asked CLEANUP_FD = -1, result;
+    server->dir_fd = fs->openat(server->ws->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    for (int waited = 0; (result = lock_try(server, err)) == 0; waited += ASK_MS)
+        if (is_answering(server, &asked) || waited >= DYING_MS)
+            return say_where(server, err);
+    if (result > 0 && fs->fstat(server->lock_fd, &st) == 0 && st.st_size > 0)
+        server->seen_ms = st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+    return result < 0 ? -1 : 0;
 }
 
 void listen_beat(struct http_server *server)
@@ -126,18 +170,24 @@ static bool is_private(int dir)
            st.st_uid == geteuid() && (st.st_mode & 077) == 0;
 }
 
-int listen_token(struct http_server *server, struct tsk_error *err)
+bool listen_has_token(struct http_server *server)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     int dir = server->ws->state_dir;
     bool is_good = is_private(dir) && fs_read_file(dir, TOKEN_FILE, 256, &text) == 0 &&
                    strspn(buf_str(&text), "0123456789abcdef") == HTTP_TOKEN_DIGITS;
-    if (is_good) {
+    if (is_good)
         memcpy(server->token, text.data, HTTP_TOKEN_DIGITS);
+    return is_good;
+}
+
+int listen_token(struct http_server *server, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    int dir = server->ws->state_dir;
+    if (listen_has_token(server))
         return 0;
-    }
     random_hex(server->token, HTTP_TOKEN_DIGITS);
-    buf_reset(&text);
     buf_printf(&text, "%s\n", server->token);
     return fs_replace_file(dir, TOKEN_FILE, 0600 | FS_KEEP, text.data, text.len) < 0
                ? fs_error(err, "write", dir, TOKEN_FILE)
@@ -176,8 +226,8 @@ static void let_in(struct http_listener *listener, int fd)
     }
 }
 
-/* R5: who waits in the queue would wake us again and again. */
-static void rest(struct http_server *server)
+/* R5: connections that wait in the accept queue would wake the loop again and again. */
+static void listen_rest(struct http_server *server)
 {
     for (unsigned i = 0; i < server->listener_count; i++)
         loop_want(&server->loop, &server->listeners[i].source, 0);
@@ -217,7 +267,7 @@ static void accept_some(struct loop_source *source, uint32_t events)
             return;
         if (is_full && room_take(server))
             continue;
-        rest(server);
+        listen_rest(server);
         return;
     }
 }
@@ -314,7 +364,7 @@ static int bind_any(struct http_server *server, struct address *address)
     return fd;
 }
 
-static int refuse(const char *address, int port, struct tsk_error *err)
+static int listen_refuse(const char *address, int port, struct tsk_error *err)
 {
     char text[128];
     const char *reason = strerrordesc_np(errno);
@@ -334,9 +384,9 @@ int listen_tcp(struct http_server *server, const char *address, int port, struct
         return error_set(err, TSK_INVALID_INPUT, "serve_address", "address", text, "reason", "not an IP address", NULL);
     int fd = port < 0 ? bind_any(server, &bound) : bind_port(&bound, port);
     if (fd < 0)
-        return refuse(text, port, err);
+        return listen_refuse(text, port, err);
     if (getsockname(fd, (struct sockaddr *)&bound.storage, &bound.len) < 0 || add_listener(server, fd, false) < 0) {
-        refuse(text, port, err);
+        listen_refuse(text, port, err);
         fs_close(&fd);
         return -1;
     }

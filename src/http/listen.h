@@ -1,4 +1,4 @@
-/* listen.h - where the server is to be found: its sockets, its token, and the lock that says that there is one. */
+/* listen.h - how clients find the server: its sockets, its token, and the lock that says that it runs. */
 #ifndef HTTP_LISTEN_H
 #define HTTP_LISTEN_H
 
@@ -6,9 +6,12 @@
 
 #define SERVE_PORT 7411
 
-/* Takes server.lock, and .aiflow/ itself. CONFLICT "serve_running" says where the server is that has it. */
+/* Takes server.lock, and .aiflow/ itself. CONFLICT "serve_running" says where the server is that has it; so do url and other_pid. Waits
+ * for the locks of one that does not answer: it may be dying. */
 int listen_lock(struct http_server *server, struct tsk_error *err);
-/* Reads or makes server.token. */
+/* Reads server.token; false if there is none that is ours alone. */
+bool listen_has_token(struct http_server *server);
+/* Reads or makes it. */
 int listen_token(struct http_server *server, struct tsk_error *err);
 /* TCP: `address` (NULL: 127.0.0.1) on `port` (-1: the one of the last time, or 7411 and the ones after it). Fills server->url. */
 int listen_tcp(struct http_server *server, const char *address, int port, struct tsk_error *err);

@@ -1,10 +1,10 @@
-/* loop.h - who is ready: one epoll set, one thread. A source is part of what it belongs to:
+/* loop.h - which descriptors are ready: one epoll set, one thread. A source is embedded in its owner:
  *
  *     struct conn { struct loop_source source; ... };
  *     conn->source = (struct loop_source){.fd = fd, .ready = conn_ready};
  *     loop_add(loop, &conn->source, EPOLLIN);
  *
- * A source may be removed at any time, also by another one's `ready`; then it is not called any more. */
+ * A source may be removed at any time, even by the `ready` of another source; then it is not called any more. */
 #ifndef HTTP_LOOP_H
 #define HTTP_LOOP_H
 

@@ -13,7 +13,7 @@ static json_t *one_or_many(const struct op_param *param, json_t *schema_take)
     return json_pack("{s:[o, o]}", "anyOf", schema_take, list);
 }
 
-static json_t *choices(const char *const *words)
+static json_t *choices_schema(const char *const *words)
 {
     json_t *list = json_array();
     for (; *words; words++)
@@ -44,7 +44,7 @@ static json_t *schema_of(const struct op_param *param)
     case OP_DURATION:
         return json_pack("{s:[{s:s}, {s:s, s:i}]}", "anyOf", "type", "string", "type", "integer", "minimum", 0);
     case OP_ENUM:
-        return one_or_many(param, choices(param->choices));
+        return one_or_many(param, choices_schema(param->choices));
     case OP_ARGV:
         if (param->flags & OP_SHELL)
             return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type", "array", "items", "type",
@@ -73,9 +73,21 @@ static const char *help_of(const struct op_param *param)
     return param->agent_help ? param->agent_help : param->help;
 }
 
-static json_t *described(json_t *schema_take, const struct op_param *param)
+/* How the command line takes it, for a page that shows the command: by position, behind `--`, or by an option of another name. */
+static void add_cli_place(json_t *json, const struct op_param *param)
+{
+    const char *place = param->flags & OP_REMOTE_ONLY                         ? "none"
+                        : param->flags & OP_PROGRAM || param->type == OP_ARGV ? "behind"
+                        : param->flags & OP_POSITIONAL                        ? "position"
+                                                                              : param->option;
+    if (place)
+        json_object_set_new(json, "x-cli", json_string(place));
+}
+
+static json_t *described_schema(json_t *schema_take, const struct op_param *param)
 {
     json_object_set_new(schema_take, "description", json_string(help_of(param)));
+    add_cli_place(schema_take, param);
     return schema_take;
 }
 
@@ -89,12 +101,13 @@ static bool is_in_path(const char *path, const char *name)
     return false;
 }
 
-static json_t *parameter(const struct op_param *param, const char *where, bool is_required)
+static json_t *parameter_object(const struct op_param *param, const char *where, bool is_required)
 {
     json_t *json = json_pack("{s:s, s:s, s:s, s:o}", "name", param->name, "in", where, "description", help_of(param),
                              "schema", schema_of(param));
     if (is_required)
         json_object_set_new(json, "required", json_true());
+    add_cli_place(json, param);
     return json;
 }
 
@@ -106,7 +119,7 @@ static json_t *secret_schema(void)
 }
 
 /* Every call may say in headers who makes it (caller.c); by its arguments where the row has `instance`, and in a stream. */
-static void add_caller(json_t *parameters, json_t *body, const struct op *op, bool has_body, bool streams)
+static void add_caller_headers(json_t *parameters, json_t *body, const struct op *op, bool has_body, bool streams)
 {
     json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Instance"));
     json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Secret"));
@@ -216,8 +229,8 @@ static json_t *responses_of(const struct op *op, bool is_get, bool streams)
 
 static void add_property(json_t *schema, const struct op_param *param)
 {
-    json_object_set_new(json_object_get(schema, "properties"), param->name, described(schema_of(param), param));
-    if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
+    json_object_set_new(json_object_get(schema, "properties"), param->name, described_schema(schema_of(param), param));
+    if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED | OP_REMOTE_REQUIRED))
         json_array_append_new(json_object_get(schema, "required"), json_string(param->name));
 }
 
@@ -240,7 +253,7 @@ static json_t *body_schema(const struct op *op, const char *when)
 }
 
 /* The route's parameters: in the path, in the query of GET, in the body otherwise. */
-static json_t *operation(const struct op *op, const struct op_route *route, const char *when, const char *id)
+static json_t *operation_object(const struct op *op, const struct op_route *route, const char *when, const char *id)
 {
     bool has_body = strcmp(route->method, "GET") != 0;
     bool streams = route->preset && strcmp(route->preset, "follow=true") == 0;
@@ -251,13 +264,13 @@ static json_t *operation(const struct op *op, const struct op_route *route, cons
         if ((param->flags & OP_CLI_ONLY) || is_preset)
             continue;
         if (is_in_path(route->path, param->name))
-            json_array_append_new(parameters, parameter(param, "path", true));
+            json_array_append_new(parameters, parameter_object(param, "path", true));
         else if (has_body)
             add_property(schema, param);
         else
-            json_array_append_new(parameters, parameter(param, "query", param->flags & OP_REQUIRED));
+            json_array_append_new(parameters, parameter_object(param, "query", param->flags & OP_REQUIRED));
     }
-    add_caller(parameters, schema, op, has_body, streams);
+    add_caller_headers(parameters, schema, op, has_body, streams);
     json_t *json = json_pack("{s:s, s:s, s:o, s:o}", "operationId", id, "summary", op->summary, "parameters",
                              parameters, "responses", responses_of(op, !has_body, streams));
     if (op->detail)
@@ -271,7 +284,7 @@ static json_t *operation(const struct op *op, const struct op_route *route, cons
 }
 
 /* Rows that share a route: one operation whose body is one of theirs. */
-static void join(json_t *there, json_t *more_take)
+static void join_paths(json_t *there, json_t *more_take)
 {
     json_t *more CLEANUP_JSON = more_take;
     json_t *content =
@@ -311,14 +324,14 @@ static void add_route(json_t *paths, const struct op *op, const struct op_route 
     path_text(route->path, &path);
     for (size_t i = 0; route->method[i] && i + 1 < sizeof method; i++)
         method[i] = (char)(route->method[i] | 0x20);
-    json_t *item = json_object_get(paths, buf_str(&path)), *json = operation(op, route, when, id);
+    json_t *item = json_object_get(paths, buf_str(&path)), *json = operation_object(op, route, when, id);
     if (!item) {
         item = json_object();
         json_object_set_new(paths, buf_str(&path), item);
     }
     json_t *there = json_object_get(item, method);
     if (there)
-        join(there, json);
+        join_paths(there, json);
     else
         json_object_set_new(item, method, json);
 }
@@ -371,11 +384,8 @@ static void add_other(json_t *paths, const struct other *other)
 
 void openapi_write(struct buf *b)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
     json_t *paths = json_object(), *schemas = json_pack("{s:o}", "Error", error_schema());
-    for (size_t i = 0; i < count; i++) {
-        const struct op *op = rows[i];
+    op_foreach (op) {
         if (op->http.path)
             json_object_set_new(schemas, op->name, result_schema(op));
         if (op->http.path)

@@ -11,7 +11,7 @@ static bool is_token_char(unsigned char c)
     return isalnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static bool is_token(const struct http_text *text)
+static bool is_token_text(const struct http_text *text)
 {
     for (size_t i = 0; i < text->len; i++)
         if (!is_token_char((unsigned char)text->at[i]))
@@ -29,7 +29,7 @@ bool http_text_is_caseless(const struct http_text *text, const char *word)
     return text && strlen(word) == text->len && strncasecmp(text->at, word, text->len) == 0;
 }
 
-static struct http_text trimmed(const char *at, const char *end)
+static struct http_text trimmed_text(const char *at, const char *end)
 {
     while (at < end && (*at == ' ' || *at == '\t'))
         at++;
@@ -44,7 +44,7 @@ bool http_text_has(const struct http_text *list, const char *word)
     while (at < end) {
         const char *comma = memchr(at, ',', (size_t)(end - at)), *stop = comma ? comma : end;
         const char *more = memchr(at, ';', (size_t)(stop - at));
-        struct http_text item = trimmed(at, more ? more : stop);
+        struct http_text item = trimmed_text(at, more ? more : stop);
         if (http_text_is_caseless(&item, word))
             return true;
         at = stop + 1;
@@ -60,7 +60,7 @@ const struct http_text *http_header(const struct http_head *head, const char *na
     return NULL;
 }
 
-static int refuse(struct http_refusal *refusal, int status, const char *text)
+static int parse_refuse(struct http_refusal *refusal, int status, const char *text)
 {
     *refusal = (struct http_refusal){status, text};
     return -1;
@@ -84,10 +84,10 @@ size_t http_head_end(const char *data, size_t len, size_t *scanned)
 static int parse_target(const struct http_text *target, struct http_head *ret, struct http_refusal *refusal)
 {
     if (target->len == 0 || target->at[0] != '/')
-        return refuse(refusal, 400, "http_bad_target");
+        return parse_refuse(refusal, 400, "http_bad_target");
     for (size_t i = 0; i < target->len; i++)
         if (target->at[i] <= ' ' || target->at[i] >= 127 || target->at[i] == '#')
-            return refuse(refusal, 400, "http_bad_target");
+            return parse_refuse(refusal, 400, "http_bad_target");
     const char *end = target->at + target->len, *question = memchr(target->at, '?', target->len);
     ret->path = (struct http_text){target->at, (size_t)((question ? question : end) - target->at)};
     ret->query = (struct http_text){question ? question + 1 : end, question ? (size_t)(end - question - 1) : 0};
@@ -99,16 +99,16 @@ static int parse_line(const char *line, size_t len, struct http_head *ret, struc
     const char *end = line + len, *first = memchr(line, ' ', len);
     const char *second = first ? memchr(first + 1, ' ', (size_t)(end - first - 1)) : NULL;
     if (!second)
-        return refuse(refusal, 400, "http_bad_line");
+        return parse_refuse(refusal, 400, "http_bad_line");
     struct http_text target = {first + 1, (size_t)(second - first - 1)};
     struct http_text version = {second + 1, (size_t)(end - second - 1)};
     ret->method = (struct http_text){line, (size_t)(first - line)};
-    if (!is_token(&ret->method))
-        return refuse(refusal, 400, "http_bad_line");
+    if (!is_token_text(&ret->method))
+        return parse_refuse(refusal, 400, "http_bad_line");
     ret->keeps_alive = http_text_is(&version, "HTTP/1.1");
     if (!ret->keeps_alive && !http_text_is(&version, "HTTP/1.0")) {
         bool is_http = version.len == 8 && memcmp(version.at, "HTTP/", 5) == 0;
-        return refuse(refusal, is_http ? 505 : 400, is_http ? "http_bad_version" : "http_bad_line");
+        return parse_refuse(refusal, is_http ? 505 : 400, is_http ? "http_bad_version" : "http_bad_line");
     }
     return parse_target(&target, ret, refusal);
 }
@@ -118,17 +118,17 @@ static int parse_field(const char *line, size_t len, struct http_head *ret, stru
 {
     const char *colon = memchr(line, ':', len);
     if (!colon)
-        return refuse(refusal, 400, "http_bad_header");
-    struct http_header header = {{line, (size_t)(colon - line)}, trimmed(colon + 1, line + len)};
-    if (!is_token(&header.name))
-        return refuse(refusal, 400, "http_bad_header");
+        return parse_refuse(refusal, 400, "http_bad_header");
+    struct http_header header = {{line, (size_t)(colon - line)}, trimmed_text(colon + 1, line + len)};
+    if (!is_token_text(&header.name))
+        return parse_refuse(refusal, 400, "http_bad_header");
     for (size_t i = 0; i < header.value.len; i++) {
         unsigned char c = (unsigned char)header.value.at[i];
         if ((c < ' ' && c != '\t') || c == 127)
-            return refuse(refusal, 400, "http_bad_header");
+            return parse_refuse(refusal, 400, "http_bad_header");
     }
     if (ret->count == HTTP_HEADERS_MAX)
-        return refuse(refusal, 431, "http_head_too_large");
+        return parse_refuse(refusal, 431, "http_head_too_large");
     ret->headers[ret->count++] = header;
     return 0;
 }
@@ -142,7 +142,7 @@ static int parse_single(const struct http_head *head, const char *name, const ch
         if (!http_text_is_caseless(&head->headers[i].name, name))
             continue;
         if (*ret)
-            return refuse(refusal, 400, text);
+            return parse_refuse(refusal, 400, text);
         *ret = &head->headers[i].value;
     }
     return 0;
@@ -153,12 +153,12 @@ static int parse_length(const struct http_text *value, int64_t *ret, struct http
     *ret = 0;
     for (size_t i = 0; i < value->len; i++) {
         if (!isdigit((unsigned char)value->at[i]) || value->len > 18)
-            return refuse(refusal, 400, "http_bad_length");
+            return parse_refuse(refusal, 400, "http_bad_length");
         *ret = *ret * 10 + (value->at[i] - '0');
     }
     if (value->len == 0)
-        return refuse(refusal, 400, "http_bad_length");
-    return *ret > HTTP_BODY_MAX ? refuse(refusal, 413, "http_body_too_large") : 0;
+        return parse_refuse(refusal, 400, "http_bad_length");
+    return *ret > HTTP_BODY_MAX ? parse_refuse(refusal, 413, "http_body_too_large") : 0;
 }
 
 /* P2 */
@@ -174,15 +174,15 @@ static int parse_framing(struct http_head *ret, struct http_refusal *refusal)
         parse_single(ret, "Expect", "http_bad_header", &expect, refusal) < 0)
         return -1;
     if (!host)
-        return refuse(refusal, 400, "http_bad_host");
+        return parse_refuse(refusal, 400, "http_bad_host");
     if (length && encoding)
-        return refuse(refusal, 400, "http_bad_encoding");
+        return parse_refuse(refusal, 400, "http_bad_encoding");
     if (encoding && (!ret->keeps_alive || !http_text_is_caseless(encoding, "chunked")))
-        return refuse(refusal, ret->keeps_alive ? 501 : 400, "http_bad_encoding");
+        return parse_refuse(refusal, ret->keeps_alive ? 501 : 400, "http_bad_encoding");
     if (expect && !http_text_is_caseless(expect, "100-continue"))
-        return refuse(refusal, 417, "http_bad_expect");
+        return parse_refuse(refusal, 417, "http_bad_expect");
     if (coding && !http_text_is_caseless(coding, "identity"))
-        return refuse(refusal, 415, "http_bad_coding");
+        return parse_refuse(refusal, 415, "http_bad_coding");
     ret->host = *host;
     ret->is_chunked = encoding != NULL;
     ret->expects_continue = expect != NULL && ret->keeps_alive;
@@ -196,13 +196,13 @@ int http_parse_head(const char *data, size_t len, struct http_head *ret, struct 
     ret->content_length = -1;
     ret->is_chunked = ret->expects_continue = false;
     if (len > HTTP_HEAD_MAX)
-        return refuse(refusal, 431, "http_head_too_large");
+        return parse_refuse(refusal, 431, "http_head_too_large");
     if (len < 4 || memcmp(data + len - 4, "\r\n\r\n", 4) != 0)
-        return refuse(refusal, 400, "http_bad_line");
+        return parse_refuse(refusal, 400, "http_bad_line");
     for (bool is_first = true; at < end; is_first = false) {
         const char *stop = memchr(at, '\r', (size_t)(end - at));
         if (!stop || stop[1] != '\n' || memchr(at, '\n', (size_t)(stop - at)))
-            return refuse(refusal, 400, "http_bad_line");
+            return parse_refuse(refusal, 400, "http_bad_line");
         int result = is_first ? parse_line(at, (size_t)(stop - at), ret, refusal)
                               : parse_field(at, (size_t)(stop - at), ret, refusal);
         if (result < 0)
@@ -210,7 +210,7 @@ int http_parse_head(const char *data, size_t len, struct http_head *ret, struct 
         at = stop + 2;
     }
     if (at == data)
-        return refuse(refusal, 400, "http_bad_line");
+        return parse_refuse(refusal, 400, "http_bad_line");
     if (parse_framing(ret, refusal) < 0)
         return -1;
     const struct http_text *connection = http_header(ret, "Connection");
@@ -289,12 +289,12 @@ ssize_t http_chunks_take(struct http_chunks *chunks, const char *data, size_t le
         if (chunks->state != CHUNK_DATA) {
             if (chunk_step(chunks, data[at++]) == 0)
                 continue;
-            return chunks->left > HTTP_BODY_MAX ? refuse(refusal, 413, "http_body_too_large")
-                                                : refuse(refusal, 400, "http_bad_chunk");
+            return chunks->left > HTTP_BODY_MAX ? parse_refuse(refusal, 413, "http_body_too_large")
+                                                : parse_refuse(refusal, 400, "http_bad_chunk");
         }
         size_t some = len - at < chunks->left ? len - at : (size_t)chunks->left;
         if (body->len + some > HTTP_BODY_MAX)
-            return refuse(refusal, 413, "http_body_too_large");
+            return parse_refuse(refusal, 413, "http_body_too_large");
         buf_put(body, data + at, some);
         at += some;
         chunks->left -= some;

@@ -1,6 +1,6 @@
 /* parse.h - the bytes of an HTTP/1.1 request, judged strictly. Pure: no socket, no clock, no memory of its own.
  *
- * What two readers could understand differently is refused, not repaired (request smuggling begins there):
+ * A request that two readers could understand differently is refused, not repaired, because request smuggling begins there:
  *  P1  Lines end with CR LF; a lone CR or LF, a NUL or another control character is refused.
  *  P2  Exactly one Host. At most one Content-Length, digits only. Transfer-Encoding is `chunked`, once, in HTTP/1.1, and never
  *      beside a Content-Length.

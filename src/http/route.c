@@ -12,7 +12,7 @@ static const char *segment_end(const char *at)
 }
 
 /* Whether a row's path fits. A literal segment is worth more than a parameter: *ret_score. */
-static bool fits(const char *pattern, const struct http_text *path, unsigned *ret_score)
+static bool pattern_fits(const char *pattern, const struct http_text *path, unsigned *ret_score)
 {
     const char *at = path->at, *end = path->at + path->len;
     unsigned score = 0;
@@ -69,10 +69,7 @@ struct candidate {
 /* Calls `see` with every route of the table, in order; stops when it says so. */
 static void each_route(bool (*see)(const struct candidate *candidate, void *data), void *data)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        const struct op *op = rows[i];
+    op_foreach (op) {
         if (op->http.path && !see(&(struct candidate){op, op->http.method, op->http.path, op->http.when, NULL}, data))
             return;
         for (const struct op_route *also = op->http.also; also && also->path; also++)
@@ -115,11 +112,11 @@ static bool has_method(const struct candidate *candidate, const struct http_head
     return http_text_is(&head->method, candidate->method) || (is_get && http_text_is(&head->method, "HEAD"));
 }
 
-static bool consider(const struct candidate *candidate, void *data)
+static bool consider_route(const struct candidate *candidate, void *data)
 {
     struct search *search = data;
     unsigned score;
-    if (!fits(candidate->path, &search->head->path, &score))
+    if (!pattern_fits(candidate->path, &search->head->path, &score))
         return true;
     search->has_path = true;
     if (!strstr(search->allow, candidate->method))
@@ -143,7 +140,7 @@ static bool consider(const struct candidate *candidate, void *data)
 /* ---- arguments ---- */
 
 /* What a query says is text; booleans must become what they are. */
-static json_t *typed(const struct op_param *param, const struct buf *text)
+static json_t *typed_value(const struct op_param *param, const struct buf *text)
 {
     if (param && param->type == OP_BOOL) {
         const char *word = buf_str(text);
@@ -167,18 +164,18 @@ static int take_pair(const struct op *op, const struct http_text *key, const str
     if (other && !is_list)
         return error_set(err, TSK_INVALID_INPUT, "param_twice", "param", buf_str(&name), NULL);
     if (other && json_is_array(other))
-        return json_array_append_new(other, typed(param, &text));
+        return json_array_append_new(other, typed_value(param, &text));
     if (other || (param && param->type == OP_ARGV)) {
         json_t *list = json_array();
         if (other)
             json_array_append(list, other);
-        json_array_append_new(list, typed(param, &text));
+        json_array_append_new(list, typed_value(param, &text));
         return json_object_set_new(args, buf_str(&name), list);
     }
-    return json_object_set_new(args, buf_str(&name), typed(param, &text));
+    return json_object_set_new(args, buf_str(&name), typed_value(param, &text));
 }
 
-static int take_query(const struct op *op, const struct http_text *query, json_t *args, struct tsk_error *err)
+static int take_query_args(const struct op *op, const struct http_text *query, json_t *args, struct tsk_error *err)
 {
     const char *at = query->at, *end = query->at + query->len;
     while (at < end) {
@@ -207,8 +204,7 @@ static int no_such_mode(const struct search *search, struct tsk_error *err)
 {
     char name[32];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(search->wanted, "="), search->wanted);
-    return error_set(err, TSK_INVALID_INPUT, "invalid_mode", "param", name, "value",
-                     json_get_string(search->body, name, ""), NULL);
+    return sprint_invalid_mode(json_get_string(search->body, name, ""), err);
 }
 
 enum route_found route_find(const struct http_head *head, const json_t *body, struct http_route *ret, json_t **ret_args,
@@ -216,7 +212,7 @@ enum route_found route_find(const struct http_head *head, const json_t *body, st
 {
     struct search search = {.head = head, .body = body, .allow = allow, .allow_size = 64};
     allow[0] = '\0';
-    each_route(consider, &search);
+    each_route(consider_route, &search);
     if (!search.best.op && search.wanted) {
         no_such_mode(&search, err);
         return ROUTE_FOUND;
@@ -229,7 +225,7 @@ enum route_found route_find(const struct http_head *head, const json_t *body, st
         json_object_del(args, "mode");
     *ret = (struct http_route){op, search.best.preset};
     *ret_args = args;
-    if (take_query(op, &head->query, args, err) == 0 && take_path(search.best.path, &head->path, args, err) == 0 &&
+    if (take_query_args(op, &head->query, args, err) == 0 && take_path(search.best.path, &head->path, args, err) == 0 &&
         search.best.preset)
         take_preset(search.best.preset, args);
     return ROUTE_FOUND;

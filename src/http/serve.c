@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "http/cache.h"
 #include "http/listen.h"
 #include "mcp/signals.h"
 #include "own/instance.h"
@@ -17,14 +16,14 @@
 #include <unistd.h>
 
 enum {
-    TICK_MS = 1000,
+    SERVE_TICK_MS = 1000,
     BEAT_MS = 60000,
     END_MS = 10000, /* what is open has this long to finish */
 };
 
 /* ---- the start ---- */
 
-static void woken(struct loop_source *source, uint32_t events)
+static void server_woken(struct loop_source *source, uint32_t events)
 {
     struct http_server *server = (struct http_server *)((char *)source - offsetof(struct http_server, wake));
     uint64_t count;
@@ -93,7 +92,8 @@ static json_t *allowed_hosts(const struct op_call *call)
 
 /* ---- saying so ---- */
 
-static void announce(const struct http_server *server, struct op_call *call)
+/* Where the server is: we, or the other one that has the workspace already. */
+static void announce_address(const struct http_server *server, struct op_call *call)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT, page CLEANUP(buf_clear) = BUF_INIT;
     struct buf socket CLEANUP(buf_clear) = BUF_INIT, token CLEANUP(buf_clear) = BUF_INIT;
@@ -101,19 +101,20 @@ static void announce(const struct http_server *server, struct op_call *call)
     buf_printf(&page, "%s/#token=%s", server->url, server->token);
     buf_printf(&socket, "%s/server.sock", server->ws->state_path);
     buf_printf(&token, "%s/server.token", server->ws->state_path);
-    if (!listen_is_loopback(address)) {
+    if (!listen_is_loopback(address) && !server->other_pid) {
         struct tsk_error warning = {0};
         error_set(&warning, TSK_ENVIRONMENT, "serve_not_loopback", "address", server->url, NULL);
         log_problem(&warning);
     }
     if (!call->emit_text) {
-        json_t *document CLEANUP_JSON = json_pack(
-            "{s:s, s:s, s:s, s:s, s:s, s:i, s:s}", "status", "serving", "url", server->url, "page", buf_str(&page),
-            "socket", buf_str(&socket), "token_file", buf_str(&token), "pid", (int)getpid(), "root", server->ws->root);
+        json_t *document CLEANUP_JSON =
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:s}", "status", server->other_pid ? "running" : "serving", "url",
+                      server->url, "page", buf_str(&page), "socket", buf_str(&socket), "token_file", buf_str(&token),
+                      "pid", (int)(server->other_pid ? server->other_pid : getpid()), "root", server->ws->root);
         call->emit(call, document);
     } else if (!call->is_quiet) {
-        text_put(&text, call->lang, "serve_ready", "root", server->ws->root, "page", buf_str(&page), "url", server->url,
-                 "token", buf_str(&token), "socket", buf_str(&socket), NULL);
+        text_put(&text, call->lang, server->other_pid ? "serve_there" : "serve_ready", "root", server->ws->root, "page",
+                 buf_str(&page), "url", server->url, "token", buf_str(&token), "socket", buf_str(&socket), NULL);
         buf_puts(&text, "\n");
         call->emit_text(call, text.data, text.len);
     }
@@ -133,6 +134,17 @@ static void open_page(const struct http_server *server)
     }
     error_errno(&err, "run", "xdg-open");
     log_problem(&err);
+}
+
+/* A server is there already: the address is what the caller wants to know. */
+static int show_other(struct http_server *server, struct op_call *call)
+{
+    if (!server->other_pid || !listen_has_token(server))
+        return -1;
+    announce_address(server, call);
+    if (json_get_bool(call->args, "open", false))
+        open_page(server);
+    return 0;
 }
 
 /* ---- operations of its own ---- */
@@ -164,7 +176,7 @@ static void run_quietly(struct http_server *server, const char *name, json_t *ar
 }
 
 /* Starts the processes that should run. This is a worker's job, because a start may wait for a dependency. */
-static void restore(struct http_job *job)
+static void restore_queue(struct http_job *job)
 {
     run_quietly(job->server, "process.restore", json_object());
 }
@@ -186,7 +198,8 @@ static bool stops_processes(void)
 
 static int next_timeout(struct http_server *server, int64_t now_ms)
 {
-    int timeout = server->first || server->feed.count || server->is_resting ? TICK_MS : BEAT_MS;
+    bool is_busy = server->first || server->feed.count || server->is_resting || server->feed.source.fd < 0;
+    int timeout = is_busy ? SERVE_TICK_MS : BEAT_MS;
     int agents = agents_tick(server, now_ms);
     if (agents >= 0 && agents < timeout)
         timeout = agents;
@@ -201,7 +214,7 @@ static int next_timeout(struct http_server *server, int64_t now_ms)
 }
 
 /* Once a minute the lock says that we are there: whose lease was over before we went away is not extended by the next server. */
-static void beat(struct http_server *server, int64_t now_ms)
+static void server_beat(struct http_server *server, int64_t now_ms)
 {
     if (now_ms - server->beat_ms < BEAT_MS)
         return;
@@ -209,19 +222,19 @@ static void beat(struct http_server *server, int64_t now_ms)
     listen_beat(server);
 }
 
-static void tick(struct http_server *server, int64_t now_ms)
+static void server_tick(struct http_server *server, int64_t now_ms)
 {
-    if (now_ms - server->ticked_ms < TICK_MS)
+    if (now_ms - server->ticked_ms < SERVE_TICK_MS)
         return;
     server->ticked_ms = now_ms;
-    beat(server, now_ms);
+    server_beat(server, now_ms);
     listen_again(server);
     for (struct http_conn *conn = server->first, *next; conn; conn = next) {
         next = conn->next; /* conn_close keeps it until the end of the turn */
         conn_tick(conn, now_ms);
     }
-    if (server->feed.count || agents_listen(server))
-        feed_tick(&server->feed, now_ms);
+    if (server->feed.source.fd < 0) /* nothing announces a change */
+        server->feed.has_news = true;
 }
 
 /* Accepts no more requests; finishes open ones; answers 503 to those that only wait. */
@@ -264,7 +277,9 @@ static void run_loop(struct http_server *server)
         loop_turn(&server->loop, next_timeout(server, now_ms));
         now_ms = clock_now().boot_ms;
         feed_turn(&server->feed);
-        tick(server, now_ms);
+        server_tick(server, now_ms);
+        feed_tick(&server->feed, !server->is_ending && (server->feed.count || agents_listen(server)), now_ms);
+        usage_tick(&server->feed, now_ms);
         if (signals_seen() && !server->is_ending)
             begin_end(server, now_ms);
         else if (server->is_ending) /* a signal may come just before the wait that it should end: once more */
@@ -293,8 +308,6 @@ static void close_server(struct http_server *server)
     feed_clear(&server->feed);
     loop_clear(&server->loop);
     stats_free(server->stats);
-    cache_clear(server->cache);
-    free(server->cache);
     if (server->has_db)
         db_close(&server->db);
     json_decref(server->to_renew);
@@ -331,28 +344,28 @@ int http_serve(struct op_call *call, struct tsk_error *err)
                                  .dir_fd = -1,
                                  .feed.source.fd = -1,
                                  .feed.reader.fd = -1,
-                                 .wake = {.fd = -1, .ready = woken},
+                                 .wake = {.fd = -1, .ready = server_woken},
                                  .scratch = malloc(64u << 10),
                                  .stats = stats_new(),
-                                 .cache = calloc(1, sizeof(struct http_cache)),
                                  .openapi = BUF_INIT};
-    BUG(!server.scratch || !server.cache);
+    BUG(!server.scratch);
     pthread_mutex_init(&server.mutex, NULL);
     db_use(DB_USE_KEEP);
     int result = open_server(&server, call, err);
     if (result == 0 && chdir(call->ws->root) < 0)
         result = error_errno(err, "enter", call->ws->root);
     if (result < 0) {
+        result = show_other(&server, call);
         close_server(&server);
-        return -1;
+        return result;
     }
     room_init(&server);
     signals_take(server.wake.fd, false); /* the terminal may go; who wants the server to end says so */
     mallopt(M_ARENA_MAX, 2);             /* not one for each of many short-lived threads */
-    struct http_job *job = job_new(&server, NULL, restore);
+    struct http_job *job = job_new(&server, NULL, restore_queue);
     job->done = no_answer;
     job_start(job);
-    announce(&server, call);
+    announce_address(&server, call);
     if (json_get_bool(call->args, "open", false))
         open_page(&server);
     run_loop(&server);

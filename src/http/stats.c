@@ -100,7 +100,7 @@ void stats_open(struct http_stats *stats, unsigned connections, unsigned streams
 
 /* ---- writing ---- */
 
-static void head(struct buf *b, const char *name, const char *type, const char *help)
+static void put_metric_head(struct buf *b, const char *name, const char *type, const char *help)
 {
     buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -116,7 +116,7 @@ static void put_label(struct buf *b, const char *value)
 static void put_latency(struct buf *b, const struct http_stats *stats)
 {
     uint64_t sum = 0;
-    head(b, "tasuki_http_request_seconds", "histogram", "Time from a complete request to its answer.");
+    put_metric_head(b, "tasuki_http_request_seconds", "histogram", "Time from a complete request to its answer.");
     for (size_t i = 0; i < CLASSES; i++) {
         sum += stats->latency[i];
         buf_printf(b, "tasuki_http_request_seconds_bucket{le=\"%g\"} %" PRIu64 "\n", (double)classes_us[i] / 1e6, sum);
@@ -129,21 +129,21 @@ static void put_latency(struct buf *b, const struct http_stats *stats)
 
 static void put_counters(struct buf *b, const struct http_stats *stats)
 {
-    head(b, "tasuki_http_requests_total", "counter", "Answers by operation and status.");
+    put_metric_head(b, "tasuki_http_requests_total", "counter", "Answers by operation and status.");
     for (unsigned i = 0; i < stats->request_count; i++)
         buf_printf(b, "tasuki_http_requests_total{operation=\"%s\",status=\"%d\"} %" PRIu64 "\n",
                    stats->requests[i].op ? stats->requests[i].op->name : "", stats->requests[i].status,
                    stats->requests[i].count);
     put_latency(b, stats);
-    head(b, "tasuki_events_total", "counter", "Events of the workspace by type, since this server started.");
+    put_metric_head(b, "tasuki_events_total", "counter", "Events of the workspace by type, since this server started.");
     for (unsigned i = 0; i < stats->type_count; i++) {
         buf_puts(b, "tasuki_events_total{type=\"");
         put_label(b, stats->events[i].type);
         buf_printf(b, "\"} %" PRIu64 "\n", stats->events[i].count);
     }
-    head(b, "tasuki_http_connections", "gauge", "Open connections.");
+    put_metric_head(b, "tasuki_http_connections", "gauge", "Open connections.");
     buf_printf(b, "tasuki_http_connections %u\n", stats->connections);
-    head(b, "tasuki_http_streams", "gauge", "Open event streams.");
+    put_metric_head(b, "tasuki_http_streams", "gauge", "Open event streams.");
     buf_printf(b, "tasuki_http_streams %u\n", stats->streams);
 }
 
@@ -160,7 +160,7 @@ static const struct {
      "The first 1000 requests by what became of them."},
 };
 
-static json_t *ask(struct http_job *job, const char *name)
+static json_t *stats_ask(struct http_job *job, const char *name)
 {
     struct tsk_error ignored = {0};
     json_t *answer = NULL, *args CLEANUP_JSON = json_object();
@@ -198,7 +198,7 @@ static void put_tasks(struct buf *b, const json_t *runs)
     json_t *sums CLEANUP_JSON = json_object(), *run, *count;
     const char *key;
     size_t i;
-    head(b, "tasuki_tasks", "gauge", "Tasks of those runs.");
+    put_metric_head(b, "tasuki_tasks", "gauge", "Tasks of those runs.");
     json_array_foreach (runs, i, run)
         json_object_foreach (json_object_get(run, "counts"), key, count)
             json_object_set_new(sums, key, json_integer(json_get_int(sums, key, 0) + json_integer_value(count)));
@@ -212,12 +212,12 @@ void stats_job(struct http_job *job)
     struct http_stats *stats = job->server->stats;
     job->type = "text/plain; version=0.0.4; charset=utf-8";
     job->status = 200;
-    head(b, "tasuki_build_info", "gauge", "This program.");
+    put_metric_head(b, "tasuki_build_info", "gauge", "This program.");
     buf_printf(b, "tasuki_build_info{version=\"%s\"} 1\n", TASUKI_VERSION);
     for (size_t i = 0; i < sizeof gauges / sizeof gauges[0]; i++) {
-        json_t *answer CLEANUP_JSON = ask(job, gauges[i].op);
+        json_t *answer CLEANUP_JSON = stats_ask(job, gauges[i].op);
         const json_t *list = json_object_get(answer, gauges[i].list);
-        head(b, gauges[i].metric, "gauge", gauges[i].help);
+        put_metric_head(b, gauges[i].metric, "gauge", gauges[i].help);
         put_gauge(b, list, gauges[i].by, gauges[i].metric, gauges[i].label);
         if (strcmp(gauges[i].list, "runs") == 0)
             put_tasks(b, list);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAMS_MAX = 64, STACK_SIZE = 512 << 10 };
+enum { STREAMS_MAX = 64, STREAM_STACK_SIZE = 512 << 10 };
 
 struct http_stream {
     struct http_server *server;
@@ -30,7 +30,7 @@ struct http_stream {
 
 /* ---- in its thread ---- */
 
-static bool is_cancelled(struct op_call *call)
+static bool stream_is_cancelled(struct op_call *call)
 {
     struct http_stream *stream = call->skin;
     return atomic_load(&stream->is_cancelled);
@@ -38,7 +38,9 @@ static bool is_cancelled(struct op_call *call)
 
 static void put_frame(struct buf *b, const json_t *document)
 {
-    const char *cursor = json_get_string(document, "cursor", NULL);
+    const char *cursor = json_get_string(document, "cursor", NULL), *event = json_get_string(document, "event", NULL);
+    if (event)
+        buf_printf(b, "event: %s\n", event);
     if (cursor)
         buf_printf(b, "id: %s\n", cursor);
     buf_puts(b, "data: ");
@@ -46,7 +48,7 @@ static void put_frame(struct buf *b, const json_t *document)
     buf_puts(b, "\n\n");
 }
 
-static bool emit(struct op_call *call, const json_t *document)
+static bool stream_emit(struct op_call *call, const json_t *document)
 {
     struct http_stream *stream = call->skin;
     struct http_server *server = stream->server;
@@ -59,7 +61,7 @@ static bool emit(struct op_call *call, const json_t *document)
     return !atomic_load(&stream->is_cancelled);
 }
 
-static int run(struct http_stream *stream, bool follows, struct tsk_error *err)
+static int stream_run(struct http_stream *stream, bool follows, struct tsk_error *err)
 {
     json_t *answer CLEANUP_JSON = NULL, *args CLEANUP_JSON = json_deep_copy(stream->args);
     if (follows)
@@ -73,8 +75,8 @@ static int run(struct http_stream *stream, bool follows, struct tsk_error *err)
                            .lang = stream->lang,
                            .is_remote = true,
                            .home = stream->server->ws,
-                           .is_cancelled = is_cancelled,
-                           .emit = follows ? emit : NULL,
+                           .is_cancelled = stream_is_cancelled,
+                           .emit = follows ? stream_emit : NULL,
                            .skin = stream};
     int result = op_run(&call, &answer, err);
     json_decref(call.aside);
@@ -82,20 +84,20 @@ static int run(struct http_stream *stream, bool follows, struct tsk_error *err)
 }
 
 /* First without following: what is wrong with the request is an answer with a status, not a stream. */
-static void *work(void *arg)
+static void *stream_work(void *arg)
 {
     struct http_stream *stream = arg;
     struct http_server *server = stream->server;
     struct tsk_error err = {0};
     int result = op_verify_caller(server->ws, stream->caller.instance, stream->caller.secret, &err);
     if (result == 0)
-        result = run(stream, false, &err);
+        result = stream_run(stream, false, &err);
     pthread_mutex_lock(&server->mutex);
     stream->is_begun = result == 0;
     pthread_mutex_unlock(&server->mutex);
     http_wake(server);
     if (result == 0)
-        result = run(stream, true, &err);
+        result = stream_run(stream, true, &err);
     pthread_mutex_lock(&server->mutex);
     if (stream->is_begun)
         buf_puts(&stream->pending, result < 0 ? "event: error\ndata: " : "event: end\ndata: {}\n\n");
@@ -113,7 +115,7 @@ static void *work(void *arg)
 
 /* ---- in the loop ---- */
 
-static void cancel(struct http_stream *stream)
+static void stream_cancel(struct http_stream *stream)
 {
     atomic_store(&stream->is_cancelled, true);
     pthread_mutex_lock(&stream->server->mutex);
@@ -121,11 +123,11 @@ static void cancel(struct http_stream *stream)
     pthread_mutex_unlock(&stream->server->mutex);
 }
 
-static void gone(struct http_conn *conn)
+static void stream_gone(struct http_conn *conn)
 {
     struct http_stream *stream = conn->work_data;
     stream->conn = NULL;
-    cancel(stream);
+    stream_cancel(stream);
 }
 
 static void hung_up(struct http_conn *conn)
@@ -134,7 +136,7 @@ static void hung_up(struct http_conn *conn)
 }
 
 /* Gives the connection what is pending, if it has taken what it had. */
-static void take(struct http_conn *conn)
+static void stream_take(struct http_conn *conn)
 {
     struct http_stream *stream = conn->work_data;
     if (conn->out.len > conn->out_at)
@@ -155,20 +157,21 @@ static void take(struct http_conn *conn)
     buf_clear(&some);
 }
 
-static void beat(struct http_conn *conn, int64_t now_ms)
+static void stream_beat(struct http_conn *conn, int64_t now_ms)
 {
     struct http_stream *stream = conn->work_data;
     if (!stream->is_answered || now_ms - stream->beat_ms < FEED_BEAT_MS)
         return;
     stream->beat_ms = now_ms;
     caller_renew(stream->server, stream->caller.instance);
-    if (conn->out.len > conn->out_at) /* who reads slowly is there all the same */
+    if (conn->out.len > conn->out_at) /* a slow reader is still connected */
         return;
     conn_stream_put(conn, ": alive\n\n", 9);
     conn_stream_push(conn);
 }
 
-static const struct http_work streaming = {.gone = gone, .hung_up = hung_up, .room = take, .tick = beat};
+static const struct http_work streaming = {
+    .gone = stream_gone, .hung_up = hung_up, .room = stream_take, .tick = stream_beat};
 
 static void begin_answer(struct http_stream *stream, bool is_begun)
 {
@@ -176,7 +179,7 @@ static void begin_answer(struct http_stream *stream, bool is_begun)
     stream->is_answered = true;
     if (is_begun && conn->is_head_only) { /* there would be a stream */
         stream->conn = NULL;
-        cancel(stream);
+        stream_cancel(stream);
         conn_answer(conn, 200, "text/event-stream", NULL, NULL, CONN_NO_LENGTH);
         return;
     }
@@ -210,7 +213,7 @@ void stream_take_all(struct http_server *server)
         if (stream->conn && !stream->is_answered && (is_begun || is_done))
             begin_answer(stream, is_begun);
         else if (stream->conn && stream->is_answered)
-            take(stream->conn);
+            stream_take(stream->conn);
         if (is_done && !stream->conn) {
             *at = stream->next;
             stream_free(stream);
@@ -237,9 +240,9 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
                                    .beat_ms = clock_now().boot_ms};
     pthread_cond_init(&stream->room, NULL);
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    pthread_attr_setstacksize(&attr, STREAM_STACK_SIZE);
     if (server->output_count >= STREAMS_MAX || !room_for_output(conn) ||
-        pthread_create(&stream->thread, &attr, work, stream) != 0) {
+        pthread_create(&stream->thread, &attr, stream_work, stream) != 0) {
         pthread_cond_destroy(&stream->room);
         json_decref(args_take);
         caller_clear(&stream->caller);
@@ -259,7 +262,7 @@ void stream_begin(struct http_conn *conn, const struct op *op, json_t *args_take
 void stream_end_all(struct http_server *server)
 {
     for (struct http_stream *stream = server->streams; stream; stream = stream->next) {
-        cancel(stream);
+        stream_cancel(stream);
         if (stream->is_answered && stream->conn) {
             struct http_conn *conn = stream->conn;
             stream->conn = NULL;

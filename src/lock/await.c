@@ -3,9 +3,7 @@
 #include "lock/lock.h"
 #include "lock/wait.h"
 
-#define LOOK_MS 500 /* how often is_cancelled is asked */
-
-/* Until something has happened to it, at most LOOK_MS. */
+/* Until something has happened to it, at most CANCEL_LOOK_MS. */
 static void wait_a_little(struct lock_target *target, struct lock_watch *watch, int64_t left_ms)
 {
     struct guard guard = GUARD_INIT;
@@ -16,7 +14,8 @@ static void wait_a_little(struct lock_target *target, struct lock_watch *watch, 
     if (guard_open(&guard, target->guard_dir, target->guard_name, &ignored) < 0)
         return;
     if (lock_judge(target, &guard, &now, &seen, &file_fd, &ignored) == 0 && seen.verdict == VERDICT_HELD)
-        wait_for_change(&guard, target, &seen, file_fd, watch, left_ms >= 0 && left_ms < LOOK_MS ? left_ms : LOOK_MS);
+        wait_for_change(&guard, target, &seen, file_fd, watch,
+                        left_ms >= 0 && left_ms < CANCEL_LOOK_MS ? left_ms : CANCEL_LOOK_MS);
     guard_close(&guard);
 }
 

@@ -22,6 +22,7 @@ static int visit_begin(struct visit *visit, const struct lock_target *target, st
     visit->now = clock_now();
     if (visit->guard.state.has_private)
         lock_file_recover(target, &visit->guard, &visit->now);
+    sprint_path_clear(target);
     if (lock_judge(target, &visit->guard, &visit->now, &visit->found, NULL, err) < 0)
         goto fail;
     /* On a full disk a lock can still be looked at and released. */
@@ -34,17 +35,32 @@ fail:
     return -1;
 }
 
+/* For a change: *outcome is what was there before it. */
+static int visit_begin_change(struct visit *visit, const struct lock_target *target, struct lock_outcome *outcome,
+                              struct tsk_error *err)
+{
+    *outcome = (struct lock_outcome){0};
+    if (visit_begin(visit, target, err) < 0)
+        return -1;
+    outcome->existed = visit->found.verdict != VERDICT_FREE;
+    outcome->before = visit->found;
+    outcome->record = visit->found.record;
+    return 0;
+}
+
 static void visit_end(struct visit *visit)
 {
     guard_close(&visit->guard);
 }
 
-/* Whether the caller may touch this lock: by its token, by being its instance or (a descendant of) its
- * process. */
+/* Whether the caller may touch this lock: by its token, by being its instance or (a descendant of) its process, and no other agent
+ * there. */
 static bool is_proven(const struct lock_proof *proof, const struct lock_record *record)
 {
     if (proof->token && proof->token[0])
         return strcmp(proof->token, record->token) == 0;
+    if (!proof->is_remote && !who_current_is(&record->who))
+        return false;
     if (proof->instance && record->instance[0] && strcmp(proof->instance, record->instance) == 0)
         return true;
     /* The processes above a server are not its clients: among these only the instance counts. */
@@ -77,16 +93,10 @@ static bool is_foreign_ancestor(const struct lock_proof *proof, const struct jud
            proc_id_of(found->record.pid, &holder) == 0 && proc_is_ancestor(&holder);
 }
 
-static bool is_same_session(const struct lock_proof *proof, const struct lock_record *record)
-{
-    return proof->session_id && proof->session_id[0] && strcmp(proof->session_id, record->session_id) == 0;
-}
-
-/* The session id is shown to everybody who is refused, so it proves nothing where the caller is known by better means. */
+/* A session id proves nothing: every refusal shows it. */
 static bool may_release_sprint(const struct lock_proof *proof, const struct judgement *found)
 {
     return judgement_is_left_behind(found) || is_foreign_ancestor(proof, found) ||
-           (proof->is_unnamed && is_same_session(proof, &found->record)) ||
            (proof->confirmed && judgement_is_same(proof->confirmed, found));
 }
 
@@ -103,7 +113,8 @@ static int refuse_stranger(const struct lock_target *target, const struct visit 
 {
     if (target->kind->is_sprint && !has_token(proof)) {
         error_set(err, TSK_NEEDS_CONFIRMATION, "needs_confirmation_release", NULL);
-        report_add_holder(target, &visit->now, &visit->found, err);
+        report_add_facts(target, &visit->now, &visit->found, err);
+        report_add_command(target, "check", "", err);
         return -1;
     }
     error_set(err, TSK_LOCK_LOST, has_token(proof) ? "token_differs" : "not_the_holder", NULL);
@@ -146,13 +157,9 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
                     struct tsk_error *err)
 {
     struct visit visit;
-    memset(outcome, 0, sizeof *outcome);
-    if (visit_begin(&visit, target, err) < 0)
-        return -1;
     int result = 0;
-    outcome->existed = visit.found.verdict != VERDICT_FREE;
-    outcome->before = visit.found;
-    outcome->record = visit.found.record;
+    if (visit_begin_change(&visit, target, outcome, err) < 0)
+        return -1;
     if (outcome->existed)
         result = remove_lock(target, &visit, proof, outcome, err);
     if (result == 0)
@@ -165,13 +172,9 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
 int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struct tsk_error *err)
 {
     struct visit visit;
-    memset(outcome, 0, sizeof *outcome);
-    if (visit_begin(&visit, target, err) < 0)
-        return -1;
     int result = 0;
-    outcome->existed = visit.found.verdict != VERDICT_FREE;
-    outcome->before = visit.found;
-    outcome->record = visit.found.record;
+    if (visit_begin_change(&visit, target, outcome, err) < 0)
+        return -1;
     /* Another tool does not wait for the guard: what is deleted is what was judged. */
     struct stat st;
     if (visit.found.verdict == VERDICT_STALE && fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -201,6 +204,8 @@ static int renew_found(const struct lock_target *target, struct visit *visit, in
     int result = lock_file_renew(&file, target, &visit->guard, &visit->now, record, visit->found.st.st_dev,
                                  visit->found.st.st_ino, err);
     lock_file_close(&file);
+    if (result == 0)
+        report_renewed(target, &visit->now, record);
     return result;
 }
 

@@ -24,7 +24,7 @@ void lock_file_close(struct lock_file *file)
     fs_close(&file->fd);
 }
 
-static void serialise(struct lock_file *file, const struct lock_target *target, const struct lock_record *record)
+static void file_serialise(struct lock_file *file, const struct lock_target *target, const struct lock_record *record)
 {
     struct buf b;
     buf_init_fixed(&b, file->content, sizeof file->content);
@@ -42,7 +42,7 @@ static void serialise(struct lock_file *file, const struct lock_target *target, 
     file->len = b.len;
 }
 
-static int remember(struct lock_file *file, const struct stat *st)
+static int file_remember(struct lock_file *file, const struct stat *st)
 {
     file->dev = st->st_dev;
     file->ino = st->st_ino;
@@ -68,7 +68,7 @@ static int reuse_spare(struct lock_file *file, const struct lock_target *target)
         return -1;
     file->fd = fd;
     fd = -1;
-    return remember(file, &st);
+    return file_remember(file, &st);
 }
 
 static void keep_as_spare(const struct lock_file *file, const struct lock_target *target)
@@ -98,7 +98,7 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
     char path[PATH_MAX];
     struct stat st;
     file->is_private = false;
-    serialise(file, target, record);
+    file_serialise(file, target, record);
     if (!target->kind->is_sprint && reuse_spare(file, target) == 0)
         return 0;
     lock_file_close(file);
@@ -117,7 +117,7 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
     }
     if (!target->kind->is_sprint && !file->is_private)
         keep_as_spare(file, target);
-    return remember(file, &st);
+    return file_remember(file, &st);
 }
 
 static int give_name(const struct lock_file *file, const struct lock_target *target, const char *name)
@@ -216,6 +216,7 @@ void lock_file_recover(const struct lock_target *target, const struct guard *gua
     struct tsk_error ignored;
     private_name(target, private);
     snprintf(left.file, sizeof left.file, "%s", private);
+    sprint_path_clear(&left);
     bool is_held =
         lock_judge(&left, guard, now, &theirs, NULL, &ignored) == 0 && theirs.verdict == VERDICT_HELD &&
         theirs.record.hold == HOLD_FOREIGN; /* ours change under the guard alone: what is here was replaced */

@@ -4,7 +4,7 @@
 
 #include "lock/lock.h"
 
-#define LOCK_CONTENT_MAX 12288 /* all texts at full length, every byte escaped */
+#define LOCK_CONTENT_MAX 24576 /* all texts at full length, every byte escaped */
 
 /* The bytes of a lock file, open. */
 struct lock_file {
@@ -57,6 +57,9 @@ void lock_file_sweep(const struct lock_target *target);
 enum sprint_tmp { SPRINT_TMP_READY, SPRINT_TMP_BUSY, SPRINT_TMP_FAILED };
 enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
                                 struct tsk_error *err);
+/* Before a sprint lock is judged with byte 0 of its guard held: removes our directory from the path of the lock. Another tool that
+ * renames its temporary file over the lock moves it there. */
+void sprint_path_clear(const struct lock_target *target);
 void sprint_tmp_drop(const struct lock_target *target);
 /* Removes the directory unless a living lock of ours needs it, and another tool's forgotten file. */
 void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement);

@@ -306,7 +306,7 @@ int guard_next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
     uint64_t ticket = 0;
     if (fs->pread(guard->fd, &ticket, sizeof ticket, (off_t)STATE_SIZE) < 0)
         return fs_error(err, "read", guard->fd, NULL);
-    /* A counter that was lost with its file, or is nonsense, must not give a place that is taken or that is none. */
+    /* A lost or invalid counter must not lead to a place that is taken or out of range. */
     int result;
     if (ticket >= (uint64_t)1 << 60)
         ticket = 0;
@@ -424,7 +424,7 @@ struct holder_search {
     off_t byte;
 };
 
-static bool is_holder(const struct lock_line *line, void *data)
+static bool line_is_of_fence(const struct lock_line *line, void *data)
 {
     const struct holder_search *search = data;
     return strcmp(line->access, "WRITE") == 0 && strcmp(line->file, search->file) == 0 && line->start <= search->byte &&
@@ -440,7 +440,7 @@ static bool process_has_lock(const char *pid, struct holder_search *search)
     for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
         char file[600];
         snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        found = entry->d_name[0] != '.' && find_lock_line(file, is_holder, search);
+        found = entry->d_name[0] != '.' && find_lock_line(file, line_is_of_fence, search);
     }
     if (dir)
         closedir(dir);

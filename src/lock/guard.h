@@ -1,4 +1,4 @@
-/* guard.h - the guard file of a lock: where all its changes are put in one order, and where its life is kept.
+/* guard.h - the guard file of a lock: its byte locks put all changes in one order, and show whether the holder lives.
  *
  * One per lock in `.aiflow/locks/.guard/`, never unlinked. Its content is 64 bytes (struct guard_state); its byte locks
  * (open-file-description locks, dropped by the kernel when the last descriptor of the holder closes, however it dies) are
@@ -11,8 +11,8 @@
  *
  * From byte 4096 on the file has the places in line that are kept for callers who come back (line.h).
  *
- * A fence is boot number * 2^40 + counter. The first use after a reboot raises the boot number and syncs it, so that a
- * fence is never given twice, although the counter itself is never synced. */
+ * A fence is boot number * 2^40 + counter. The first use after a reboot raises the boot number and syncs it, so that a fence is
+ * never used twice, although the counter itself is never synced. */
 #ifndef LOCK_GUARD_H
 #define LOCK_GUARD_H
 

@@ -133,10 +133,12 @@ void held_take_warm(const struct lock_target *target, struct guard *guard, struc
     pthread_mutex_unlock(&held.mutex);
 }
 
+/* `was_released`: the life byte is dropped already. */
 static void held_free(struct tsk_lock *lock, bool was_released)
 {
     bool may_keep = was_released && !lock->is_shared && !lock->target.kind->is_sprint && lock->guard.fd >= 0;
-    guard_drop_all(&lock->guard);
+    if (!was_released)
+        guard_drop_all(&lock->guard);
     pthread_mutex_lock(&held.mutex);
     if (may_keep)
         warm_keep(lock);
@@ -148,6 +150,7 @@ static void held_free(struct tsk_lock *lock, bool was_released)
         held.first = lock->next;
     pthread_mutex_unlock(&held.mutex);
     guard_close(&lock->guard);
+    guard_close(&lock->work);
     lock_file_close(&lock->file);
     lock_target_clear(&lock->target);
     free(lock);
@@ -164,6 +167,7 @@ static int adopt_renewed(struct tsk_lock *lock, const struct now *now, struct ts
 {
     struct judgement found;
     int fd CLEANUP_FD = -1;
+    sprint_path_clear(&lock->target);
     if (lock_judge(&lock->target, working_guard(lock), now, &found, &fd, err) < 0)
         return -1;
     bool is_ours = found.is_parsed && found.record.fence == lock->record.fence &&
@@ -192,46 +196,38 @@ static int check_ours(struct tsk_lock *lock, const struct now *now, struct tsk_e
     return published ? 0 : adopt_renewed(lock, now, err);
 }
 
-static void leave(struct tsk_lock *lock)
+static void held_leave(struct tsk_lock *lock)
 {
-    if (lock->is_shared)
-        guard_close(&lock->work);
-    else
-        guard_unlock(&lock->guard);
+    guard_unlock(working_guard(lock));
 }
 
-static int enter(struct tsk_lock *lock, int (*take)(struct guard *, struct tsk_error *), struct now *now,
-                 struct tsk_error *err)
+static int held_enter(struct tsk_lock *lock, int (*take)(struct guard *, struct tsk_error *), struct now *now,
+                      struct tsk_error *err)
 {
     if (lock->guard.fd < 0) /* the child of a fork */
         return error_set(err, TSK_LOCK_LOST, "lost_by_fork", NULL);
-    if (lock->is_shared && guard_open(&lock->work, lock->target.guard_dir, lock->target.guard_name, err) < 0)
+    if (take(working_guard(lock), err) < 0)
         return -1;
-    if (take(working_guard(lock), err) < 0) {
-        if (lock->is_shared)
-            guard_close(&lock->work);
-        return -1;
-    }
     *now = clock_now();
     if (check_ours(lock, now, err) == 0)
         return 0;
-    leave(lock);
+    held_leave(lock);
     return -1;
 }
 
 int tsk_lock_verify(struct tsk_lock *lock, struct tsk_error *err)
 {
     struct now now;
-    if (enter(lock, guard_lock_only, &now, err) < 0)
+    if (held_enter(lock, guard_lock_only, &now, err) < 0)
         return -1;
-    leave(lock);
+    held_leave(lock);
     return 0;
 }
 
 int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
 {
     struct now now;
-    if (enter(lock, guard_lock, &now, err) < 0)
+    if (held_enter(lock, guard_lock, &now, err) < 0)
         return -1;
     struct lock_record record = lock->record;
     struct lock_file file = LOCK_FILE_INIT;
@@ -245,15 +241,16 @@ int tsk_lock_renew(struct tsk_lock *lock, struct tsk_error *err)
         lock_file_close(&lock->file);
         memcpy(&lock->file, &file, offsetof(struct lock_file, content) + file.len);
         lock->record = record;
+        report_renewed(&lock->target, &now, &record);
     }
-    leave(lock);
+    held_leave(lock);
     return result;
 }
 
 int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
 {
     struct now now;
-    int result = enter(lock, guard_lock_only, &now, err);
+    int result = held_enter(lock, guard_lock_only, &now, err);
     if (result == 0) {
         result = fs->unlinkat(lock->target.dir, lock->target.file, 0);
         if (result < 0 && errno == ENOENT) /* another tool does not wait for the guard */
@@ -265,8 +262,6 @@ int tsk_lock_release(struct tsk_lock *lock, struct tsk_error *err)
         if (result == 0 && lock->target.kind->is_sprint)
             sprint_tmp_drop(&lock->target);
         guard_drop_all(&lock->guard); /* the life byte, before others are let in */
-        if (lock->is_shared)
-            guard_close(&lock->work);
     }
     held_free(lock, result == 0);
     return result;
@@ -284,6 +279,12 @@ const char *tsk_lock_token(const struct tsk_lock *lock)
 
 int tsk_lock_fd(struct tsk_lock *lock)
 {
+    struct tsk_error err;
+    /* Opened now: a release that finds no descriptor left would leave the lock behind. */
+    if (!lock->is_shared && guard_open(&lock->work, lock->target.guard_dir, lock->target.guard_name, &err) < 0) {
+        errno = err.sys_errno ? err.sys_errno : EIO;
+        return -1;
+    }
     lock->is_shared = true;
     return lock->guard.fd;
 }
@@ -296,7 +297,8 @@ int tsk_lock_acquire(struct tsk_workspace *ws, enum tsk_lock_kind kind, const ch
         memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
     const struct lock_kind *k = lock_kind_get(kind);
     if (!k)
-        return error_set(err, TSK_INVALID_INPUT, "kind_unknown", "value", "?", NULL);
+        return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "kind", "value", "?", "want",
+                         LOCK_KIND_LIST, NULL);
     if (k->is_sprint && (!given.session_id || !given.session_id[0] || !given.epic_spec || !given.epic_spec[0]))
         return error_set(err, TSK_INVALID_INPUT, "sprint_needs_session_and_epic", NULL);
     const char *const texts[] = {given.session_id, given.epic_spec, given.run_id, given.request_id};

@@ -8,9 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REUSE_SLACK_MS   2000
-#define BOOT_SLACK_MS    60000
-#define BEING_WRITTEN_MS 10000
+#define REUSE_SLACK_MS 2000
+#define BOOT_SLACK_MS  60000
 
 static void judge_life(const struct guard *guard, struct judgement *j)
 {
@@ -165,8 +164,7 @@ static void decide_unparsable(const struct lock_kind *kind, const struct now *no
     }
 }
 
-static int open_lock_file(const struct lock_target *target, const struct guard *guard, struct judgement *j,
-                          struct tsk_error *err)
+static int open_lock_file(const struct lock_target *target, struct judgement *j, struct tsk_error *err)
 {
     char path[PATH_MAX];
     int fd = fs->openat(target->dir, target->file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
@@ -184,14 +182,7 @@ static int open_lock_file(const struct lock_target *target, const struct guard *
     }
     if (S_ISREG(j->st.st_mode))
         return fd;
-    bool is_dir = S_ISDIR(j->st.st_mode);
     fs_close(&fd);
-    /* Another tool that renames its temporary file over the lock can move our directory here. */
-    if (is_dir && target->kind->is_sprint && guard->is_locked &&
-        fs->unlinkat(target->dir, target->file, AT_REMOVEDIR) == 0) {
-        errno = ENOENT;
-        return error_errno(err, "read", path);
-    }
 not_regular:
     error_set(err, TSK_ENVIRONMENT, "lock_not_regular", "path", path, NULL);
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
@@ -215,7 +206,7 @@ int lock_judge(const struct lock_target *target, const struct guard *guard, cons
     ret->age_ms = -1;
     if (ret_fd)
         *ret_fd = -1;
-    int fd CLEANUP_FD = open_lock_file(target, guard, ret, err);
+    int fd CLEANUP_FD = open_lock_file(target, ret, err);
     if (fd < 0) {
         if (err->sys_errno != ENOENT)
             return -1;

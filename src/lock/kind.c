@@ -1,5 +1,7 @@
 #include "lock/kind.h"
 #include "base/fs.h"
+#include "base/sha256.h"
+#include "base/utf8.h"
 #include "base/word.h"
 
 #include <errno.h>
@@ -18,6 +20,12 @@ const char *const lock_kind_names[] = {
 #include "lock/kinds.def"
 #undef X
     NULL};
+
+const char lock_kind_list_text[] =
+#define X(symbol, name, ...) ", " name
+#include "lock/kinds.def"
+#undef X
+    ;
 
 const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind)
 {
@@ -56,15 +64,73 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
     return -1;
 }
 
-bool lock_kind_file_id(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX])
+/* ---- names ---- */
+
+enum { ENCODED_MAX = 180, CUT_AT = 120, HASH_DIGITS = 16 }; /* a longer name is cut there, and a hash added */
+
+/* What people can read and type: any text without control characters and the like. */
+static bool is_printable(const char *name)
+{
+    struct buf visible CLEANUP(buf_clear) = BUF_INIT;
+    size_t len = strlen(name);
+    if (len == 0 || len >= LOCK_NAME_SIZE || !utf8_is_valid(name, len))
+        return false;
+    utf8_put_visible(&visible, name, false);
+    return strcmp(buf_str(&visible), name) == 0;
+}
+
+/* src/api -> src%2Fapi. A long one is cut, and its hash tells it from others that begin alike. */
+static void encode_name(const char *name, char ret[ENCODED_MAX + 1])
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    char hash[SHA256_HEX_SIZE];
+    word_put_encoded(&b, name);
+    if (b.len <= ENCODED_MAX) {
+        snprintf(ret, ENCODED_MAX + 1, "%s", buf_str(&b));
+        return;
+    }
+    sha256_hex(name, strlen(name), hash);
+    snprintf(ret, ENCODED_MAX + 1, "%.*s~%.*s", CUT_AT, buf_str(&b), HASH_DIGITS, hash);
+}
+
+/* The name in the file, if it is the one that the file is called after. */
+static bool name_in_file(int dir, const char *file, const char *encoded, char id[LOCK_NAME_SIZE])
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct lock_record record;
+    char again[ENCODED_MAX + 1];
+    if (fs_read_file(dir, file, LOCK_FILE_MAX, &text) < 0 || record_parse_json(buf_str(&text), text.len, &record) < 0)
+        return false;
+    encode_name(record.name, again);
+    snprintf(id, LOCK_NAME_SIZE, "%s", record.name);
+    return strcmp(again, encoded) == 0;
+}
+
+static bool decode_name(int dir, const char *file, const char *encoded, char id[LOCK_NAME_SIZE])
+{
+    char text[ENCODED_MAX + 1], again[ENCODED_MAX + 1];
+    if (strchr(encoded, '~'))
+        return name_in_file(dir, file, encoded, id);
+    snprintf(text, sizeof text, "%s", encoded);
+    if (!word_decode(text) || !is_printable(text))
+        return false;
+    encode_name(text, again);
+    snprintf(id, LOCK_NAME_SIZE, "%s", text);
+    return strcmp(again, encoded) == 0; /* a name has one file */
+}
+
+bool lock_kind_file_id(const struct lock_kind *kind, int dir, const char *file, char id[LOCK_NAME_SIZE])
 {
     size_t prefix = strlen(kind->file_prefix), suffix = strlen(kind->file_suffix), len = strlen(file);
-    if (kind->is_sprint || len < prefix + suffix || len - prefix - suffix >= LOCK_ID_MAX)
+    char part[ENCODED_MAX + 1];
+    if (kind->is_sprint || len < prefix + suffix || len - prefix - suffix > ENCODED_MAX)
         return false;
     if (strncmp(file, kind->file_prefix, prefix) != 0 || strcmp(file + len - suffix, kind->file_suffix) != 0)
         return false;
-    memcpy(id, file + prefix, len - prefix - suffix);
-    id[len - prefix - suffix] = '\0';
+    snprintf(part, sizeof part, "%.*s", (int)(len - prefix - suffix), file + prefix);
+    if (kind->kind == TSK_LOCK_NAME)
+        return decode_name(dir, file, part, id);
+    snprintf(id, LOCK_NAME_SIZE, "%s", part);
     return kind->has_id ? id_is_valid(id) : id[0] == '\0';
 }
 
@@ -72,7 +138,7 @@ bool lock_kind_file_id(const struct lock_kind *kind, const char *file, char id[L
 static bool is_plain_file_name(const char *name)
 {
     size_t len = strlen(name);
-    if (len == 0 || len > 128 || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+    if (len == 0 || len > ID_LENGTH_MAX || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
         fs_is_private_name(name))
         return false;
     if (len >= 4 && strcmp(name + len - 4, ".tmp") == 0) /* another lock's temporary name */
@@ -86,23 +152,31 @@ static bool is_plain_file_name(const char *name)
 static int set_names(struct lock_target *target, const char *id, struct tsk_error *err)
 {
     const struct lock_kind *kind = target->kind;
+    char part[ENCODED_MAX + 1];
     if (kind->is_sprint) {
         id = id ? id : SPRINT_FILE_DEFAULT;
         if (!is_plain_file_name(id))
             return error_set(err, TSK_INVALID_INPUT, "file_name_pattern", "param", "lock_file", "value", id, NULL);
         snprintf(target->id, sizeof target->id, "%s", id);
         snprintf(target->file, sizeof target->file, "%s", id);
+        snprintf(part, sizeof part, "%s", id);
     } else {
         if (!kind->has_id && id && id[0])
             return error_set(err, TSK_INVALID_INPUT, "queue_has_no_id", "param", "id", "value", id, NULL);
         if (kind->has_id && (!id || !id[0]))
             return error_set(err, TSK_INVALID_INPUT, "param_missing", "param", "id", NULL);
-        if (kind->has_id && !id_is_valid(id))
+        if (id && kind->kind == TSK_LOCK_NAME && !is_printable(id))
+            return error_set(err, TSK_INVALID_INPUT, "lock_name_pattern", "param", "id", "value", id, NULL);
+        if (kind->kind != TSK_LOCK_NAME && kind->has_id && !id_is_valid(id))
             return error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "id", "value", id ? id : "", NULL);
         snprintf(target->id, sizeof target->id, "%s", kind->has_id ? id : "");
-        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, target->id, kind->file_suffix);
+        if (kind->kind == TSK_LOCK_NAME)
+            encode_name(target->id, part);
+        else
+            snprintf(part, sizeof part, "%.*s", ENCODED_MAX, target->id);
+        snprintf(target->file, sizeof target->file, "%s%s%s", kind->file_prefix, part, kind->file_suffix);
     }
-    snprintf(target->guard_name, sizeof target->guard_name, "%s%s", kind->file_prefix, target->id);
+    snprintf(target->guard_name, sizeof target->guard_name, "%s%s", kind->file_prefix, part);
     return 0;
 }
 
@@ -192,15 +266,20 @@ static void put_option(struct buf *b, const char *option, const char *value)
 
 void lock_target_command(const struct lock_target *target, const char *verb, struct buf *b)
 {
-    char words[LOCK_ID_MAX + 16];
+    struct buf id CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(b, "tasuki");
     put_option(b, "--root", target->given_root);
     if (target->kind->is_sprint) {
         buf_printf(b, " sprint %s", verb);
         put_option(b, "--project-root", target->given_project_root);
         put_option(b, "--lock-file", target->given_lock_file);
+        if (strcmp(verb, "acquire") == 0) {
+            put_option(b, "--session", target->given_session ? target->given_session : "S");
+            put_option(b, "--epic", target->given_epic ? target->given_epic : "E");
+        }
         return;
     }
-    lock_target_words(target, words, sizeof words);
-    buf_printf(b, " lock %s %s", verb, words);
+    buf_printf(b, " lock %s %s", verb, target->kind->name);
+    if (target->kind->has_id)
+        buf_printf(b, " %s", shell_word(&id, target->id));
 }

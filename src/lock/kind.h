@@ -8,7 +8,7 @@
 #define LOCK_TTL_DEFAULT_MS (30 * 60 * 1000)
 #define SPRINT_ZOMBIE_MS    (24 * 3600 * 1000)
 #define SPRINT_FILE_DEFAULT ".sprint-running"
-#define LOCK_FILE_NAME_MAX  192
+#define LOCK_FILE_NAME_MAX  224 /* an encoded name of 180 bytes, with what comes before and behind it */
 
 struct lock_kind {
     enum tsk_lock_kind kind;
@@ -24,6 +24,9 @@ struct lock_kind {
 const struct lock_kind *lock_kind_get(enum tsk_lock_kind kind);
 const struct lock_kind *lock_kind_by_name(const char *name); /* NULL if there is none */
 extern const char *const lock_kind_names[];                  /* in the order of the enum; ends with NULL */
+/* The names in a row, for messages: "request, queue, …". */
+extern const char lock_kind_list_text[];
+#define LOCK_KIND_LIST (lock_kind_list_text + 2)
 enum {
 #define X(symbol, ...) LOCK_KIND_OF_##symbol,
 #include "lock/kinds.def"
@@ -33,25 +36,26 @@ enum {
 #define X(symbol, ...) _Static_assert((int)LOCK_KIND_OF_##symbol == (int)TSK_LOCK_##symbol, "tasuki.h: " #symbol);
 #include "lock/kinds.def"
 #undef X
-/* The id in the name of a lock file in `locks/` ("" for the queue); false: no name of this kind. */
-bool lock_kind_file_id(const struct lock_kind *kind, const char *file, char id[LOCK_ID_MAX]);
+/* The id of a lock file in the directory `dir` ("" for the queue). Returns false if the name is not one of this kind. A
+ * long name is in the file itself. */
+bool lock_kind_file_id(const struct lock_kind *kind, int dir, const char *file, char id[LOCK_NAME_SIZE]);
 
 /* One lock: which, where. Made by lock_target_init, ended by lock_target_clear. */
 struct lock_target {
     const struct lock_kind *kind;
     struct tsk_workspace *ws;                 /* borrowed; its trail gets the events */
-    char id[LOCK_ID_MAX];                     /* "" for the queue; the file name for a sprint */
+    char id[LOCK_NAME_SIZE];                  /* "" for the queue; the file name for a sprint */
     char file[LOCK_FILE_NAME_MAX];            /* the lock file's name in `dir` */
     char guard_name[LOCK_FILE_NAME_MAX - 16]; /* the guard file's name in `guard_dir` */
     char dir_path[PATH_MAX];                  /* for people */
-    const char *given_root, *given_project_root,
-        *given_lock_file; /* for hints: options that the caller used; may be NULL */
-    int dir, guard_dir;   /* borrowed from ws, or our own (sprint) */
+    const char *given_root, *given_project_root, *given_lock_file, *given_session,
+        *given_epic;    /* for hints: options that the caller used; may be NULL */
+    int dir, guard_dir; /* borrowed from ws, or our own (sprint) */
     bool owns_dirs;
 };
 
-/* `id`: the request id or the name; for a sprint the lock file's name (NULL: .sprint-running). `project_root`: for a
- * sprint (NULL: the workspace's root). INVALID_INPUT for an id that is not safe as a file name. Refuses file systems on
+/* `id`: the request id, or any printable text of at most 200 bytes as the name; for a sprint the lock file's name (NULL: .sprint-running). `project_root`: for a
+ * sprint (NULL: the workspace's root). INVALID_INPUT for another id. Refuses file systems on
  * which the protocol does not hold. */
 int lock_target_init(struct lock_target *target, struct tsk_workspace *ws, const struct lock_kind *kind, const char *id,
                      const char *project_root, struct tsk_error *err);

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "base/sha256.h"
+#include "lock/wait.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -44,30 +45,72 @@ static int slot_write(const struct guard *guard, size_t i, const struct slot *sl
     return fs->pwrite(guard->fd, slot, sizeof *slot, at) == (ssize_t)sizeof *slot ? 0 : -1;
 }
 
-/* P2: the caller's oldest kept place. False: there is none. */
+/* The slot of the caller's oldest kept place; LINE_SLOTS: there is none. */
+static size_t find_kept(const struct slot slots[LINE_SLOTS], const char *key)
+{
+    size_t best = LINE_SLOTS;
+    int64_t now_ms = clock_now().boot_ms;
+    for (size_t i = 0; i < LINE_SLOTS; i++)
+        if (is_kept(&slots[i], now_ms) && memcmp(slots[i].key, key, sizeof slots[i].key) == 0 &&
+            (best == LINE_SLOTS || slots[i].ticket < slots[best].ticket))
+            best = i;
+    return best;
+}
+
+/* The waiter behind a place has its byte for an instant, as a reader, when the place becomes free. That waiter may be stopped in
+ * this instant: then the place stays in the table, and this call takes another one. */
+#define READER_MS 200
+
+static int lock_place(struct guard *guard, uint64_t ticket)
+{
+    off_t place = GUARD_TICKET_BASE + (off_t)ticket;
+    if (fs_lock_try(guard->fd, F_WRLCK, place, 1) == 0)
+        return 0;
+    return errno == EAGAIN || errno == EACCES ? wait_for_byte(guard->fd, F_WRLCK, place, READER_MS) : -1;
+}
+
+/* P2. False: the caller has no kept place, or the byte of the place is taken. */
 static bool take_kept(struct guard *guard, const char *key, uint64_t *ret)
 {
     struct slot slots[LINE_SLOTS];
-    int64_t now_ms = clock_now().boot_ms;
+    const struct slot empty = {0};
     if (!key[0] || slots_read(guard, slots) < 0)
         return false;
-    for (;;) {
-        size_t best = LINE_SLOTS;
-        for (size_t i = 0; i < LINE_SLOTS; i++)
-            if (is_kept(&slots[i], now_ms) && memcmp(slots[i].key, key, sizeof slots[i].key) == 0 &&
-                (best == LINE_SLOTS || slots[i].ticket < slots[best].ticket))
-                best = i;
-        if (best == LINE_SLOTS)
-            return false;
-        uint64_t ticket = slots[best].ticket;
-        slots[best] = (struct slot){0};
-        if (slot_write(guard, best, &slots[best]) < 0)
-            return false; /* it stays in the table: nobody may have it twice */
-        if (fs_lock_try(guard->fd, F_WRLCK, GUARD_TICKET_BASE + (off_t)ticket, 1) == 0) {
-            *ret = ticket;
-            return true;
-        }
-    }
+    size_t best = find_kept(slots, key);
+    if (best == LINE_SLOTS || lock_place(guard, slots[best].ticket) < 0)
+        return false;
+    *ret = slots[best].ticket;
+    if (slot_write(guard, best, &empty) == 0)
+        return true;
+    fs_lock_try(guard->fd, F_UNLCK, GUARD_TICKET_BASE + (off_t)*ret,
+                1); /* it is in the table, so no call may have it */
+    return false;
+}
+
+bool line_has_kept(const struct guard *guard)
+{
+    struct slot slots[LINE_SLOTS];
+    int64_t now_ms = clock_now().boot_ms;
+    size_t i = 0;
+    if (slots_read(guard, slots) < 0)
+        return false;
+    while (i < LINE_SLOTS && !is_kept(&slots[i], now_ms))
+        i++;
+    return i < LINE_SLOTS;
+}
+
+void line_forget(struct guard *guard, const char *key)
+{
+    struct slot slots[LINE_SLOTS];
+    const struct slot empty = {0};
+    struct tsk_error ignored; /* the caller has its lock; the place runs out by itself */
+    sigset_t saved;
+    if (!key[0] || guard_tickets_lock(guard, &saved, &ignored) < 0)
+        return;
+    size_t best = slots_read(guard, slots) < 0 ? LINE_SLOTS : find_kept(slots, key);
+    if (best < LINE_SLOTS)
+        slot_write(guard, best, &empty);
+    guard_tickets_unlock(guard, &saved);
 }
 
 int line_enter(struct guard *guard, const char *key, uint64_t *ret_ticket, struct tsk_error *err)
@@ -83,13 +126,14 @@ int line_enter(struct guard *guard, const char *key, uint64_t *ret_ticket, struc
 bool line_keep(struct guard *guard, const char *key, uint64_t ticket)
 {
     struct slot slots[LINE_SLOTS];
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* the answer says that the place is not kept; the caller queues at the end */
     sigset_t saved;
     size_t free_slot = 0;
-    int64_t now_ms = clock_now().boot_ms;
-    struct slot kept = {.ticket = ticket, .until_boot_ms = now_ms + LINE_KEEP_MS};
     if (!key[0] || guard_tickets_lock(guard, &saved, &ignored) < 0)
         return false;
+    /* With byte 1: for an older clock, a place that was kept meanwhile would not be one. */
+    int64_t now_ms = clock_now().boot_ms;
+    struct slot kept = {.ticket = ticket, .until_boot_ms = now_ms + LINE_KEEP_MS};
     bool is_read = slots_read(guard, slots) == 0;
     while (free_slot < LINE_SLOTS && is_kept(&slots[free_slot], now_ms))
         free_slot++;

@@ -23,13 +23,16 @@ struct attempt {
     struct judgement found;
     int found_fd; /* the judged lock file, kept open while waiting for it to change */
     struct lock_watch watch;
-    struct lock_file file;
     struct lock_record record;
     bool recovered, forced;
     bool has_ticket, is_place_kept;
     bool goes_past; /* those before us in line do not take the free lock: they are stopped */
+    int idle_looks; /* in a row, at a free lock */
+    bool gives_way; /* our time is up and a waiter is ahead of us: a free lock is left to that waiter */
+    bool left_free; /* ... and the lock was free */
     uint64_t ticket;
-    bool is_exchanged; /* the old file still has the private name */
+    bool is_exchanged;     /* the old file still has the private name */
+    struct lock_file file; /* the last one: attempt_init leaves its 24 KiB of content as they are */
 };
 
 enum step { STEP_TAKEN, STEP_HELD, STEP_AGAIN, STEP_FAILED };
@@ -43,6 +46,9 @@ static void copy_text(char *to, size_t size, const char *from)
 static void put_instance(struct lock_record *record, const char *given, const struct now *now)
 {
     struct buf b;
+    const struct who *who = who_current();
+    if (!given && who->pid == record->pid && who->instance[0])
+        given = who->instance; /* the id that it has already */
     if (given) {
         copy_text(record->instance, sizeof record->instance, given);
         return;
@@ -89,6 +95,9 @@ static int fill_record(struct attempt *a, struct tsk_error *err)
     put_instance(record, request->instance, &a->now);
     copy_text(record->host, sizeof record->host, "127.0.0.1");
     copy_text(record->hostname, sizeof record->hostname, host_name());
+    record->who = *who_current();
+    if (strcmp(record->who.instance, record->instance) == 0)
+        record->who.instance[0] = '\0';
     return 0;
 }
 
@@ -106,7 +115,7 @@ bool judgement_is_same(const struct judgement *a, const struct judgement *b)
 }
 
 /* Whether what was found may be replaced, and by which right. */
-static enum step decide(struct attempt *a, struct tsk_error *err)
+static enum step attempt_decide(struct attempt *a, struct tsk_error *err)
 {
     const struct lock_request *request = a->request;
     bool is_confirmed = !request->confirmed || judgement_is_same(request->confirmed, &a->found);
@@ -178,6 +187,7 @@ static int read_back(struct attempt *a, struct tsk_error *err)
     if (!a->target->kind->is_sprint && !is_leased)
         return 0;
     struct judgement seen;
+    sprint_path_clear(a->target);
     if (lock_judge(a->target, &a->guard, &a->now, &seen, NULL, err) < 0)
         return -1;
     if (is_leased && seen.alive == LIVE_DEAD)
@@ -201,10 +211,14 @@ static enum step try_take(struct attempt *a, struct tsk_error *err)
             if (tmp != SPRINT_TMP_READY)
                 return tmp == SPRINT_TMP_BUSY ? STEP_HELD : STEP_FAILED;
         }
+        sprint_path_clear(a->target);
         if (lock_judge(a->target, &a->guard, &a->now, &a->found, &a->found_fd, err) < 0)
             step = STEP_FAILED;
         else
-            step = decide(a, err);
+            step = attempt_decide(a, err);
+        a->left_free = step == STEP_TAKEN && a->gives_way;
+        if (a->left_free)
+            step = STEP_HELD;
         if (step == STEP_TAKEN)
             step = put_in_place(a, err);
     }
@@ -231,7 +245,7 @@ static enum step try_take(struct attempt *a, struct tsk_error *err)
     return step == STEP_AGAIN ? STEP_HELD : step; /* another tool was faster, twenty times */
 }
 
-static int interrupted(struct tsk_error *err)
+static int wait_interrupted(struct tsk_error *err)
 {
     error_set(err, TSK_CONFLICT, "interrupted", NULL);
     err->sys_errno = EINTR;
@@ -245,7 +259,7 @@ static int after_wait(int result, struct tsk_error *err)
         return 0;
     if (errno == ETIMEDOUT)
         return 1;
-    return errno == EINTR ? interrupted(err) : error_errno(err, "wait for", "lock");
+    return errno == EINTR ? wait_interrupted(err) : error_errno(err, "wait for", "lock");
 }
 
 static int64_t time_left(int64_t deadline)
@@ -295,29 +309,40 @@ static bool is_head(const struct attempt *a)
 
 #define LINE_LOOK_MS 1000
 
+static bool is_left_free(void *data)
+{
+    struct attempt *a = data;
+    a->idle_looks = looks_takeable(a) ? a->idle_looks + 1 : 0;
+    return a->idle_looks == 2;
+}
+
 /* Gets in line and waits until nobody is before us. Somebody who is stopped while he waits must not keep a free lock from those
  * behind him: a lock that could be taken at two looks in a row is gone for. (Who waits for ever blocks in the kernel and does
  * not look.) */
 static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     char key[LINE_KEY_SIZE];
-    int idle_looks = 0;
     attempt_key(a, key);
+    a->idle_looks = 0;
     if (!a->has_ticket && line_enter(&a->guard, key, &a->ticket, err) < 0)
         return -1;
     a->has_ticket = true;
     a->goes_past = false;
-    for (;;) {
-        int64_t left = time_left(deadline);
-        int64_t slice = left > LINE_LOOK_MS ? LINE_LOOK_MS : left;
-        int result = wait_for_turn(a->guard.fd, a->ticket, slice);
-        if (result == 0 || errno != ETIMEDOUT || slice == left)
-            return after_wait(result, err);
-        idle_looks = looks_takeable(a) ? idle_looks + 1 : 0;
-        a->goes_past = idle_looks == 2;
-        if (a->goes_past)
-            return 0;
-    }
+    int64_t left = time_left(deadline);
+    int result = wait_for_turn(a->guard.fd, a->ticket, left, left < 0 ? NULL : is_left_free, a);
+    a->goes_past = result < 0 && errno == EAGAIN;
+    return a->goes_past ? 0 : after_wait(result, err);
+}
+
+/* The time is up, and somebody before us is about to take the free lock. A caller that has not taken it for a second is stopped.
+ */
+static void leave_lock_to_line(struct attempt *a)
+{
+    int64_t end = clock_now().boot_ms + LINE_LOOK_MS;
+    while (clock_now().boot_ms < end)
+        if (wait_for_turn(a->guard.fd, a->ticket, 20, NULL, NULL) == 0 || errno != ETIMEDOUT || !looks_takeable(a))
+            return;
+    a->goes_past = true;
 }
 
 static int wait_for_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)
@@ -326,8 +351,8 @@ static int wait_for_holder(struct attempt *a, int64_t deadline, struct tsk_error
     return after_wait(wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, left), err);
 }
 
-/* Gets in line; at its head, looks without the guard: that would only be in the way of the one who is about to release.
- * What is seen is a hint; the lock is taken under the guard alone. */
+/* Joins the line. At the head of the line it looks without the guard, which would only delay a holder that is about to
+ * release. What is seen is a hint; the lock is taken under the guard alone. */
 static int wait_for_turn_and_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     struct tsk_error ignored;
@@ -355,16 +380,22 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
         if (guard_lock(&a->guard, err) < 0)
             return STEP_FAILED;
         /* Under the guard: without it the lock could be taken and released once more between this look and ours. */
-        if (waited == 0 && a->has_ticket && !a->goes_past && !is_head(a)) {
+        bool is_behind = a->has_ticket && !a->goes_past && !is_head(a);
+        if (waited == 0 && is_behind) {
             guard_unlock(&a->guard);
             waited = wait_for_turn_and_holder(a, deadline, err);
             continue;
         }
         a->now = clock_now();
+        a->gives_way = is_behind && !a->request->force;
         enum step step = try_take(a, err);
         if (step == STEP_TAKEN || step == STEP_FAILED)
             return step;
         guard_unlock(&a->guard);
+        if (a->left_free) {
+            leave_lock_to_line(a);
+            continue;
+        }
         /* A zombie is not waited for: nobody will release it, somebody must say yes. */
         if (waited == 1 && a->has_ticket && a->found.verdict != VERDICT_ZOMBIE) {
             char key[LINE_KEY_SIZE];
@@ -376,6 +407,16 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
         waited = a->has_ticket ? wait_for_holder(a, deadline, err) : wait_for_turn_and_holder(a, deadline, err);
     }
     return STEP_FAILED;
+}
+
+/* P2: the lock was free, so the caller did not need the place that was kept for it. */
+static void use_up_place(struct attempt *a)
+{
+    char key[LINE_KEY_SIZE];
+    if (a->has_ticket || a->guard.state.tickets == 0 || !line_has_kept(&a->guard))
+        return;
+    attempt_key(a, key);
+    line_forget(&a->guard, key);
 }
 
 static void fill_outcome(const struct attempt *a, struct lock_outcome *outcome)
@@ -391,15 +432,19 @@ static void fill_outcome(const struct attempt *a, struct lock_outcome *outcome)
     outcome->before = a->found;
 }
 
+static void attempt_init(struct attempt *a, struct lock_target *target, const struct lock_request *request)
+{
+    memset(a, 0, offsetof(struct attempt, file) + offsetof(struct lock_file, content));
+    a->target = target;
+    a->request = request;
+    a->guard.fd = a->found_fd = a->watch.fd = a->file.fd = -1;
+}
+
 int lock_acquire(struct lock_target *target, const struct lock_request *request, struct tsk_lock **ret_lock,
                  struct lock_outcome *outcome, struct tsk_error *err)
 {
-    struct attempt a = {.target = target,
-                        .request = request,
-                        .guard = GUARD_INIT,
-                        .found_fd = -1,
-                        .watch = {.fd = -1},
-                        .file = LOCK_FILE_INIT};
+    struct attempt a;
+    attempt_init(&a, target, request);
     BUG(request->hold == HOLD_LIFE && !ret_lock);
     BUG(request->hold == HOLD_LEASE && !request->instance);
     if (workspace_locks_are_local(target->ws, err) < 0)
@@ -410,6 +455,8 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
     enum step step = take_or_wait(&a, err);
     fs_close(&a.found_fd);
     fill_outcome(&a, outcome);
+    if (step == STEP_TAKEN)
+        use_up_place(&a);
     if (step == STEP_TAKEN && request->hold == HOLD_LIFE) {
         struct tsk_lock *lock = held_new(target, &a.guard, &a.file, &a.record);
         if (lock) {
@@ -421,8 +468,7 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
             return 0;
         }
         take_back(&a);
-        errno = ENOMEM;
-        error_errno(err, "hold", target->file);
+        error_no_memory(err, "hold", target->file);
         step = STEP_FAILED;
     }
     lock_file_close(&a.file);

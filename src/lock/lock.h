@@ -6,18 +6,18 @@
  *  L1  Every change of the lock file by tasuki happens with byte 0 of its guard file held, so changes have one order.
  *  L2  A life byte is locked before the file that names its fence is published, and dropped only after the file no longer
  *      names it, or by death. So "life byte free", seen under the guard, means: dead, or released.
- *  L3  A fence is never given twice, so what was judged is what is replaced.
- *  L4  Publishing on an absent file is linkat (fails if another tool was faster); on a stale one it is an exchange, after
- *      which what came out must be the inode that was judged, else it is swapped back. The path is never empty while
- *      somebody lives.
- *  L5  A file is published complete. A holder knows its lock by (inode, bytes): the inode at the path is the one it has
- *      open, and the bytes are those it wrote; after a renewal by somebody else, by fence and token.
+ *  L3  A fence is never used twice, so the file that is replaced is the one that was judged.
+ *  L4  Publishing on an absent file is linkat (fails if another tool was faster); on a stale one it is an exchange, after which
+ *      the file that came out must be the inode that was judged; otherwise the two are swapped back. The path is never empty
+ *      while a holder lives.
+ *  L5  A file is published complete. A holder recognises its lock by (inode, bytes): the inode at the path is the one that it
+ *      has open, and the bytes are those that it wrote; after a renewal by another process, by fence and token.
  *  L6  A process that finds another holder's lock touches nothing and reports LOCK_LOST.
  *  L7  A crash after any step leaves the path absent, or naming a free life byte (or a dead process): both are taken by the
- *      next one. What else it leaves (a private name, the sprint's directory) is removed by the next one, too.
+ *      next process. Other remains (a private name, the sprint's directory) are removed by the next process, too.
  *
- * The protocol cannot prevent that a person removes the file or the guard, or that another tool judges a stale file and
- * unlinks it after our takeover. By L5 the holder notices at its next renew, verify or release. */
+ * The protocol cannot keep a person from removing the file or the guard, nor another tool from judging a stale file and
+ * unlinking it after our takeover. By L5 the holder notices at its next renew, verify or release. */
 #ifndef LOCK_LOCK_H
 #define LOCK_LOCK_H
 
@@ -60,9 +60,8 @@ int lock_acquire(struct lock_target *target, const struct lock_request *request,
 struct lock_proof {
     const char *token;
     const char *instance;
-    const char *session_id; /* sprint: compared, a difference is only a warning ... */
-    bool strict;            /* ... unless strict */
-    bool is_unnamed;        /* the caller has no instance and no process here: a sprint's session id is its only name */
+    const char *session_id;            /* sprint: compared, a difference is only a warning ... */
+    bool strict;                       /* ... unless strict */
     const struct judgement *confirmed; /* not NULL: a person said yes to releasing this holder's sprint */
     bool is_remote; /* the caller is no process above this one: it proves itself by token or instance alone */
 };
@@ -75,8 +74,8 @@ int lock_release_by(struct lock_target *target, const struct lock_proof *proof, 
 int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, int64_t ttl_ms,
                   struct lock_outcome *outcome, struct tsk_error *err);
 
-/* Removes what a dead holder left behind (VERDICT_STALE), with the event LOCK_STALE_RECOVERED; outcome->recovered says whether
- * there was such a thing. Anything else stays: a zombie wants to be asked for. */
+/* Removes the lock file of a dead holder (VERDICT_STALE) and records LOCK_STALE_RECOVERED; outcome->recovered says
+ * whether it did. Any other lock stays, also a zombie, which needs a yes. */
 int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struct tsk_error *err);
 
 /* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */

@@ -56,6 +56,13 @@ static const struct field fields[] = {
     TEXT_FIELD("host", host),
     TEXT_FIELD("hostname", hostname),
     TEXT_FIELD("boot_id", holder.boot_id),
+    TEXT_FIELD("label", who.label),
+    TEXT_FIELD("user", who.user),
+    TEXT_FIELD("program", who.program),
+    TEXT_FIELD("agent_session", who.session),
+    TEXT_FIELD("subagent", who.subagent),
+    TEXT_FIELD("note", who.note),
+    TEXT_FIELD("agent_instance", who.instance),
 };
 
 static void store_integer(void *at, size_t size, const char *text)
@@ -71,7 +78,7 @@ static void store_integer(void *at, size_t size, const char *text)
         *(int32_t *)at = (int32_t)value;
 }
 
-static void store(struct lock_record *record, const char *key, const char *text)
+static void record_store(struct lock_record *record, const char *key, const char *text)
 {
     if (strcmp(key, "hold") == 0) {
         for (size_t i = HOLD_LIFE; i <= HOLD_LAST; i++)
@@ -120,7 +127,7 @@ static void record_finish(struct lock_record *record)
 
 int record_parse_json(const char *text, size_t len, struct lock_record *ret)
 {
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* that it cannot be parsed is all that counts: judge.c decides by the age of the file */
     json_t *root CLEANUP_JSON = NULL;
     if (json_parse(text, len, "lock", &root, &ignored) < 0 || !json_is_object(root))
         return -1;
@@ -132,9 +139,9 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
         char digits[24];
         snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
         if (json_is_integer(value))
-            store(&record, key, digits);
+            record_store(&record, key, digits);
         else if (json_is_string(value))
-            store(&record, key, json_string_value(value));
+            record_store(&record, key, json_string_value(value));
     }
     record_finish(&record);
     *ret = record;
@@ -143,7 +150,7 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
 
 int record_parse_yaml(const char *text, size_t len, struct lock_record *ret)
 {
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* as above; a sprint that cannot be parsed is a zombie */
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     if (yaml_parse(text, len, "lock", &doc, &ignored) < 0 || yaml_root(doc)->type != YAML_MAP || !yaml_root(doc)->first)
         return -1;
@@ -151,7 +158,7 @@ int record_parse_yaml(const char *text, size_t len, struct lock_record *ret)
     record_init(&record);
     for (const struct yaml_node *node = yaml_root(doc)->first; node; node = node->next)
         if (yaml_text(node))
-            store(&record, node->key, yaml_text(node));
+            record_store(&record, node->key, yaml_text(node));
     record_finish(&record);
     *ret = record;
     return 0;
@@ -172,6 +179,23 @@ static void put_added_keys(const struct lock_record *record, struct buf *b)
 static const char *or_null(const char *text)
 {
     return text[0] ? text : NULL;
+}
+
+typedef void put_text(struct buf *b, const char *key, const char *value);
+
+/* The keys of the who that no other key has. */
+static void put_who(const struct who *who, put_text *put, struct buf *b)
+{
+    const char *const pairs[][2] = {{"label", who->label},
+                                    {"user", who->user},
+                                    {"program", who->program},
+                                    {"agent_session", who->session},
+                                    {"subagent", who->subagent},
+                                    {"note", who->note},
+                                    {"agent_instance", who->instance}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (pairs[i][1][0])
+            put(b, pairs[i][0], pairs[i][1]);
 }
 
 void record_write_json(const struct lock_record *record, const char *lock_type, struct buf *b)
@@ -199,6 +223,7 @@ void record_write_json(const struct lock_record *record, const char *lock_type, 
         buf_json_pair(b, "session_id", record->session_id);
     if (record->instance[0])
         buf_json_pair(b, "instance", record->instance);
+    put_who(&record->who, buf_json_pair, b);
     buf_puts(b, "}\n");
 }
 
@@ -231,4 +256,5 @@ void record_write_yaml(const struct lock_record *record, struct buf *b)
         yaml_pair(b, "instance", record->instance);
     if (record->registry[0])
         yaml_pair(b, "registry", record->registry);
+    put_who(&record->who, yaml_pair, b);
 }

@@ -3,7 +3,8 @@
  * JSON (request, queue, name): version lock_type request_id run_id pid host created_at expires_at
  * YAML (sprint):               pid session_id started_at epic_spec lock_version
  * Our additions: hold fence token hostname boot_id pid_ns pid_start expires_boot_ms, `name` for the kind name, and
- * session_id, instance, ttl_ms where they are known. Files without them (other tools') and unknown keys are accepted.
+ * session_id, instance, ttl_ms where they are known; and of the holder's who (base/who.h) label user program agent_session
+ * subagent note, and agent_instance where the holder itself is another process (`lock run`). Files without them (other tools') and unknown keys are accepted.
  *
  * A lease has no pid, and other tools must be able to read that. The JSON format has a rule for an unknown pid (the TTL alone
  * counts), so `pid` is null there. The YAML format has none: a pid that is no number makes a zombie, but `kill -0 0` succeeds,
@@ -12,10 +13,12 @@
 #define LOCK_RECORD_H
 
 #include "base/buf.h"
-#include "base/ident.h"
+#include "base/who.h"
 
 #define LOCK_TEXT_MAX     257 /* session ids, epics: 256 bytes */
-#define LOCK_ID_MAX       129
+#define LOCK_ID_MAX       (ID_LENGTH_MAX + 1)
+#define LOCK_NAME_SIZE    201 /* of kind name: 200 bytes */
+#define LOCK_WORDS_MAX    (LOCK_NAME_SIZE + 16)
 #define TOKEN_SIZE        33
 #define LOCK_REGISTRY_MAX 512                 /* a longer path is not recorded */
 #define LOCK_FENCE_MAX    ((uint64_t)1 << 61) /* no guard gives one beyond: its life byte would be among the tickets */
@@ -43,7 +46,7 @@ struct lock_record {
     int64_t expires_boot_ms; /* our own locks, on CLOCK_BOOTTIME of holder.boot_id */
     int64_t ttl_ms;
     char token[TOKEN_SIZE];
-    char name[LOCK_ID_MAX];
+    char name[LOCK_NAME_SIZE];
     char request_id[LOCK_ID_MAX];
     char run_id[LOCK_ID_MAX];
     char session_id[LOCK_TEXT_MAX];
@@ -53,6 +56,7 @@ struct lock_record {
         registry[LOCK_REGISTRY_MAX]; /* sprint, HOLD_LEASE: the state directory that knows the instance; "" elsewhere */
     char host[64];                   /* an address, as in the seed */
     char hostname[HOSTNAME_SIZE];
+    struct who who; /* label, user, program, session, subagent and note; the others are above */
 };
 
 const char *hold_name(enum hold hold);

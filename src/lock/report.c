@@ -1,6 +1,7 @@
 #include "lock/report.h"
 #include "base/log.h"
 #include "lock/line.h"
+#include "own/who.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,22 @@ static const char *or_null(const char *text)
     return text[0] ? text : NULL;
 }
 
-json_t *report_holder(const struct lock_record *record, enum liveness alive, const char *how)
+/* The who of a holder. A lock of another tool has none: then there is nothing to show but its pid. */
+static json_t *who_of(struct tsk_workspace *ws, const struct lock_record *record)
+{
+    struct who who = record->who;
+    if (!who.label[0])
+        return json_null();
+    who.pid = record->pid;
+    who_copy(who.host, sizeof who.host, record->hostname);
+    if (!who.instance[0])
+        who_copy(who.instance, sizeof who.instance, record->instance);
+    if (ws)
+        who_add_note(ws, &who);
+    return who_json(&who);
+}
+
+json_t *report_holder(struct tsk_workspace *ws, const struct lock_record *record, enum liveness alive, const char *how)
 {
     json_t *json = json_object();
     json_object_set_new(json, "pid", record->pid ? json_integer(record->pid) : json_null());
@@ -29,6 +45,7 @@ json_t *report_holder(const struct lock_record *record, enum liveness alive, con
     json_object_set_new(json, "alive", alive == LIVE_UNKNOWN ? json_null() : json_boolean(alive == LIVE_ALIVE));
     json_object_set_new(json, "how", how ? json_string(how) : json_null());
     json_object_set_new(json, "hold", json_string(hold_name(record->hold)));
+    json_object_set_new(json, "who", who_of(ws, record));
     return json;
 }
 
@@ -69,7 +86,7 @@ json_t *report_lock(const struct lock_target *target, const struct now *now, con
     json_object_set_new(json, "expired", json_boolean(found->is_expired));
     json_object_set_new(json, "request_id", record->request_id[0] ? json_string(record->request_id) : json_null());
     json_object_set_new(json, "epic_spec", record->epic_spec[0] ? json_string(record->epic_spec) : json_null());
-    json_object_set_new(json, "holder", report_holder(record, found->alive, found->how));
+    json_object_set_new(json, "holder", report_holder(target->ws, record, found->alive, found->how));
     return json;
 }
 
@@ -88,8 +105,8 @@ static void put_record(struct buf *b, const struct lock_target *target, const st
     buf_json_pair(b, "hold", hold_name(record->hold));
 }
 
-static int append(const struct lock_target *target, const struct now *now, const char *type,
-                  const struct lock_record *record, struct buf *data, struct tsk_error *err)
+static int report_append(const struct lock_target *target, const struct now *now, const char *type,
+                         const struct lock_record *record, struct buf *data, struct tsk_error *err)
 {
     struct event event = {.type = type,
                           .session_id = or_null(record->session_id),
@@ -139,13 +156,13 @@ int report_taken(const struct lock_target *target, const struct now *now, const 
         put_record(&data, target, record);
         put_old_holder(&data, before);
         buf_puts(&data, "}");
-        if (append(target, now, forced ? "lock.forced" : "LOCK_STALE_RECOVERED", record, &data, err) < 0)
+        if (report_append(target, now, forced ? "lock.forced" : "LOCK_STALE_RECOVERED", record, &data, err) < 0)
             return -1;
         buf_reset(&data);
     }
     put_record(&data, target, record);
     buf_puts(&data, "}");
-    return append(target, now, "lock.acquired", record, &data, err);
+    return report_append(target, now, "lock.acquired", record, &data, err);
 }
 
 static void report_fact(const struct lock_target *target, const struct now *now, const char *type,
@@ -162,6 +179,20 @@ static void report_fact(const struct lock_target *target, const struct now *now,
 void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record)
 {
     report_fact(target, now, "lock.released", record);
+}
+
+void report_renewed(const struct lock_target *target, const struct now *now, const struct lock_record *record)
+{
+    char storage[4096], expires[TIME_TEXT_MAX];
+    struct buf data;
+    if (record->hold == HOLD_LEASE)
+        return;
+    buf_init_fixed(&data, storage, sizeof storage);
+    put_record(&data, target, record);
+    time_format_exact(record->expires_ms, expires);
+    buf_json_pair(&data, "expires_at", expires);
+    buf_puts(&data, "}");
+    append_fact(target, now, "lock.renewed", record, &data);
 }
 
 /* The process that called: the shell or program above this command, as for a lock's holder. */
@@ -210,7 +241,7 @@ void report_recovered(const struct lock_target *target, const struct now *now, c
     put_record(&data, target, &before->record);
     put_old_holder(&data, before);
     buf_puts(&data, "}");
-    if (append(target, now, "LOCK_STALE_RECOVERED", &before->record, &data, &problem) < 0)
+    if (report_append(target, now, "LOCK_STALE_RECOVERED", &before->record, &data, &problem) < 0)
         log_problem(&problem);
 }
 
@@ -247,17 +278,15 @@ void report_add_command(const struct lock_target *target, const char *verb, cons
 static void add_sprint_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
 {
     if (judgement_is_left_behind(found)) {
-        report_add_command(target, "acquire", " --yes --session S --epic E", err);
+        report_add_command(target, "acquire", " --yes", err);
         report_add_command(target, "release", "", err);
         return;
     }
     if (found->verdict != VERDICT_ZOMBIE)
-        report_add_command(target, "acquire", " --wait 30m --session S --epic E", err);
+        report_add_command(target, "acquire", " --wait 30m", err);
     report_add_command(target, "check", "", err);
     /* One that is only old is a zombie, which force would take without a question. */
-    report_add_command(target, "acquire",
-                       found->verdict == VERDICT_ZOMBIE ? " --session S --epic E" : " --force --session S --epic E",
-                       err);
+    report_add_command(target, "acquire", found->verdict == VERDICT_ZOMBIE ? "" : " --force", err);
 }
 
 static void add_commands(const struct lock_target *target, const struct judgement *found, struct tsk_error *err)
@@ -274,7 +303,7 @@ static void add_commands(const struct lock_target *target, const struct judgemen
 void report_add_facts(const struct lock_target *target, const struct now *now, const struct judgement *found,
                       struct tsk_error *err)
 {
-    char words[LOCK_ID_MAX + 16], path[PATH_MAX];
+    char words[LOCK_WORDS_MAX], path[PATH_MAX];
     const struct lock_record *record = &found->record;
     lock_target_words(target, words, sizeof words);
     lock_target_path(target, path);
@@ -290,11 +319,16 @@ void report_add_facts(const struct lock_target *target, const struct now *now, c
         error_add(err, "request_id", or_null(record->request_id));
     error_add(err, "run_id", or_null(record->run_id));
     if (target->kind->kind == TSK_LOCK_REQUEST && record->run_id[0]) {
-        char url[LOCK_ID_MAX + 16];
+        char url[LOCK_WORDS_MAX];
         snprintf(url, sizeof url, "/api/runs/%s", record->run_id);
         error_add(err, "latest_run", url);
     }
-    add_json(err, "holder", report_holder(record, found->alive, found->how));
+    json_t *holder = report_holder(target->ws, record, found->alive, found->how);
+    struct buf by CLEANUP(buf_clear) = BUF_INIT;
+    who_put_label(&by, json_object_get(holder, "who"));
+    error_add(err, "what", target->kind->kind == TSK_LOCK_NAME ? target->id : words);
+    error_add(err, "by", by.len ? buf_str(&by) : NULL);
+    add_json(err, "holder", holder);
     json_t *lock = report_lock(target, now, found);
     static const char *const copied[] = {"state",         "fence",  "created_at", "expires_at",
                                          "expires_in_ms", "age_ms", "expired"};
@@ -311,15 +345,28 @@ void report_add_holder(const struct lock_target *target, const struct now *now, 
         add_commands(target, found, err);
 }
 
+/* The sentence that names the holder; NULL: the code's own. The refusals of the other kinds have fixed words. */
+static const char *held_text(const struct lock_target *target, const struct judgement *found)
+{
+    if (target->kind->held_code != TSK_LOCK_HELD || !found->is_parsed)
+        return NULL;
+    bool is_client = found->record.hold == HOLD_LEASE;
+    if (!found->record.who.label[0])
+        return is_client ? "lock_held_by_client" : NULL;
+    return is_client                    ? "lock_held_client"
+           : found->alive == LIVE_ALIVE ? "lock_held_alive"
+           : found->alive == LIVE_DEAD  ? "lock_held_dead"
+                                        : "lock_held_unknown";
+}
+
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
                    bool is_place_kept, struct tsk_error *err)
 {
     bool is_zombie = found->verdict == VERDICT_ZOMBIE;
-    bool is_client = found->is_parsed && found->record.hold == HOLD_LEASE && target->kind->held_code == TSK_LOCK_HELD;
     error_set(err, is_zombie ? TSK_ZOMBIE_DETECTED : target->kind->held_code,
-              is_place_kept ? "lock_place_kept"
-              : is_client   ? "lock_held_by_client"
-                            : NULL,
+              is_place_kept ? (who_current()->is_agent ? "lock_place_kept_agent" : "lock_place_kept")
+              : is_zombie   ? NULL
+                            : held_text(target, found),
               NULL);
     report_add_holder(target, now, found, err);
     if (is_place_kept)

@@ -12,6 +12,8 @@ void report_released(const struct lock_target *target, const struct now *now, co
 /* The same by a caller that is not the holder: the event also says who did it, and which session that one named. */
 void report_released_by(const struct lock_target *target, const struct now *now, const struct lock_record *record,
                         const struct lock_proof *proof);
+/* Its time was extended. The lease of a client is renewed all the time: that is no event. */
+void report_renewed(const struct lock_target *target, const struct now *now, const struct lock_record *record);
 /* What a dead holder left was removed, and nobody has taken the lock. */
 void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before);
 /* The event `lock.lost`, and the error LOCK_LOST that says who has it now. Returns -1. */
@@ -32,8 +34,8 @@ void report_add_command(const struct lock_target *target, const char *verb, cons
 void report_add_holder(const struct lock_target *target, const struct now *now, const struct judgement *found,
                        struct tsk_error *err);
 
-/* holder{pid hostname session_id run_id instance alive how}. */
-json_t *report_holder(const struct lock_record *record, enum liveness alive, const char *how);
+/* holder{pid hostname session_id run_id instance alive how hold who}. `ws`: for the present note of its instance; NULL: as recorded. */
+json_t *report_holder(struct tsk_workspace *ws, const struct lock_record *record, enum liveness alive, const char *how);
 /* The lock as in `lock check` and `lock list`: kind id path state holder fence created_at expires_at … */
 json_t *report_lock(const struct lock_target *target, const struct now *now, const struct judgement *found);
 /* "free", "held", "stale" or "zombie". */

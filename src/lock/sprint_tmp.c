@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BEING_WRITTEN_MS 10000
-
 static void tmp_name(const struct lock_target *target, char name[LOCK_FILE_NAME_MAX + 8])
 {
     snprintf(name, LOCK_FILE_NAME_MAX + 8, "%s.tmp", target->file);
@@ -79,6 +77,12 @@ enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct n
     }
     error_errno(err, "create", name);
     return SPRINT_TMP_FAILED;
+}
+
+void sprint_path_clear(const struct lock_target *target)
+{
+    if (target->kind->is_sprint)
+        fs->unlinkat(target->dir, target->file, AT_REMOVEDIR);
 }
 
 void sprint_tmp_drop(const struct lock_target *target)

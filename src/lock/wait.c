@@ -93,25 +93,36 @@ static bool is_past(int64_t deadline_ms)
     return deadline_ms >= 0 && clock_now().boot_ms >= deadline_ms;
 }
 
-/* Polls until something is readable: 0; the deadline: ETIMEDOUT; a signal: EINTR. */
-static int poll_for(struct pollfd *fds, nfds_t count, int64_t deadline)
+/* Polls until something is readable: 0; the deadline: ETIMEDOUT; a signal: EINTR; a look that is true: EAGAIN. */
+static int poll_for(struct pollfd *fds, nfds_t count, int64_t deadline, wait_look *look, void *data)
 {
-    int n;
-    while ((n = poll_until(fds, count, deadline)) == 0 && !is_past(deadline))
-        ;
-    return n > 0 ? 0 : n < 0 ? errno : ETIMEDOUT;
+    for (;;) {
+        int64_t next = look ? deadline_after(SECOND_LOOK_MS) : -1;
+        int n = poll_until(fds, count, next >= 0 && (deadline < 0 || next < deadline) ? next : deadline);
+        if (n != 0)
+            return n > 0 ? 0 : errno;
+        if (is_past(deadline))
+            return ETIMEDOUT;
+        if (look && is_past(next) && look(data))
+            return EAGAIN;
+    }
 }
 
 int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
 {
-    if (timeout_ms < 0)
+    return wait_looking_for_byte(fd, type, start, timeout_ms, NULL, NULL);
+}
+
+int wait_looking_for_byte(int fd, short type, off_t start, int64_t timeout_ms, wait_look *look, void *data)
+{
+    if (timeout_ms < 0 && !look)
         return fs_lock_wait(fd, type, start, 1);
     int64_t deadline = deadline_after(timeout_ms);
     struct byte_waiter waiter;
     if (byte_waiter_start(&waiter, fd, type, start) < 0)
         return -1;
     struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};
-    int result = byte_waiter_stop(&waiter, poll_for(&ready, 1, deadline));
+    int result = byte_waiter_stop(&waiter, poll_for(&ready, 1, deadline, look, data));
     if (result < 0) {
         /* The cancellation may have hit in the instant after the lock was granted. */
         int saved = errno;
@@ -121,7 +132,7 @@ int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
     return result;
 }
 
-int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms)
+int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms, wait_look *look, void *data)
 {
     int64_t deadline = deadline_after(timeout_ms);
     /* The one right before us is nearly always the last to go; then look whether an older one is left. */
@@ -135,7 +146,7 @@ int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms)
         if (fs_lock_try(fd, F_RDLCK, before, 1) < 0) {
             if (errno != EAGAIN && errno != EACCES)
                 return -1;
-            if (wait_for_byte(fd, F_RDLCK, before, left) < 0)
+            if (wait_looking_for_byte(fd, F_RDLCK, before, left, look, data) < 0)
                 return -1;
         }
         fs_lock_try(fd, F_UNLCK, before, 1);
@@ -165,13 +176,35 @@ void lock_watch_close(struct lock_watch *watch)
     watch->fd = -1;
 }
 
+/* A lock file as it was judged. */
+struct judged {
+    const struct lock_target *target;
+    const struct judgement *judgement;
+};
+
+static bool has_changed(const struct lock_target *target, const struct judgement *judgement)
+{
+    struct stat st;
+    return fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_ino != judgement->st.st_ino ||
+           st.st_dev != judgement->st.st_dev || st.st_ctim.tv_sec != judgement->st.st_ctim.tv_sec ||
+           st.st_ctim.tv_nsec != judgement->st.st_ctim.tv_nsec; /* a spare file keeps its inode */
+}
+
+/* The second look: a lock that was forced away from a holder that lives on, or that is to be renewed for it. */
+static bool must_be_judged(void *data)
+{
+    const struct judged *judged = data;
+    const struct lock_record *record = &judged->judgement->record;
+    return has_changed(judged->target, judged->judgement) ||
+           clock_now().boot_ms >= record->expires_boot_ms - record->ttl_ms / 2;
+}
+
 /* Makes watch->fd readable when the judged file is unlinked, replaced or rewritten. Returns the watch's
  * number, or -1 if the system has none to spare, which only costs promptness. */
 static int watch_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
                       int file_fd, bool *ret_changed)
 {
     char path[40];
-    struct stat st;
     if (file_fd < 0)
         return -1;
     if (watch->fd < 0)
@@ -180,10 +213,7 @@ static int watch_file(struct lock_watch *watch, const struct lock_target *target
     int number =
         watch->fd < 0 ? -1 : inotify_add_watch(watch->fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY);
     /* What happened before the watch was there would never wake us. */
-    *ret_changed = fs->fstatat(target->dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-                   st.st_ino != judgement->st.st_ino || st.st_dev != judgement->st.st_dev ||
-                   st.st_ctim.tv_sec != judgement->st.st_ctim.tv_sec ||
-                   st.st_ctim.tv_nsec != judgement->st.st_ctim.tv_nsec; /* a spare file keeps its inode */
+    *ret_changed = has_changed(target, judgement);
     return number;
 }
 
@@ -214,14 +244,14 @@ static int watch_process(const struct judgement *judgement)
 
 /* A holder with a life byte: blocked in the kernel until it is dropped, by release or by death. Only a lock
  * that was forced away from a holder who lives on changes without that; hence the second look. */
-static int wait_for_life(const struct guard *guard, uint64_t fence, int64_t deadline)
+static int wait_for_life(const struct guard *guard, struct judged *judged, int64_t deadline)
 {
-    off_t life = GUARD_LIFE_BASE + (off_t)fence;
+    off_t life = GUARD_LIFE_BASE + (off_t)judged->judgement->record.fence;
     struct byte_waiter waiter;
     if (byte_waiter_start(&waiter, guard->fd, F_RDLCK, life) < 0)
         return errno;
     struct pollfd ready = {.fd = waiter.event_fd, .events = POLLIN};
-    int reason = poll_for(&ready, 1, deadline);
+    int reason = poll_for(&ready, 1, deadline, must_be_judged, judged);
     byte_waiter_stop(&waiter, reason);
     fs_lock_try(guard->fd, F_UNLCK, life, 1);
     return reason;
@@ -234,25 +264,25 @@ static int wait_for_file(struct lock_watch *watch, const struct lock_target *tar
     int number = watch_file(watch, target, judgement, file_fd, &changed);
     int pid_fd CLEANUP_FD = watch_process(judgement);
     struct pollfd fds[] = {{.fd = number < 0 ? -1 : watch->fd, .events = POLLIN}, {.fd = pid_fd, .events = POLLIN}};
-    int reason = changed ? 0 : poll_for(fds, 2, deadline);
+    int reason = changed ? 0 : poll_for(fds, 2, deadline, NULL, NULL);
     unwatch_file(watch, number);
     return reason;
 }
 
 /* The longest time without a look at the lock, for the rare changes that nothing announces. */
-#define SECOND_LOOK_MS 1000
 
 int wait_for_change(const struct guard *guard, const struct lock_target *target, const struct judgement *judgement,
                     int file_fd, struct lock_watch *watch, int64_t timeout_ms)
 {
-    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < SECOND_LOOK_MS ? judgement->recheck_ms + 1
-                                                                                        : SECOND_LOOK_MS;
+    bool has_life = judgement->record.hold == HOLD_LIFE && judgement->is_parsed;
+    struct judged judged = {target, judgement};
+    int64_t longest = has_life ? 60 * SECOND_LOOK_MS : SECOND_LOOK_MS;
+    int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < longest ? judgement->recheck_ms + 1 : longest;
     bool is_final = timeout_ms >= 0 && timeout_ms <= look;
     int64_t deadline = deadline_after(is_final ? timeout_ms : look);
-    bool has_life = judgement->record.hold == HOLD_LIFE && judgement->is_parsed;
-    int reason = has_life ? wait_for_life(guard, judgement->record.fence, deadline)
-                          : wait_for_file(watch, target, judgement, file_fd, deadline);
-    if (reason == ETIMEDOUT && !is_final)
+    int reason =
+        has_life ? wait_for_life(guard, &judged, deadline) : wait_for_file(watch, target, judgement, file_fd, deadline);
+    if ((reason == ETIMEDOUT && !is_final) || reason == EAGAIN)
         reason = 0;
     errno = reason;
     return reason ? -1 : 0;

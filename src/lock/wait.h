@@ -1,8 +1,8 @@
 /* wait.h - waiting for a lock without polling.
  *
- * Arrival order without a daemon: a waiter takes the next ticket t under the guard and locks byte T + t. It is at the head
- * when no smaller ticket is locked any more (a waiter that gives up or dies drops its byte by that). Only the head
- * waits for the holder; everybody else waits for the one before. */
+ * Arrival order without a daemon: a waiter takes the next ticket t under the guard and locks byte T + t. It is at the head when
+ * no smaller ticket is locked any more; a waiter that gives up or dies drops its byte. Only the head waits for the holder;
+ * every other waiter waits for the one before it. */
 #ifndef LOCK_WAIT_H
 #define LOCK_WAIT_H
 
@@ -13,8 +13,12 @@
  * signal handler ran in this thread. */
 int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms);
 
+/* The same. `look` (NULL: none) is called once a second meanwhile; when it is true, the wait ends with EAGAIN. */
+typedef bool wait_look(void *data);
+int wait_looking_for_byte(int fd, short type, off_t start, int64_t timeout_ms, wait_look *look, void *data);
+
 /* Waits until no ticket before `ticket` is there any more. -1 as above. */
-int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms);
+int wait_for_turn(int fd, uint64_t ticket, int64_t timeout_ms, wait_look *look, void *data);
 
 /* Most holders are about to release. Before sleeping, checks a few times whether any life byte of this lock is still locked. */
 bool wait_briefly_for_life(const struct guard *guard);

@@ -37,7 +37,7 @@ static json_t *structured_result(const char *prefix, json_t *structure_take, boo
 static const char *verdict_of(const struct op *op, enum tsk_code code)
 {
     const char *category = code_info(code)->category;
-    /* Where nothing is to be done the word is for a time that is up: who reads it calls again. */
+    /* A read-only operation uses its refusal word only when its wait has timed out: the reader should call again. */
     bool has_word = op->mcp.refusal && (!(op->flags & OP_READ_ONLY) || code == TSK_CONFLICT);
     if (code == TSK_NEEDS_CONFIRMATION)
         return "NEEDS CONFIRMATION";
@@ -94,8 +94,12 @@ static void put_holder(struct buf *text, const json_t *context)
     static const char *const keys[][2] = {{"session_id", "session"}, {"run_id", "run"}, {"instance", "instance"}};
     const char *since = json_get_string(context, "created_at", NULL), *separator = " ", *state = "alive or dead";
     buf_puts(text, "held by");
+    if (json_get_string(context, "by", NULL)) {
+        buf_printf(text, " %s", json_get_string(context, "by", ""));
+        separator = ", ";
+    }
     if (json_is_integer(json_object_get(holder, "pid"))) {
-        buf_printf(text, " pid %lld", (long long)json_get_int(holder, "pid", 0));
+        buf_printf(text, "%spid %lld", separator, (long long)json_get_int(holder, "pid", 0));
         separator = ", ";
     }
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -113,6 +117,21 @@ static void put_holder(struct buf *text, const json_t *context)
     buf_puts(text, ". ");
 }
 
+/* Adds who has started or registered the process that is in the way: the sentence of the code does not say it. */
+static void put_starter(struct buf *text, enum lang lang, const struct tsk_error *err, const json_t *context)
+{
+    const json_t *starter = json_object_get(context, "started_by"),
+                 *who = starter ? starter : json_object_get(context, "created_by");
+    struct buf by CLEANUP(buf_clear) = BUF_INIT;
+    if (!who || (err->code != TSK_PROCESS_ALREADY_RUNNING && err->code != TSK_PROCESS_ALREADY_EXISTS))
+        return;
+    who_put_label(&by, who);
+    if (json_get_int(who, "pid", 0))
+        buf_printf(&by, " (pid %lld)", (long long)json_get_int(who, "pid", 0));
+    buf_puts(text, ". ");
+    text_put(text, lang, starter ? "process_starter" : "process_registrant", "by", buf_str(&by), NULL);
+}
+
 /* `verdict` NULL: by the error. */
 static json_t *error_result(const struct mcp_server *server, const struct op *op, const struct tsk_error *err,
                             const char *verdict)
@@ -124,6 +143,7 @@ static json_t *error_result(const struct mcp_server *server, const struct op *op
     if (!verdict && is_held_by_other(err))
         put_holder(&text, json_object_get(error, "context"));
     buf_printf(&text, "%s (%s)", json_get_string(error, "message", ""), code_info(err->code)->name);
+    put_starter(&text, server->options.lang, err, json_object_get(error, "context"));
     put_next(&text, server, json_object_get(error, "next"));
     json_t *result = mcp_text_result(buf_str(&text), true);
     json_object_set_new(result, "structuredContent", document);
@@ -131,7 +151,8 @@ static json_t *error_result(const struct mcp_server *server, const struct op *op
 }
 
 /* Why an answer is no success: its message, or of a run that failed the first task, or its status. */
-static void put_reason(struct buf *b, const struct mcp_server *server, const struct op_call *call, const json_t *answer)
+static void put_error_reason(struct buf *b, const struct mcp_server *server, const struct op_call *call,
+                             const json_t *answer)
 {
     const char *message = json_get_string(answer, "message", NULL), *run = json_get_string(answer, "run_id", NULL);
     const json_t *failure = json_array_get(json_object_get(answer, "failures"), 0);
@@ -161,7 +182,7 @@ static json_t *answer_result(const struct mcp_server *server, const struct op_ca
     bool is_failure = call->verdict == TSK_INVALID_INPUT || call->verdict == TSK_ENVIRONMENT;
     bool is_error = code_info(call->verdict)->http_status >= 400 && (!is_question || is_failure);
     if (is_error)
-        put_reason(&prefix, server, call, answer_take);
+        put_error_reason(&prefix, server, call, answer_take);
     json_t *result = structured_result(buf_str(&prefix), answer_take, is_error);
     if (call->verdict != TSK_OK)
         json_object_set_new(result, "_meta", json_pack("{s:s}", "tasuki/reasonCode", code_info(call->verdict)->name));
@@ -182,7 +203,7 @@ static int refuse_caller(const struct mcp_server *server, const struct op *op, c
 }
 
 /* An agent does not have to say it, either. */
-static void add_caller(struct mcp_server *server, const struct op *op, json_t *args)
+static void add_caller_args(struct mcp_server *server, const struct op *op, json_t *args)
 {
     const struct op_param *param = op_param_find(op, "instance");
     if (!param || !(param->flags & OP_CALLER) || json_object_get(args, "instance"))
@@ -206,7 +227,7 @@ static int prove_caller(struct mcp_request *request, const json_t *args, const c
 
 /* ---- the call ---- */
 
-static bool is_cancelled(struct op_call *call)
+static bool call_is_cancelled(struct op_call *call)
 {
     return mcp_request_is_over(call->skin);
 }
@@ -253,7 +274,7 @@ void mcp_stop_started(struct mcp_server *server)
     }
 }
 
-static int perform(struct op_call *call, json_t **ret, struct tsk_error *err)
+static int call_perform(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct mcp_request *request = call->skin;
     mcp_request_may_signal(request, call->op->flags & OP_INTERRUPTIBLE);
@@ -284,12 +305,14 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .is_borrowed = atomic_load(&server->is_borrowed),
                            .is_brief = true,
                            .confirm = mcp_asking_confirm,
-                           .is_cancelled = is_cancelled,
+                           .is_cancelled = call_is_cancelled,
                            .skin = request};
     call.home = call.is_remote ? call.ws : NULL;
     if (op->flags & OP_NO_WORKSPACE)
         call.ws = NULL;
-    int result = perform(&call, &answer, err);
+    mcp_who_enter(request, op, args);
+    int result = call_perform(&call, &answer, err);
+    mcp_who_leave();
     json_decref(call.aside);
     if (was_cut_short(request, op, result < 0 ? err->code : call.verdict)) {
         *err = (struct tsk_error){0};
@@ -330,7 +353,7 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     json_t *args CLEANUP_JSON = json_deep_copy(given);
     if (op_check_remote(op, args, &err) < 0 || refuse_caller(server, op, args, &err) < 0)
         return error_result(server, op, &err, NULL);
-    add_caller(server, op, args);
+    add_caller_args(server, op, args);
     if (op_check_args(op, args, &err) < 0 || prove_caller(request, args, secret, &err) < 0)
         return error_result(server, op, &err, NULL);
     int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);

@@ -16,7 +16,7 @@
 
 #define KEY        "confirm" /* of the round trip's one question */
 #define FORM       "form"
-#define TOKEN      "token"
+#define TOKEN      CONFIRM_BY_TOKEN
 #define TEXT_NEEDS "mcp_confirm_token"
 
 void mcp_asking_clear(struct mcp_asking *asking)
@@ -26,7 +26,7 @@ void mcp_asking_clear(struct mcp_asking *asking)
     *asking = (struct mcp_asking){0};
 }
 
-static json_t *form(const char *question)
+static json_t *confirm_form(const char *question)
 {
     return json_pack("{s:s, s:{s:s, s:{s:{s:s, s:s, s:b}}, s:[s]}}", "message", question, "requestedSchema", "type",
                      "object", "properties", KEY, "type", "boolean", "title", "Yes, do it", "default", false,
@@ -52,9 +52,10 @@ static enum reply reply_of(const json_t *answer)
 /* `way`: a form's state must not pass for a token, nor a token for the answer to a form that nobody has seen. */
 static json_t *record_of(const struct mcp_request *request, const struct op *op, const json_t *args, const char *way)
 {
-    return json_pack("{s:s, s:O, s:s, s:s, s:s}", "operation", op->name, "args", args, "instance",
+    return json_pack("{s:s, s:O, s:s, s:s, s:s, s:b}", "operation", op->name, "args", args, "instance",
                      mcp_server_instance(request->link->server), "question",
-                     request->asking.question ? request->asking.question : "", "way", way);
+                     request->asking.question ? request->asking.question : "", "way", way, "is_dead",
+                     request->asking.is_dead);
 }
 
 /* C4: the yes was for this call of this caller. */
@@ -66,7 +67,7 @@ static bool is_for_this(const struct mcp_request *request, const struct op *op, 
            strcmp(json_get_string(record, "instance", ""), mcp_server_instance(request->link->server)) == 0;
 }
 
-static void approve(struct mcp_asking *asking, const json_t *record)
+static void asking_approve(struct mcp_asking *asking, const json_t *record)
 {
     asking->approved = strdup(json_get_string(record, "question", ""));
 }
@@ -90,7 +91,7 @@ static int begin_token(struct mcp_request *request, const struct op *op, const j
     }
     if (confirm_take(ws, token, &taken, err) < 0)
         return -1;
-    approve(&request->asking, taken);
+    asking_approve(&request->asking, taken);
     return 0;
 }
 
@@ -109,7 +110,7 @@ static int begin_round_trip(struct mcp_request *request, const struct op *op, co
     }
     switch (reply_of(answer)) {
     case REPLY_YES:
-        approve(&request->asking, taken);
+        asking_approve(&request->asking, taken);
         break;
     case REPLY_NO:
         request->asking.is_refused = true;
@@ -122,7 +123,7 @@ static int begin_round_trip(struct mcp_request *request, const struct op *op, co
 }
 
 /* Takes a parameter of the confirmation out of the arguments; NULL: absent. */
-static json_t *take(json_t *args, const char *name)
+static json_t *take_arg(json_t *args, const char *name)
 {
     json_t *value = json_incref(json_object_get(args, name));
     json_object_del(args, name);
@@ -140,7 +141,7 @@ int mcp_asking_begin(struct mcp_request *request, const struct op *op, json_t *a
     const char *state = request->is_modern ? json_get_string(request->params, "requestState", NULL) : NULL;
     if (!op_asks(op))
         return 0;
-    json_t *yes CLEANUP_JSON = take(args, "confirm"), *token CLEANUP_JSON = take(args, "confirm_token");
+    json_t *yes CLEANUP_JSON = take_arg(args, "confirm"), *token CLEANUP_JSON = take_arg(args, "confirm_token");
     if (yes && !json_is_boolean(yes) && !json_is_null(yes))
         return wrong_type("confirm", "boolean", err);
     if (token && !json_is_string(token) && !json_is_null(token))
@@ -168,11 +169,11 @@ static enum reply put_form(struct mcp_request *request, const char *question)
 {
     json_t *answer CLEANUP_JSON = NULL;
     if (request->is_modern) {
-        answer = task_ask(request,
-                          json_pack("{s:{s:s, s:o}}", KEY, "method", "elicitation/create", "params", form(question)));
+        answer = task_ask(request, json_pack("{s:{s:s, s:o}}", KEY, "method", "elicitation/create", "params",
+                                             confirm_form(question)));
         return reply_of(json_object_get(answer, KEY));
     }
-    answer = mcp_request_ask(request, "elicitation/create", form(question), CONFIRM_TTL_MS);
+    answer = mcp_request_ask(request, "elicitation/create", confirm_form(question), CONFIRM_TTL_MS);
     return reply_of(json_object_get(answer, "result"));
 }
 
@@ -192,7 +193,7 @@ static void free_text(char **text)
 }
 
 /* As a form shows it: the keys to press are a terminal's. */
-static char *plain(const char *question)
+static char *plain_question(const char *question)
 {
     const char *keys = strstr(question, " [y/N]");
     return keys ? strndup(question, (size_t)(keys - question)) : strdup(question);
@@ -202,7 +203,7 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 {
     struct mcp_request *request = call->skin;
     struct mcp_asking *asking = &request->asking;
-    char *question CLEANUP(free_text) = plain(shown);
+    char *question CLEANUP(free_text) = plain_question(shown);
     if (asking->approved && strcmp(asking->approved, question) == 0)
         return true;
     if (asking->is_refused)
@@ -255,7 +256,7 @@ json_t *mcp_asking_end(struct mcp_request *request, const struct op *op, const j
     }
     if (has_form)
         return json_pack("{s:s, s:{s:{s:s, s:o}}, s:s}", "resultType", "input_required", "inputRequests", KEY, "method",
-                         "elicitation/create", "params", form(asking->question), "requestState", token);
+                         "elicitation/create", "params", confirm_form(asking->question), "requestState", token);
     needs_confirmation(err, asking->is_dead ? "mcp_confirm_dead" : TEXT_NEEDS, asking->question);
     error_add(err, "confirm_token", token);
     error_add_int(err, "confirm_token_expires_in_ms", CONFIRM_TTL_MS);

@@ -1,10 +1,10 @@
 #include "mcp/identity.h"
-#include "base/fs.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "base/word.h"
+#include "own/who.h"
 #include "own/workflow.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,28 +13,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FOLDER       "mcp"
-#define SERVE        FOLDER "/serve."
+#define SERVE        MCP_FOLDER "/serve."
 #define GRACE_MAX_MS 3600000
 #define OLD_S        7200 /* a file that nobody has locked and that is older is of no use: longer than any grace period */
 
 enum { BYTE_FIRST, BYTE_SERVED, BYTES }; /* of a serve file: see identity.h */
 
 /* ---- who ---- */
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static bool is_one_of(const char *name, const char *const *list)
-{
-    for (; *list; list++)
-        if (strcmp(name, *list) == 0)
-            return true;
-    return false;
-}
 
 /* npx and its like start us and stay in between; they are not the agent. */
 static bool is_runner(pid_t pid)
@@ -49,11 +34,11 @@ static bool is_runner(pid_t pid)
         return false;
     words[len] = '\0';
     char first[64];
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(base_name(words), " "),
-             base_name(words)); /* "npm exec tasuki" */
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(path_name(words), " "),
+             path_name(words)); /* "npm exec tasuki" */
     const char *second = words + strlen(words) + 1;
     bool is_node = strcmp(first, "node") == 0 || strcmp(first, "bun") == 0;
-    return is_one_of(first, runners) || (is_node && second < words + len && is_one_of(base_name(second), scripts));
+    return word_is_in(first, runners) || (is_node && second < words + len && word_is_in(path_name(second), scripts));
 }
 
 static int find_agent(struct proc_id *ret)
@@ -78,8 +63,8 @@ static int name_process(struct tsk_workspace *ws, const struct proc_id *process,
     return 0;
 }
 
-/* The process behind a name; pid 0 if it is no process of this machine, or it is gone. */
-static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
+/* Whether it lives, and the process behind its name; pid 0 if it is no process of this machine, or it is gone. */
+static enum liveness instance_look(struct tsk_workspace *ws, const char *instance, struct proc_id *ret)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct instance_state state = {.alive = LIVE_UNKNOWN};
@@ -88,7 +73,15 @@ static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
     if (!ws || owners_open(&owners, ws, &ignored) < 0 ||
         instance_judge(&owners.db, instance, &now, &state, &ignored) < 0)
         instance_judge_form(instance, &now, &state);
-    return state.alive == LIVE_ALIVE ? state.process : (struct proc_id){0};
+    *ret = state.alive == LIVE_ALIVE ? state.process : (struct proc_id){0};
+    return state.alive;
+}
+
+static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
+{
+    struct proc_id process;
+    instance_look(ws, instance, &process);
+    return process;
 }
 
 /* ---- serving ---- */
@@ -124,28 +117,27 @@ static bool is_left(int dir, const char *name)
 }
 
 /* Removes what nobody needs any more. */
-static void sweep(int dir)
+static void sweep_sessions(int dir)
 {
-    struct dirent **names = NULL;
-    int count = scandirat(dir, FOLDER, &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, dir, MCP_FOLDER, 0);
+    for (const char *name; (name = listing_next(&names));) {
         char path[300];
-        snprintf(path, sizeof path, FOLDER "/%s", names[i]->d_name);
+        snprintf(path, sizeof path, MCP_FOLDER "/%s", name);
         if (strncmp(path, SERVE, strlen(SERVE)) == 0 && is_left(dir, path))
             fs->unlinkat(dir, path, 0);
-        free(names[i]);
     }
-    free(names);
 }
 
-/* The serve file: `alone`, all of it (-1 with EAGAIN when somebody serves), or together with all who serve. The latter waits for
- * who has it alone, which is for a moment. A file that was swept away between opening and locking is none: then once more. */
+/* Opens and locks the serve file. With `alone` it locks the whole file and fails with EAGAIN if a server serves the
+ * instance; otherwise it shares BYTE_SERVED with the other servers, after waiting for a process that has the file alone
+ * (for a moment). If the file was removed between open and lock, it starts again. */
 static int serve_open(int state_dir, const struct proc_id *process, const char *instance, bool alone)
 {
     char name[64];
     struct stat st;
     serve_name(process, instance, name);
-    if (fs_make_dirs(state_dir, FOLDER) < 0)
+    if (fs_make_dirs(state_dir, MCP_FOLDER) < 0)
         return -1;
     for (;;) {
         int fd = fs->openat(state_dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -220,7 +212,7 @@ void identity_find(struct mcp_identity *ret, const char *given, const char *root
     const char *named = given && *given ? given : getenv("TASUKI_INSTANCE_ID");
     *ret = (struct mcp_identity){.serve_fd = -1};
     if (tsk_workspace_open(root, &ws, &ignored) == 0)
-        sweep(ws->state_dir);
+        sweep_sessions(ws->state_dir);
     bool has_agent = find_agent(&ret->process) == 0, is_named = named && *named;
     if (is_named) {
         struct proc_id agent = ret->process;
@@ -385,11 +377,17 @@ void identity_let_go(struct mcp_server *server, const char *given, int64_t grace
     struct tsk_workspace *ws = mcp_server_workspace(server);
     if (!ws)
         return;
-    struct proc_id process = process_of(ws, given);
+    struct proc_id process;
+    bool was_gone = instance_look(ws, given, &process) == LIVE_DEAD; /* it has ended before we were here */
+    struct who who;
+    who_look(ws, given, &who);
+    if (who.label[0])
+        who_set(&who); /* it is the agent's end, not ours */
     int agent CLEANUP_FD = process.pid > 1 ? (int)syscall(SYS_pidfd_open, process.pid, 0) : -1;
     struct pollfd end = {.fd = agent, .events = POLLIN};
+    was_gone = was_gone || (process.pid > 1 && agent < 0 && errno == ESRCH);
     for (int64_t left = grace_ms;;) {
-        bool is_gone = poll(&end, 1, left > GRACE_MAX_MS ? GRACE_MAX_MS : (int)left) > 0;
+        bool is_gone = was_gone || poll(&end, 1, left > GRACE_MAX_MS ? GRACE_MAX_MS : (int)left) > 0;
         int serve_fd CLEANUP_FD = serve_open(ws->state_dir, &process, given, true);
         if (serve_fd < 0)
             return; /* it is back */

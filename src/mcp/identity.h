@@ -1,11 +1,11 @@
 /* identity.h - the instance behind the tools: the agent that started this server, so that its tools and its shell commands are
  * one instance, and what happens to its locks and claims when the connection ends.
  *
- * While a server serves an instance it holds byte 1 of `.aiflow/mcp/serve.<pid>.<start>` (of a hash of the name, if that names
- * no process) together with all others that serve it; so nobody serves it when all of the file can be locked alone. Byte 0 is
- * held by the one that found its agent by itself: a second server of the same process is an instance of its own. In the file
- * is when the last of them ended. It is removed when the process is gone, or hours later. The agent is the same one when it
- * connects again, because the table `instance` has its id (own/instance.h). */
+ * All servers of an instance share a lock on byte 1 of `.aiflow/mcp/serve.<pid>.<start>` (a hash of the name, if the instance
+ * is not a process). So no server is left when the whole file can be locked exclusively. Byte 0 is held by the server that
+ * found its agent by itself; a second server of the same process is an instance of its own. The content of the file is the time
+ * at which the last server ended. The file is removed when the process is gone, or hours later. An agent that connects again is
+ * the same instance, because the table `instance` has its id (own/instance.h). */
 #ifndef MCP_IDENTITY_H
 #define MCP_IDENTITY_H
 

@@ -2,7 +2,7 @@
 #ifndef MCP_INTERNAL_H
 #define MCP_INTERNAL_H
 
-#include "base/ident.h"
+#include "base/who.h"
 #include "mcp/mcp.h"
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ struct mcp_tool {
 };
 
 /* A workspace, and whose tools these are in it. There may be a new one at any time (init, or it was removed and made again);
- * who has the old one may go on using it, so it stays until the end. */
+ * Callers may still use the old one, so it is kept until the server ends. */
 struct mcp_place {
     struct tsk_workspace *ws;
     struct mcp_place *next; /* older */
@@ -68,6 +68,8 @@ struct mcp_server {
     pthread_mutex_t mutex; /* of what follows */
     struct mcp_name *names;
     struct mcp_link *links;
+    const struct tsk_workspace *named_in; /* the workspace in which the agent has its label; NULL: none yet */
+    struct proc_id process;               /* of the agent, there */
     json_t *started; /* id -> true: processes that an agent has started through this server; NULL: none */
 };
 
@@ -103,6 +105,7 @@ struct mcp_link {
     pthread_cond_t changed;
     const char *version; /* negotiated by initialize; NULL: not yet */
     json_t *capabilities;
+    char client[WHO_LABEL_SIZE]; /* the name that it gave at initialize; "": none */
     int log_level;
     json_t *instances; /* ids that were registered through it; NULL: none */
     json_t *callers;   /* other ids that have proved themselves through it; NULL: none */
@@ -266,6 +269,12 @@ void mcp_stop_started(struct mcp_server *server);
 json_t *mcp_run_op(struct mcp_server *server, const char *op_name, json_t *args_take, struct tsk_error *err);
 /* A result with one block of text. */
 json_t *mcp_text_result(const char *text, bool is_error);
+
+/* ---- who.c ---- */
+
+/* The call is made in the name of its client until mcp_who_leave: events and records name it. `args`: of the operation. */
+void mcp_who_enter(struct mcp_request *request, const struct op *op, const json_t *args);
+void mcp_who_leave(void);
 
 /* ---- confirm.c ---- */
 

@@ -10,8 +10,8 @@
 #include <time.h>
 
 enum {
-    CANCEL_AGAIN_MS = 50, /* a signal may come just before the wait that it should end */
-    TICK_MS = 1000,
+    LINK_CANCEL_MS = 50, /* a signal may come just before the wait that it should end */
+    LINK_TICK_MS = 1000,
 };
 
 /* ---- frames out ---- */
@@ -38,13 +38,18 @@ void mcp_link_answer(struct mcp_link *link, uint64_t about, const struct buf *b,
     send_frame(link, b, (struct mcp_frame){.about = about, .is_answer = true, .error = error});
 }
 
-void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_t *value)
+static void put_frame_head(struct buf *b, const json_t *id)
 {
     buf_puts(b, "{\"jsonrpc\":\"2.0\"");
     if (id) {
         buf_puts(b, ",\"id\":");
         json_write(b, id, false);
     }
+}
+
+void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_t *value)
+{
+    put_frame_head(b, id);
     buf_printf(b, ",\"%s\":", key);
     json_write(b, value, false);
     buf_puts(b, "}");
@@ -53,11 +58,7 @@ void mcp_put_frame(struct buf *b, const json_t *id, const char *key, const json_
 void mcp_link_message(struct mcp_link *link, uint64_t about, const json_t *id, const char *method, const json_t *params)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    buf_puts(&b, "{\"jsonrpc\":\"2.0\"");
-    if (id) {
-        buf_puts(&b, ",\"id\":");
-        json_write(&b, id, false);
-    }
+    put_frame_head(&b, id);
     buf_puts(&b, ",\"method\":");
     buf_json_string(&b, method);
     if (params) {
@@ -171,11 +172,9 @@ static void take_request(struct mcp_link *link, uint64_t about, json_t *message_
     struct mcp_fault fault = {0};
     struct mcp_request *request = calloc(1, sizeof *request);
     BUG(!request);
-    const json_t *params = json_object_get(message_take, "params");
-    if (!params) {
+    if (!json_object_get(message_take, "params"))
         json_object_set_new(message_take, "params", json_object());
-        params = json_object_get(message_take, "params");
-    }
+    const json_t *params = json_object_get(message_take, "params");
     *request = (struct mcp_request){
         .link = link, .about = about, .message = message_take, .id = id, .params = params, .progress = -1};
     if (!json_is_object(params))
@@ -197,26 +196,28 @@ static void take_request(struct mcp_link *link, uint64_t about, json_t *message_
     mcp_request_free(request);
 }
 
-static void cancel(struct mcp_link *link, const json_t *id)
+/* `id` NULL: all requests. A task is cancelled only by its own method. */
+static void cancel_requests(struct mcp_link *link, const json_t *id)
 {
     pthread_mutex_lock(&link->mutex);
     for (struct mcp_request *request = link->running; request; request = request->next)
-        if (json_equal(request->id, id) && !request->task) {
+        if (!request->task && (!id || json_equal(request->id, id))) {
             request->is_cancelled = true;
             mcp_request_signal(request);
         }
     pthread_cond_broadcast(&link->changed);
     pthread_mutex_unlock(&link->mutex);
-    mcp_listen_cancel(link, id);
 }
 
 static void take_notification(struct mcp_link *link, const json_t *message, const char *method)
 {
     const json_t *id = json_object_get(json_object_get(message, "params"), "requestId");
-    if (strcmp(method, "notifications/cancelled") == 0 && id)
-        cancel(link, id);
-    else if (strcmp(method, "notifications/initialized") == 0)
+    if (strcmp(method, "notifications/cancelled") == 0 && id) {
+        cancel_requests(link, id);
+        mcp_listen_cancel(link, id);
+    } else if (strcmp(method, "notifications/initialized") == 0) {
         mcp_server_instance(link->server); /* from now on the agent is connected */
+    }
 }
 
 static bool is_id(const json_t *id)
@@ -307,9 +308,9 @@ int mcp_link_tick(struct mcp_link *link)
         ;
     mcp_listen_tell(link);
     pthread_mutex_lock(&link->mutex);
-    int next = link->listens ? TICK_MS : -1;
+    int next = link->listens ? LINK_TICK_MS : -1;
     for (struct mcp_request *request = link->running; request; request = request->next)
-        next = request->is_cancelled ? CANCEL_AGAIN_MS : next == CANCEL_AGAIN_MS ? next : TICK_MS;
+        next = request->is_cancelled ? LINK_CANCEL_MS : next == LINK_CANCEL_MS ? next : LINK_TICK_MS;
     pthread_mutex_unlock(&link->mutex);
     return pool_nudge(link->server->pool) ? POOL_STALL_MS : next;
 }
@@ -343,7 +344,7 @@ struct mcp_link *mcp_link_new(struct mcp_server *server, mcp_send *send, void *d
     return link;
 }
 
-/* Ends what only waits; what changes something is let finish. */
+/* Ends requests that only wait; the others finish. True if nothing runs. */
 static bool end_waits(struct mcp_link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -361,7 +362,7 @@ void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
     int64_t end = clock_now().boot_ms + drain_ms;
     while (!end_waits(link) && clock_now().boot_ms < end) {
         struct timespec soon;
-        mcp_in_future(&soon, CANCEL_AGAIN_MS);
+        mcp_in_future(&soon, LINK_CANCEL_MS);
         pool_nudge(link->server->pool);
         pthread_mutex_lock(&link->mutex);
         if (link->running || link->is_looking)
@@ -373,21 +374,8 @@ void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
 
 void mcp_link_leave(struct mcp_link *link)
 {
-    pthread_mutex_lock(&link->mutex);
-    for (struct mcp_request *request = link->running; request; request = request->next)
-        if (!request->task) {
-            request->is_cancelled = true;
-            mcp_request_signal(request);
-        }
-    pthread_cond_broadcast(&link->changed);
-    pthread_mutex_unlock(&link->mutex);
+    cancel_requests(link, NULL);
     mcp_listen_clear(link, false);
-}
-
-void mcp_link_close(struct mcp_link *link)
-{
-    end_waits(link);
-    mcp_listen_clear(link, true);
 }
 
 void mcp_link_number(struct mcp_link *link, uint64_t number)
@@ -411,6 +399,8 @@ json_t *mcp_link_state(struct mcp_link *link)
         state = json_pack("{s:s, s:o, s:i, s:o}", "version", link->version, "capabilities",
                           link->capabilities ? json_deep_copy(link->capabilities) : json_object(), "log_level",
                           link->log_level, "subscriptions", mcp_listen_uris(link));
+    if (state)
+        json_object_set_new(state, "client", json_string(link->client));
     if (state && link->instances)
         json_object_set_new(state, "instances", json_deep_copy(link->instances));
     pthread_mutex_unlock(&link->mutex);
@@ -423,6 +413,7 @@ void mcp_link_restore(struct mcp_link *link, const json_t *state)
     link->version = mcp_legacy_version(json_get_string(state, "version", ""));
     link->capabilities = json_deep_copy(json_object_get(state, "capabilities"));
     link->log_level = (int)json_get_int(state, "log_level", 0);
+    who_copy(link->client, sizeof link->client, json_get_string(state, "client", NULL));
     mcp_listen_restore(link, json_object_get(state, "subscriptions"));
     link->instances = json_deep_copy(json_object_get(state, "instances"));
     pthread_mutex_unlock(&link->mutex);
@@ -458,7 +449,7 @@ static size_t index_of(const json_t *ids, const char *instance)
     return i;
 }
 
-static void add(json_t **ids, const char *instance)
+static void add_link_instance(json_t **ids, const char *instance)
 {
     if (!*ids)
         *ids = json_array();
@@ -467,7 +458,7 @@ static void add(json_t **ids, const char *instance)
     json_array_append_new(*ids, json_string(instance));
 }
 
-static void forget(struct mcp_link *link, const char *instance)
+static void forget_link_instance(struct mcp_link *link, const char *instance)
 {
     pthread_mutex_lock(&link->mutex);
     json_array_remove(link->instances, index_of(link->instances, instance));
@@ -480,7 +471,7 @@ void mcp_link_hear(struct mcp_link *link, const char *instance)
     pthread_mutex_lock(&link->mutex);
     if (link->version && index_of(link->instances, instance) == json_array_size(link->instances) &&
         index_of(link->callers, instance) == json_array_size(link->callers))
-        add(&link->callers, instance);
+        add_link_instance(&link->callers, instance);
     pthread_mutex_unlock(&link->mutex);
 }
 
@@ -490,11 +481,11 @@ void mcp_link_remember(struct mcp_link *link, const struct op *op, const json_t 
     if (!instance)
         return;
     if (strcmp(op->name, "own.leave") == 0)
-        forget(link, instance);
+        forget_link_instance(link, instance);
     if (!op_param_find(op, "register") || !json_object_get(answer, OP_SECRET))
         return;
     pthread_mutex_lock(&link->mutex);
-    add(&link->instances, instance);
+    add_link_instance(&link->instances, instance);
     pthread_mutex_unlock(&link->mutex);
 }
 

@@ -54,7 +54,7 @@ static void listen_add(struct mcp_link *link, struct mcp_listen *listen)
     link->listens = listen;
 }
 
-static json_t *tagged(const struct mcp_listen *listen, json_t *params_take)
+static json_t *tagged_params(const struct mcp_listen *listen, json_t *params_take)
 {
     if (listen->id)
         json_object_set_new(params_take, "_meta", json_pack("{s:O}", MCP_META "subscriptionId", listen->id));
@@ -146,7 +146,7 @@ static json_t *string_set(const json_t *strings, struct mcp_server *server)
     return set;
 }
 
-static json_t *honoured(const struct mcp_listen *listen)
+static json_t *honoured_filters(const struct mcp_listen *listen)
 {
     json_t *filter = json_object();
     if (listen->tools)
@@ -181,7 +181,7 @@ json_t *mcp_listen(struct mcp_request *request, struct mcp_fault *fault)
     pthread_mutex_lock(&link->mutex);
     start_watching(link);
     mcp_link_notify(link, listen->about, "notifications/subscriptions/acknowledged",
-                    tagged(listen, json_pack("{s:o}", "notifications", honoured(listen))));
+                    tagged_params(listen, json_pack("{s:o}", "notifications", honoured_filters(listen))));
     listen_add(link, listen);
     pthread_mutex_unlock(&link->mutex);
     return NULL; /* the answer is its end */
@@ -208,7 +208,7 @@ static void say_end(struct mcp_link *link, const struct mcp_listen *listen)
     struct mcp_request request = {
         .link = link, .about = listen->about, .id = listen->id, .method = &method, .is_modern = true};
     struct mcp_fault none = {0};
-    mcp_request_answer(&request, tagged(listen, json_object()), &none);
+    mcp_request_answer(&request, tagged_params(listen, json_object()), &none);
 }
 
 void mcp_listen_clear(struct mcp_link *link, bool say_so)
@@ -231,8 +231,8 @@ void mcp_listen_clear(struct mcp_link *link, bool say_so)
 /* A message for one listener: what it is about, and its params. */
 static void add_message(json_t *messages, const struct mcp_listen *listen, json_t *params_take)
 {
-    json_array_append_new(
-        messages, json_pack("{s:I, s:o}", "about", (json_int_t)listen->about, "params", tagged(listen, params_take)));
+    json_array_append_new(messages, json_pack("{s:I, s:o}", "about", (json_int_t)listen->about, "params",
+                                              tagged_params(listen, params_take)));
 }
 
 static void send_messages(struct mcp_link *link, const char *method, const json_t *messages)
@@ -245,7 +245,7 @@ static void send_messages(struct mcp_link *link, const char *method, const json_
 }
 
 /* With the mutex held: the messages to send. */
-static void collect(const struct mcp_link *link, json_t *uris, json_t *messages)
+static void collect_changes(const struct mcp_link *link, json_t *uris, json_t *messages)
 {
     const char *uri;
     json_t *unused;
@@ -256,7 +256,7 @@ static void collect(const struct mcp_link *link, json_t *uris, json_t *messages)
 }
 
 /* What processes did becomes events when somebody looks; while somebody listens that is us, in a worker. */
-static void look(void *arg)
+static void listen_look(void *arg)
 {
     struct mcp_link *link = arg;
     struct tsk_error ignored;
@@ -301,7 +301,7 @@ void mcp_listen_tell(struct mcp_link *link)
         ;
     if (has_readers)
         read_changes(link, uris);
-    collect(link, uris, messages);
+    collect_changes(link, uris, messages);
     int64_t now_ms = clock_now().boot_ms;
     /* Not with every change: looking itself changes files of the database. */
     bool looks = has_readers && !link->is_looking && !link->is_ended && now_ms - link->looked_ms >= LOOK_EVERY_MS &&
@@ -312,7 +312,7 @@ void mcp_listen_tell(struct mcp_link *link)
     }
     pthread_mutex_unlock(&link->mutex);
     if (looks)
-        pool_submit(link->server->pool, look, link);
+        pool_submit(link->server->pool, listen_look, link);
     send_messages(link, "notifications/resources/updated", messages);
 }
 

@@ -1,4 +1,4 @@
-/* mcp.h - the agents' door: the Model Context Protocol as a skin over the operation table.
+/* mcp.h - the interface for agents: the Model Context Protocol as a skin over the operation table.
  *
  * One protocol core for every transport and both eras of the protocol:
  *   legacy   2025-03-26, 2025-06-18, 2025-11-25: `initialize`, then requests; the server may ask the client something
@@ -14,15 +14,17 @@
  *  M1  Tools, their schemas and results come from the rows; no code here knows a tool by its name.
  *  M2  State is in the workspace: questions (ops/confirm.h), tasks (mcp/task.h), locks, events. A link has only what the legacy
  *      handshake negotiated, what runs, and what is subscribed to.
- *  M3  What an operation refuses is a result with isError, which a model reads; what the protocol refuses is a JSON-RPC error.
- *  M4  A request has at most one answer: by its worker, or by the clock (it became a task, or goes on without its call).
- *  M5  Operations run in worker threads, so that one that waits stops nobody. Threads and not processes: an answer costs some
- *      microseconds instead of a fork, and cancelling is a signal that ends a wait (OP_INTERRUPTIBLE), never a kill in the
- *      middle of a change. */
+ *  M3  A refusal of an operation is a result with isError, which a model reads; a refusal of the protocol is a JSON-RPC error.
+ *  M4  A request has at most one answer: from its worker, or from the clock (it became a task, or continues without its call).
+ *  M5  Operations run in worker threads, so that one that waits does not block others. They are threads, not processes: an
+ *      answer costs some microseconds instead of a fork, and cancelling is a signal that ends a wait (OP_INTERRUPTIBLE), never
+ *      a kill in the middle of a change. */
 #ifndef MCP_MCP_H
 #define MCP_MCP_H
 
 #include "ops/ops.h"
+
+#define MCP_FOLDER "mcp" /* of .aiflow/: sessions, tasks and servers */
 
 struct mcp_server;
 struct mcp_link;
@@ -69,17 +71,17 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
 int mcp_link_tick(struct mcp_link *link);
 /* Readable when there may be news for subscribers; -1: nobody subscribed. */
 int mcp_link_watch_fd(struct mcp_link *link);
-/* No more frames will come: ends waits and subscriptions, and gives what runs up to `drain_ms` to answer. */
-void mcp_link_end(struct mcp_link *link, int64_t drain_ms);
-void mcp_link_free(struct mcp_link *link); /* after mcp_link_end, or when it is idle */
-
-/* The same for a transport that cannot wait. The client is gone: what it asked for is cancelled (its tasks are not), what it
- * subscribed to forgotten. */
+/* The end of a link has two steps. First one of these two:
+ *   leave  the client is gone: its requests are cancelled (its tasks are not), its subscriptions are dropped without a word
+ *   end    the server ends, or no more frames come: waits and subscriptions end with an answer, and running requests have
+ *          `drain_ms` to answer; 0 does not wait, and their answers still come
+ * Then mcp_link_free, once mcp_link_is_idle, because the thread of a running request uses the link. A process that cannot wait for
+ * that ends without it (stdio.c). */
 void mcp_link_leave(struct mcp_link *link);
-/* We are about to end: waits and subscriptions end, answers still come. */
-void mcp_link_close(struct mcp_link *link);
+void mcp_link_end(struct mcp_link *link, int64_t drain_ms);
 /* Nothing runs, and nothing more will be sent by itself. */
 bool mcp_link_is_idle(struct mcp_link *link);
+void mcp_link_free(struct mcp_link *link);
 /* What the handshake has negotiated and what is subscribed to, to be put into another link later: an object, owned. NULL: no
  * handshake yet. */
 json_t *mcp_link_state(struct mcp_link *link);

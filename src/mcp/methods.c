@@ -21,7 +21,7 @@ static const struct {
     {NULL, "Every error says what to do next."},
 };
 
-static json_t *instruct(const struct mcp_server *server)
+static json_t *instructions_of(const struct mcp_server *server)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < sizeof instructions / sizeof instructions[0]; i++)
@@ -60,7 +60,7 @@ const struct mcp_method *mcp_method_find(const char *name, bool is_modern)
 }
 
 /* The lists are made at the start and stay; only those of mcp_extra may change. */
-static json_t *capabilities(bool is_modern)
+static json_t *capabilities_of(bool is_modern)
 {
     json_t *json =
         json_pack("{s:{}, s:{s:b}, s:{}, s:{}}", "tools", "resources", "subscribe", true, "prompts", "completions");
@@ -96,20 +96,22 @@ json_t *mcp_initialize(struct mcp_request *request, struct mcp_fault *fault)
     if (is_first) { /* what runs may be reading the first one's capabilities */
         link->version = version;
         link->capabilities = json_deep_copy(json_object_get(request->params, "capabilities"));
+        who_copy(link->client, sizeof link->client,
+                 json_get_string(json_object_get(request->params, "clientInfo"), "name", NULL));
     }
     pthread_mutex_unlock(&link->mutex);
     if (!is_first)
         return mcp_fault(fault, MCP_INVALID_REQUEST, "The connection is initialized already");
     return json_pack("{s:s, s:o, s:{s:s, s:s, s:s}, s:o}", "protocolVersion", version, "capabilities",
-                     capabilities(false), "serverInfo", "name", "tasuki", "title", "tasuki run controller", "version",
-                     TASUKI_VERSION, "instructions", instruct(link->server));
+                     capabilities_of(false), "serverInfo", "name", "tasuki", "title", "tasuki run controller",
+                     "version", TASUKI_VERSION, "instructions", instructions_of(link->server));
 }
 
 json_t *mcp_discover(struct mcp_request *request, struct mcp_fault *fault)
 {
     (void)fault;
-    return json_pack("{s:[s], s:o, s:o}", "supportedVersions", MCP_MODERN, "capabilities", capabilities(true),
-                     "instructions", instruct(request->link->server));
+    return json_pack("{s:[s], s:o, s:o}", "supportedVersions", MCP_MODERN, "capabilities", capabilities_of(true),
+                     "instructions", instructions_of(request->link->server));
 }
 
 json_t *mcp_nothing(struct mcp_request *request, struct mcp_fault *fault)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { STACK_SIZE = 1 << 20, IDLE_S = 10 };
+enum { MCP_STACK_SIZE = 1 << 20, IDLE_S = 10 };
 
 struct job {
     void (*run)(void *);
@@ -21,8 +21,9 @@ struct mcp_pool {
     struct job *first, **last;
     unsigned waiting; /* jobs in line */
     unsigned threads, idle;
-    unsigned called;  /* idle ones that were woken and did not begin yet */
-    int64_t moved_ms; /* when the line moved */
+    unsigned called;   /* idle ones that were woken and did not begin yet */
+    unsigned starting; /* new ones that did not begin yet */
+    int64_t moved_ms;  /* when the line moved */
     bool is_ending;
 };
 
@@ -52,7 +53,7 @@ struct mcp_pool *pool_new(void)
     return pool;
 }
 
-static struct job *take(struct mcp_pool *pool)
+static struct job *pool_take(struct mcp_pool *pool)
 {
     struct job *job = pool->first;
     pool->moved_ms = clock_now().boot_ms;
@@ -80,13 +81,14 @@ static bool wait_for_call(struct mcp_pool *pool)
     return is_called;
 }
 
-static void *worker(void *arg)
+static void *pool_work(void *arg)
 {
     struct mcp_pool *pool = arg;
     pthread_mutex_lock(&pool->mutex);
+    pool->starting--;
     do {
         while (pool->first) {
-            struct job *job = take(pool);
+            struct job *job = pool_take(pool);
             pthread_mutex_unlock(&pool->mutex);
             job->run(job->arg);
             free(job);
@@ -105,12 +107,14 @@ static int add_thread(struct mcp_pool *pool)
     pthread_t thread;
     pthread_attr_t attr;
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    pthread_attr_setstacksize(&attr, MCP_STACK_SIZE);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    int result = pthread_create(&thread, &attr, worker, pool);
+    int result = pthread_create(&thread, &attr, pool_work, pool);
     pthread_attr_destroy(&attr);
-    if (result == 0)
+    if (result == 0) {
         pool->threads++;
+        pool->starting++;
+    }
     return result == 0 || pool->threads ? 0 : -1;
 }
 
@@ -137,7 +141,7 @@ void pool_submit(struct mcp_pool *pool, void (*run)(void *), void *arg)
     pool->last = &job->next;
     pool->waiting++;
     int result = pool->threads - pool->idle + pool->called < POOL_FEW ? call_one(pool) : 0;
-    job = result < 0 ? take(pool) : NULL;
+    job = result < 0 ? pool_take(pool) : NULL;
     pthread_mutex_unlock(&pool->mutex);
     if (job) {
         job->run(job->arg);
@@ -145,18 +149,20 @@ void pool_submit(struct mcp_pool *pool, void (*run)(void *), void *arg)
     }
 }
 
-/* With the mutex held. */
-static void nudge(struct mcp_pool *pool)
+/* With the mutex held. At most as many come as there are, and those on their way count: on a busy machine the line stands still
+ * although nobody is blocked, and a thread for each job would only wait for its turn. */
+static void pool_wake_worker(struct mcp_pool *pool)
 {
+    unsigned most = pool->waiting < pool->threads ? pool->waiting : pool->threads;
     if (pool->first && clock_now().boot_ms - pool->moved_ms >= POOL_STALL_MS)
-        for (unsigned i = pool->called; i < pool->waiting; i++)
+        for (unsigned i = pool->called + pool->starting; i < most; i++)
             call_one(pool);
 }
 
 bool pool_nudge(struct mcp_pool *pool)
 {
     pthread_mutex_lock(&pool->mutex);
-    nudge(pool);
+    pool_wake_worker(pool);
     bool is_waiting = pool->first != NULL;
     pthread_mutex_unlock(&pool->mutex);
     return is_waiting;
@@ -170,7 +176,7 @@ bool pool_drain(struct mcp_pool *pool, int64_t timeout_ms)
         struct timespec soon;
         in_future(&soon, pool->first ? POOL_STALL_MS : 100);
         pthread_cond_timedwait(&pool->rest, &pool->mutex, &soon);
-        nudge(pool);
+        pool_wake_worker(pool);
     }
     bool is_empty = !pool->first && pool->threads == pool->idle;
     pthread_mutex_unlock(&pool->mutex);

@@ -51,9 +51,9 @@ static const struct prompt prompts[] = {
      "with stream both, and run -1 for the newest start. 3. Name the cause with the line that shows it. 4. Correct it "
      "(update_process, or the program itself), start it, and wait until it is ready or has ended: wait_for."},
 };
-#define COUNT (sizeof prompts / sizeof prompts[0])
+#define PROMPT_COUNT (sizeof prompts / sizeof prompts[0])
 
-static json_t *definition(const struct prompt *prompt)
+static json_t *prompt_definition(const struct prompt *prompt)
 {
     return json_pack("{s:s, s:s, s:[{s:s, s:s, s:b}]}", "name", prompt->name, "description", prompt->description,
                      "arguments", "name", prompt->argument, "description", prompt->argument_help, "required",
@@ -63,17 +63,17 @@ static json_t *definition(const struct prompt *prompt)
 json_t *mcp_prompts_list(struct mcp_request *request, struct mcp_fault *fault)
 {
     json_t *list CLEANUP_JSON = json_array();
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < PROMPT_COUNT; i++)
         if (mcp_tool_find(request->link->server, prompts[i].tool))
-            json_array_append_new(list, definition(&prompts[i]));
+            json_array_append_new(list, prompt_definition(&prompts[i]));
     if (mcp_extra)
         mcp_extra->add_prompts(list);
     return mcp_page(request, "prompts", list, fault);
 }
 
-static const struct prompt *find(const char *name)
+static const struct prompt *prompt_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < PROMPT_COUNT; i++)
         if (strcmp(prompts[i].name, name) == 0)
             return &prompts[i];
     return NULL;
@@ -111,7 +111,7 @@ json_t *mcp_prompts_get(struct mcp_request *request, struct mcp_fault *fault)
     const json_t *arguments = json_object_get(request->params, "arguments");
     if (mcp_extra && mcp_extra->has_prompt(name))
         return mcp_extra->get_prompt(request, name, fault);
-    const struct prompt *prompt = find(name);
+    const struct prompt *prompt = prompt_find(name);
     if (!prompt || !mcp_tool_find(request->link->server, prompt->tool))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "Unknown prompt: %.100s", name);
     const char *value = json_get_string(arguments, prompt->argument, NULL);
@@ -171,7 +171,7 @@ static bool is_known(const json_t *ref, const char *of)
 {
     if (json_object_get(ref, "uri"))
         return mcp_resource_is_template(of);
-    return find(of) || (mcp_extra && mcp_extra->has_prompt(of));
+    return prompt_find(of) || (mcp_extra && mcp_extra->has_prompt(of));
 }
 
 json_t *mcp_complete(struct mcp_request *request, struct mcp_fault *fault)

@@ -17,7 +17,7 @@ enum {
 };
 
 /* What every result of the modern era carries. */
-static void stamp(const struct mcp_request *request, json_t *result)
+static void stamp_result(const struct mcp_request *request, json_t *result)
 {
     if (!request->is_modern)
         return;
@@ -40,7 +40,7 @@ void mcp_request_answer(struct mcp_request *request, json_t *result_take, struct
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (result_take) {
-        stamp(request, result_take);
+        stamp_result(request, result_take);
         mcp_put_frame(&b, request->id, "result", result_take);
         mcp_link_answer(request->link, request->about, &b, 0);
         json_decref(result_take);
@@ -188,7 +188,7 @@ static void request_unlist(struct mcp_request *request)
     request->has_worker = false;
     while (request->is_held)
         pthread_cond_wait(&link->changed, &link->mutex);
-    if (request->is_wait) /* here: who finds no request any more may free the link */
+    if (request->is_wait) /* here, because a thread that finds no request left may free the link */
         atomic_fetch_sub(&link->server->waits, 1);
     request->is_wait = false;
     pthread_cond_broadcast(&link->changed);

@@ -39,17 +39,17 @@ static const struct resource resources[] = {
     {SCHEME "lock/{kind}/{id}", "lock.check", "lock",
      "One lock: free, held, stale or zombie; a queue's id is queue, a sprint's .sprint-running.", false, is_lock},
 };
-#define COUNT (sizeof resources / sizeof resources[0])
+#define RESOURCE_COUNT (sizeof resources / sizeof resources[0])
 
 static bool is_template(const struct resource *resource)
 {
     return strchr(resource->uri, '{') != NULL;
 }
 
-static json_t *list(bool templates)
+static json_t *resources_list(bool templates)
 {
     json_t *found = json_array();
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < RESOURCE_COUNT; i++)
         if (is_template(&resources[i]) == templates && op_by_name(resources[i].op))
             json_array_append_new(found, json_pack("{s:s, s:s, s:s, s:s}", templates ? "uriTemplate" : "uri",
                                                    resources[i].uri, "name", resources[i].name, "description",
@@ -61,31 +61,31 @@ static json_t *list(bool templates)
 
 json_t *mcp_resources_list(struct mcp_request *request, struct mcp_fault *fault)
 {
-    json_t *found CLEANUP_JSON = list(false);
+    json_t *found CLEANUP_JSON = resources_list(false);
     return mcp_page(request, "resources", found, fault);
 }
 
 json_t *mcp_resources_templates(struct mcp_request *request, struct mcp_fault *fault)
 {
-    json_t *found CLEANUP_JSON = list(true);
+    json_t *found CLEANUP_JSON = resources_list(true);
     return mcp_page(request, "resourceTemplates", found, fault);
 }
 
 /* ---- reading ---- */
 
-static int hex(char c)
+static int hex_value(char c)
 {
     const char *digits = "0123456789abcdef0123456789ABCDEF", *at = c ? strchr(digits, c) : NULL;
     return at ? (int)(at - digits) % 16 : -1;
 }
 
 /* The text between two places, with %XX resolved; NULL when that is not UTF-8. */
-static json_t *decoded(const char *text, size_t len)
+static json_t *decoded_part(const char *text, size_t len)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < len; i++) {
-        bool is_escape = text[i] == '%' && i + 2 < len && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0;
-        char c = is_escape ? (char)(hex(text[i + 1]) * 16 + hex(text[i + 2])) : text[i];
+        bool is_escape = text[i] == '%' && i + 2 < len && hex_value(text[i + 1]) >= 0 && hex_value(text[i + 2]) >= 0;
+        char c = is_escape ? (char)(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2])) : text[i];
         buf_put(&b, &c, 1);
         i += is_escape ? 2 : 0;
     }
@@ -102,12 +102,13 @@ static bool is_named(const char *names, const char *name, size_t len)
 }
 
 /* Fills `args` from "?stream=stderr&tail=20" for the parameters that the template names. */
-static bool take_query(const char *query, const char *names, json_t *args)
+static bool take_uri_query(const char *query, const char *names, json_t *args)
 {
     while (*query) {
         size_t pair = strcspn(query, "&"), key = strcspn(query, "=&");
         bool is_tail = key == 4 && strncmp(query, "tail", key) == 0; /* the operation calls it lines */
-        json_t *value = key < pair && is_named(names, query, key) ? decoded(query + key + 1, pair - key - 1) : NULL;
+        json_t *value =
+            key < pair && is_named(names, query, key) ? decoded_part(query + key + 1, pair - key - 1) : NULL;
         if (!value || json_object_setn_new(args, is_tail ? "lines" : query, is_tail ? 5 : key, value) < 0)
             return false;
         query += pair + (query[pair] == '&');
@@ -116,7 +117,7 @@ static bool take_query(const char *query, const char *names, json_t *args)
 }
 
 /* Matches a uri with a template: {name} is one segment, {?a,b} an optional query. The parameters, owned, or NULL. */
-static json_t *match(const char *pattern, const char *uri)
+static json_t *match_uri(const char *pattern, const char *uri)
 {
     json_t *args = json_object();
     while (*pattern && !(pattern[0] == '{' && pattern[1] == '?')) {
@@ -128,7 +129,7 @@ static json_t *match(const char *pattern, const char *uri)
             continue;
         }
         size_t len = strcspn(uri, "/?"), name_len = strcspn(pattern + 1, "}");
-        json_t *value = len ? decoded(uri, len) : NULL;
+        json_t *value = len ? decoded_part(uri, len) : NULL;
         if (!value || json_object_setn_new(args, pattern + 1, name_len, value) < 0)
             break;
         uri += len;
@@ -136,17 +137,17 @@ static json_t *match(const char *pattern, const char *uri)
     }
     bool fits = !*pattern && !*uri;
     if (*pattern == '{' && pattern[1] == '?')
-        fits = !*uri || (*uri == '?' && take_query(uri + 1, pattern + 2, args));
+        fits = !*uri || (*uri == '?' && take_uri_query(uri + 1, pattern + 2, args));
     if (fits)
         return args;
     json_decref(args);
     return NULL;
 }
 
-static const struct resource *find(const char *uri, json_t **ret_args)
+static const struct resource *resource_find(const char *uri, json_t **ret_args)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        json_t *args = op_by_name(resources[i].op) ? match(resources[i].uri, uri) : NULL;
+    for (size_t i = 0; i < RESOURCE_COUNT; i++) {
+        json_t *args = op_by_name(resources[i].op) ? match_uri(resources[i].uri, uri) : NULL;
         if (args && resources[i].is_possible && !resources[i].is_possible(args))
             json_free(&args);
         if (args && ret_args)
@@ -161,7 +162,7 @@ static const struct resource *find(const char *uri, json_t **ret_args)
 
 bool mcp_resource_has_news(struct mcp_server *server, const char *uri)
 {
-    const struct resource *resource = find(uri, NULL);
+    const struct resource *resource = resource_find(uri, NULL);
     if (!resource) {
         json_t *extra CLEANUP_JSON = mcp_extra ? mcp_extra->read(uri) : NULL;
         return extra != NULL;
@@ -171,13 +172,14 @@ bool mcp_resource_has_news(struct mcp_server *server, const char *uri)
 
 bool mcp_resource_is_template(const char *uri)
 {
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < RESOURCE_COUNT; i++)
         if (is_template(&resources[i]) && strcmp(resources[i].uri, uri) == 0)
             return true;
     return false;
 }
 
-static json_t *not_found(const struct mcp_request *request, const char *uri, const char *why, struct mcp_fault *fault)
+static json_t *resource_not_found(const struct mcp_request *request, const char *uri, const char *why,
+                                  struct mcp_fault *fault)
 {
     json_t *text = json_string(uri);
     fault->data = json_pack("{s:o}", "uri", text ? text : json_null());
@@ -193,16 +195,16 @@ json_t *mcp_resources_read(struct mcp_request *request, struct mcp_fault *fault)
         return mcp_fault(fault, MCP_INVALID_PARAMS, "resources/read needs a uri");
     if (mcp_extra && (extra = mcp_extra->read(uri)))
         return extra;
-    const struct resource *resource = find(uri, &args);
+    const struct resource *resource = resource_find(uri, &args);
     if (!resource)
-        return not_found(request, uri, "Resource not found", fault);
+        return resource_not_found(request, uri, "Resource not found", fault);
     struct tsk_error err = {0};
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *answer CLEANUP_JSON = mcp_run_op(server, resource->op, args, &err);
     if (!answer) {
         text_put_error(&text, server->options.lang, &err);
         bool is_absent = strcmp(code_info(err.code)->category, "NOT_FOUND") == 0 || err.code == TSK_INVALID_INPUT;
-        return is_absent ? not_found(request, uri, buf_str(&text), fault)
+        return is_absent ? resource_not_found(request, uri, buf_str(&text), fault)
                          : mcp_fault(fault, MCP_INTERNAL, "%s", buf_str(&text));
     }
     json_write(&text, answer, false);
@@ -212,7 +214,7 @@ json_t *mcp_resources_read(struct mcp_request *request, struct mcp_fault *fault)
 
 /* ---- events ---- */
 
-static void add(json_t *uris, json_t *uri_take)
+static void add_uri(json_t *uris, json_t *uri_take)
 {
     if (uri_take)
         json_array_append_new(uris, uri_take);
@@ -226,20 +228,22 @@ json_t *mcp_resources_of_event(const json_t *event)
                *run = json_get_string(event, "run_id", NULL);
     bool is_of_lock = strncmp(type, "lock.", 5) == 0 || strncmp(type, "LOCK_", 5) == 0;
     json_t *uris = json_array();
-    add(uris, json_string(SCHEME "events"));
-    add(uris, json_string(SCHEME "status"));
+    add_uri(uris, json_string(SCHEME "events"));
+    add_uri(uris, json_string(SCHEME "status"));
     if (process) {
-        add(uris, json_string(SCHEME "processes"));
-        add(uris, json_sprintf(SCHEME "process/%s", process));
+        add_uri(uris, json_string(SCHEME "processes"));
+        add_uri(uris, json_sprintf(SCHEME "process/%s", process));
     }
     if (is_of_lock) {
-        add(uris, json_string(SCHEME "locks"));
+        add_uri(uris, json_string(SCHEME "locks"));
         const char *own = kind ? own_name(kind) : NULL;
-        add(uris, json_sprintf(SCHEME "lock/%s/%s", kind ? kind : "?", own ? own : json_get_string(data, "id", "")));
+        struct buf id CLEANUP(buf_clear) = BUF_INIT;
+        word_put_encoded(&id, json_get_string(data, "id", ""));
+        add_uri(uris, json_sprintf(SCHEME "lock/%s/%s", kind ? kind : "?", own ? own : buf_str(&id)));
     }
     if (run) {
-        add(uris, json_string(SCHEME "runs"));
-        add(uris, json_sprintf(SCHEME "run/%s", run));
+        add_uri(uris, json_string(SCHEME "runs"));
+        add_uri(uris, json_sprintf(SCHEME "run/%s", run));
     }
     return uris;
 }

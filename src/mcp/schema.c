@@ -8,7 +8,7 @@
 
 #define LIMIT_THAT_MATTERS 10000
 
-static json_t *strings(const char *const *choices)
+static json_t *string_list(const char *const *choices)
 {
     json_t *list = json_array();
     for (; *choices; choices++)
@@ -56,7 +56,7 @@ static void add_type(json_t *schema, const struct op_param *param)
         break;
     case OP_ENUM:
         set_type(schema, "string");
-        json_object_set_new(schema, "enum", strings(param->choices));
+        json_object_set_new(schema, "enum", string_list(param->choices));
         break;
     case OP_ARGV:
         add_list(schema, "string");
@@ -93,13 +93,13 @@ static bool is_second(const struct op *op)
 /* The tool where a parameter is explained in the same words. NULL: this one. */
 static const char *explained_by(const struct op *op, const struct op_param *param)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
-    for (size_t i = 0; i < count && is_second(op) && rows[i] != op; i++) {
-        bool is_near = rows[i]->mcp.tool && strcmp(rows[i]->mcp.group, op->mcp.group) == 0 && rows[i]->mcp.is_core;
-        const struct op_param *same = is_near ? op_param_find(rows[i], param->name) : NULL;
+    op_foreach (other) {
+        if (!is_second(op) || other == op)
+            return NULL;
+        bool is_near = other->mcp.tool && strcmp(other->mcp.group, op->mcp.group) == 0 && other->mcp.is_core;
+        const struct op_param *same = is_near ? op_param_find(other, param->name) : NULL;
         if (same && same->help && strcmp(same->help, param->help) == 0)
-            return rows[i]->mcp.tool;
+            return other->mcp.tool;
     }
     return NULL;
 }
@@ -128,25 +128,35 @@ static json_t *param_schema(const struct op *op, const struct op_param *param)
         buf_puts(&help, param->flags & OP_FOREVER ? " (30s, 5m, forever)" : " (30s, 5m)");
     if (has_default && !fallback && !param->agent_help)
         buf_printf(&help, " Default: %s.", param->fallback);
-    if (!elsewhere) /* the tool's text says where it is explained */
+    if (!elsewhere && help.len) /* the tool's text says where it is explained */
         json_object_set_new(schema, "description", json_string(buf_str(&help)));
     if (fallback)
         json_object_set_new(schema, "default", fallback);
     return schema;
 }
 
-static void add_asking(json_t *properties)
+/* Of the tools of the working set, the first that asks explains both; a refusal explains them to everybody. */
+static bool explains_asking(const struct op *op)
 {
-    json_object_set_new(properties, "confirm",
-                        json_pack("{s:s, s:s}", "type", "boolean", "description",
-                                  "Your own yes: enough where nobody alive loses anything."));
-    json_object_set_new(
-        properties, "confirm_token",
-        json_pack("{s:s, s:s}", "type", "string", "description", "Of a refusal, once a person has confirmed it."));
+    op_foreach (other)
+        if (op_asks(other) && other->mcp.is_core)
+            return other == op || !op->mcp.is_core;
+    return true;
+}
+
+static void add_asking(json_t *properties, const struct op *op)
+{
+    json_t *yes = json_pack("{s:s}", "type", "boolean"), *token = json_pack("{s:s}", "type", "string");
+    if (explains_asking(op)) {
+        json_object_set_new(yes, "description", json_string("Your own yes: enough where nobody alive loses anything."));
+        json_object_set_new(token, "description", json_string("Of a refusal, once a person has confirmed it."));
+    }
+    json_object_set_new(properties, "confirm", yes);
+    json_object_set_new(properties, "confirm_token", token);
 }
 
 /* Where many share a server, each says who it is; the tool that registers is the one that must not. */
-static void add_caller(json_t *properties, const struct op *op)
+static void add_caller_properties(json_t *properties, const struct op *op)
 {
     if (!op_param_find(op, "instance"))
         return;
@@ -161,19 +171,19 @@ static void add_caller(json_t *properties, const struct op *op)
 
 json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
 {
-    unsigned hidden = OP_CLI_ONLY | (server->options.is_shared ? 0 : OP_CALLER);
+    unsigned hidden = OP_CLI_ONLY | OP_PAGE_ONLY | (server->options.is_shared ? 0 : OP_CALLER);
     json_t *properties = json_object(), *required = json_array();
     for (const struct op_param *param = op->params; param->name; param++) {
         if (param->flags & hidden)
             continue;
         json_object_set_new(properties, param->name, param_schema(op, param));
-        if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED))
+        if (param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED | OP_REMOTE_REQUIRED))
             json_array_append_new(required, json_string(param->name));
     }
     if (op_asks(op))
-        add_asking(properties);
+        add_asking(properties, op);
     if (server->options.is_shared)
-        add_caller(properties, op);
+        add_caller_properties(properties, op);
     json_t *schema = json_pack("{s:s}", "type", "object");
     if (json_object_size(properties))
         json_object_set(schema, "properties", properties);
@@ -189,11 +199,9 @@ json_t *mcp_input_schema(const struct mcp_server *server, const struct op *op)
 /* Whether the caller has said it itself: to this tool, or where the thing was made. */
 static bool is_said(const struct op *op, const char *name)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
-    for (size_t i = 0; i < count; i++)
-        if (rows[i]->mcp.tool && strcmp(rows[i]->mcp.group, op->mcp.group) == 0 &&
-            strcmp(rows[i]->verb, "create") == 0 && op_param_find(rows[i], name))
+    op_foreach (other)
+        if (other->mcp.tool && strcmp(other->mcp.group, op->mcp.group) == 0 && strcmp(other->verb, "create") == 0 &&
+            op_param_find(other, name))
             return true;
     return op_param_find(op, name) != NULL;
 }

@@ -2,11 +2,12 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
 
 static int wakes_fd = -1;
-static volatile sig_atomic_t seen;
+static atomic_int seen; /* the kernel gives a signal to any thread */
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {

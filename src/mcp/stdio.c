@@ -22,10 +22,10 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 64 << 10,
-    DRAIN_MS = 2000,
-    KEEP_MS = 20000,     /* how often the agent's locks are looked at, while it has any with a long TTL */
-    KEEP_LEAST_MS = 500, /* and with a short one */
+    STDIO_CHUNK = 64 << 10,
+    STDIO_DRAIN_MS = 2000,
+    STDIO_KEEP_MS = 20000, /* how often the agent's locks are looked at, while it has any with a long TTL */
+    KEEP_LEAST_MS = 500,   /* and with a short one */
     OUT_MUCH = 1 << 20,
     OUT_MAX = 256 << 20, /* answers to what was read before: more than that, and the agent is as good as gone */
 };
@@ -62,7 +62,7 @@ static int open_output(void)
     return fd;
 }
 
-static void wake(struct stdio *io)
+static void stdio_wake(struct stdio *io)
 {
     uint64_t one = 1;
     (void)!write(io->wake_fd, &one, sizeof one);
@@ -71,7 +71,7 @@ static void wake(struct stdio *io)
 static void output_broke(struct stdio *io)
 {
     atomic_store(&io->is_broken, true);
-    wake(io);
+    stdio_wake(io);
 }
 
 /* How much was written; with out_mutex held. */
@@ -98,7 +98,7 @@ static size_t out_left(struct stdio *io)
     return left;
 }
 
-static void flush(struct stdio *io)
+static void stdio_flush(struct stdio *io)
 {
     pthread_mutex_lock(&io->out_mutex);
     io->out_at += write_some(io, io->out.data + io->out_at, io->out.len - io->out_at);
@@ -128,7 +128,7 @@ static void send_line(void *data, const struct mcp_frame *frame)
         if (io->out.failed || io->out.len > OUT_MAX)
             output_broke(io);
         else if (is_first)
-            wake(io); /* so that somebody waits for room */
+            stdio_wake(io); /* so that somebody waits for room */
     }
     pthread_mutex_unlock(&io->out_mutex);
 }
@@ -140,13 +140,13 @@ static void flush_last(struct stdio *io, int64_t timeout_ms)
     while (out_left(io) && !atomic_load(&io->is_broken) && clock_now().boot_ms < end_ms) {
         struct pollfd out = {.fd = io->out_fd, .events = POLLOUT};
         poll(&out, 1, (int)(end_ms - clock_now().boot_ms));
-        flush(io);
+        stdio_flush(io);
     }
 }
 
 /* ---- in ---- */
 
-static void take_line(struct stdio *io, const char *line, size_t len)
+static void stdio_take_line(struct stdio *io, const char *line, size_t len)
 {
     if (len && line[len - 1] == '\r')
         len--;
@@ -161,7 +161,7 @@ static void take_lines(struct stdio *io)
 {
     char *at = io->in.data, *end = at + io->in.len, *newline;
     while (at < end && (newline = memchr(at, '\n', (size_t)(end - at)))) {
-        take_line(io, at, (size_t)(newline - at));
+        stdio_take_line(io, at, (size_t)(newline - at));
         at = newline + 1;
     }
     size_t rest = (size_t)(end - at);
@@ -178,12 +178,12 @@ static void take_lines(struct stdio *io)
 /* False at the end of the input. */
 static bool read_some(struct stdio *io)
 {
-    char *room = buf_reserve(&io->in, CHUNK);
-    ssize_t n = room ? read(STDIN_FILENO, room, CHUNK) : -1;
+    char *room = buf_reserve(&io->in, STDIO_CHUNK);
+    ssize_t n = room ? read(STDIN_FILENO, room, STDIO_CHUNK) : -1;
     if (n < 0)
         return room && (errno == EINTR || errno == EAGAIN);
     if (n == 0 && io->in.len && !io->is_skipping) { /* the last line has no end */
-        take_line(io, io->in.data, io->in.len);
+        stdio_take_line(io, io->in.data, io->in.len);
         io->in.len = 0;
     }
     io->in.len += (size_t)n;
@@ -207,7 +207,7 @@ static void keep_locks(void *arg)
 static int64_t keep_every(struct stdio *io)
 {
     int64_t third = atomic_load(&io->server->ttl_ms) / 3;
-    return third > KEEP_MS ? KEEP_MS : third < KEEP_LEAST_MS ? KEEP_LEAST_MS : third;
+    return third > STDIO_KEEP_MS ? STDIO_KEEP_MS : third < KEEP_LEAST_MS ? KEEP_LEAST_MS : third;
 }
 
 static void keep_when_due(struct stdio *io)
@@ -229,7 +229,7 @@ static bool take_wake(struct stdio *io, bool is_awake)
     return !atomic_load(&io->is_broken) && signals_seen() == 0;
 }
 
-static void serve(struct stdio *io)
+static void stdio_serve(struct stdio *io)
 {
     enum { IN, PARENT, WAKE, WATCH, OUT, COUNT };
     for (;;) {
@@ -245,7 +245,7 @@ static void serve(struct stdio *io)
         if (fds[PARENT].revents || !take_wake(io, fds[WAKE].revents))
             return;
         if (fds[OUT].revents)
-            flush(io);
+            stdio_flush(io);
         /* With nothing wanted from it, a word from the input means its end. */
         if (fds[IN].revents && (!fds[IN].events || !read_some(io)))
             return;
@@ -254,11 +254,11 @@ static void serve(struct stdio *io)
 }
 
 /* What cannot be ended in time must not use what would be freed. */
-static void finish(struct stdio *io, int64_t grace_ms)
+static void stdio_finish(struct stdio *io, int64_t grace_ms)
 {
-    mcp_link_end(io->link, DRAIN_MS);
-    bool is_idle = pool_drain(io->server->pool, DRAIN_MS);
-    flush_last(io, DRAIN_MS / 4);
+    mcp_link_end(io->link, STDIO_DRAIN_MS);
+    bool is_idle = pool_drain(io->server->pool, STDIO_DRAIN_MS);
+    flush_last(io, STDIO_DRAIN_MS / 4);
     mcp_stop_started(io->server);
     if (atomic_load(&io->is_identified))
         identity_end(&io->identity, io->server, grace_ms);
@@ -274,7 +274,7 @@ static void finish(struct stdio *io, int64_t grace_ms)
     fs_close(&io->wake_fd);
 }
 
-static bool identify(void *data, char *ret_instance, size_t size)
+static bool stdio_identify(void *data, char *ret_instance, size_t size)
 {
     struct stdio *io = data;
     identity_clear(&io->identity); /* of a workspace that was replaced */
@@ -289,7 +289,7 @@ static int make_server(struct op_call *call, struct stdio *io, struct tsk_error 
     struct mcp_options options = {.root = call->root,
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
-                                  .identify = identify,
+                                  .identify = stdio_identify,
                                   .identify_data = io};
     return mcp_server_new(&options, &io->server, err);
 }
@@ -324,7 +324,7 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
             2); /* not one for each of many short-lived threads: they would keep the memory of all of them */
     io.link = mcp_link_new(io.server, send_line, &io);
     if (parent == getppid()) /* else it ended before we could watch it */
-        serve(&io);
-    finish(&io, grace_ms);
+        stdio_serve(&io);
+    stdio_finish(&io, grace_ms);
     return 0;
 }

@@ -1,18 +1,16 @@
 #include "mcp/task.h"
-#include "base/fs.h"
+#include "base/listing.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define FOLDER   "mcp"
-#define TASK     "task-"
-#define TTL_MS   3600000
-#define POLL_MS  1000
-#define FILE_MAX (4u << 20)
+#define TASK         "task-"
+#define TTL_MS       3600000
+#define TASK_POLL_MS 1000
+#define FILE_MAX     (4u << 20)
 
 struct mcp_task {
     struct mcp_link *link;
@@ -24,7 +22,7 @@ struct mcp_task {
 
 static const char *const over[] = {"completed", "failed", "cancelled"};
 
-static bool is_over(const json_t *record)
+static bool task_is_over(const json_t *record)
 {
     const char *status = json_get_string(record, "status", "");
     for (size_t i = 0; i < sizeof over / sizeof over[0]; i++)
@@ -35,20 +33,18 @@ static bool is_over(const json_t *record)
 
 /* ---- the file ---- */
 
-static int open_folder(struct mcp_server *server)
+static int open_task_folder(struct mcp_server *server)
 {
     struct tsk_workspace *ws = mcp_server_workspace(server);
     errno = ENOENT;
-    if (!ws || fs_make_dirs(ws->state_dir, FOLDER) < 0)
-        return -1;
-    return fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
+    return ws ? fs_open_made_dir(ws->state_dir, MCP_FOLDER) : -1;
 }
 
-static int save(struct mcp_server *server, const char *id, const json_t *record)
+static int task_save(struct mcp_server *server, const char *id, const json_t *record)
 {
     char name[64];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    int dir CLEANUP_FD = open_folder(server);
+    int dir CLEANUP_FD = open_task_folder(server);
     snprintf(name, sizeof name, "%s.json", id);
     json_write(&b, record, false);
     return dir < 0 || b.failed ? -1 : fs_replace_file(dir, name, 0600, b.data, b.len);
@@ -65,31 +61,31 @@ static bool is_orphan(const json_t *record)
     return proc_id_liveness(&id) == LIVE_DEAD;
 }
 
-static json_t *unknown(struct mcp_fault *fault)
+static json_t *task_unknown(struct mcp_fault *fault)
 {
     return mcp_fault(fault, MCP_INVALID_PARAMS, "There is no task with this taskId");
 }
 
 /* A record that cannot be read is not a task that does not exist: the client must not begin the work again. */
-static json_t *load(struct mcp_server *server, const char *id, struct mcp_fault *fault)
+static json_t *task_load(struct mcp_server *server, const char *id, struct mcp_fault *fault)
 {
     char name[64];
     struct buf b CLEANUP(buf_clear) = BUF_INIT, reason CLEANUP(buf_clear) = BUF_INIT;
     struct tsk_error problem;
     json_t *record = NULL;
     if (!id_is_valid(id) || strlen(id) > 40)
-        return unknown(fault);
-    int dir CLEANUP_FD = open_folder(server);
+        return task_unknown(fault);
+    int dir CLEANUP_FD = open_task_folder(server);
     snprintf(name, sizeof name, "%s.json", id);
     if (dir < 0 || fs_read_file(dir, name, FILE_MAX, &b) < 0)
         return errno == ENOENT
-                   ? unknown(fault)
+                   ? task_unknown(fault)
                    : mcp_fault(fault, MCP_INTERNAL, "The record of the task cannot be read: %s", strerror(errno));
     if (json_parse(buf_str(&b), b.len, name, &record, &problem) < 0) {
         text_put_error(&reason, LANG_EN, &problem);
         return mcp_fault(fault, MCP_INTERNAL, "The record of the task cannot be read: %s", buf_str(&reason));
     }
-    if (!is_over(record) && is_orphan(record)) {
+    if (!task_is_over(record) && is_orphan(record)) {
         json_object_set_new(record, "status", json_string("failed"));
         json_object_del(record, "inputRequests");
         json_object_set_new(
@@ -106,30 +102,27 @@ static bool is_alive(int dir, const char *name)
     struct tsk_error ignored;
     json_t *record CLEANUP_JSON = NULL;
     return fs_read_file(dir, name, FILE_MAX, &b) == 0 && json_parse(buf_str(&b), b.len, name, &record, &ignored) == 0 &&
-           !is_over(record) && !is_orphan(record);
+           !task_is_over(record) && !is_orphan(record);
 }
 
 /* What is older than its time is removed when a new one is made. */
-static void sweep(int dir)
+static void sweep_tasks(int dir)
 {
-    struct dirent **names = NULL;
+    struct listing names CLEANUP(listing_close);
     int64_t now_s = clock_now().wall_ms / 1000;
-    int count = scandirat(dir, ".", &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
+    listing_open(&names, dir, ".", 0);
+    for (const char *name; (name = listing_next(&names));) {
         struct stat st;
-        if (strncmp(names[i]->d_name, TASK, strlen(TASK)) == 0 &&
-            fs->fstatat(dir, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            now_s - st.st_mtim.tv_sec > TTL_MS / 1000 && !is_alive(dir, names[i]->d_name))
-            fs->unlinkat(dir, names[i]->d_name, 0);
-        free(names[i]);
+        if (strncmp(name, TASK, strlen(TASK)) == 0 && fs->fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            now_s - st.st_mtim.tv_sec > TTL_MS / 1000 && !is_alive(dir, name))
+            fs->unlinkat(dir, name, 0);
     }
-    free(names);
 }
 
 /* ---- the wire ---- */
 
 /* As the client sees it: without what is ours. */
-static json_t *shown(const json_t *record)
+static json_t *task_shown(const json_t *record)
 {
     json_t *task = json_deep_copy(record);
     json_object_del(task, "owner");
@@ -137,16 +130,16 @@ static json_t *shown(const json_t *record)
 }
 
 /* With the link's mutex held. */
-static void change(struct mcp_task *task, const char *status)
+static void task_change(struct mcp_task *task, const char *status)
 {
     char time[TIME_TEXT_MAX];
     time_format_exact(clock_now().wall_ms, time);
     json_object_set_new(task->record, "status", json_string(status));
     json_object_set_new(task->record, "lastUpdatedAt", json_string(time));
-    save(task->link->server, task->id, task->record);
+    task_save(task->link->server, task->id, task->record);
 }
 
-static void tell(struct mcp_server *server, const char *id, json_t *task_take)
+static void task_announce(struct mcp_server *server, const char *id, json_t *task_take)
 {
     mcp_listen_task(server, id, task_take);
     json_decref(task_take);
@@ -160,7 +153,7 @@ static json_t *new_record(const char *id)
     if (proc_id_of(getpid(), &self) < 0)
         return NULL;
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:{s:i, s:I, s:I, s:s}}", "taskId", id, "status", "working",
-                     "createdAt", time, "lastUpdatedAt", time, "ttlMs", TTL_MS, "pollIntervalMs", POLL_MS, "owner",
+                     "createdAt", time, "lastUpdatedAt", time, "ttlMs", TTL_MS, "pollIntervalMs", TASK_POLL_MS, "owner",
                      "pid", (int)self.pid, "start_ticks", (json_int_t)self.start_ticks, "pid_ns",
                      (json_int_t)self.pid_ns, "boot_id", self.boot_id);
 }
@@ -177,10 +170,10 @@ bool task_begin(struct mcp_request *request)
     memcpy(task->id, TASK, strlen(TASK));
     random_hex(task->id + strlen(TASK), 32);
     task->record = new_record(task->id);
-    int dir CLEANUP_FD = open_folder(link->server);
+    int dir CLEANUP_FD = open_task_folder(link->server);
     if (dir >= 0)
-        sweep(dir);
-    bool is_kept = dir >= 0 && task->record && save(link->server, task->id, task->record) == 0;
+        sweep_tasks(dir);
+    bool is_kept = dir >= 0 && task->record && task_save(link->server, task->id, task->record) == 0;
     pthread_mutex_lock(&link->mutex);
     bool is_late = request->is_answered || request->has_no_task;
     request->has_no_task = request->has_no_task || !is_kept;
@@ -188,7 +181,7 @@ bool task_begin(struct mcp_request *request)
         request->task = task;
         request->is_answered = true;
     }
-    json_t *result = shown(task->record);
+    json_t *result = task_shown(task->record);
     pthread_mutex_unlock(&link->mutex);
     if (!is_kept || is_late) {
         json_decref(result);
@@ -209,15 +202,15 @@ void task_end(struct mcp_task *task, const json_t *result, const struct mcp_faul
         json_t *kept = json_deep_copy(result);
         json_object_set_new(kept, "resultType", json_string("complete"));
         json_object_set_new(task->record, "result", kept);
-        change(task, "completed");
+        task_change(task, "completed");
     } else if (is_mine) {
         json_object_set_new(task->record, "error",
                             json_pack("{s:i, s:s}", "code", fault->code, "message", fault->message));
-        change(task, "failed");
+        task_change(task, "failed");
     }
-    json_t *news = shown(task->record);
+    json_t *news = task_shown(task->record);
     pthread_mutex_unlock(&task->link->mutex);
-    tell(task->link->server, task->id, news);
+    task_announce(task->link->server, task->id, news);
 }
 
 json_t *task_ask(struct mcp_request *request, json_t *questions_take)
@@ -227,10 +220,10 @@ json_t *task_ask(struct mcp_request *request, json_t *questions_take)
     pthread_mutex_lock(&link->mutex);
     json_object_set_new(task->record, "inputRequests", questions_take);
     task->answers = json_object();
-    change(task, "input_required");
-    json_t *news = shown(task->record);
+    task_change(task, "input_required");
+    json_t *news = task_shown(task->record);
     pthread_mutex_unlock(&link->mutex);
-    tell(link->server, task->id, news);
+    task_announce(link->server, task->id, news);
     pthread_mutex_lock(&link->mutex);
     struct timespec end;
     mcp_in_future(&end, TTL_MS);
@@ -242,7 +235,7 @@ json_t *task_ask(struct mcp_request *request, json_t *questions_take)
     bool is_answered = !task->is_over && !link->is_ended;
     if (is_answered) {
         json_object_del(task->record, "inputRequests");
-        change(task, "working");
+        task_change(task, "working");
     }
     pthread_mutex_unlock(&link->mutex);
     if (!is_answered)
@@ -263,8 +256,9 @@ void task_drop(struct mcp_task *task)
 
 json_t *mcp_tasks_get(struct mcp_request *request, struct mcp_fault *fault)
 {
-    json_t *record CLEANUP_JSON = load(request->link->server, json_get_string(request->params, "taskId", ""), fault);
-    return record ? shown(record) : NULL;
+    json_t *record CLEANUP_JSON =
+        task_load(request->link->server, json_get_string(request->params, "taskId", ""), fault);
+    return record ? task_shown(record) : NULL;
 }
 
 /* The request whose task it is, on any link of this server; with that link's mutex held. */
@@ -302,14 +296,14 @@ static void take_answers(struct mcp_task *task, const json_t *responses)
             json_object_set_new(task->answers, key, json_deep_copy(value)); /* references are not for two threads */
             json_object_del(open, key);
         }
-    change(task, json_object_size(open) ? "input_required" : "working");
+    task_change(task, json_object_size(open) ? "input_required" : "working");
 }
 
 json_t *mcp_tasks_update(struct mcp_request *request, struct mcp_fault *fault)
 {
     const char *id = json_get_string(request->params, "taskId", "");
     const json_t *responses = json_object_get(request->params, "inputResponses");
-    json_t *record CLEANUP_JSON = load(request->link->server, id, fault);
+    json_t *record CLEANUP_JSON = task_load(request->link->server, id, fault);
     if (!record)
         return NULL;
     if (!json_is_object(responses))
@@ -321,11 +315,11 @@ json_t *mcp_tasks_update(struct mcp_request *request, struct mcp_fault *fault)
         pthread_cond_broadcast(&running->link->changed);
         pthread_mutex_unlock(&running->link->mutex);
     }
-    return running || is_over(record) ? json_object() : not_here(record, fault);
+    return running || task_is_over(record) ? json_object() : not_here(record, fault);
 }
 
 /* With the link's mutex held: the work ends as soon as it notices; the task is over now. */
-static json_t *cancel(struct mcp_request *running)
+static json_t *task_cancel(struct mcp_request *running)
 {
     struct mcp_task *task = running->task;
     running->is_cancelled = true;
@@ -335,13 +329,13 @@ static json_t *cancel(struct mcp_request *running)
         return NULL;
     task->is_over = true;
     json_object_del(task->record, "inputRequests");
-    change(task, "cancelled");
-    return shown(task->record);
+    task_change(task, "cancelled");
+    return task_shown(task->record);
 }
 
 static void mark_name(const char *id, char name[64])
 {
-    snprintf(name, 64, FOLDER "/%s.cancel", id);
+    snprintf(name, 64, MCP_FOLDER "/%s.cancel", id);
 }
 
 void task_look(struct mcp_request *request)
@@ -350,7 +344,7 @@ void task_look(struct mcp_request *request)
     struct tsk_workspace *ws = mcp_server_workspace(request->link->server);
     mark_name(request->task->id, name);
     if (ws && !request->task->is_over && fs->unlinkat(ws->state_dir, name, 0) == 0)
-        json_decref(cancel(request));
+        json_decref(task_cancel(request));
 }
 
 /* For the server that works on it: it looks every second. */
@@ -366,16 +360,16 @@ static json_t *leave_mark(struct mcp_server *server, const char *id, struct mcp_
 json_t *mcp_tasks_cancel(struct mcp_request *request, struct mcp_fault *fault)
 {
     const char *id = json_get_string(request->params, "taskId", "");
-    json_t *record CLEANUP_JSON = load(request->link->server, id, fault);
+    json_t *record CLEANUP_JSON = task_load(request->link->server, id, fault);
     if (!record)
         return NULL;
     struct mcp_request *running = find_running(request->link->server, id);
     if (!running)
-        return is_over(record) ? json_object() : leave_mark(request->link->server, id, fault);
+        return task_is_over(record) ? json_object() : leave_mark(request->link->server, id, fault);
     pthread_mutex_t *mutex = &running->link->mutex;
-    json_t *news = cancel(running);
+    json_t *news = task_cancel(running);
     pthread_mutex_unlock(mutex); /* the link may be gone from here on */
     if (news)
-        tell(request->link->server, id, news);
+        task_announce(request->link->server, id, news);
     return json_object();
 }

@@ -1,8 +1,8 @@
 /* task.h - calls that outlive their request (extension io.modelcontextprotocol/tasks of the modern era).
  *
- * A task is a file, `.aiflow/mcp/<taskId>.json`, written before the client hears of it and replaced at each change, so that any
- * server of the workspace can tell how it stands (M2). The work itself is a thread of one server; the record names that
- * process, and a task whose process is gone has failed, for every reader.
+ * A task is a file, `.aiflow/mcp/<taskId>.json`, written before the client gets its id and replaced at each change, so that any
+ * server of the workspace can report its state (M2). The work itself is a thread of one server; the record names that process,
+ * and a task whose process is gone has failed, for every reader.
  *
  * A thread that waits for input inside a task is woken by tasks/update on the same server. Another server that is asked to cancel
  * the task leaves a mark, `<taskId>.cancel`. */

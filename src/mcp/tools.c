@@ -21,7 +21,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-static bool is_wanted(const struct mcp_server *server, const struct op *op, struct tsk_workspace *ws)
+static bool is_wanted_tool(const struct mcp_server *server, const struct op *op, struct tsk_workspace *ws)
 {
     const char *wanted = server->options.tools ? server->options.tools : "core";
     if (!op->mcp.tool || (op->mcp.when && !(ws && op->mcp.when(ws))))
@@ -32,12 +32,10 @@ static bool is_wanted(const struct mcp_server *server, const struct op *op, stru
 /* A word that names no group would silently offer nothing. */
 static int check_groups(const char *wanted, struct tsk_error *err)
 {
-    size_t count;
     char groups[256] = "core,all";
-    const struct op *const *rows = op_table(&count);
-    for (size_t i = 0; i < count; i++)
-        if (rows[i]->mcp.group && !has_word(groups, rows[i]->mcp.group))
-            snprintf(groups + strlen(groups), sizeof groups - strlen(groups), ",%s", rows[i]->mcp.group);
+    op_foreach (op)
+        if (op->mcp.group && !has_word(groups, op->mcp.group))
+            snprintf(groups + strlen(groups), sizeof groups - strlen(groups), ",%s", op->mcp.group);
     const char *at = wanted;
     do { /* also an empty one */
         char word[64];
@@ -51,7 +49,7 @@ static int check_groups(const char *wanted, struct tsk_error *err)
 
 /* ---- the list ---- */
 
-static json_t *annotations(const struct op *op)
+static json_t *tool_annotations(const struct op *op)
 {
     json_t *hints = json_object();
     if (op->flags & OP_READ_ONLY) {
@@ -64,7 +62,7 @@ static json_t *annotations(const struct op *op)
     return hints;
 }
 
-static json_t *definition(const struct mcp_server *server, const struct op *op)
+static json_t *tool_definition(const struct mcp_server *server, const struct op *op)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(&text, op->mcp.text ? op->mcp.text : op->summary);
@@ -74,7 +72,7 @@ static json_t *definition(const struct mcp_server *server, const struct op *op)
         buf_printf(&text, " Parameters without a description are those of %s.", mcp_explained_by(op));
     return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->mcp.tool, "description", buf_str(&text), "inputSchema",
                      mcp_input_schema(server, op), "outputSchema", mcp_output_schema(op), "annotations",
-                     annotations(op));
+                     tool_annotations(op));
 }
 
 void mcp_add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *definition_take)
@@ -87,18 +85,15 @@ void mcp_add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *defin
 
 int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
 {
-    size_t count;
-    const struct op *const *rows = op_table(&count);
     if (server->options.tools && check_groups(server->options.tools, err) < 0)
         return -1;
     server->tool_list = json_array();
     struct tsk_workspace *ws = mcp_server_workspace(server);
     if (mcp_extra)
         mcp_extra->add_tools(server);
-    for (size_t i = 0; i < count; i++)
-        if (is_wanted(server, rows[i], ws))
-            mcp_add_tool(server, (struct mcp_tool){.name = rows[i]->mcp.tool, .op = rows[i]},
-                         definition(server, rows[i]));
+    op_foreach (op)
+        if (is_wanted_tool(server, op, ws))
+            mcp_add_tool(server, (struct mcp_tool){.name = op->mcp.tool, .op = op}, tool_definition(server, op));
     return 0;
 }
 

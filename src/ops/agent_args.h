@@ -1,7 +1,7 @@
-/* agent_args.h - delegation: from a call to work for agents, and from a run to what the caller reads.
+/* agent_args.h - delegation: from a call to work for agents, and from a run to the result for the caller.
  *
- * All six operations are the same but for the shape of the work: read the configuration, put the work together, see who calls and
- * whether the workflow is theirs, then run it as a flow: in the foreground of a command, else in a runner of its own. */
+ * The six operations differ only in the shape of the work. Each reads the configuration, builds the work, checks that the
+ * caller owns the workflow, and runs the work as a flow: in the foreground of a command, else in a runner of its own. */
 #ifndef OPS_AGENT_ARGS_H
 #define OPS_AGENT_ARGS_H
 

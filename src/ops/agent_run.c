@@ -64,7 +64,7 @@ static int check_owner(struct delegation *d, struct owners *owners, struct tsk_e
 
 /* ---- running ---- */
 
-static int load_flow(struct delegation *d, struct tsk_error *err)
+static int delegation_load_flow(struct delegation *d, struct tsk_error *err)
 {
     const char *name = d->call->op->name;
     char flow_name[64];
@@ -79,7 +79,7 @@ static int load_flow(struct delegation *d, struct tsk_error *err)
     return 0;
 }
 
-static int execute(struct delegation *d, struct runner *runner, json_t **ret_stage, struct tsk_error *err)
+static int delegation_execute(struct delegation *d, struct runner *runner, json_t **ret_stage, struct tsk_error *err)
 {
     if (d->call->decided) { /* somebody waits to hear that it has begun: readers shall find it, too */
         json_t *stage CLEANUP_JSON = runner_stage(runner);
@@ -113,7 +113,7 @@ static int run_here(struct delegation *d, json_t **ret_stage, struct tsk_error *
     run_owner_tell(&d->owner);
     int result = runner_begin(&runner, d->call->ws, &d->flow, buf_str(&d->text), d->text.len, NULL, &options, err);
     if (result == 0)
-        result = execute(d, &runner, ret_stage, err);
+        result = delegation_execute(d, &runner, ret_stage, err);
     runner_close(&runner);
     return result;
 }
@@ -161,7 +161,7 @@ static const json_t *find_by(const json_t *list, const char *key, const char *va
 }
 
 /* How often it was started, and the session and attempt of the last time, out of the journal. */
-static int64_t count_starts(const json_t *records, const char *task, char path[512])
+static int64_t count_starts(const json_t *records, const char *task, char path[RUN_LOG_NAME])
 {
     size_t i;
     json_t *record;
@@ -171,8 +171,7 @@ static int64_t count_starts(const json_t *records, const char *task, char path[5
         if (strcmp(json_get_string(record, "e", ""), "start") == 0 &&
             strcmp(json_get_string(record, "k", ""), task) == 0) {
             count++;
-            snprintf(path, 512, "tasks/%.200s/%.200s.%lld.log", json_get_string(record, "s", ""), task,
-                     (long long)json_get_int(record, "a", 1));
+            rundir_log_name(json_get_string(record, "s", ""), task, json_get_int(record, "a", 1), path);
         }
     return count;
 }
@@ -183,7 +182,7 @@ static json_t *member_json(const struct rundir *run, const json_t *stage, const 
     const char *task = json_get_string(member, "task", "");
     const json_t *view = find_by(json_object_get(stage, "tasks"), "task", task);
     const json_t *failure = find_by(json_object_get(stage, "failures"), "task", task);
-    char path[512], log[PATH_MAX + 600];
+    char path[RUN_LOG_NAME], log[PATH_MAX + 600];
     json_t *json = json_deep_copy(member);
     int64_t starts = count_starts(records, task, path);
     snprintf(log, sizeof log, "%s/%s", run->path, path);
@@ -250,14 +249,14 @@ static json_t *result_json(struct delegation *d, const json_t *stage)
 
 /* ---- all of it ---- */
 
-static int prepare(struct delegation *d, const json_t *config, agent_shape *shape, struct tsk_error *err)
+static int delegation_prepare(struct delegation *d, const json_t *config, agent_shape *shape, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     rundir_new_id(d->run_id);
     snprintf(d->run_path, sizeof d->run_path, "%s/runs/%s", d->call->ws->state_path, d->run_id);
     agent_work_init(&d->work, config, d->run_path);
     if (shape(d->call, &d->work, err) < 0 || owners_open(&owners, d->call->ws, err) < 0 ||
-        run_owner_find(d->call, d->workflow, &owners, &d->owner, err) < 0 || load_flow(d, err) < 0)
+        run_owner_find(d->call, d->workflow, &owners, &d->owner, err) < 0 || delegation_load_flow(d, err) < 0)
         return -1;
     return check_owner(d, &owners, err);
 }
@@ -267,14 +266,14 @@ int agent_delegate(struct op_call *call, agent_shape *shape, json_t **ret, struc
     struct delegation d CLEANUP(delegation_clear) = {
         .call = call, .workflow = json_get_string(call->args, "ulTaskId", NULL), .text = BUF_INIT};
     json_t *config CLEANUP_JSON = NULL, *stage CLEANUP_JSON = NULL;
-    if (agents_load(call->ws, &config, err) < 0 || prepare(&d, config, shape, err) < 0)
+    if (agents_load(call->ws, &config, err) < 0 || delegation_prepare(&d, config, shape, err) < 0)
         return -1;
     if (op_is_apart(call))
         run_owner_pass(&d.owner, call->args);
     int result = op_is_apart(call) ? op_run_apart(call, &stage, err) : run_here(&d, &stage, err);
     if (result < 0)
         return -1;
-    call->verdict = run_verdict(stage);
+    run_judge(call, stage);
     *ret = result_json(&d, stage);
     return 0;
 }
@@ -324,7 +323,7 @@ int agent_args_objects(struct op_call *call, const char *name, json_t **ret, str
         return -1;
     const struct yaml_node *root = yaml_root(doc), *list = root->type == YAML_MAP ? yaml_get(root, name) : root;
     if (!list || list->type != YAML_LIST)
-        return yaml_error(doc, root, err, "here must be a list of tasks, or a map with tasks:");
+        return yaml_error(doc, root, err, "yaml_why_tasks", NULL);
     *ret = json_of_node(list);
     json_object_set(call->args, name, *ret); /* a runner that is started apart does not read the file again */
     return 0;

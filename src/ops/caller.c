@@ -9,6 +9,7 @@
 #include "ops/lock_args.h"
 #include "own/workflow.h"
 
+#include <errno.h>
 #include <string.h>
 
 char *op_take_secret(const struct op *op, json_t *args)
@@ -35,23 +36,22 @@ void op_hint_proof(const struct op_call *call, const struct lock_proof *proof, s
 
 /* ---- its locks ---- */
 
-/* The target of a lock in a list, if it is one that the instance holds and that stays when a command returns: `lock run` holds
- * its lock itself, and is let finish. */
-static bool find_target(struct tsk_workspace *ws, const char *root, const json_t *lock, const char *instance,
-                        struct lock_target *ret)
+/* 1: the target of a lock in a list, which the instance holds and which stays when a command returns (`lock run` holds its lock
+ * itself, and is let finish). 0: it is no such lock. */
+static int find_target(struct tsk_workspace *ws, const char *root, const json_t *lock, const char *instance,
+                       struct lock_target *ret, struct tsk_error *err)
 {
-    struct tsk_error ignored;
     char project[PATH_MAX];
     const json_t *holder = json_object_get(lock, "holder");
     const char *hold = json_get_string(holder, "hold", "");
     const struct lock_kind *kind = lock_kind_by_name(json_get_string(lock, "kind", ""));
     if (!kind || !instance_is_same_id(json_get_string(holder, "instance", ""), instance) ||
         strcmp(hold, hold_name(HOLD_LIFE)) == 0 || strcmp(hold, hold_name(HOLD_FOREIGN)) == 0)
-        return false;
-    if (kind->is_sprint && workspace_project_root(root, project, &ignored) < 0)
-        return false;
-    return lock_target_init(ret, ws, kind, kind->has_id || kind->is_sprint ? json_get_string(lock, "id", NULL) : NULL,
-                            kind->is_sprint ? project : NULL, &ignored) == 0;
+        return 0;
+    if (kind->is_sprint && workspace_project_root(root, project, err) < 0)
+        return -1;
+    const char *id = kind->has_id || kind->is_sprint ? json_get_string(lock, "id", NULL) : NULL;
+    return lock_target_init(ret, ws, kind, id, kind->is_sprint ? project : NULL, err) < 0 ? -1 : 1;
 }
 
 typedef int act_fn(struct lock_target *target, const struct lock_proof *proof, struct tsk_error *err);
@@ -60,10 +60,12 @@ typedef int act_fn(struct lock_target *target, const struct lock_proof *proof, s
 struct acts {
     int count;
     bool has_failed;
+    bool spares_others;     /* a lock of another agent below the same program stays */
     struct tsk_error first; /* the first failure: the others are tried all the same */
+    json_t *unreadable;     /* the paths of locks that may be its; NULL: nobody asks */
 };
 
-static void note_failure(struct acts *acts, const struct tsk_error *err)
+static void acts_note_failure(struct acts *acts, const struct tsk_error *err)
 {
     if (!acts->has_failed)
         acts->first = *err;
@@ -76,15 +78,16 @@ static void act_on(struct lock_target *target, const char *instance, act_fn *act
     struct tsk_error err;
     struct judgement found;
     if (lock_inspect(target, &found, &err) < 0) {
-        note_failure(acts, &err);
+        acts_note_failure(acts, &err);
         return;
     }
-    if (found.verdict == VERDICT_FREE || !instance_is_same_id(found.record.instance, instance))
+    if (found.verdict == VERDICT_FREE || !instance_is_same_id(found.record.instance, instance) ||
+        (acts->spares_others && !who_current_is(&found.record.who)))
         return;
     if (act(target, &(struct lock_proof){.token = found.record.token, .is_remote = true}, &err) == 0)
         acts->count++;
     else if (err.code != TSK_LOCK_LOST && err.code != TSK_LOCK_NOT_FOUND)
-        note_failure(acts, &err);
+        acts_note_failure(acts, &err);
 }
 
 /* The same with each lock in the list. */
@@ -94,12 +97,18 @@ static void each_lock(struct tsk_workspace *ws, const char *root, const char *in
     json_t *locks CLEANUP_JSON = NULL, *lock;
     size_t i;
     if (locks_list(ws, NULL, root, &locks, &err) < 0) {
-        note_failure(acts, &err);
+        acts_note_failure(acts, &err);
         return;
     }
     json_array_foreach (locks, i, lock) {
         struct lock_target target;
-        if (!find_target(ws, root, lock, instance, &target))
+        const char *state = json_get_string(lock, "state", NULL);
+        if (acts->unreadable && state && strcmp(state, "unreadable") == 0)
+            json_array_append(acts->unreadable, json_object_get(lock, "path"));
+        int found = find_target(ws, root, lock, instance, &target, &err);
+        if (found < 0)
+            acts_note_failure(acts, &err);
+        if (found <= 0)
             continue;
         act_on(&target, instance, act, acts);
         lock_target_clear(&target);
@@ -112,18 +121,22 @@ static int release_one(struct lock_target *target, const struct lock_proof *proo
     return lock_release_by(target, proof, &outcome, err);
 }
 
-/* Sprint locks with a file or a root of their own, which no list has. */
+/* Releases sprint locks with a file name or project root of their own; `lock list` does not show them. */
 static void release_sprints(struct tsk_workspace *ws, const char *instance, const json_t *places, struct acts *acts)
 {
-    struct tsk_error gone; /* a place that is not there any more has no lock */
+    struct tsk_error err = {0};
     json_t *place;
     size_t i;
     json_array_foreach ((json_t *)places, i, place) {
         struct lock_target target;
         const char *root = json_string_value(json_array_get(place, 0));
         if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_SPRINT), json_string_value(json_array_get(place, 1)),
-                             root, &gone) < 0)
+                             root, &err) < 0) {
+            if (err.sys_errno != ENOENT &&
+                err.sys_errno != ENOTDIR) /* a place that is not there any more has no lock */
+                acts_note_failure(acts, &err);
             continue;
+        }
         act_on(&target, instance, release_one, acts);
         lock_target_clear(&target);
     }
@@ -164,13 +177,15 @@ int op_verify_caller(struct tsk_workspace *ws, const char *instance, const char 
     return op_renew_caller(ws, instance, err);
 }
 
-int op_end_instance(struct tsk_workspace *ws, const char *root, const char *instance, int *ret_locks, int *ret_claims,
+int op_end_instance(struct tsk_workspace *ws, const char *root, const char *instance, struct instance_end *ret,
                     struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     json_t *claims CLEANUP_JSON = NULL, *sprints CLEANUP_JSON = NULL;
-    struct acts acts = {0};
+    json_t *unreadable CLEANUP_JSON = json_array();
+    struct acts acts = {.unreadable = unreadable, .spares_others = !instance_is_http(instance)};
     each_lock(ws, root, instance, release_one, &acts); /* C3 */
+    acts.unreadable = NULL;
     if (instance_list_sprints(ws, instance, &sprints, err) < 0)
         return -1;
     release_sprints(ws, instance, sprints, &acts);
@@ -185,9 +200,7 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
         each_lock(ws, root, instance, release_one, &acts);
         release_sprints(ws, instance, sprints, &acts);
     }
-    if (ret_locks)
-        *ret_locks = acts.count;
-    if (ret_claims)
-        *ret_claims = (int)json_array_size(claims);
+    if (ret)
+        *ret = (struct instance_end){acts.count, (int)json_array_size(claims), json_incref(unreadable)};
     return 0;
 }

@@ -23,7 +23,7 @@ const struct op_param *op_param_find(const struct op *op, const char *name)
 
 #define SHOWN_MAX 256
 
-static const char *shorten(const char *value, char shown[SHOWN_MAX])
+static const char *shortened_value(const char *value, char shown[SHOWN_MAX])
 {
     snprintf(shown, SHOWN_MAX, "%.200s%s", value, strlen(value) > 200 ? "…" : "");
     /* A cut in the middle of a character would make the message unreadable. */
@@ -32,23 +32,23 @@ static const char *shorten(const char *value, char shown[SHOWN_MAX])
     return shown;
 }
 
-static int unknown(struct tsk_error *err, const struct op *op, const char *key)
+static int unknown_param(struct tsk_error *err, const struct op *op, const char *key)
 {
     char shown[SHOWN_MAX];
-    return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", shorten(key, shown), "operation", op->name,
-                     NULL);
+    return error_set(err, TSK_INVALID_INPUT, "param_unknown", "param", shortened_value(key, shown), "operation",
+                     op->name, NULL);
 }
 
-static int bad(struct tsk_error *err, const struct op_param *param, const char *text, const char *value,
-               const char *want)
+static int bad_value(struct tsk_error *err, const struct op_param *param, const char *text, const char *value,
+                     const char *want)
 {
     char shown[SHOWN_MAX];
-    shorten(value, shown);
+    shortened_value(value, shown);
     return error_set(err, TSK_INVALID_INPUT, text, "param", param->name, "value", shown, "want", want, NULL);
 }
 
 /* A value as it was given, for a message; borrowed from it or from `b`. */
-static const char *text_of(const json_t *value, struct buf *b)
+static const char *text_of_value(const json_t *value, struct buf *b)
 {
     if (json_is_string(value))
         return json_string_value(value);
@@ -77,27 +77,27 @@ static int check_string(const struct op_param *param, const json_t *value, struc
     char want[32];
     snprintf(want, sizeof want, "%lld", (long long)max);
     if (!json_is_string(value))
-        return bad(err, param, "param_type", "?", "string");
+        return bad_value(err, param, "param_type", "?", "string");
     if ((int64_t)json_string_length(value) > max)
-        return bad(err, param, "param_too_long", json_string_value(value), want);
+        return bad_value(err, param, "param_too_long", json_string_value(value), want);
     if (param->type == OP_ID && !id_is_valid(json_string_value(value)))
-        return bad(err, param, "id_pattern", json_string_value(value), "");
+        return bad_value(err, param, "id_pattern", json_string_value(value), "");
     if ((param->flags & OP_REQUIRED) && json_string_length(value) == 0)
-        return bad(err, param, "param_empty", "", "");
+        return bad_value(err, param, "param_empty", "", "");
     return 0;
 }
 
 static int check_int(const struct op_param *param, json_t *args, const json_t *value, struct tsk_error *err)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    const char *text = text_of(value, &b);
+    const char *text = text_of_value(value, &b);
     char want[64];
     int64_t number;
     snprintf(want, sizeof want, "%lld … %lld", (long long)param->min, (long long)param->max);
     if (whole_number(value, text, &number) < 0)
-        return bad(err, param, errno == ERANGE ? "param_out_of_range" : "param_not_a_number", text, want);
+        return bad_value(err, param, errno == ERANGE ? "param_out_of_range" : "param_not_a_number", text, want);
     if (number < param->min || number > param->max)
-        return bad(err, param, "param_out_of_range", text, want);
+        return bad_value(err, param, "param_out_of_range", text, want);
     json_object_set_new(args, param->name, json_integer(number));
     return 0;
 }
@@ -117,15 +117,15 @@ static int check_duration(const struct op_param *param, json_t *args, const json
 {
     int64_t ms, number;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    const char *text = text_of(value, &b);
+    const char *text = text_of_value(value, &b);
     bool is_number = json_is_number(value) && whole_number(value, text, &number) == 0;
     if (is_number && number >= 0 && number < INT32_MAX)
         ms = number * (param->flags & OP_MS ? 1 : 1000);
     else if (!json_is_string(value) || op_duration(param, text, &ms) < 0)
-        return bad(err, param, "param_not_a_duration", text,
-                   param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
+        return bad_value(err, param, "param_not_a_duration", text,
+                         param->flags & OP_FOREVER ? "30s, 5m, 1h, forever" : "30s, 5m, 1h");
     if (ms >= 0 && ms < param->min)
-        return bad(err, param, "param_not_a_duration", text, "30s, 5m, 1h");
+        return bad_value(err, param, "param_not_a_duration", text, "30s, 5m, 1h");
     json_object_set_new(args, param->name, json_integer(ms));
     return 0;
 }
@@ -135,14 +135,14 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     char want[256] = "";
     size_t count = 0, at = 0;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    const char *text = text_of(value, &b);
+    const char *text = text_of_value(value, &b);
     for (; param->choices[count]; count++) {
         if (json_is_string(value) && strcmp(param->choices[count], text) == 0)
             return 0;
         at += (size_t)snprintf(want + at, sizeof want - at, "%s%s", at ? ", " : "", param->choices[count]);
     }
     const char *near = nearest_word(text, param->choices, count);
-    bad(err, param, near ? "param_not_one_of_near" : "param_not_one_of", text, want);
+    bad_value(err, param, near ? "param_not_one_of_near" : "param_not_one_of", text, want);
     if (near)
         error_add(err, "near", near);
     else if (op->noun && strcmp(op->noun, "lock") == 0 && strcmp(param->name, "kind") == 0 && id_is_valid(text))
@@ -157,15 +157,15 @@ static int check_map(const struct op_param *param, json_t *value, struct tsk_err
     json_t *item;
     void *next;
     if (!json_is_object(value))
-        return bad(err, param, "param_type", "?", "object");
+        return bad_value(err, param, "param_type", "?", "object");
     json_object_foreach_safe(value, next, key, item)
     {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         bool is_plain = json_is_number(item) || json_is_boolean(item);
         if (!*key || (!json_is_string(item) && !is_plain))
-            return bad(err, param, "param_type", key, "object of strings");
+            return bad_value(err, param, "param_type", key, "object of strings");
         if (is_plain)
-            json_object_set_new(value, key, json_string(text_of(item, &text)));
+            json_object_set_new(value, key, json_string(text_of_value(item, &text)));
     }
     return 0;
 }
@@ -175,10 +175,10 @@ static int check_list(const struct op_param *param, const json_t *value, struct 
     size_t i;
     json_t *item;
     if (!json_is_array(value))
-        return bad(err, param, "param_type", "?", "array");
+        return bad_value(err, param, "param_type", "?", "array");
     json_array_foreach (value, i, item)
         if (!json_is_string(item))
-            return bad(err, param, "param_type", "?", "array of strings");
+            return bad_value(err, param, "param_type", "?", "array of strings");
     return 0;
 }
 
@@ -188,7 +188,7 @@ static int check_objects(const struct op_param *param, const json_t *value, stru
     json_t *item;
     json_array_foreach (value, i, item)
         if (!json_is_object(item))
-            return bad(err, param, "param_type", "?", "array of objects");
+            return bad_value(err, param, "param_type", "?", "array of objects");
     return 0;
 }
 
@@ -215,7 +215,7 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     case OP_ENUM:
         return check_enum(op, param, value, err);
     case OP_BOOL:
-        return json_is_boolean(value) ? 0 : bad(err, param, "param_type", "?", "boolean");
+        return json_is_boolean(value) ? 0 : bad_value(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
         return (param->flags & OP_SHELL) && json_is_string(value) ? check_string(param, value, err)
                                                                   : check_list(param, value, err);
@@ -256,7 +256,7 @@ static const struct op_param *synonym_find(const struct op *op, size_t i)
 {
     const struct op_param *param = op_param_find(op, synonyms[i].meant);
     bool is_id = strcmp(synonyms[i].given, "id") == 0;
-    if (!param || op_param_find(op, synonyms[i].given) || (is_id && !(param->flags & OP_REQUIRED)))
+    if (!param || op_param_find(op, synonyms[i].given) || (is_id && !(param->flags & OP_POSITIONAL)))
         return NULL;
     return param;
 }
@@ -280,7 +280,7 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
     take_synonyms(op, args);
     json_object_foreach (args, key, value)
         if (!op_param_find(op, key))
-            return unknown(err, op, key);
+            return unknown_param(err, op, key);
     for (const struct op_param *param = op->params; param->name; param++) {
         value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
@@ -302,7 +302,7 @@ int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *e
     json_object_foreach ((json_t *)args, key, value) {
         const struct op_param *param = op_param_find(op, key);
         if (param && (param->flags & OP_CLI_ONLY))
-            return unknown(err, op, key);
+            return unknown_param(err, op, key);
     }
     return 0;
 }

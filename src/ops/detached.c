@@ -1,4 +1,5 @@
 #include "ops/detached.h"
+#include "base/who.h"
 #include "ops/run_args.h"
 #include "run/detach.h"
 
@@ -15,7 +16,7 @@ void op_decided(struct op_call *call, const json_t *stage)
         call->decided(call, stage);
 }
 
-static bool is_cancelled(void *data)
+static bool detached_is_cancelled(void *data)
 {
     struct op_call *call = data;
     return call->is_cancelled && call->is_cancelled(call);
@@ -24,9 +25,9 @@ static bool is_cancelled(void *data)
 int op_follow(struct op_call *call, const char *run_id, json_t **ret, struct tsk_error *err)
 {
     int64_t timeout = call->is_cli ? -1 : REMOTE_WAIT_MAX_MS;
-    if (run_follow(call->ws, run_id, NULL, timeout, is_cancelled, call, ret, err) < 0)
+    if (run_follow(call->ws, run_id, NULL, timeout, detached_is_cancelled, call, ret, err) < 0)
         return -1;
-    call->verdict = run_verdict(*ret);
+    run_judge(call, *ret);
     call->goes_on = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
     return 0;
 }
@@ -37,14 +38,17 @@ int op_run_apart_as(struct op_call *call, const char *op, const json_t *args, bo
     json_t *job CLEANUP_JSON =
         json_pack("{s:s, s:s, s:O, s:s}", "name", op, "op", op, "args", args, "lang", lang_name(call->lang));
     json_t *answer CLEANUP_JSON = NULL;
+    json_object_set_new(job, "who", who_json(who_current()));
     json_object_del(json_object_get(job, "args"), "detach");
+    json_object_del(json_object_get(job, "args"), "output"); /* nobody sees it */
     if (run_detach(call->ws, job, &answer, err) < 0)
         return -1;
     const char *run = json_get_string(answer, "run_id", NULL);
     if (waits && run)
         return op_follow(call, run, ret, err);
     *ret = json_incref(answer);
-    call->verdict = run ? run_verdict(answer) : TSK_OK;
+    if (run)
+        run_judge(call, answer);
     call->goes_on = strcmp(json_get_string(answer, "status", ""), "RUNNING") == 0;
     return 0;
 }

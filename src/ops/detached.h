@@ -1,23 +1,19 @@
-/* detached.h - operations that take as long as a run does, for callers who cannot wait that long.
+/* detached.h - operations that take as long as a run, for callers that cannot wait that long.
  *
  * An operation that executes a run begins with
  *
  *     if (op_is_apart(call))
  *         return op_run_apart(call, ret, err);
  *
- * and goes on as if it had all the time of the world: in the foreground of a command, or in a runner of its own (run/detach.h),
- * where the same operation is performed once more with the same arguments. As soon as its locks are taken and the run has an id
- * it says so with op_decided. */
+ * and continues as if its caller could wait: in the foreground of a command, or in a runner of its own (run/detach.h), which
+ * performs the same operation again with the same arguments. As soon as its locks are taken and the run has an id, it calls
+ * op_decided. */
 #ifndef OPS_DETACHED_H
 #define OPS_DETACHED_H
 
 #include "ops/ops.h"
 
-#define OP_DETACH_PARAM                                                                                                \
-    {                                                                                                                  \
-        .name = "detach", .type = OP_BOOL, .flags = OP_CLI_ONLY,                                                       \
-        .help = "Return as soon as the run has begun; it goes on by itself."                                           \
-    }
+#define OP_DETACH_PARAM FLAG("detach", OP_CLI_ONLY, "Return as soon as the run has begun; it goes on by itself.")
 
 /* Called by HTTP or MCP, or with --detach. */
 bool op_is_apart(const struct op_call *call);

@@ -7,16 +7,15 @@
 #include "ops/ops.h"
 
 #define FLOW_PARAM                                                                                                     \
-    {                                                                                                                  \
-        .name = "flow", .type = OP_PATH, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "FLOW",                        \
-        .help = "A flow file, the name of one in .aiflow/flows/ (without .yaml), or - for standard input.",            \
-        .agent_help = "A flow file, or the name of one in .aiflow/flows/ (without .yaml).", .max = 4096                \
-    }
+    PARAM("flow", OP_PATH, OP_REQUIRED | OP_POSITIONAL, "FLOW",                                                        \
+          "A flow file, the name of one in .aiflow/flows/ (without .yaml), or - for standard input.", .max = 4096,     \
+          .agent_help = "A file, or a name in .aiflow/flows/.")
 
 struct flow_file {
     struct flow flow;
     struct buf text;
     char path[FS_PATH_MAX];
+    char real_path[FS_PATH_MAX]; /* links resolved; "": it came through a pipe */
 };
 
 /* Whether the flow is to come from standard input (`-`), a pipe or a device: only this process can read it. */

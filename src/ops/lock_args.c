@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/utf8.h"
 #include "lock/report.h"
+#include "ops/waits.h"
 #include "own/workflow.h"
 
 #include <dirent.h>
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where a name has two parts, a lock without an id is called as its file is. */
+/* Routes name a lock by kind and id (/api/locks/:kind/:id). For a kind without ids, the file's name is
+ * the id. */
 static bool is_own_name(const struct lock_kind *kind, const char *id)
 {
     return !kind->has_id && strcmp(id, kind->is_sprint ? SPRINT_FILE_DEFAULT : kind->name) == 0;
@@ -52,13 +54,8 @@ int lock_args_named(struct op_call *call, const char *name, struct lock_target *
                            ret, err);
     snprintf(first, sizeof first, "%.*s", (int)(slash - name), name);
     kind = lock_kind_by_name(first);
-    if (!kind) {
-        struct buf want CLEANUP(buf_clear) = BUF_INIT;
-        for (size_t i = 0; lock_kind_names[i]; i++)
-            buf_printf(&want, "%s%s", i ? ", " : "", lock_kind_names[i]);
-        return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "kind", "value", first, "want",
-                         buf_str(&want), NULL);
-    }
+    if (!kind) /* a name with a slash in it */
+        return make_target(call, lock_kind_get(TSK_LOCK_NAME), name, ret, err);
     return make_target(call, kind, slash[1] ? slash + 1 : NULL, ret, err);
 }
 
@@ -153,7 +150,7 @@ static void put_age(char *text, size_t size, int64_t age_ms)
 static void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
                               const char *key, struct buf *b)
 {
-    char pid[LOCK_TEXT_MAX], age[32], started[TIME_TEXT_MAX] = "?", words[LOCK_ID_MAX + 16];
+    char pid[LOCK_TEXT_MAX], age[32], started[TIME_TEXT_MAX] = "?", words[LOCK_WORDS_MAX];
     const struct lock_record *record = &found->record;
     bool is_client = record->hold == HOLD_LEASE;
     snprintf(pid, sizeof pid, record->pid ? "%d" : "?", (int)record->pid);
@@ -163,7 +160,10 @@ static void lock_put_question(struct op_call *call, const struct lock_target *ta
     if (record->created_ms >= 0)
         time_format_utc(record->created_ms, started);
     lock_target_words(target, words, sizeof words);
-    text_put(b, call->lang, key, "lock", words, "pid", pid, "state",
+    json_t *holder CLEANUP_JSON = report_holder(call->ws, record, found->alive, found->how);
+    struct buf by CLEANUP(buf_clear) = BUF_INIT;
+    who_put_label(&by, json_object_get(holder, "who"));
+    text_put(b, call->lang, key, "lock", words, "by", by.len ? buf_str(&by) : "?", "pid", pid, "state",
              found->alive == LIVE_DEAD || (!record->pid && !is_client) ? "dead" : "alive", "session_id",
              record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age, "epic_spec",
              record->epic_spec[0] ? record->epic_spec : "?", NULL);
@@ -181,7 +181,11 @@ static bool may_be_confirmed(const struct lock_target *target, const struct judg
 static int acquire_for(struct op_call *call, struct lock_target *target, const struct lock_request *request,
                        struct lock_outcome *outcome, struct tsk_error *err)
 {
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
+    if (request->wait_ms)
+        op_wait_begin(&waiting, call, target->kind->name, target->id[0] ? target->id : NULL);
     int result = lock_acquire(target, request, NULL, outcome, err);
+    op_wait_end(&waiting);
     if (result < 0 || !request->wait_ms || !call->is_cancelled || !call->is_cancelled(call))
         return result;
     struct lock_outcome given_back;
@@ -198,24 +202,23 @@ static int acquire_for(struct op_call *call, struct lock_target *target, const s
 /* Only a yes is missing. `next` names --yes where nobody alive can lose anything by it; elsewhere a person decides. */
 static int refuse_unconfirmed(struct lock_target *target, const struct lock_outcome *outcome, struct tsk_error *err)
 {
-    bool is_sprint = target->kind->is_sprint;
     struct now now = clock_now();
     bool is_left_behind = judgement_is_left_behind(&outcome->before);
     error_set(err, TSK_NEEDS_CONFIRMATION, is_left_behind ? "zombie_blocks" : "needs_confirmation_force", NULL);
     report_add_facts(target, &now, &outcome->before, err);
     if (is_left_behind)
-        report_add_command(target, "acquire", " --yes --session S --epic E", err);
+        report_add_command(target, "acquire", " --yes", err);
     else if (outcome->before.alive == LIVE_DEAD)
         report_add_command(target, "acquire", " --force --yes", err);
     else if (outcome->before.verdict == VERDICT_HELD)
-        report_add_command(target, "acquire", is_sprint ? " --wait 30m --session S --epic E" : " --wait 30m", err);
+        report_add_command(target, "acquire", " --wait 30m", err);
     report_add_command(target, "check", "", err);
     return -1;
 }
 
 /* Whether the holder that was met may be replaced: by the caller's word, or by a person's. */
-static bool is_confirmed(struct op_call *call, struct lock_target *target, const struct lock_outcome *outcome,
-                         bool wants_force)
+static bool is_confirmed_takeover(struct op_call *call, struct lock_target *target, const struct lock_outcome *outcome,
+                                  bool wants_force)
 {
     const struct judgement *found = &outcome->before;
     bool is_dead = found->alive == LIVE_DEAD;
@@ -240,6 +243,8 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
                            struct lock_outcome *outcome, struct tsk_error *err)
 {
     bool wants_force = json_get_bool(call->args, "force", false);
+    target->given_session = text_or_null(request->session_id);
+    target->given_epic = text_or_null(request->epic_spec);
     request->kill = json_get_bool(call->args, "kill", false);
     /* Force alone is enough for a zombie. An agent's force is enough for a dead holder, but not for one that is only old. */
     request->take_zombie = wants_force && call->is_cli;
@@ -251,7 +256,7 @@ int lock_acquire_confirmed(struct op_call *call, struct lock_target *target, str
     bool is_refusal = err->code == target->kind->held_code || err->code == TSK_ZOMBIE_DETECTED;
     if (result == 0 || !is_refusal || !may_be_confirmed(target, &outcome->before, wants_force))
         return result;
-    if (!is_confirmed(call, target, outcome, wants_force)) {
+    if (!is_confirmed_takeover(call, target, outcome, wants_force)) {
         if (!call->is_cli || !call->confirm)
             return refuse_unconfirmed(target, outcome, err);
         err->code = target->kind->held_code; /* a person was asked, and said no */
@@ -270,7 +275,6 @@ int lock_release_confirmed(struct op_call *call, struct lock_target *target, str
 {
     struct buf question CLEANUP(buf_clear) = BUF_INIT;
     proof->is_remote = call->is_remote;
-    proof->is_unnamed = call->is_remote && !proof->instance;
     int result = lock_release_by(target, proof, outcome, err);
     if (result == 0 || err->code != TSK_NEEDS_CONFIRMATION)
         return result;
@@ -309,9 +313,9 @@ static int add_lock(struct tsk_workspace *ws, const struct lock_kind *kind, cons
 static int list_kind(struct tsk_workspace *ws, const struct lock_kind *kind, struct dirent **names, int count,
                      json_t *list, struct tsk_error *err)
 {
-    char id[LOCK_ID_MAX];
+    char id[LOCK_NAME_SIZE];
     for (int i = 0; i < count; i++)
-        if (lock_kind_file_id(kind, names[i]->d_name, id) &&
+        if (lock_kind_file_id(kind, ws->locks_dir, names[i]->d_name, id) &&
             add_lock(ws, kind, kind->has_id ? id : NULL, NULL, list, err) < 0)
             return -1;
     return 0;
@@ -329,6 +333,31 @@ static int list_sprint(struct tsk_workspace *ws, const struct lock_kind *kind, c
         fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
     return add_lock(ws, kind, NULL, project, list, err);
+}
+
+/* The parties that wait for a lock: `waiters`, where there are any. */
+static void add_waiters(struct tsk_workspace *ws, json_t *locks)
+{
+    json_t *waiting CLEANUP_JSON = waiting_list(ws), *lock, *one;
+    size_t i, k;
+    json_array_foreach (locks, i, lock) {
+        const char *kind = json_get_string(lock, "kind", ""), *id = json_get_string(lock, "id", "");
+        json_t *waiters = NULL;
+        char whole[LOCK_NAME_SIZE + 32];
+        snprintf(whole, sizeof whole, "%s/%s", kind, id);
+        json_array_foreach (waiting, k, one) {
+            const char *for_kind = json_get_string(one, "kind", ""), *for_id = json_get_string(one, "id", "");
+            bool is_it = (strcmp(for_kind, kind) == 0 && strcmp(for_id, id) == 0) ||
+                         (strcmp(for_kind, "lock") == 0 && (strcmp(for_id, whole) == 0 || strcmp(for_id, id) == 0));
+            if (!is_it)
+                continue;
+            if (!waiters) {
+                waiters = json_array();
+                json_object_set_new(lock, "waiters", waiters);
+            }
+            json_array_append(waiters, json_object_get(one, "who"));
+        }
+    }
 }
 
 int locks_list(struct tsk_workspace *ws, const char *kind, const char *root, json_t **ret, struct tsk_error *err)
@@ -354,6 +383,7 @@ int locks_list(struct tsk_workspace *ws, const char *kind, const char *root, jso
         free(names[i]);
     free(names);
     if (result == 0) {
+        add_waiters(ws, list);
         *ret = list;
         list = NULL;
     }

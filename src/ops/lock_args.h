@@ -7,34 +7,16 @@
 
 /* Parameters that several lock operations take, once. */
 #define LOCK_WAIT_PARAM                                                                                                \
-    {                                                                                                                  \
-        .name = "wait", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                        \
-        .help = "Wait for it this long, in arrival order.", .fallback = "0"                                            \
-    }
+    PARAM("wait", OP_DURATION, OP_FOREVER, "D", "Wait for it this long, in arrival order.", .fallback = "0")
 #define LOCK_PID_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "pid", .type = OP_INT, .flags = OP_CALLER, .value = "N",                                               \
-        .help = "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1,               \
-        .max = INT32_MAX, .agent_help = "A process that holds it instead of you."                                      \
-    }
-#define LOCK_INSTANCE_PARAM                                                                                            \
-    {                                                                                                                  \
-        .name = "instance", .type = OP_STRING, .flags = OP_CALLER, .value = "I",                                       \
-        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256        \
-    }
+    PARAM("pid", OP_INT, OP_CALLER, "N",                                                                               \
+          "The process that holds it (default: the caller's nearest lasting ancestor).", .min = 1, .max = INT32_MAX,   \
+          .agent_help = "A process that holds it instead of you.")
 #define LOCK_SESSION_PARAM                                                                                             \
-    {                                                                                                                  \
-        .name = "session", .type = OP_STRING, .value = "S", .help = "Session id to record.", .max = 256                \
-    }
-#define LOCK_YES_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."                  \
-    }
+    PARAM("session", OP_STRING, OP_OPTIONAL, "S", "Session id to record.", .max = 256, .agent_help = "")
 #define LOCK_KILL_PARAM                                                                                                \
-    {                                                                                                                  \
-        .name = "kill", .type = OP_BOOL, .help = "With force: end the old holder first (else it is only fenced off).", \
-        .agent_help = "With force: end the old holder first."                                                          \
-    }
+    FLAG("kill", OP_OPTIONAL, "With force: end the old holder first (else it is only fenced off).",                    \
+         .agent_help = "With force: end the old holder first.")
 
 /* The target named by the arguments `kind` and `id`. */
 int lock_args_target(struct op_call *call, struct lock_target *ret, struct tsk_error *err);
@@ -46,7 +28,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */
 int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err);
 
-/* How long to wait. "forever" is a hundred years here: who has a deadline looks around while he waits in line. */
+/* The time to wait, in ms. "forever" is a hundred years: a wait without any deadline would block in the kernel and
+ * would not look again. */
 int64_t lock_args_wait(struct op_call *call);
 
 /* Acquires; where the rules want a person's yes, asks (call->confirm), or takes `yes` for it. */

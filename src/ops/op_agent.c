@@ -9,26 +9,19 @@
 #include <string.h>
 
 #define AGENT_PARAM                                                                                                    \
-    {                                                                                                                  \
-        .name = "subagentId", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "AGENT",                   \
-        .help = "An agent of config.yaml.", .completes = "agent-id"                                                    \
-    }
-#define TASK_PARAM(more)                                                                                               \
-    {                                                                                                                  \
-        .name = "task", .type = OP_STRING, .flags = OP_REQUIRED | (more), .value = "TASK", .help = "What to do.",      \
-        .max = AGENT_TASK_MAX                                                                                          \
-    }
-/* An argument of a command has 128 KiB at most, and who has a file does not want to quote it. */
+    PARAM("subagentId", OP_ID, OP_REQUIRED | OP_POSITIONAL, "AGENT", "An agent of config.yaml.",                       \
+          .completes = "agent-id")
+#define TASK_PARAM(more) PARAM("task", OP_STRING, OP_REQUIRED | (more), "TASK", "What to do.", .max = AGENT_TASK_MAX)
+/* An argument of a command has 128 KiB at most; the text of a file needs no quotes. */
 #define TASK_FILE_PARAM                                                                                                \
-    {                                                                                                                  \
-        .name = "task_file", .type = OP_PATH, .flags = OP_CLI_ONLY, .value = "FILE", .fills = "task",                  \
-        .help = "The task as the text of a file; - is stdin."                                                          \
-    }
+    PARAM("task_file", OP_PATH, OP_CLI_ONLY, "FILE", "The task as the text of a file; - is stdin.", .fills = "task")
 #define UL_TASK_PARAM                                                                                                  \
-    {                                                                                                                  \
-        .name = "ulTaskId", .type = OP_ID, .option = "workflow", .value = "W", .completes = "workflow-id",             \
-        .help = "Workflow that must be yours, or nobody's."                                                            \
-    }
+    PARAM("ulTaskId", OP_ID, OP_OPTIONAL, "W", "Workflow that must be yours, or nobody's.", .option = "workflow",      \
+          .completes = "workflow-id")
+#define AGENT_ERRORS                                                                                                   \
+    ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_FLOW_INVALID, TSK_TASK_FAILED,             \
+           TSK_GROUP_FAILED, TSK_TASK_TIMEOUT, TSK_CYCLE_LIMIT_EXCEEDED, TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED,       \
+           TSK_NEEDS_INPUT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT)
 
 static const struct op_field result_fields[] = {
     {"run_id", "string", "for wait_for, run_show, run_logs"},
@@ -40,19 +33,16 @@ static const struct op_field result_fields[] = {
     {"questions", "array?", "open ones"},
     {"ulTaskId", "string?", ""},
     {"fence", "integer?", "of the workflow"},
-    {0}};
-static const enum tsk_code errors[] = {
-    TSK_UL_WORKFLOW_NOT_OWNED, TSK_NOT_FOUND,         TSK_INVALID_INPUT,        TSK_FLOW_INVALID,       TSK_TASK_FAILED,
-    TSK_GROUP_FAILED,          TSK_TASK_TIMEOUT,      TSK_CYCLE_LIMIT_EXCEEDED, TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED,
-    TSK_NEEDS_INPUT,           TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL,         TSK_ENVIRONMENT,        TSK_OK};
+    {0},
+};
 
-static const char *text_of(const struct op_call *call)
+static const char *task_text(const struct op_call *call)
 {
     return json_get_string(call->args, "task", "");
 }
 
 /* The strings of a parameter that takes one or many; owned array. */
-static json_t *many(const struct op_call *call, const char *name)
+static json_t *many_agents(const struct op_call *call, const char *name)
 {
     json_t *value = json_object_get(call->args, name);
     return json_is_string(value) ? json_pack("[O]", value) : json_incref(value);
@@ -69,7 +59,7 @@ static int check_count(const json_t *list, const char *name, struct tsk_error *e
 
 static int shape_run(struct op_call *call, struct agent_work *work, struct tsk_error *err)
 {
-    return agent_work_one(work, json_get_string(call->args, "subagentId", ""), text_of(call), err);
+    return agent_work_one(work, json_get_string(call->args, "subagentId", ""), task_text(call), err);
 }
 
 static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -77,34 +67,25 @@ static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     return agent_delegate(call, shape_run, ret, err);
 }
 
-static const struct op_param run_params[] = {
-    AGENT_PARAM, TASK_PARAM(OP_POSITIONAL), TASK_FILE_PARAM, UL_TASK_PARAM, OP_DETACH_PARAM, OWN_INSTANCE_PARAM, {0}};
-
 const struct op op_agent_run = {
-    .name = "agent.run",
-    .noun = "agent",
-    .verb = "run",
+    NAMES("agent.run", "agent", "run"),
     .summary = "Give a task to an agent of config.yaml and wait for its end.",
-    .detail =
-        "The agent is a program with its own process group, log and time limit; it runs as a task of a flow, so runs "
-        "show, logs, cancel and resume work on it. The text reaches it as one argument ({task}) or as a file "
-        "({task_file}), never through a shell.",
+    .detail = "The agent is a program with its own process group, log and time limit; it runs as a task of a flow, so "
+              "runs show, logs, cancel and resume work on it. The text reaches it as one argument ({task}) or as a "
+              "file ({task_file}), never through a shell.",
     .examples = "tasuki agent run implementer 'Add a --dry-run option'\n"
                 "tasuki agent run implementer --task-file task.md --workflow nightly  # only if the workflow is yours\n"
                 "git diff | tasuki agent run reviewer --task-file -",
     .flags = OP_WAITS | OP_VERDICTS,
-    .params = run_params,
+    .params =
+        PARAMS(AGENT_PARAM, TASK_PARAM(OP_POSITIONAL), TASK_FILE_PARAM, UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/agents/run"},
-    .mcp = {.tool = "subagent_run",
-            .group = "delegation",
-            .is_core = true,
-            .when = agents_are_configured,
-            .refusal = "NOT DONE",
-            .text =
-                "Give a task to another agent (get_status names them); returns its outcome and the end of its output. "
-                "With ulTaskId you must own that workflow. After 45 s the answer is RUNNING: wait_for the run_id."},
+    .errors = AGENT_ERRORS,
+    .http = ROUTE("POST", "/api/agents/run"),
+    .mcp = TOOL(
+        "subagent_run", "delegation", .is_core = true, .when = agents_are_configured, .refusal = "NOT DONE",
+        .text = "Give a task to another agent (get_status names them); returns its outcome and the end of its output. "
+                "With ulTaskId you must own that workflow. After 45 s the answer is RUNNING: wait_for the run_id."),
     .run = run_run,
 };
 
@@ -167,10 +148,10 @@ static int check_tasks(const json_t *tasks, const char *const *keys, const char 
 /* {subagentIds, task} as pairs; owned. */
 static json_t *pairs_of(const struct op_call *call)
 {
-    json_t *ids CLEANUP_JSON = many(call, "subagentIds"), *pairs = json_array(), *id;
+    json_t *ids CLEANUP_JSON = many_agents(call, "subagentIds"), *pairs = json_array(), *id;
     size_t i;
     json_array_foreach (ids, i, id)
-        json_array_append_new(pairs, json_pack("{s:O, s:s}", "subagentId", id, "task", text_of(call)));
+        json_array_append_new(pairs, json_pack("{s:O, s:s}", "subagentId", id, "task", task_text(call)));
     return pairs;
 }
 
@@ -178,7 +159,7 @@ static int shape_parallel(struct op_call *call, struct agent_work *work, struct 
 {
     static const char *const keys[] = {"subagentId", "task", NULL};
     json_t *given = json_object_get(call->args, "tasks");
-    bool has_ids = json_object_get(call->args, "subagentIds"), has_text = *text_of(call);
+    bool has_ids = json_object_get(call->args, "subagentIds"), has_text = *task_text(call);
     if (given ? has_ids || has_text : !has_ids || !has_text)
         return error_set(err, TSK_INVALID_INPUT, call->is_cli ? "agent_parallel_cli" : "agent_parallel_either", NULL);
     json_t *pairs CLEANUP_JSON = given ? json_incref(given) : pairs_of(call);
@@ -190,45 +171,24 @@ static int run_parallel(struct op_call *call, json_t **ret, struct tsk_error *er
     return agent_delegate(call, shape_parallel, ret, err);
 }
 
-static const struct op_param parallel_params[] = {
-    {.name = "subagentIds",
-     .type = OP_ID,
-     .flags = OP_POSITIONAL | OP_MANY | OP_LIST,
-     .value = "AGENT…",
-     .help = "Agents of config.yaml.",
-     .completes = "agent-id"},
-    {.name = "task", .type = OP_STRING, .value = "TASK", .help = "What to do.", .max = AGENT_TASK_MAX},
-    TASK_FILE_PARAM,
-    {.name = "tasks",
-     .type = OP_OBJECTS,
-     .flags = OP_REMOTE_ONLY,
-     .value = "TASKS",
-     .help = "Or [{subagentId, task}]."},
-    UL_TASK_PARAM,
-    OP_DETACH_PARAM,
-    OWN_INSTANCE_PARAM,
-    {0}};
-
 const struct op op_agent_parallel = {
-    .name = "agent.parallel",
-    .noun = "agent",
-    .verb = "parallel",
+    NAMES("agent.parallel", "agent", "parallel"),
     .summary = "Give one task to several agents at once and wait for all of them.",
-    .detail =
-        "They run as a parallel group: all must succeed, and each runs to its end. An agent that is named twice runs "
-        "twice.",
+    .detail = "They run as a parallel group: all must succeed, and each runs to its end. An agent that is named twice "
+              "runs twice.",
     .examples = "tasuki agent parallel implementer reviewer --task 'Find the cause of issue 12'",
     .flags = OP_WAITS | OP_VERDICTS,
-    .params = parallel_params,
+    .params = PARAMS(PARAM("subagentIds", OP_ID, OP_POSITIONAL | OP_MANY | OP_LIST, "AGENT…", "Agents of config.yaml.",
+                           .completes = "agent-id"),
+                     PARAM("task", OP_STRING, OP_OPTIONAL, "TASK", "What to do.", .max = AGENT_TASK_MAX),
+                     TASK_FILE_PARAM, PARAM("tasks", OP_OBJECTS, OP_REMOTE_ONLY, "TASKS", "Or [{subagentId, task}]."),
+                     UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/agents/run-parallel"},
-    .mcp = {.tool = "subagent_run_parallel",
-            .group = "delegation",
-            .is_core = true,
-            .when = agents_are_configured,
-            .refusal = "NOT DONE",
-            .text = "As subagent_run, to several agents at once: one task for all, or tasks. All must succeed."},
+    .errors = AGENT_ERRORS,
+    .http = ROUTE("POST", "/api/agents/run-parallel"),
+    .mcp = TOOL("subagent_run_parallel", "delegation", .is_core = true, .when = agents_are_configured,
+                .refusal = "NOT DONE",
+                .text = "As subagent_run, to several agents at once: one task for all, or tasks. All must succeed."),
     .run = run_parallel,
 };
 
@@ -248,39 +208,24 @@ static int run_dag(struct op_call *call, json_t **ret, struct tsk_error *err)
     return agent_delegate(call, shape_dag, ret, err);
 }
 
-static const struct op_param dag_params[] = {
-    {.name = "tasks",
-     .type = OP_OBJECTS,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "FILE",
-     .help = "[{id, subagentId, task, needs: [ids]}]; as a command: a YAML or JSON file.",
-     .agent_help = "[{id, subagentId, task, needs: [ids]}]"},
-    UL_TASK_PARAM,
-    OP_DETACH_PARAM,
-    OWN_INSTANCE_PARAM,
-    {0}};
-
 const struct op op_agent_dag = {
-    .name = "agent.dag",
-    .noun = "agent",
-    .verb = "dag",
+    NAMES("agent.dag", "agent", "dag"),
     .summary = "Give several tasks to agents, each after those it needs, and wait for all of them.",
     .detail =
         "Tasks that do not depend on each other run at the same time. What depends on a failed one is not started.",
     .examples = "tasuki agent dag plan.yaml  # - {id: api, subagentId: implementer, task: …}\n"
                 "tasuki agent dag plan.json --workflow nightly",
     .flags = OP_WAITS | OP_VERDICTS,
-    .params = dag_params,
+    .params = PARAMS(PARAM("tasks", OP_OBJECTS, OP_REQUIRED | OP_POSITIONAL, "FILE",
+                           "[{id, subagentId, task, needs: [ids]}]; as a command: a YAML or JSON file.",
+                           .agent_help = "[{id, subagentId, task, needs: [ids]}]"),
+                     UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/agents/run-dag"},
-    .mcp = {.tool = "subagent_run_dag",
-            .group = "delegation",
-            .is_core = true,
-            .when = agents_are_configured,
-            .refusal = "NOT DONE",
-            .text =
-                "As subagent_run, several tasks, each after those it needs; what needs a failed one is not started."},
+    .errors = AGENT_ERRORS,
+    .http = ROUTE("POST", "/api/agents/run-dag"),
+    .mcp = TOOL(
+        "subagent_run_dag", "delegation", .is_core = true, .when = agents_are_configured, .refusal = "NOT DONE",
+        .text = "As subagent_run, several tasks, each after those it needs; what needs a failed one is not started."),
     .run = run_dag,
 };
 
@@ -288,7 +233,7 @@ const struct op op_agent_dag = {
 
 static int shape_team(struct op_call *call, struct agent_work *work, struct tsk_error *err)
 {
-    return agent_work_team(work, json_get_string(call->args, "teamId", ""), text_of(call), err);
+    return agent_work_team(work, json_get_string(call->args, "teamId", ""), task_text(call), err);
 }
 
 static int run_team(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -296,37 +241,20 @@ static int run_team(struct op_call *call, json_t **ret, struct tsk_error *err)
     return agent_delegate(call, shape_team, ret, err);
 }
 
-static const struct op_param team_params[] = {{.name = "teamId",
-                                               .type = OP_ID,
-                                               .flags = OP_REQUIRED | OP_POSITIONAL,
-                                               .value = "TEAM",
-                                               .help = "A team of config.yaml.",
-                                               .completes = "team-id"},
-                                              TASK_PARAM(OP_POSITIONAL),
-                                              TASK_FILE_PARAM,
-                                              UL_TASK_PARAM,
-                                              OP_DETACH_PARAM,
-                                              OWN_INSTANCE_PARAM,
-                                              {0}};
-
 const struct op op_agent_team = {
-    .name = "agent.team",
-    .noun = "agent",
-    .verb = "team",
+    NAMES("agent.team", "agent", "team"),
     .summary = "Give a task to all agents of a team and wait; the team's policy says what counts as success.",
     .examples = "tasuki agent team pair 'Review the change on this branch'",
     .flags = OP_WAITS | OP_VERDICTS,
-    .params = team_params,
+    .params = PARAMS(
+        PARAM("teamId", OP_ID, OP_REQUIRED | OP_POSITIONAL, "TEAM", "A team of config.yaml.", .completes = "team-id"),
+        TASK_PARAM(OP_POSITIONAL), TASK_FILE_PARAM, UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/agents/run-team"},
-    .mcp = {.tool = "agent_team_run",
-            .group = "delegation",
-            .is_core = true,
-            .when = agents_are_configured,
-            .refusal = "NOT DONE",
-            .text =
-                "As subagent_run, to all agents of a team (get_status names them); its policy says what is success."},
+    .errors = AGENT_ERRORS,
+    .http = ROUTE("POST", "/api/agents/run-team"),
+    .mcp = TOOL(
+        "agent_team_run", "delegation", .is_core = true, .when = agents_are_configured, .refusal = "NOT DONE",
+        .text = "As subagent_run, to all agents of a team (get_status names them); its policy says what is success."),
     .run = run_team,
 };
 
@@ -334,8 +262,8 @@ const struct op op_agent_team = {
 
 static int shape_teams(struct op_call *call, struct agent_work *work, struct tsk_error *err)
 {
-    json_t *teams CLEANUP_JSON = many(call, "teamIds");
-    return check_count(teams, "teamIds", err) < 0 ? -1 : agent_work_teams(work, teams, text_of(call), err);
+    json_t *teams CLEANUP_JSON = many_agents(call, "teamIds");
+    return check_count(teams, "teamIds", err) < 0 ? -1 : agent_work_teams(work, teams, task_text(call), err);
 }
 
 static int run_teams(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -343,37 +271,20 @@ static int run_teams(struct op_call *call, json_t **ret, struct tsk_error *err)
     return agent_delegate(call, shape_teams, ret, err);
 }
 
-static const struct op_param teams_params[] = {{.name = "teamIds",
-                                                .type = OP_ID,
-                                                .flags = OP_REQUIRED | OP_POSITIONAL | OP_MANY | OP_LIST,
-                                                .value = "TEAM…",
-                                                .help = "Teams of config.yaml.",
-                                                .completes = "team-id"},
-                                               TASK_PARAM(0),
-                                               TASK_FILE_PARAM,
-                                               UL_TASK_PARAM,
-                                               OP_DETACH_PARAM,
-                                               OWN_INSTANCE_PARAM,
-                                               {0}};
-
 const struct op op_agent_teams = {
-    .name = "agent.teams",
-    .noun = "agent",
-    .verb = "teams",
+    NAMES("agent.teams", "agent", "teams"),
     .summary = "Give a task to several teams at once and wait for all of them.",
     .detail = "A group of groups: each team succeeds by its own policy, and all teams must.",
     .examples = "tasuki agent teams pair auditors --task 'Is this release ready?'",
     .flags = OP_WAITS | OP_VERDICTS,
-    .params = teams_params,
+    .params = PARAMS(PARAM("teamIds", OP_ID, OP_REQUIRED | OP_POSITIONAL | OP_MANY | OP_LIST, "TEAM…",
+                           "Teams of config.yaml.", .completes = "team-id"),
+                     TASK_PARAM(0), TASK_FILE_PARAM, UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/agents/run-teams"},
-    .mcp = {.tool = "agent_team_run_parallel",
-            .group = "delegation",
-            .is_core = true,
-            .when = agents_are_configured,
-            .refusal = "NOT DONE",
-            .text = "As agent_team_run, to several teams at once; all must succeed."},
+    .errors = AGENT_ERRORS,
+    .http = ROUTE("POST", "/api/agents/run-teams"),
+    .mcp = TOOL("agent_team_run_parallel", "delegation", .is_core = true, .when = agents_are_configured,
+                .refusal = "NOT DONE", .text = "As agent_team_run, to several teams at once; all must succeed."),
     .run = run_teams,
 };
 
@@ -381,7 +292,7 @@ const struct op op_agent_teams = {
 
 static int shape_loop(struct op_call *call, struct agent_work *work, struct tsk_error *err)
 {
-    return agent_work_loop(work, json_get_string(call->args, "subagentId", ""), text_of(call),
+    return agent_work_loop(work, json_get_string(call->args, "subagentId", ""), task_text(call),
                            json_get_int(call->args, "maxIterations", 1), json_get_string(call->args, "until", NULL),
                            err);
 }
@@ -391,48 +302,25 @@ static int run_loop(struct op_call *call, json_t **ret, struct tsk_error *err)
     return agent_delegate(call, shape_loop, ret, err);
 }
 
-static const struct op_param loop_params[] = {
-    AGENT_PARAM,
-    TASK_PARAM(OP_POSITIONAL),
-    TASK_FILE_PARAM,
-    {.name = "maxIterations",
-     .type = OP_INT,
-     .flags = OP_REQUIRED,
-     .option = "max-iterations",
-     .value = "N",
-     .help = "At most.",
-     .min = 1,
-     .max = AGENT_LOOP_MAX},
-    {.name = "until",
-     .type = OP_STRING,
-     .value = "CMD",
-     .help = "Command that succeeds when it is done; else maxIterations times."},
-    UL_TASK_PARAM,
-    OP_DETACH_PARAM,
-    OWN_INSTANCE_PARAM,
-    {0}};
-
 const struct op op_agent_loop = {
-    .name = "agent.loop",
-    .noun = "agent",
-    .verb = "loop",
+    NAMES("agent.loop", "agent", "loop"),
     .summary = "Give the same task to an agent again and again, until a command says that it is done.",
-    .detail =
-        "When the command has not succeeded after the last time, the run has failed (CYCLE_LIMIT_EXCEEDED). The agent "
-        "itself can end the loop with tasuki task finish. A failing agent ends it as a failure.",
+    .detail = "When the command has not succeeded after the last time, the run has failed (CYCLE_LIMIT_EXCEEDED). The "
+              "agent itself can end the loop with tasuki task finish. A failing agent ends it as a failure.",
     .examples = "tasuki agent loop implementer 'Make the tests pass' --max-iterations 5 --until 'make test'",
     .flags = OP_WAITS | OP_VERDICTS,
-    .params = loop_params,
+    .params = PARAMS(AGENT_PARAM, TASK_PARAM(OP_POSITIONAL), TASK_FILE_PARAM,
+                     PARAM("maxIterations", OP_INT, OP_REQUIRED, "N", "At most.", .min = 1, .max = AGENT_LOOP_MAX,
+                           .option = "max-iterations"),
+                     PARAM("until", OP_STRING, OP_OPTIONAL, "CMD",
+                           "Command that succeeds when it is done; else maxIterations times."),
+                     UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/agents/run-loop"},
-    .mcp =
-        {.tool = "loop_run",
-         .group = "delegation",
-         .is_core = true,
-         .when = agents_are_configured,
-         .refusal = "NOT DONE",
-         .text =
-             "As subagent_run, the same task again until a command succeeds; CYCLE_LIMIT_EXCEEDED when it never does."},
+    .errors = AGENT_ERRORS,
+    .http = ROUTE("POST", "/api/agents/run-loop"),
+    .mcp = TOOL(
+        "loop_run", "delegation", .is_core = true, .when = agents_are_configured, .refusal = "NOT DONE",
+        .text =
+            "As subagent_run, the same task again until a command succeeds; CYCLE_LIMIT_EXCEEDED when it never does."),
     .run = run_loop,
 };

@@ -4,17 +4,11 @@
 
 #include <string.h>
 
-#define KEY_PARAM                                                                                                      \
-    {                                                                                                                  \
-        .name = "key", .type = OP_STRING, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KEY", .help = "The key.",    \
-        .max = CHANNEL_KEY_MAX                                                                                         \
-    }
+#define KEY_PARAM PARAM("key", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "KEY", "The key.", .max = CHANNEL_KEY_MAX)
 #define VALUE_PARAM                                                                                                    \
-    {                                                                                                                  \
-        .name = "value", .type = OP_STRING, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "VALUE",                    \
-        .help = "JSON, or else a text. A number stays a text unless it is printed as it is written (1.10 is a text).", \
-        .max = OUTPUT_MAX / 2                                                                                          \
-    }
+    PARAM("value", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "VALUE",                                                    \
+          "JSON, or else a text. A number stays a text unless it is printed as it is written (1.10 is a text).",       \
+          .max = OUTPUT_MAX / 2)
 
 static int run_get(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
@@ -29,7 +23,7 @@ static int run_get(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static int tell(struct op_call *call, const char *what, struct tsk_error *err)
+static int channel_tell(struct op_call *call, const char *what, struct tsk_error *err)
 {
     const char *key = json_get_string(call->args, "key", "");
     if (!channel_key_is_valid(key))
@@ -45,83 +39,63 @@ static int tell(struct op_call *call, const char *what, struct tsk_error *err)
 static int run_set(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell(call, "set", err);
+    return channel_tell(call, "set", err);
 }
 
 static int run_append(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell(call, "append", err);
+    return channel_tell(call, "append", err);
 }
 
 static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell(call, "add", err);
+    return channel_tell(call, "add", err);
 }
 
-static const struct op_param get_params[] = {KEY_PARAM, {0}};
 static const struct op_param write_params[] = {KEY_PARAM, VALUE_PARAM, {0}};
-static const struct op_field get_result[] = {{"key", "string", ""}, {"value", "any", "any JSON value"}, {0}};
-
-#define IN_TASK "it works only inside a task of a run"
 
 const struct op op_channel_get = {
-    .name = "channel.get",
-    .noun = "channel",
-    .verb = "get",
+    NAMES("channel.get", "channel", "get"),
     .summary = "Inside a task: print a value of the channel, as this task sees it.",
     .examples = "rows=$(tasuki channel get rows)",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE,
-    .params = get_params,
-    .result = get_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    .params = PARAMS(KEY_PARAM),
+    .result = FIELDS({"key", "string", ""}, {"value", "any", "any JSON value"}),
+    ONLY_IN_TASK,
     .run = run_get,
 };
 
 const struct op op_channel_set = {
-    .name = "channel.set",
-    .noun = "channel",
-    .verb = "set",
+    NAMES("channel.set", "channel", "set"),
     .summary = "Inside a task: set a value of the channel; it counts when the task has succeeded.",
     .examples = "tasuki channel set rows 42",
     .flags = OP_NO_WORKSPACE,
     .params = write_params,
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_set,
 };
 
 const struct op op_channel_append = {
-    .name = "channel.append",
-    .noun = "channel",
-    .verb = "append",
+    NAMES("channel.append", "channel", "append"),
     .summary = "Inside a task: append to a list or a text of the channel.",
     .examples = "tasuki channel append log '\"checked\"'",
     .flags = OP_NO_WORKSPACE,
     .params = write_params,
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_append,
 };
 
 const struct op op_channel_add = {
-    .name = "channel.add",
-    .noun = "channel",
-    .verb = "add",
+    NAMES("channel.add", "channel", "add"),
     .summary = "Inside a task: add a number to a value of the channel.",
     .examples = "tasuki channel add counter 1",
     .flags = OP_NO_WORKSPACE,
     .params = write_params,
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_add,
 };

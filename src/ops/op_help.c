@@ -10,60 +10,38 @@ static int run_in_cli(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const char *const formats[] = {"text", "man", NULL};
-static const struct op_param help_params[] = {
-    {.name = "noun",
-     .type = OP_STRING,
-     .flags = OP_POSITIONAL,
-     .value = "NOUN",
-     .help = "What to explain.",
-     .completes = "noun"},
-    {.name = "verb", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "VERB", .help = "Which of its verbs."},
-    {.name = "format",
-     .type = OP_ENUM,
-     .value = "F",
-     .help = "text, or man: the source of the manual page.",
-     .choices = formats,
-     .fallback = "text"},
-    {0},
-};
-static const struct op_field no_result[] = {{0}};
-static const enum tsk_code errors[] = {TSK_INVALID_INPUT, TSK_OK};
 
 const struct op op_help = {
-    .name = "help",
-    .verb = "help",
+    NAMES("help", NULL, "help"),
     .summary = "Explain the commands.",
-    .examples = "tasuki help lock  # all about locks\ntasuki help lock --format man | man -l -  # as a manual page",
+    .examples = "tasuki help lock  # all about locks\n"
+                "tasuki help --all  # every command\n"
+                "tasuki help lock --format man | man -l -  # as a manual page",
     .flags = OP_READ_ONLY | OP_NO_WORKSPACE,
-    .params = help_params,
-    .result = no_result,
-    .errors = errors,
+    .params = PARAMS(PARAM("noun", OP_STRING, OP_POSITIONAL, "NOUN", "What to explain.", .completes = "noun"),
+                     PARAM("verb", OP_STRING, OP_POSITIONAL, "VERB", "Which of its verbs."),
+                     FLAG("all", OP_OPTIONAL, "All commands; of one command, also errors and global options."),
+                     PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "text, or man: the source of the manual page.",
+                           .fallback = "text", .choices = formats)),
+    .result = FIELDS(),
+    .errors = ERRORS(TSK_INVALID_INPUT),
     .http.absent = "OpenAPI says it there",
     .mcp.absent = "the tool descriptions say it there",
     .run = run_in_cli,
 };
 
 static const char *const shells[] = {"bash", "zsh", "fish", NULL};
-static const struct op_param completion_params[] = {
-    {.name = "shell",
-     .type = OP_ENUM,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "SHELL",
-     .help = "bash, zsh or fish.",
-     .choices = shells},
-    {0},
-};
 
 const struct op op_completion = {
-    .name = "completion",
-    .verb = "completion",
+    NAMES("completion", NULL, "completion"),
     .summary = "Print the completion script for a shell.",
     .examples = "eval \"$(tasuki completion bash)\"  # for this shell\n"
                 "tasuki completion fish > ~/.config/fish/completions/tasuki.fish  # for good",
     .flags = OP_READ_ONLY | OP_NO_WORKSPACE,
-    .params = completion_params,
-    .result = no_result,
-    .errors = errors,
+    .params =
+        PARAMS(PARAM("shell", OP_ENUM, OP_REQUIRED | OP_POSITIONAL, "SHELL", "bash, zsh or fish.", .choices = shells)),
+    .result = FIELDS(),
+    .errors = ERRORS(TSK_INVALID_INPUT),
     .http.absent = "belongs to a shell",
     .mcp.absent = "belongs to a shell",
     .run = run_in_cli,

@@ -7,40 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char kind_help[] =
+#define X(symbol, name, ...) ", " name
+#include "lock/kinds.def"
+#undef X
+    ".";
 #define KIND_PARAM                                                                                                     \
-    {                                                                                                                  \
-        .name = "kind", .type = OP_ENUM, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "KIND",                        \
-        .help = "request, queue, name or sprint.", .agent_help = "What kind.", .choices = lock_kind_names              \
-    }
+    PARAM("kind", OP_ENUM, OP_REQUIRED | OP_POSITIONAL, "KIND", kind_help + 2, .choices = lock_kind_names,             \
+          .agent_help = "")
 #define ID_PARAM                                                                                                       \
-    {                                                                                                                  \
-        .name = "id", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "ID",                                        \
-        .help = "The request's id or the name; a queue has none.", .max = 512, .completes = "lock-id"                  \
-    }
-#define TOKEN_PARAM                                                                                                    \
-    {                                                                                                                  \
-        .name = "token", .type = OP_STRING, .value = "T", .help = "The token that acquire printed.", .max = 128        \
-    }
-
-static const enum tsk_code acquire_errors[] = {TSK_LOCK_HELD,
-                                               TSK_RUN_IN_PROGRESS,
-                                               TSK_QUEUE_IN_PROGRESS,
-                                               TSK_SPRINT_BLOCKED,
-                                               TSK_NEEDS_CONFIRMATION,
-                                               TSK_INVALID_INPUT,
-                                               TSK_UNSUPPORTED_FS,
-                                               TSK_ENVIRONMENT,
-                                               TSK_STORAGE_FULL,
-                                               TSK_NOT_FOUND,
-                                               TSK_OK};
-static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND,
-                                            TSK_OK};
-static const enum tsk_code check_errors[] = {
-    TSK_LOCK_HELD,     TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED,
-    TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,  TSK_ENVIRONMENT,       TSK_NOT_FOUND,      TSK_OK};
-static const enum tsk_code release_errors[] = {
-    TSK_LOCK_LOST, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND,
-    TSK_OK};
+    PARAM("id", OP_STRING, OP_POSITIONAL, "ID", "The request's id or the name; a queue has none.", .max = 512,         \
+          .completes = "lock-id")
+#define TOKEN_PARAM PARAM("token", OP_STRING, OP_OPTIONAL, "T", "The token that acquire printed.", .max = 128)
 
 /* ---- acquire ---- */
 
@@ -54,23 +32,23 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
         json_pack("{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind", target->kind->name, "id",
                   target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path",
                   path, "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
-                  report_holder(record, LIVE_ALIVE,
+                  report_holder(NULL, record, LIVE_ALIVE,
                                 record->hold == HOLD_LIFE    ? "life byte is locked"
                                 : record->hold == HOLD_LEASE ? "lease runs"
                                                              : "process exists"));
     if (outcome->recovered)
         json_object_set_new(json, "recovered",
-                            report_holder(&outcome->before.record, outcome->before.alive, outcome->before.how));
+                            report_holder(NULL, &outcome->before.record, outcome->before.alive, outcome->before.how));
     if (outcome->forced)
         json_object_set_new(json, "forced",
-                            report_holder(&outcome->before.record, killed ? LIVE_DEAD : outcome->before.alive,
+                            report_holder(NULL, &outcome->before.record, killed ? LIVE_DEAD : outcome->before.alive,
                                           killed ? "process is gone" : outcome->before.how));
     return json;
 }
 
 static int say_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err)
 {
-    char words[LOCK_ID_MAX + 16], since[TIME_TEXT_MAX], fence[24];
+    char words[LOCK_WORDS_MAX], since[TIME_TEXT_MAX], fence[24];
     struct now now = clock_now();
     lock_target_words(target, words, sizeof words);
     time_format_local(found->record.created_ms, since);
@@ -88,8 +66,12 @@ static int refuse_own(struct op_call *call, struct lock_target *target, const st
 {
     struct judgement found;
     struct tsk_error ignored;
-    if (call->is_cli || target->kind->is_sprint || !request->instance || lock_inspect(target, &found, &ignored) < 0 ||
-        found.verdict != VERDICT_HELD || strcmp(found.record.instance, request->instance) != 0)
+    /* A call that neither waits nor forces is refused by the acquisition itself, which knows the same (refused_by_own). */
+    bool is_refused_anyway = !request->wait_ms && !json_get_bool(call->args, "force", false) &&
+                             request->hold == HOLD_PROCESS && target->kind->held_code == TSK_LOCK_HELD;
+    if (call->is_cli || is_refused_anyway || target->kind->is_sprint || !request->instance ||
+        lock_inspect(target, &found, &ignored) < 0 || found.verdict != VERDICT_HELD ||
+        strcmp(found.record.instance, request->instance) != 0 || !who_current_is(&found.record.who))
         return 0;
     return say_own(target, &found, err);
 }
@@ -105,7 +87,8 @@ static int refused_by_own(struct lock_target *target, const struct lock_request 
     bool is_own = (request->instance && strcmp(found->record.instance, request->instance) == 0) ||
                   (!request->instance && is_process && holder->pid == request->holder.pid &&
                    holder->start_ticks == request->holder.start_ticks && holder->pid_ns == request->holder.pid_ns);
-    if (err->code != TSK_LOCK_HELD || found->verdict != VERDICT_HELD || target->kind->is_sprint || !is_own)
+    if (err->code != TSK_LOCK_HELD || found->verdict != VERDICT_HELD || target->kind->is_sprint || !is_own ||
+        !who_current_is(&found->record.who))
         return -1;
     return say_own(target, found, err);
 }
@@ -136,76 +119,58 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     return result;
 }
 
-static const struct op_param acquire_params[] = {
-    KIND_PARAM,
-    ID_PARAM,
-    LOCK_SESSION_PARAM,
-    {.name = "run", .type = OP_ID, .value = "RUN", .help = "Run id to record."},
-    {.name = "epic", .type = OP_STRING, .value = "E", .help = "Epic to record (sprint).", .max = 256},
-    {.name = "ttl",
-     .type = OP_DURATION,
-     .min = 1,
-     .value = "D",
-     .help = "Time after which other tools may call it expired.",
-     .agent_help = "For other tools only.",
-     .fallback = "30m"},
-    LOCK_WAIT_PARAM,
-    LOCK_PID_PARAM,
-    LOCK_INSTANCE_PARAM,
-    {.name = "force",
-     .type = OP_BOOL,
-     .help = "Take it also from a living holder (asks first), or from a dead one before its TTL is over.",
-     .agent_help = "Take it also from a living holder (a person is asked)."},
-    LOCK_YES_PARAM,
-    LOCK_KILL_PARAM,
-    {0},
-};
-static const struct op_field acquire_result[] = {
-    {"status", "string", "acquired"},
-    {"kind", "string", ""},
-    {"id", "string?", ""},
-    {"fence", "integer", "grows with every acquisition"},
-    {"token", "string", "proves ownership for release and renew"},
-    {"path", "string", "of the lock file"},
-    {"expires_at", "string?", "for other tools"},
-    {"holder", "object", "pid hostname session_id run_id instance alive how hold"},
-    {"recovered", "object?", "the dead holder it was taken from"},
-    {0}};
-
 static const struct op_route force_route[] = {{"POST", "/api/locks/:kind/:id/force", "force=true"}, {0}};
 
 const struct op op_lock_acquire = {
-    .name = "lock.acquire",
-    .noun = "lock",
-    .verb = "acquire",
+    NAMES("lock.acquire", "lock", "acquire"),
     .summary = "Take a lock that stays after this command, for the process that called it.",
-    .detail = "The lock is recorded for --pid, the caller's instance, or the nearest ancestor that is not "
-              "just passing through (a "
-              "shell started with -c, sudo, timeout, xargs), and it says for whom. It ends with release, or "
-              "becomes takeable "
-              "when that process ends (at once; for a guessed process only after the TTL). To hold a lock "
-              "while a command "
-              "runs, use lock run.",
+    .detail = "The lock is recorded for --pid, the caller's instance, or the nearest ancestor that is not just passing "
+              "through (a shell started with -c, sudo, timeout, xargs), and it says for whom. It ends with release, or "
+              "becomes takeable when that process ends (at once; for a guessed process only after the TTL). To hold a "
+              "lock while a command runs, use lock run.",
     .examples = "tasuki lock acquire name deploy  # take it, or be told who has it\n"
                 "tasuki lock acquire name deploy --wait 5m  # wait for it, in arrival order\n"
                 "tasuki lock acquire request RQ-12 --pid $$ --run RUN-7  # for a process you name",
     .flags = OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE,
-    .params = acquire_params,
-    .result = acquire_result,
-    .errors = acquire_errors,
-    .http = {.method = "POST", .path = "/api/locks/:kind/:id", .also = force_route},
-    .mcp = {.tool = "lock_acquire",
-            .group = "locks",
-            .is_core = true,
-            .refusal = "NOT ACQUIRED",
-            .text = "Take a lock before you change what others may change too; kind name is any name that you agree "
-                    "on. NOT ACQUIRED says who holds it: wait (wait: \"45s\"; call again with the same arguments, your "
-                    "place is kept; do not end your turn to wait), do something else, or ask the person; never "
-                    "continue without it. It stays until lock_release or your program ends."},
+    .params = PARAMS(KIND_PARAM, ID_PARAM, LOCK_SESSION_PARAM,
+                     PARAM("run", OP_ID, OP_OPTIONAL, "RUN", "Run id to record.", .agent_help = ""),
+                     PARAM("epic", OP_STRING, OP_OPTIONAL, "E", "Epic to record (sprint).", .max = 256),
+                     PARAM("ttl", OP_DURATION, OP_OPTIONAL, "D", "Time after which other tools may call it expired.",
+                           .fallback = "30m", .min = 1, .agent_help = "For other tools only."),
+                     LOCK_WAIT_PARAM, LOCK_PID_PARAM, INSTANCE_PARAM,
+                     FLAG("force", OP_OPTIONAL,
+                          "Take it also from a living holder (asks first), or from a dead one before its TTL is over.",
+                          .agent_help = "Take it also from a living holder (a person is asked)."),
+                     YES_PARAM, LOCK_KILL_PARAM,
+                     PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800,
+                           .agent_help = "What for; others read it.")),
+    .result = FIELDS({"status", "string", "acquired"}, {"kind", "string", ""}, {"id", "string?", ""},
+                     {"fence", "integer", "grows with every acquisition"},
+                     {"token", "string", "proves ownership for release and renew"},
+                     {"path", "string", "of the lock file"}, {"expires_at", "string?", "for other tools"},
+                     {"holder", "object", "pid hostname session_id run_id instance alive how hold who"},
+                     {"recovered", "object?", "the dead holder it was taken from"}),
+    .errors =
+        ERRORS(TSK_LOCK_HELD, TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION,
+               TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND),
+    .http = ROUTE("POST", "/api/locks/:kind/:id", .also = force_route),
+    .mcp = TOOL("lock_acquire", "locks", .is_core = true, .refusal = "NOT ACQUIRED",
+                .text = "Take a lock before you change what others may change too; kind name is any name that you "
+                        "agree on. NOT ACQUIRED says who holds it: wait (wait: \"45s\"; call again with the same "
+                        "arguments, your place is kept; do not end your turn to wait), do something else, or ask the "
+                        "person; never continue without it. It stays until lock_release or your program ends."),
     .run = run_acquire,
 };
 
 /* ---- release ---- */
+
+static void lock_say(struct op_call *call, struct lock_target *target, const char *sentence)
+{
+    char words[LOCK_WORDS_MAX];
+    lock_target_words(target, words, sizeof words);
+    call->says = sentence;
+    call->aside = json_pack("{s:s}", "lock", words);
+}
 
 static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
@@ -220,6 +185,7 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     if (result < 0)
         op_hint_proof(call, &proof, err);
     if (result == 0) {
+        lock_say(call, &target, outcome.existed ? "released" : "released_none");
         *ret = json_pack("{s:s, s:s, s:s?, s:b}", "status", "released", "kind", target.kind->name, "id",
                          target.id[0] ? target.id : NULL, "existed", outcome.existed);
         if (outcome.session_mismatch)
@@ -231,53 +197,29 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     return result;
 }
 
-static const struct op_param release_params[] = {
-    KIND_PARAM,
-    ID_PARAM,
-    TOKEN_PARAM,
-    LOCK_INSTANCE_PARAM,
-    {.name = "session",
-     .type = OP_STRING,
-     .value = "S",
-     .help = "Session id; another one in the file is a warning.",
-     .agent_help = "Of a sprint.",
-     .max = 256},
-    {.name = "strict",
-     .type = OP_BOOL,
-     .help = "Refuse when the session differs.",
-     .agent_help = "Refuse another session."},
-    LOCK_YES_PARAM,
-    {0},
-};
-static const struct op_field release_result[] = {{"status", "string", "released"},
-                                                 {"kind", "string", ""},
-                                                 {"id", "string?", ""},
-                                                 {"existed", "boolean", "false: there was no lock"},
-                                                 {"warning", "string?", "another session's"},
-                                                 {0}};
-
 const struct op op_lock_release = {
-    .name = "lock.release",
-    .noun = "lock",
-    .verb = "release",
+    NAMES("lock.release", "lock", "release"),
     .summary = "Release a lock. Succeeds if the lock is not held.",
-    .detail =
-        "You prove that it is yours by --token, by your instance, or by being (a descendant of) the "
-        "recorded process. Anybody may release what a dead holder left behind. A sprint whose holder lives and is "
-        "not yours is released only after a yes.",
+    .detail = "You prove that it is yours by --token, by your instance, or by being (a descendant of) the recorded "
+              "process. Anybody may release what a dead holder left behind. A sprint whose holder lives and is not "
+              "yours is released only after a yes.",
     .examples = "tasuki lock release name deploy  # from the shell that took it\n"
                 "tasuki lock release name deploy --token 5f0c…  # from anywhere",
     .flags = OP_IDEMPOTENT,
-    .params = release_params,
-    .result = release_result,
-    .errors = release_errors,
-    .http = {.method = "DELETE", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_release",
-            .group = "locks",
-            .is_core = true,
-            .refusal = "NOT RELEASED",
-            .text = "Release a lock as soon as the work is done. It succeeds if there is none; NOT RELEASED "
-                    "(LOCK_LOST) means that it is somebody else's now."},
+    .params =
+        PARAMS(KIND_PARAM, ID_PARAM, TOKEN_PARAM, INSTANCE_PARAM,
+               PARAM("session", OP_STRING, OP_OPTIONAL, "S", "Session id; another one in the file is a warning.",
+                     .max = 256, .agent_help = "Of a sprint."),
+               FLAG("strict", OP_OPTIONAL, "Refuse when the session differs.", .agent_help = "Refuse another session."),
+               YES_PARAM),
+    .result = FIELDS({"status", "string", "released"}, {"kind", "string", ""}, {"id", "string?", ""},
+                     {"existed", "boolean", "false: there was no lock"}, {"warning", "string?", "another session's"}),
+    .errors = ERRORS(TSK_LOCK_LOST, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT,
+                     TSK_NOT_FOUND),
+    .http = ROUTE("DELETE", "/api/locks/:kind/:id"),
+    .mcp = TOOL("lock_release", "locks", .is_core = true, .refusal = "NOT RELEASED",
+                .text = "Release a lock as soon as the work is done. It succeeds if there is none; NOT RELEASED "
+                        "(LOCK_LOST) means that it is somebody else's now."),
     .run = run_release,
 };
 
@@ -296,6 +238,7 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
         op_hint_proof(call, &proof, err);
     if (result == 0) {
         time_format_local(outcome.record.expires_ms, expires);
+        lock_say(call, &target, target.kind->is_sprint ? "renewed_no_ttl" : "renewed");
         *ret = json_pack("{s:s, s:s, s:s?, s:I, s:s?}", "status", "renewed", "kind", target.kind->name, "id",
                          target.id[0] ? target.id : NULL, "fence", (json_int_t)outcome.record.fence, "expires_at",
                          target.kind->is_sprint ? NULL : expires);
@@ -304,42 +247,22 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
-static const struct op_param renew_params[] = {
-    KIND_PARAM,
-    ID_PARAM,
-    TOKEN_PARAM,
-    LOCK_INSTANCE_PARAM,
-    {.name = "ttl",
-     .type = OP_DURATION,
-     .min = 1,
-     .value = "D",
-     .help = "A new TTL from now on.",
-     .fallback = "as before"},
-    {0},
-};
-static const struct op_field renew_result[] = {{"status", "string", "renewed"}, {"kind", "string", ""},
-                                               {"id", "string?", ""},           {"fence", "integer", ""},
-                                               {"expires_at", "string?", ""},   {0}};
-static const enum tsk_code renew_errors[] = {TSK_LOCK_LOST,   TSK_LOCK_NOT_FOUND, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS,
-                                             TSK_ENVIRONMENT, TSK_STORAGE_FULL,   TSK_NOT_FOUND,     TSK_OK};
-
 const struct op op_lock_renew = {
-    .name = "lock.renew",
-    .noun = "lock",
-    .verb = "renew",
+    NAMES("lock.renew", "lock", "renew"),
     .summary = "Extend the TTL of a lock that you hold, and learn whether you still hold it.",
     .examples = "tasuki lock renew name deploy  # another 30 minutes",
     .flags = OP_IDEMPOTENT,
-    .params = renew_params,
-    .result = renew_result,
-    .errors = renew_errors,
-    .http = {.method = "PUT", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_renew",
-            .group = "locks",
-            .refusal = "NOT RENEWED",
-            .text =
-                "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: stop what "
-                "you do, it is not yours any more. This connection renews its locks by itself."},
+    .params = PARAMS(
+        KIND_PARAM, ID_PARAM, TOKEN_PARAM, INSTANCE_PARAM,
+        PARAM("ttl", OP_DURATION, OP_OPTIONAL, "D", "A new TTL from now on.", .fallback = "as before", .min = 1)),
+    .result = FIELDS({"status", "string", "renewed"}, {"kind", "string", ""}, {"id", "string?", ""},
+                     {"fence", "integer", ""}, {"expires_at", "string?", ""}),
+    .errors = ERRORS(TSK_LOCK_LOST, TSK_LOCK_NOT_FOUND, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT,
+                     TSK_STORAGE_FULL, TSK_NOT_FOUND),
+    .http = ROUTE("PUT", "/api/locks/:kind/:id"),
+    .mcp = TOOL("lock_renew", "locks", .refusal = "NOT RENEWED",
+                .text = "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: "
+                        "stop what you do, it is not yours any more. This connection renews its locks by itself."),
     .run = run_renew,
 };
 
@@ -363,39 +286,28 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
-static const struct op_param check_params[] = {KIND_PARAM, ID_PARAM, {0}};
-static const struct op_field lock_fields[] = {
-    {"kind", "string", ""},
-    {"id", "string?", ""},
-    {"state", "string", "free, held, stale or zombie"},
-    {"path", "string", ""},
-    {"fence", "integer?", ""},
-    {"created_at", "string?", ""},
-    {"expires_at", "string?", ""},
-    {"holder", "object?", "pid hostname session_id run_id instance alive how hold"},
-    {0}};
-
 const struct op op_lock_check = {
-    .name = "lock.check",
-    .noun = "lock",
-    .verb = "check",
+    NAMES("lock.check", "lock", "check"),
     .summary = "Say whether a lock is free (exit 0), held (4), or left behind by a dead holder (6).",
     .examples = "tasuki lock check name deploy && echo free  # in a script",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_VERDICTS,
-    .params = check_params,
-    .result = lock_fields,
-    .errors = check_errors,
-    .http = {.method = "GET", .path = "/api/locks/:kind/:id"},
-    .mcp = {.tool = "lock_check",
-            .group = "locks",
-            .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "
-                    "nothing: only lock_acquire gives it to you."},
+    .params = PARAMS(KIND_PARAM, ID_PARAM),
+    .result = FIELDS({"kind", "string", ""}, {"id", "string?", ""}, {"state", "string", "free, held, stale or zombie"},
+                     {"path", "string", ""}, {"fence", "integer?", ""}, {"created_at", "string?", ""},
+                     {"expires_at", "string?", ""},
+                     {"holder", "object?", "pid hostname session_id run_id instance alive how hold who"}),
+    .errors = ERRORS(TSK_LOCK_HELD, TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED,
+                     TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND),
+    .http = ROUTE("GET", "/api/locks/:kind/:id"),
+    .mcp = TOOL("lock_check", "locks",
+                .text = "Say whether a lock is free, held, or left behind by a dead holder (stale, zombie). It changes "
+                        "nothing: only lock_acquire gives it to you."),
     .run = run_check,
 };
 
 /* ---- list ---- */
 
-static void list_key(const json_t *lock, char text[PAGE_KEY_MAX])
+static void lock_page_key(const json_t *lock, char text[PAGE_KEY_MAX])
 {
     snprintf(text, PAGE_KEY_MAX, "%s/%s", json_get_string(lock, "kind", ""), json_get_string(lock, "id", ""));
 }
@@ -405,32 +317,23 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     json_t *locks CLEANUP_JSON = NULL;
     if (locks_list(call->ws, json_get_string(call->args, "kind", NULL), call->root, &locks, err) < 0)
         return -1;
-    *ret = page_sorted(call, "locks", locks, list_key);
+    *ret = page_sorted(call, "locks", locks, lock_page_key);
     return 0;
 }
 
-static const struct op_param list_params[] = {
-    {.name = "kind", .type = OP_ENUM, .value = "KIND", .help = "Only locks of this kind.", .choices = lock_kind_names},
-    PAGE_PARAMS,
-    {0},
-};
-static const struct op_field list_result[] = {
-    {"locks", "array", "by kind and id, each as lock.check gives it"}, PAGE_FIELDS, {0}};
-
 const struct op op_lock_list = {
-    .name = "lock.list",
-    .noun = "lock",
-    .verb = "list",
+    NAMES("lock.list", "lock", "list"),
     .summary = "Show all locks of the workspace: who holds what, since when, alive or dead.",
     .examples = "tasuki lock list  # everything\ntasuki lock list --kind request --json",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = list_params,
-    .result = list_result,
-    .errors = look_errors,
-    .http = {.method = "GET", .path = "/api/locks"},
-    .mcp = {.tool = "lock_list",
-            .group = "locks",
-            .is_core = true,
-            .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."},
+    .params =
+        PARAMS(PARAM("kind", OP_ENUM, OP_OPTIONAL, "KIND", "Only locks of this kind.", .choices = lock_kind_names),
+               PAGE_PARAMS),
+    .result = FIELDS({"locks", "array", "by kind and id, each as lock.check gives it"}, PAGE_FIELDS),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_NOT_FOUND),
+    .http = ROUTE("GET", "/api/locks"),
+    .mcp =
+        TOOL("lock_list", "locks", .is_core = true,
+             .text = "Show all locks of the workspace: who holds what, since when, alive or dead. It changes nothing."),
     .run = run_list,
 };

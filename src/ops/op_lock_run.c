@@ -10,6 +10,7 @@
 #include "lock/held.h"
 #include "ops/lock_args.h"
 #include "ops/ops.h"
+#include "ops/waits.h"
 #include "proc/spawn.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@ static void signals_block(sigset_t *waited, sigset_t *saved)
     sigprocmask(SIG_BLOCK, waited, saved);
 }
 
-static void renew(struct tsk_lock *lock, bool *is_lost)
+static void lock_run_renew(struct tsk_lock *lock, bool *is_lost)
 {
     struct tsk_error err;
     if (*is_lost || tsk_lock_renew(lock, &err) == 0)
@@ -54,7 +55,7 @@ static int wait_for_command(pid_t pid, struct tsk_lock *lock, const sigset_t *wa
             return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         int64_t left = renew_at - clock_now().boot_ms;
         if (left <= 0) {
-            renew(lock, &is_lost);
+            lock_run_renew(lock, &is_lost);
             renew_at = clock_now().boot_ms + period_ms;
             continue;
         }
@@ -94,14 +95,14 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
     snprintf(fence, sizeof fence, "%llu", (unsigned long long)tsk_lock_fence(lock));
     setenv("TASUKI_LOCK", json_get_string(call->args, "name", ""), 1);
     setenv("TASUKI_LOCK_FENCE", fence, 1);
+    int lock_fd = tsk_lock_fd(lock);
+    if (lock_fd < 0)
+        return error_errno(err, "start", json_string_value(json_array_get(json_object_get(call->args, "command"), 0)));
     char **argv = argv_of(json_object_get(call->args, "command"));
-    if (!argv) {
-        errno = ENOMEM;
-        return error_errno(err, "start", "command");
-    }
+    if (!argv)
+        return error_no_memory(err, "start", "command");
     signals_block(&waited, &saved);
     sigaction(SIGCHLD, &by_default, &on_child); /* ignored by our parent, it would leave no exit status to collect */
-    int lock_fd = tsk_lock_fd(lock);
     struct spawn_fd kept = {.from = lock_fd, .to = lock_fd}; /* R1 */
     struct spawn command = {.argv = argv, .fds = &kept, .fd_count = 1, .mask = &saved, .keeps_signals = true};
     if (spawn_run(&command) < 0) {
@@ -119,10 +120,11 @@ static int run_command(struct op_call *call, struct tsk_lock *lock, struct tsk_e
 }
 
 /* Somebody who wants to run a command waits with that command. */
-static int refused(struct op_call *call, struct tsk_error *err)
+static int lock_run_refused(struct op_call *call, struct tsk_error *err)
 {
-    const char *name = json_get_string(call->args, "name", "");
-    struct buf b CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT,
+                 quoted CLEANUP(buf_clear) = BUF_INIT;
+    const char *name = shell_word(&quoted, json_get_string(call->args, "name", ""));
     if (err->code != TSK_LOCK_HELD)
         return -1;
     buf_puts(&b, "tasuki");
@@ -137,7 +139,7 @@ static int refused(struct op_call *call, struct tsk_error *err)
 }
 
 /* The lock is this process's, but the place in line is that of the program that calls, which may call again. */
-static int acquire(struct op_call *call, struct tsk_lock **ret, struct tsk_error *err)
+static int lock_run_acquire(struct op_call *call, struct tsk_lock **ret, struct tsk_error *err)
 {
     struct lock_target target;
     struct proc_id above;
@@ -156,6 +158,9 @@ static int acquire(struct op_call *call, struct tsk_lock **ret, struct tsk_error
     const char *name = json_get_string(call->args, "name", "");
     if (lock_target_init(&target, call->ws, lock_kind_get(TSK_LOCK_NAME), name, NULL, err) < 0)
         return -1;
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
+    if (request.wait_ms)
+        op_wait_begin(&waiting, call, target.kind->name, target.id);
     int result = lock_acquire(&target, &request, ret, NULL, err);
     lock_target_clear(&target);
     return result;
@@ -167,8 +172,8 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
     struct tsk_error release_error;
     if (json_array_size(json_object_get(call->args, "command")) == 0)
         return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    if (acquire(call, &lock, err) < 0)
-        return refused(call, err);
+    if (lock_run_acquire(call, &lock, err) < 0)
+        return lock_run_refused(call, err);
     int result = run_command(call, lock, err);
     if (tsk_lock_release(lock, &release_error) < 0)
         log_problem(&release_error);
@@ -176,49 +181,26 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
     return result;
 }
 
-static const struct op_param params[] = {
-    {.name = "name",
-     .type = OP_ID,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "NAME",
-     .help = "The lock's name.",
-     .completes = "lock-id"},
-    LOCK_WAIT_PARAM,
-    {.name = "ttl",
-     .type = OP_DURATION,
-     .min = 1,
-     .value = "D",
-     .help = "Time after which other tools may call it expired; renewed while the command runs.",
-     .fallback = "30m"},
-    LOCK_SESSION_PARAM,
-    {.name = "command",
-     .type = OP_ARGV,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "CMD…",
-     .help = "The command and its arguments."},
-    {0},
-};
-static const struct op_field no_result[] = {{0}};
-static const enum tsk_code errors[] = {
-    TSK_LOCK_HELD, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND, TSK_OK};
-
 const struct op op_lock_run = {
-    .name = "lock.run",
-    .noun = "lock",
-    .verb = "run",
+    NAMES("lock.run", "lock", "run"),
     .summary = "Hold a named lock while a command runs; returns the command's exit code.",
-    .detail = "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If "
-              "tasuki itself is killed, the "
-              "lock stays held until the command and what it started have ended. At a normal end it is "
-              "released at once, even if "
-              "a daemon was left behind. Exit codes: the command's own; 126 and 127 if it cannot be run; "
-              "128+N if signal N ended "
-              "it; 4 if the lock is held.",
+    .detail = "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If tasuki itself "
+              "is killed, the lock stays held until the command and what it started have ended. At a normal end it is "
+              "released at once, even if a daemon was left behind. Exit codes: the command's own; 126 and 127 if it "
+              "cannot be run; 128+N if signal N ended it; 4 if the lock is held.",
     .examples = "tasuki lock run deploy -- make deploy  # never two at a time\n"
                 "tasuki lock run deploy --wait 10m -- make deploy  # one after the other",
-    .params = params,
-    .result = no_result,
-    .errors = errors,
+    .params = PARAMS(PARAM("name", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "NAME", "The lock's name.", .max = 512,
+                           .completes = "lock-id"),
+                     LOCK_WAIT_PARAM,
+                     PARAM("ttl", OP_DURATION, OP_OPTIONAL, "D",
+                           "Time after which other tools may call it expired; renewed while the command runs.",
+                           .fallback = "30m", .min = 1),
+                     LOCK_SESSION_PARAM, NOTE_PARAM,
+                     PARAM("command", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command and its arguments.")),
+    .result = FIELDS(),
+    .errors =
+        ERRORS(TSK_LOCK_HELD, TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND),
     .http.absent = "it runs a command of the caller's terminal",
     .mcp.absent = "it runs a command of the caller's terminal",
     .run = run_lock_run,

@@ -3,36 +3,27 @@
 #include "ops/ops.h"
 #include "ops/own_args.h"
 #include "ops/page.h"
+#include "ops/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define LOOK_MS 250 /* how often a waiting claim looks again: the end of an owner announces nothing */
+#define CLAIM_LOOK_MS 250 /* how often a waiting claim looks again: the end of an owner announces nothing */
 #define WORKFLOW_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "ulTaskId", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "WORKFLOW",                  \
-        .help = "The workflow's id.", .completes = "workflow-id"                                                       \
-    }
-#define NO_AUTO_CLAIM_PARAM                                                                                            \
-    {                                                                                                                  \
-        .name = "no_auto_claim", .type = OP_BOOL, .help = "Leave a dead owner's claim where it is."                    \
-    }
-
-static const enum tsk_code look_errors[] = {TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL,
-                                            TSK_OK};
-static const enum tsk_code leave_errors[] = {TSK_CONFLICT,    TSK_INVALID_INPUT, TSK_NOT_FOUND,
-                                             TSK_ENVIRONMENT, TSK_STORAGE_FULL,  TSK_OK};
-static const enum tsk_code claim_errors[] = {
-    TSK_WORKFLOW_OWNED_BY_OTHER, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND, TSK_OK};
-static const enum tsk_code force_errors[] = {TSK_WORKFLOW_OWNED_BY_OTHER,
-                                             TSK_NEEDS_CONFIRMATION,
-                                             TSK_INVALID_INPUT,
-                                             TSK_ENVIRONMENT,
-                                             TSK_STORAGE_FULL,
-                                             TSK_NOT_FOUND,
-                                             TSK_OK};
+    PARAM("ulTaskId", OP_ID, OP_REQUIRED | OP_POSITIONAL, "WORKFLOW", "The workflow's id.", .completes = "workflow-id")
+#define NO_AUTO_CLAIM_PARAM FLAG("no_auto_claim", OP_OPTIONAL, "Leave a dead owner's claim where it is.")
+#define OWNER_FIELDS                                                                                                   \
+    FIELD("ulTaskId", "string", ""), FIELD("ownerInstanceId", "string?", "null: nobody"),                              \
+        FIELD("ownerPid", "integer?", ""), FIELD("ownerAlive", "boolean?", "null: cannot be told"),                    \
+        FIELD("fence", "integer", "grows with every change of the owner"),                                             \
+        FIELD("who", "object?", "the owner: label user program pid host instance note")
+#define CLAIM_FIELDS                                                                                                   \
+    FIELDS({"owned", "boolean", "by the caller"}, OWNER_FIELDS,                                                        \
+           {"claimed", "boolean?", "false: it was yours already"}, {"before", "string?", "whose it was"})
+#define CLAIM_ERRORS                                                                                                   \
+    ERRORS(TSK_WORKFLOW_OWNED_BY_OTHER, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND)
 
 int own_args_open(struct op_call *call, struct owners *owners, struct instance *ret_caller, struct tsk_error *err)
 {
@@ -57,6 +48,23 @@ static unsigned flags_of(const struct op_call *call)
 
 /* ---- check ---- */
 
+static const char *alive_text(const struct workflow *wf)
+{
+    return wf->state.alive == LIVE_ALIVE  ? "owner_alive"
+           : wf->state.alive == LIVE_DEAD ? "owner_dead"
+                                          : "owner_unknown";
+}
+
+/* For people: "claude-code#2: refactoring auth (vm-4711-…)", and whether it lives. */
+static void say_owner(struct op_call *call, const struct workflow *wf)
+{
+    struct buf by CLEANUP(buf_clear) = BUF_INIT;
+    json_t *who CLEANUP_JSON = wf->who.label[0] ? who_json(&wf->who) : NULL;
+    who_put_label(&by, who);
+    buf_printf(&by, by.len ? " (%s)" : "%s", wf->owner);
+    call->aside = json_pack("{s:s, s:s}", "state", text_get(alive_text(wf), call->lang), "by", buf_str(&by));
+}
+
 static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
@@ -66,56 +74,45 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
         workflow_claim(&owners, workflow_of(call), &caller, flags_of(call) | WORKFLOW_ONLY_LOOK, &wf, err) < 0)
         return -1;
     *ret = workflow_json(&wf, true);
+    call->says = wf.is_callers ? "own_yours" : !wf.owner[0] ? "own_free" : "own_others";
+    say_owner(call, &wf);
     call->verdict = wf.is_callers || !wf.owner[0] ? TSK_OK : TSK_WORKFLOW_OWNED_BY_OTHER;
     return 0;
 }
 
-static const struct op_param check_params[] = {WORKFLOW_PARAM, NO_AUTO_CLAIM_PARAM, OWN_INSTANCE_PARAM, {0}};
-static const struct op_field check_result[] = {{"owned", "boolean", "by the caller"},
-                                               {"ulTaskId", "string", ""},
-                                               {"ownerInstanceId", "string?", "null: nobody"},
-                                               {"ownerPid", "integer?", ""},
-                                               {"ownerAlive", "boolean?", "null: cannot be told"},
-                                               {"fence", "integer", "grows with every change of the owner"},
-                                               {0}};
-
 const struct op op_own_check = {
-    .name = "own.check",
-    .noun = "own",
-    .verb = "check",
+    NAMES("own.check", "own", "check"),
     .summary = "Say whether you own a workflow or nobody does (exit 0), or somebody else (4).",
     .detail =
         "A claim whose owner is dead moves to you, unless --no-auto-claim; a workflow that nobody owns stays free.",
     .examples = "tasuki own check 2026-02-25T18-44-58--edb94a81  # may I go on with it?\n"
                 "tasuki own check nightly --no-auto-claim --json",
     .flags = OP_IDEMPOTENT | OP_QUESTION | OP_VERDICTS,
-    .params = check_params,
-    .result = check_result,
-    .errors = claim_errors,
-    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/check"},
-    .mcp = {.tool = "ul_workflow_check",
-            .group = "ownership",
-            .is_core = true,
-            .text =
-                "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; owned: "
-                "false with an "
-                "owner: do not touch it."},
+    .params = PARAMS(WORKFLOW_PARAM, NO_AUTO_CLAIM_PARAM, INSTANCE_PARAM),
+    .result = FIELDS({"owned", "boolean", "by the caller"}, OWNER_FIELDS),
+    .errors = CLAIM_ERRORS,
+    .http = ROUTE("POST", "/api/workflows/:ulTaskId/check"),
+    .mcp = TOOL("ul_workflow_check", "ownership", .is_core = true,
+                .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; "
+                        "owned: false with an owner: do not touch it."),
     .run = run_check,
 };
 
 /* ---- claim ---- */
 
-static json_t *claimed_json(const struct workflow *wf)
+static json_t *claimed_json(struct op_call *call, const struct workflow *wf)
 {
+    call->says = !wf->was_taken ? "own_yours" : wf->before[0] ? "own_taken_over" : "own_claimed";
+    say_owner(call, wf);
     json_t *json = workflow_json(wf, true);
     json_object_set_new(json, "claimed", json_boolean(wf->was_taken));
-    json_object_set_new(json, "before", wf->was_taken && wf->before[0] ? json_string(wf->before) : json_null());
+    json_set_text(json, "before", wf->was_taken ? wf->before : NULL);
     return json;
 }
 
 bool own_wait_more(struct op_call *call, int64_t until_ms)
 {
-    int64_t left = until_ms - clock_now().boot_ms, nap_ms = left < LOOK_MS ? left : LOOK_MS;
+    int64_t left = until_ms - clock_now().boot_ms, nap_ms = left < CLAIM_LOOK_MS ? left : CLAIM_LOOK_MS;
     if (left <= 0 || (call->is_cancelled && call->is_cancelled(call)))
         return false;
     nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
@@ -135,60 +132,37 @@ static int claim_once(struct op_call *call, struct workflow *ret, struct tsk_err
 static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct workflow wf;
-    int64_t until_ms = clock_now().boot_ms + lock_args_wait(call);
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
+    int64_t wait_ms = lock_args_wait(call), until_ms = clock_now().boot_ms + wait_ms;
+    if (wait_ms)
+        op_wait_begin(&waiting, call, "workflow", workflow_of(call));
     while (claim_once(call, &wf, err) < 0)
         if (err->code != TSK_WORKFLOW_OWNED_BY_OTHER || !own_wait_more(call, until_ms))
             return -1;
-    *ret = claimed_json(&wf);
+    *ret = claimed_json(call, &wf);
     return 0;
 }
 
-static const struct op_param claim_params[] = {
-    WORKFLOW_PARAM,
-    NO_AUTO_CLAIM_PARAM,
-    {.name = "wait",
-     .type = OP_DURATION,
-     .flags = OP_FOREVER,
-     .value = "D",
-     .help = "Wait this long for the owner to release it, or to end.",
-     .agent_help = "Wait for it so long.",
-     .fallback = "0"},
-    OWN_INSTANCE_PARAM,
-    {0},
-};
-
-static const struct op_field claim_result[] = {{"owned", "boolean", "true"},
-                                               {"ulTaskId", "string", ""},
-                                               {"ownerInstanceId", "string?", "you"},
-                                               {"ownerPid", "integer?", ""},
-                                               {"ownerAlive", "boolean?", ""},
-                                               {"fence", "integer", "grows with every change of the owner"},
-                                               {"claimed", "boolean?", "false: it was yours already"},
-                                               {"before", "string?", "whose it was"},
-                                               {0}};
-
 const struct op op_own_claim = {
-    .name = "own.claim",
-    .noun = "own",
-    .verb = "claim",
-    .summary = "Become the one who drives a workflow, or be told who does.",
-    .detail =
-        "Free, or its owner is dead: it is yours. Its owner lives, or nobody can tell: refused. It is yours until you "
-        "release it; when you have ended, the next one who asks gets it.",
+    NAMES("own.claim", "own", "claim"),
+    .summary = "Become the owner of a workflow. The refusal names the present owner.",
+    .detail = "Free, or its owner is dead: it is yours. Its owner lives, or nobody can tell: refused. It is yours "
+              "until you release it; when you have ended, the next one who asks gets it.",
     .examples = "tasuki own claim nightly  # for the process that calls\n"
                 "tasuki own claim nightly --wait 10m  # wait until its owner has released it\n"
                 "tasuki own claim nightly --instance \"$MY_ID\"  # for an instance that you name",
     .flags = OP_IDEMPOTENT | OP_WAITS,
-    .params = claim_params,
-    .result = claim_result,
-    .errors = claim_errors,
-    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/claim"},
-    .mcp = {.tool = "ul_workflow_claim",
-            .group = "ownership",
-            .is_core = true,
-            .refusal = "NOT CLAIMED",
-            .text = "Become the one who drives a workflow, before you begin it. NOT CLAIMED: another living instance "
-                    "owns it; wait, or ask the person. Yours until release_all, or until your program ends."},
+    .params =
+        PARAMS(WORKFLOW_PARAM, NO_AUTO_CLAIM_PARAM,
+               PARAM("wait", OP_DURATION, OP_FOREVER, "D", "Wait this long for the owner to release it, or to end.",
+                     .fallback = "0", .agent_help = "Wait for it so long."),
+               NOTE_PARAM, INSTANCE_PARAM),
+    .result = CLAIM_FIELDS,
+    .errors = CLAIM_ERRORS,
+    .http = ROUTE("POST", "/api/workflows/:ulTaskId/claim"),
+    .mcp = TOOL("ul_workflow_claim", "ownership", .is_core = true, .refusal = "NOT CLAIMED",
+                .text = "Become the owner of a workflow before you begin it. NOT CLAIMED: another living instance "
+                        "owns it; wait, or ask the person. Yours until release_all, or until your program ends."),
     .run = run_claim,
 };
 
@@ -202,41 +176,31 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     if (own_args_open(call, &owners, &caller, err) < 0 ||
         workflow_release(&owners, workflow_of(call), &caller, &wf, err) < 0)
         return -1;
+    call->says = wf.was_taken ? "own_released" : "own_released_none";
     *ret = json_pack("{s:s, s:s, s:b, s:I}", "status", "released", "ulTaskId", wf.id, "existed", wf.was_taken, "fence",
                      (json_int_t)wf.fence);
     return 0;
 }
 
-static const struct op_param release_params[] = {WORKFLOW_PARAM, OWN_INSTANCE_PARAM, {0}};
-static const struct op_field release_result[] = {{"status", "string", "released"},
-                                                 {"ulTaskId", "string", ""},
-                                                 {"existed", "boolean", "false: nobody owned it"},
-                                                 {"fence", "integer", ""},
-                                                 {0}};
-
 const struct op op_own_release = {
-    .name = "own.release",
-    .noun = "own",
-    .verb = "release",
-    .summary = "Give a workflow back; nobody owns it then.",
+    NAMES("own.release", "own", "release"),
+    .summary = "Release a workflow; nobody owns it then.",
     .examples = "tasuki own release nightly",
     .flags = OP_IDEMPOTENT,
-    .params = release_params,
-    .result = release_result,
-    .errors = claim_errors,
-    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/release"},
-    .mcp = {.tool = "ul_workflow_release",
-            .group = "ownership",
-            .refusal = "NOT RELEASED",
-            .text = "Give a workflow back when your part of it is done, so that another instance "
-                    "can go on. That nobody owned it is "
-                    "success; somebody else's is refused."},
+    .params = PARAMS(WORKFLOW_PARAM, INSTANCE_PARAM),
+    .result = FIELDS({"status", "string", "released"}, {"ulTaskId", "string", ""},
+                     {"existed", "boolean", "false: nobody owned it"}, {"fence", "integer", ""}),
+    .errors = CLAIM_ERRORS,
+    .http = ROUTE("POST", "/api/workflows/:ulTaskId/release"),
+    .mcp = TOOL("ul_workflow_release", "ownership", .refusal = "NOT RELEASED",
+                .text = "Release a workflow when your part of it is done, so that another instance can go on. That "
+                        "nobody owned it is success; somebody else's is refused."),
     .run = run_release,
 };
 
 /* ---- force-claim ---- */
 
-static bool is_confirmed(struct op_call *call, const struct workflow *wf)
+static bool is_confirmed_force(struct op_call *call, const struct workflow *wf)
 {
     struct buf question CLEANUP(buf_clear) = BUF_INIT;
     char pid[24] = "?";
@@ -246,7 +210,12 @@ static bool is_confirmed(struct op_call *call, const struct workflow *wf)
         return false;
     if (wf->state.pid)
         snprintf(pid, sizeof pid, "%d", (int)wf->state.pid);
-    text_put(&question, call->lang, "confirm_force_claim", "workflow", wf->id, "owner", wf->owner, "pid", pid, NULL);
+    struct buf owner CLEANUP(buf_clear) = BUF_INIT;
+    json_t *who CLEANUP_JSON = wf->who.label[0] ? who_json(&wf->who) : NULL;
+    who_put_label(&owner, who);
+    buf_printf(&owner, owner.len ? ", %s" : "%s", wf->owner);
+    text_put(&question, call->lang, "confirm_force_claim", "workflow", wf->id, "owner", buf_str(&owner), "pid", pid,
+             NULL);
     call->asks_about_dead = false;
     return call->confirm(call, buf_str(&question));
 }
@@ -261,43 +230,32 @@ static int run_force(struct op_call *call, json_t **ret, struct tsk_error *err)
     int result = workflow_force(&owners, workflow_of(call), &caller, NULL, &wf, err);
     if (result < 0 && err->code == TSK_NEEDS_CONFIRMATION) {
         struct workflow shown = wf;
-        if (is_confirmed(call, &shown))
+        if (is_confirmed_force(call, &shown))
             result = workflow_force(&owners, workflow_of(call), &caller, &shown, &wf, err);
         else if (call->confirm) /* somebody was asked, and it was no yes */
             workflow_refuse(&wf, TSK_WORKFLOW_OWNED_BY_OTHER, err);
     }
     if (result == 0)
-        *ret = claimed_json(&wf);
+        *ret = claimed_json(call, &wf);
     return result;
 }
 
-static const struct op_param force_params[] = {
-    WORKFLOW_PARAM,
-    {.name = "yes", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Answer the question with yes."},
-    OWN_INSTANCE_PARAM,
-    {0},
-};
-
 const struct op op_own_force_claim = {
-    .name = "own.force-claim",
-    .noun = "own",
-    .verb = "force-claim",
+    NAMES("own.force-claim", "own", "force-claim"),
     .summary = "Take a workflow from its owner; if the owner is alive, a person must say yes.",
     .detail = "The old owner is not ended; what it writes from now on is refused (workflow_owned_by_other). Look first "
               "whether it still works: ps -p PID.",
     .examples = "tasuki own force-claim nightly  # asks when the owner lives\n"
                 "tasuki own force-claim nightly --yes",
     .flags = OP_DESTRUCTIVE | OP_IDEMPOTENT,
-    .params = force_params,
-    .result = claim_result,
-    .errors = force_errors,
-    .http = {.method = "POST", .path = "/api/workflows/:ulTaskId/force-claim"},
-    .mcp = {.tool = "ul_workflow_force_claim",
-            .group = "ownership",
-            .refusal = "NOT CLAIMED",
-            .text = "Take a workflow from an owner that does not work on it any more. A living "
-                    "owner's needs a person's yes; what it "
-                    "writes afterwards is refused. Yours until ul_workflow_release."},
+    .params = PARAMS(WORKFLOW_PARAM, NOTE_PARAM, YES_PARAM, INSTANCE_PARAM),
+    .result = CLAIM_FIELDS,
+    .errors = ERRORS(TSK_WORKFLOW_OWNED_BY_OTHER, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT, TSK_ENVIRONMENT,
+                     TSK_STORAGE_FULL, TSK_NOT_FOUND),
+    .http = ROUTE("POST", "/api/workflows/:ulTaskId/force-claim"),
+    .mcp = TOOL("ul_workflow_force_claim", "ownership", .refusal = "NOT CLAIMED",
+                .text = "Take a workflow from an owner that does not work on it any more. A living owner's needs a "
+                        "person's yes; what it writes afterwards is refused. Yours until ul_workflow_release."),
     .run = run_force,
 };
 
@@ -332,46 +290,49 @@ static int refuse_borrowed(struct op_call *call, struct owners *owners, const st
     return -1;
 }
 
+static void leave_say(struct op_call *call, const json_t *unreadable)
+{
+    struct buf paths CLEANUP(buf_clear) = BUF_INIT;
+    json_t *path;
+    size_t i;
+    json_array_foreach ((json_t *)unreadable, i, path)
+        buf_printf(&paths, "%s%s", i ? ", " : "", json_string_value(path));
+    call->says = paths.len ? "own_left_unreadable" : "own_left";
+    if (paths.len)
+        call->aside = json_pack("{s:s}", "paths", buf_str(&paths));
+}
+
 static int run_leave(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct instance caller;
-    int locks, claims;
+    struct instance_end end;
     if (own_args_open(call, &owners, &caller, err) < 0 || refuse_borrowed(call, &owners, &caller, err) < 0 ||
-        op_end_instance(call->ws, call->root, caller.id, &locks, &claims, err) < 0)
+        op_end_instance(call->ws, call->root, caller.id, &end, err) < 0)
         return -1;
-    *ret =
-        json_pack("{s:s, s:s, s:i, s:i}", "status", "left", "instance", caller.id, "locks", locks, "workflows", claims);
+    *ret = json_pack("{s:s, s:s, s:i, s:i, s:o}", "status", "left", "instance", caller.id, "locks", end.locks,
+                     "workflows", end.claims, "unreadable", end.unreadable);
+    leave_say(call, end.unreadable);
     return 0;
 }
 
-static const struct op_param leave_params[] = {OWN_INSTANCE_PARAM, {0}};
-static const struct op_field leave_result[] = {{"status", "string", "left"},
-                                               {"instance", "string", "who has left"},
-                                               {"locks", "integer", "how many were released"},
-                                               {"workflows", "integer", "the same"},
-                                               {0}};
-
 const struct op op_own_leave = {
-    .name = "own.leave",
-    .noun = "own",
-    .verb = "leave",
+    NAMES("own.leave", "own", "leave"),
     .summary = "Release everything that you locked and claimed, because you are done here.",
     .detail = "A client of the server is not registered any more then, and its secret is of no use. What you started "
               "goes on, and so does a lock run, which ends by itself. An agent that works in the name of another one "
               "is refused while that one lives.",
     .examples = "tasuki own leave  # for the process that calls",
     .flags = OP_IDEMPOTENT,
-    .params = leave_params,
-    .result = leave_result,
-    .errors = leave_errors,
-    .http = {.method = "DELETE", .path = "/api/instances/:instance"},
-    .mcp = {.tool = "release_all",
-            .group = "workspace",
-            .is_core = true,
-            .refusal = "NOT RELEASED",
-            .text = "Release all that you locked and claimed, when your work here is done. Over HTTP your instance "
-                    "ends with it. What you started goes on."},
+    .params = PARAMS(INSTANCE_PARAM),
+    .result = FIELDS({"status", "string", "left"}, {"instance", "string", "who has left"},
+                     {"locks", "integer", "how many were released"}, {"workflows", "integer", "the same"},
+                     {"unreadable", "array", "paths of locks that stay"}),
+    .errors = ERRORS(TSK_CONFLICT, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("DELETE", "/api/instances/:instance"),
+    .mcp = TOOL("release_all", "workspace", .is_core = true, .refusal = "NOT RELEASED",
+                .text = "Release all that you locked and claimed, when your work here is done. Over HTTP your instance "
+                        "ends with it. What you started goes on."),
     .run = run_leave,
 };
 
@@ -400,34 +361,23 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static const struct op_param show_params[] = {WORKFLOW_PARAM, {0}};
-static const struct op_field show_result[] = {{"ulTaskId", "string", ""},
-                                              {"ownerInstanceId", "string?", "null: nobody"},
-                                              {"ownerPid", "integer?", ""},
-                                              {"ownerAlive", "boolean?", "null: cannot be told"},
-                                              {"fence", "integer", ""},
-                                              {"claimed_at", "string", "when the owner last changed"},
-                                              {"how", "string?", "how we know whether the owner lives"},
-                                              {0}};
-
 const struct op op_own_show = {
-    .name = "own.show",
-    .noun = "own",
-    .verb = "show",
+    NAMES("own.show", "own", "show"),
     .summary = "Show who owns a workflow, since when, alive or dead; nothing moves.",
     .examples = "tasuki own show nightly",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = show_params,
-    .result = show_result,
-    .errors = look_errors,
-    .http = {.method = "GET", .path = "/api/workflows/:ulTaskId"},
+    .params = PARAMS(WORKFLOW_PARAM),
+    .result = FIELDS(OWNER_FIELDS, {"claimed_at", "string", "when the owner last changed"},
+                     {"how", "string?", "how we know whether the owner lives"}),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("GET", "/api/workflows/:ulTaskId"),
     .mcp.absent = "ul_workflow_check with no_auto_claim says the same",
     .run = run_show,
 };
 
 /* ---- list ---- */
 
-static void list_key(const json_t *workflow, char text[PAGE_KEY_MAX])
+static void workflow_page_key(const json_t *workflow, char text[PAGE_KEY_MAX])
 {
     snprintf(text, PAGE_KEY_MAX, "%s", json_get_string(workflow, "ulTaskId", ""));
 }
@@ -440,32 +390,21 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
         workflow_list(&owners, json_get_string(call->args, "owner", NULL), !json_get_bool(call->args, "all", false),
                       &list, err) < 0)
         return -1;
-    *ret = page_sorted(call, "workflows", list, list_key);
+    *ret = page_sorted(call, "workflows", list, workflow_page_key);
     return 0;
 }
 
-static const struct op_param list_params[] = {
-    {.name = "owner", .type = OP_STRING, .value = "I", .help = "Only what this instance owns.", .max = 256},
-    {.name = "all", .type = OP_BOOL, .help = "Also those that nobody owns any more."},
-    PAGE_PARAMS,
-    {0},
-};
-static const struct op_field list_result[] = {
-    {"workflows", "array", "by id, each as own.show gives it"}, PAGE_FIELDS, {0}};
-
 const struct op op_own_list = {
-    .name = "own.list",
-    .noun = "own",
-    .verb = "list",
+    NAMES("own.list", "own", "list"),
     .summary = "Show all workflows that have an owner: whose, since when, alive or dead.",
     .examples = "tasuki own list\ntasuki own list --all --json",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = list_params,
-    .result = list_result,
-    .errors = look_errors,
-    .http = {.method = "GET", .path = "/api/workflows"},
-    .mcp = {.tool = "ul_workflow_list",
-            .group = "ownership",
-            .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."},
+    .params = PARAMS(PARAM("owner", OP_STRING, OP_OPTIONAL, "I", "Only what this instance owns.", .max = 256),
+                     FLAG("all", OP_OPTIONAL, "Also those that nobody owns any more."), PAGE_PARAMS),
+    .result = FIELDS({"workflows", "array", "by id, each as own.show gives it"}, PAGE_FIELDS),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("GET", "/api/workflows"),
+    .mcp = TOOL("ul_workflow_list", "ownership",
+                .text = "List all workflows that have an owner: whose, since when, alive or dead. It changes nothing."),
     .run = run_list,
 };

@@ -26,7 +26,7 @@ static bool follow_holder(struct proc_id *ret_holder)
 }
 
 /* A holder writes the record of a start before it starts the probe. */
-static bool is_ours(const struct proc *p, const struct proc_id *holder)
+static bool is_our_holder(const struct proc *p, const struct proc_id *holder)
 {
     return p->view.state == PROC_RUNNING && p->view.holder.pid == holder->pid &&
            p->view.holder.start_ticks == holder->start_ticks;
@@ -41,7 +41,7 @@ static int load_start(struct proc_registry *reg, const char *id, const struct pr
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         if (proc_load(reg, id, &p, err) < 0)
             return -1;
-        if (is_ours(&p, holder)) {
+        if (is_our_holder(&p, holder)) {
             *ret = p;
             p = (struct proc){.dir = -1};
             return 1;
@@ -68,7 +68,8 @@ static int notify_socket(const struct proc *p)
     return HOLD_FD_NOTIFY;
 }
 
-/* The registry is read once: afterwards the probe lives on files alone, and has neither database nor trail open. */
+/* The registry is read once: afterwards the probe lives on files alone, and has neither database nor trail open; an
+ * event opens the trail for a moment. */
 static int probe_beside_holder(struct op_call *call, const struct proc_id *holder, struct tsk_error *err)
 {
     struct proc_registry reg;
@@ -81,7 +82,7 @@ static int probe_beside_holder(struct op_call *call, const struct proc_id *holde
     event_trail_clear(&call->ws->trail);
     if (found <= 0)
         return found;
-    return probe_run(&p, json_get_string(p.spec, "cwd", call->ws->root), notify_socket(&p), err);
+    return probe_run(call->ws, &p, json_get_string(p.spec, "cwd", call->ws->root), notify_socket(&p), err);
 }
 
 /* A probe's command gets what the process has; by hand, the rest of the environment is the caller's. */
@@ -129,27 +130,18 @@ static int run_probe(struct op_call *call, json_t **ret, struct tsk_error *err)
     return probe_beside_holder(call, &holder, err);
 }
 
-static const struct op_param params[] = {PROC_ID_PARAM, {0}};
-static const struct op_field result_fields[] = {{"id", "string", ""},
-                                                {"phase", "string", "as the holder's own probe has found it"},
-                                                {"ready", "object?", "ok detail; null: it has no such probe"},
-                                                {"health", "object?", "ok detail; null: it has no such probe"},
-                                                {0}};
-static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_INVALID_INPUT,
-                                       TSK_ENVIRONMENT,       TSK_NOT_FOUND,           TSK_OK};
-
 const struct op op_probe = {
-    .name = "probe",
-    .verb = "probe",
+    NAMES("probe", NULL, "probe"),
     .summary = "Try the ready and health probes of a running process once, and say what they find.",
-    .detail =
-        "Changes nothing. (The holder of a process runs this program beside it under the same name: then it goes on "
-        "probing, and its findings are the phase that proc status shows.)",
+    .detail = "Changes nothing. (The holder of a process runs this program beside it under the same name: then it goes "
+              "on probing, and its findings are the phase that proc status shows.)",
     .examples = "tasuki probe web  # why does it not become ready?",
     .flags = OP_READ_ONLY,
-    .params = params,
-    .result = result_fields,
-    .errors = errors,
+    .params = PARAMS(PROC_ID_PARAM),
+    .result = FIELDS({"id", "string", ""}, {"phase", "string", "as the holder's own probe has found it"},
+                     {"ready", "object?", "ok detail; null: it has no such probe"},
+                     {"health", "object?", "ok detail; null: it has no such probe"}),
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
     .http.absent = "it is for the holder, and for writing probes",
     .mcp.absent = "it is for the holder, and for writing probes",
     .run = run_probe,

@@ -1,17 +1,17 @@
 /* op_proc.c - registering, starting and stopping processes. */
+#include "base/fs.h"
 #include "hold/protocol.h"
 #include "ops/ops.h"
 #include "ops/page.h"
 #include "ops/proc_args.h"
+#include "ops/proc_others.h"
 #include "proc/depend.h"
+#include "proc/worktree.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define UPDATE_TRIES 50
-
-static const enum tsk_code change_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT,
-                                              TSK_ENVIRONMENT,       TSK_STORAGE_FULL,  TSK_OK};
 
 /* ---- create ---- */
 
@@ -24,64 +24,40 @@ static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     if (proc_depend_check(&reg, id, spec, err) < 0 || proc_create(&reg, id, spec, err) < 0)
         return -1;
-    if (json_get_bool(call->args, "start", false) && proc_args_start_created(&reg, id, err) < 0)
-        return -1;
-    return proc_args_record_or_say(&reg, id, false, ret);
+    return proc_args_created(call, &reg, id, ret, err);
 }
 
-static const struct op_param create_params[] = {
-    {.name = "id",
-     .type = OP_ID,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "ID",
-     .help = "Its name: letters, digits, dots, dashes and underscores."},
-    {.name = "command",
-     .type = OP_STRING,
-     .flags = OP_REQUIRED | OP_PROGRAM,
-     .value = "CMD",
-     .help = "The program, found by PATH."},
-    PROC_SPEC_PARAMS,
-    {.name = "start", .type = OP_BOOL, .help = "Start it at once."},
-    {.name = "args",
-     .type = OP_ARGV,
-     .flags = OP_POSITIONAL,
-     .value = "ARGS…",
-     .help = "Its arguments. No shell is involved."},
-    {0},
-};
-static const enum tsk_code create_errors[] = {
-    TSK_PROCESS_ALREADY_EXISTS, TSK_INVALID_INPUT, TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
-
 const struct op op_process_create = {
-    .name = "process.create",
-    .noun = "proc",
-    .verb = "create",
+    NAMES("process.create", "proc", "create"),
     .summary = "Register a process, so that it can be started, stopped and watched by its name.",
     .detail = "Nothing is started yet, unless --start is given; a process that then cannot be started is not "
-              "registered. The process will outlive the terminal, the agent and "
-              "tasuki itself; `proc stop` ends it.",
+              "registered, and one that ends at once is answered as Failed (exit 7). The process will outlive the "
+              "terminal, the agent and tasuki itself; `proc stop` ends it.",
     .examples =
         "tasuki proc create web --restart on-failure -- npm run dev  # a dev server that is restarted\n"
         "tasuki proc create api --ready port:8080 --env PORT=8080 --start -- ./api  # ready when the port answers\n"
         "tasuki proc create worker --depends-on db=ready -- ./worker  # started after db",
-    .params = create_params,
+    .flags = OP_VERDICTS,
+    .params = PARAMS(PARAM("id", OP_ID, OP_REQUIRED | OP_POSITIONAL, "ID",
+                           "Its name: letters, digits, dots, dashes and underscores."),
+                     PARAM("command", OP_STRING, OP_REQUIRED | OP_PROGRAM, "CMD", "The program, found by PATH."),
+                     PROC_SPEC_PARAMS, FLAG("start", OP_OPTIONAL, "Start it at once."),
+                     FLAG("no_wait", OP_CLI_ONLY, "With --start: return as soon as it is executed."), NOTE_PARAM,
+                     PARAM("args", OP_ARGV, OP_POSITIONAL, "ARGS…", "Its arguments. No shell is involved.")),
     .result = proc_fields,
-    .errors = create_errors,
-    .http = {.method = "POST", .path = "/api/processes"},
-    .mcp =
-        {.tool = "create_process",
-         .group = "processes",
-         .is_core = true,
-         .refusal = "NOT CREATED",
-         .text =
-             "Register a command as a process, which is managed by its id. start: true starts it at once; an id that "
-             "exists is refused (ProcessAlreadyExists). It outlives this connection; only stop_process ends it."},
+    .errors = ERRORS(TSK_PROCESS_ALREADY_EXISTS, TSK_INVALID_INPUT, TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT,
+                     TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/processes"),
+    .mcp = TOOL(
+        "create_process", "processes", .is_core = true, .refusal = "NOT CREATED",
+        .text = "Register a command as a process with an id. start: true starts it at once; an id that "
+                "exists is refused (ProcessAlreadyExists). It outlives this connection; only stop_process ends it."),
     .run = run_create,
 };
 
 enum which { ALL_ENDED, ALL_RUNNING, ALL_TO_END };
 
-static bool is_one_of(const struct proc *p, bool has_leftovers, enum which which)
+static bool is_wanted_proc(const struct proc *p, bool has_leftovers, enum which which)
 {
     bool is_running = p->view.state == PROC_RUNNING || *p->view.phase;
     return is_running == (which != ALL_ENDED) || has_leftovers;
@@ -103,7 +79,7 @@ static int ids_by_state(struct op_call *call, struct proc_registry *reg, enum wh
     if (which == ALL_TO_END)
         proc_have_leftovers(list, count, has_leftovers);
     for (size_t i = 0; i < count; i++)
-        if (is_one_of(&list[i], has_leftovers[i], which))
+        if (is_wanted_proc(&list[i], has_leftovers[i], which))
             json_array_append_new(*ret, json_string(list[i].id));
     free(has_leftovers);
     proc_list_free(list, count);
@@ -124,48 +100,40 @@ static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
     BUG(!results);
     int result = proc_start_ordered(&reg, names, count, !json_get_bool(call->args, "no_deps", false), results, err);
     if (result == 0)
+        proc_args_settle(call, &reg, names, count, results);
+    if (result == 0)
         result = proc_args_answer(call, &reg, ids, results, false, ret, err);
+    if (result == 0)
+        proc_args_say_failure(call, *ret);
     free(results);
     free(names);
     return result;
 }
 
-static const struct op_param start_params[] = {
-    PROC_IDS_PARAM,
-    PROC_ALL_PARAM,
-    {.name = "no_deps", .type = OP_BOOL, .help = "Do not start, or wait for, what it depends on."},
-    {0},
-};
-static const enum tsk_code start_errors[] = {TSK_PROCESS_NOT_FOUND,
-                                             TSK_PROCESS_ALREADY_RUNNING,
-                                             TSK_PROCESS_START_FAILED,
-                                             TSK_INVALID_INPUT,
-                                             TSK_ENVIRONMENT,
-                                             TSK_STORAGE_FULL,
-                                             TSK_OK};
-
 const struct op op_process_start = {
-    .name = "process.start",
-    .noun = "proc",
-    .verb = "start",
-    .summary = "Start processes; returns when they run, or says why they cannot.",
+    NAMES("process.start", "proc", "start"),
+    .summary = "Start processes; returns when they are ready, or says why they are not.",
     .detail =
-        "What it depends on is started first and waited for. A second copy is never started. The process lives on "
-        "when the terminal is closed.",
+        "What it depends on is started first and waited for. There is one wait for all: until each is ready (with a "
+        "ready probe), has lived 300 ms (without one), or has ended. What failed meanwhile is answered as Failed with "
+        "its last line of stderr (exit 7); when the time is up before a probe succeeds, its phase is starting. A "
+        "second copy is never started. The process lives on when the terminal is closed.",
     .examples = "tasuki proc start web  # start one\n"
+                "tasuki proc start web --no-wait  # do not wait until it is ready\n"
                 "tasuki proc start --all  # all that are registered, in the order of their dependencies",
-    .flags = OP_VERDICTS,
-    .params = start_params,
+    .flags = OP_VERDICTS | OP_WAITS,
+    .params = PARAMS(PROC_IDS_PARAM, PROC_ALL_PARAM,
+                     FLAG("no_deps", OP_OPTIONAL, "Do not start, or wait for, what it depends on."), PROC_NO_WAIT_PARAM,
+                     PROC_START_TIMEOUT_PARAM, NOTE_PARAM),
     .result = proc_fields,
-    .errors = start_errors,
-    .http = {.method = "POST", .path = "/api/processes/:id/start"},
-    .mcp = {.tool = "start_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT STARTED",
-            .text =
-                "Start registered processes, and first what they depend on; returns when they run. A second copy is "
-                "never started: ProcessAlreadyRunning means it runs. They live on when you disconnect."},
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_ALREADY_RUNNING, TSK_PROCESS_START_FAILED, TSK_INVALID_INPUT,
+                     TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/processes/:id/start"),
+    .mcp = TOOL("start_process", "processes", .is_core = true, .refusal = "NOT STARTED",
+                .text =
+                    "Start registered processes, after what they depend on; returns when they are ready (no probe: "
+                    "alive), or with the reason of a failure. ProcessAlreadyRunning: it runs, there is no second copy. "
+                    "They live on when you disconnect."),
     .run = run_start,
 };
 
@@ -174,8 +142,9 @@ const struct op op_process_start = {
 static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    json_t *ids CLEANUP_JSON = NULL;
-    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_TO_END, &ids, err) < 0)
+    json_t *ids CLEANUP_JSON = NULL, *warning CLEANUP_JSON = NULL;
+    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_TO_END, &ids, err) < 0 ||
+        proc_others_ask(call, &reg, ids, true, &warning, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -185,45 +154,38 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     int result = proc_stop_many(&reg, names, count, grace, results, err);
     if (result == 0)
         result = proc_args_answer(call, &reg, ids, results, true, ret, err);
+    if (result == 0)
+        proc_others_warn(*ret, warning);
     free(results);
     free(names);
     return result;
 }
 
-static const struct op_param stop_params[] = {PROC_IDS_PARAM, PROC_ALL_PARAM, PROC_GRACE_PARAM, {0}};
-static const enum tsk_code stop_errors[] = {
-    TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_PROCESS_STOP_FAILED, TSK_INVALID_INPUT,
-    TSK_CONFLICT,          TSK_ENVIRONMENT,         TSK_STORAGE_FULL,        TSK_OK};
-
 const struct op op_process_stop = {
-    .name = "process.stop",
-    .noun = "proc",
-    .verb = "stop",
+    NAMES("process.stop", "proc", "stop"),
     .summary = "Stop processes with everything that they started; returns when all of it is gone.",
     .detail =
-        "SIGTERM to all of them, SIGKILL after the grace period. No restart policy revives what was stopped. What a "
-        "process that has ended left behind is ended, too.",
+        "SIGTERM to all of them, SIGKILL after the grace period; of several, in reverse order of dependencies. No "
+        "restart policy revives what was stopped. What a process that has ended left behind is ended, too.",
     .examples = "tasuki proc stop web  # SIGTERM, after 3 s SIGKILL\n"
                 "tasuki proc stop web --grace 10000  # give it ten seconds\n"
                 "tasuki proc stop --all  # everything that runs",
     .flags = OP_DESTRUCTIVE | OP_VERDICTS,
-    .params = stop_params,
+    .params = PARAMS(PROC_IDS_PARAM, PROC_ALL_PARAM, PROC_GRACE_PARAM, NOTE_PARAM, YES_PARAM),
     .result = proc_fields,
-    .errors = stop_errors,
-    .http = {.method = "POST", .path = "/api/processes/:id/stop"},
-    .mcp = {.tool = "stop_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT STOPPED",
-            .text =
-                "Stop processes with everything they started; returns when all of it is gone. SIGTERM, and SIGKILL "
-                "after grace_period_ms. No restart policy revives them; ProcessNotRunning: there was nothing to stop."},
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_PROCESS_STOP_FAILED, TSK_NEEDS_CONFIRMATION,
+                     TSK_INVALID_INPUT, TSK_CONFLICT, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/processes/:id/stop"),
+    .mcp = TOOL(
+        "stop_process", "processes", .is_core = true, .refusal = "NOT STOPPED",
+        .text = "Stop processes with everything they started; returns when all of it is gone. SIGTERM, and SIGKILL "
+                "after grace_period_ms. No restart policy revives them; ProcessNotRunning: there was nothing to stop."),
     .run = run_stop,
 };
 
 /* ---- restart ---- */
 
-/* What could not be started again is not stopped. */
+/* A restart stops nothing that it could not start again: it checks first that all dependencies exist. */
 static int dependencies_exist(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *err)
 {
     for (size_t i = 0; i < count; i++) {
@@ -244,8 +206,9 @@ static int dependencies_exist(struct proc_registry *reg, const char *const *ids,
 static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    json_t *ids CLEANUP_JSON = NULL;
-    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_RUNNING, &ids, err) < 0)
+    json_t *ids CLEANUP_JSON = NULL, *warning CLEANUP_JSON = NULL;
+    if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_RUNNING, &ids, err) < 0 ||
+        proc_others_ask(call, &reg, ids, true, &warning, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
     const char **names = proc_args_strings(ids);
@@ -261,73 +224,99 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
         if (stopped[i].code != TSK_OK && stopped[i].code != TSK_PROCESS_NOT_RUNNING)
             started[i] = stopped[i];
     if (result == 0)
+        proc_args_settle(call, &reg, names, count, started);
+    if (result == 0)
         result = proc_args_answer(call, &reg, ids, started, false, ret, err);
+    if (result == 0) {
+        proc_others_warn(*ret, warning);
+        proc_args_say_failure(call, *ret);
+    }
     free(stopped);
     free(started);
     free(names);
     return result;
 }
 
-static const enum tsk_code restart_errors[] = {TSK_PROCESS_NOT_FOUND,
-                                               TSK_PROCESS_START_FAILED,
-                                               TSK_PROCESS_STOP_FAILED,
-                                               TSK_PROCESS_ALREADY_RUNNING,
-                                               TSK_INVALID_INPUT,
-                                               TSK_CONFLICT,
-                                               TSK_ENVIRONMENT,
-                                               TSK_STORAGE_FULL,
-                                               TSK_OK};
-
 const struct op op_process_restart = {
-    .name = "process.restart",
-    .noun = "proc",
-    .verb = "restart",
-    .summary = "Stop processes and start them again with their present settings.",
+    NAMES("process.restart", "proc", "restart"),
+    .summary = "Stop processes and start them again with their present settings; waits as `proc start` does.",
     .examples = "tasuki proc restart web  # after an update, say",
-    .flags = OP_DESTRUCTIVE | OP_VERDICTS,
-    .params = stop_params,
+    .flags = OP_DESTRUCTIVE | OP_VERDICTS | OP_WAITS,
+    .params = PARAMS(PROC_IDS_PARAM, PROC_ALL_PARAM, PROC_GRACE_PARAM, PROC_NO_WAIT_PARAM, PROC_START_TIMEOUT_PARAM,
+                     NOTE_PARAM, YES_PARAM),
     .result = proc_fields,
-    .errors = restart_errors,
-    .http = {.method = "POST", .path = "/api/processes/:id/restart"},
-    .mcp = {.tool = "restart_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT RESTARTED",
-            .text =
-                "Stop processes and start them again with their present settings, after update_process for example. "
-                "One that does not run is simply started."},
+    .errors =
+        ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_START_FAILED, TSK_PROCESS_STOP_FAILED, TSK_PROCESS_ALREADY_RUNNING,
+               TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/processes/:id/restart"),
+    .mcp = TOOL("restart_process", "processes", .is_core = true, .refusal = "NOT RESTARTED",
+                .text = "Stop processes and start them again with their present settings, after update_process for "
+                        "example. One that does not run is simply started."),
     .run = run_restart,
 };
 
 /* ---- status ---- */
 
+/* The port that a probe asks; 0: none. */
+static int probe_port(const json_t *spec, const char *key)
+{
+    struct proc_probe probe;
+    proc_spec_probe(spec, key, &probe);
+    if (probe.kind == PROBE_PORT)
+        return probe.port;
+    const char *host = probe.kind == PROBE_HTTP ? strstr(probe.text, "://") : NULL;
+    const char *end = host ? strpbrk(host + 3, "/?#") : NULL, *colon = host ? strchr(host + 3, ':') : NULL;
+    return colon && (!end || colon < end) ? (int)strtol(colon + 1, NULL, 10) : 0;
+}
+
+/* Facts that cost a look each, and are not in lists. */
+static void add_place(const struct tsk_workspace *ws, json_t *record)
+{
+    char top[PATH_MAX], branch[256];
+    struct stat st;
+    int64_t size = 0;
+    json_t *log = json_object_get(record, "log");
+    const char *out = json_get_string(log, "stdout", ""), *errors = json_get_string(log, "stderr", "");
+    int port = probe_port(record, "ready");
+    if (!port)
+        port = probe_port(record, "health");
+    bool is_git =
+        worktree_of(json_get_string(record, "cwd", ws->root), top) && worktree_branch(top, branch, sizeof branch);
+    if (fs->fstatat(AT_FDCWD, out, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        size += st.st_blocks * 512 < st.st_size ? st.st_blocks * 512 : st.st_size; /* the rest was dropped */
+    if (strcmp(out, errors) != 0 && fs->fstatat(AT_FDCWD, errors, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        size += st.st_blocks * 512 < st.st_size ? st.st_blocks * 512 : st.st_size;
+    json_object_set_new(record, "port", port > 0 ? json_integer(port) : json_null());
+    json_object_set_new(record, "branch", is_git ? json_string(branch) : json_null());
+    json_object_set_new(log, "size", json_integer(size));
+}
+
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    if (proc_args_open(call, &reg, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 ||
+        proc_args_record(&reg, json_get_string(call->args, "id", ""), true, ret, err) < 0)
         return -1;
-    return proc_args_record(&reg, json_get_string(call->args, "id", ""), true, ret, err);
+    add_place(call->ws, *ret);
+    json_t *creator = json_get_int(*ret, "run", 0) ? NULL : proc_creator(&reg, json_get_string(*ret, "id", ""));
+    if (creator)
+        json_object_set_new(*ret, "created_by", creator);
+    return 0;
 }
 
-static const struct op_param status_params[] = {PROC_ID_PARAM, {0}};
-
 const struct op op_process_status = {
-    .name = "process.status",
-    .noun = "proc",
-    .verb = "status",
+    NAMES("process.status", "proc", "status"),
     .summary = "Show one process: its state, exit code, restarts, what it uses, where its log is.",
     .examples = "tasuki proc status web  # for people\n"
                 "tasuki proc status web --json  # for programs",
     .flags = OP_READ_ONLY,
-    .params = status_params,
+    .params = PARAMS(PROC_ID_PARAM),
     .result = proc_fields,
-    .errors = change_errors,
-    .http = {.method = "GET", .path = "/api/processes/:id"},
-    .mcp = {.tool = "get_process_status",
-            .group = "processes",
-            .is_core = true,
-            .text = "Show one process: state, pid, exit code, restarts, log files. It changes nothing; to wait for a "
-                    "change use wait_for."},
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("GET", "/api/processes/:id"),
+    .mcp = TOOL("get_process_status", "processes", .is_core = true,
+                .text = "Show one process: state, pid, exit code, restarts, log files. It changes nothing; to wait for "
+                        "a change use wait_for."),
     .run = run_status,
 };
 
@@ -350,46 +339,33 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static const struct op_param list_params[] = {
-    {.name = "state",
-     .type = OP_ENUM,
-     .value = "S",
-     .choices = proc_state_names,
-     .help = "Only those in this state: NotStarted, Running, Stopped or Failed.",
-     .agent_help = "Only those."},
-    PAGE_PARAMS,
-    {0},
-};
-static const struct op_field list_result[] = {{"processes", "array", "records, by id"}, PAGE_FIELDS, {0}};
-static const enum tsk_code list_errors[] = {TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_OK};
-
 const struct op op_process_list = {
-    .name = "process.list",
-    .noun = "proc",
-    .verb = "list",
+    NAMES("process.list", "proc", "list"),
     .summary = "List all processes with their true states.",
     .examples = "tasuki proc list  # all\n"
                 "tasuki proc list --state Failed  # what needs a look",
     .flags = OP_READ_ONLY,
-    .params = list_params,
-    .result = list_result,
-    .errors = list_errors,
-    .http = {.method = "GET", .path = "/api/processes"},
-    .mcp = {.tool = "list_processes",
-            .group = "processes",
-            .is_core = true,
-            .text = "List all processes with their true states; look here before you create or start one. It changes "
-                    "nothing."},
+    .params = PARAMS(PARAM("state", OP_ENUM, OP_OPTIONAL, "S",
+                           "Only those in this state: NotStarted, Running, Stopped or Failed.",
+                           .choices = proc_state_names, .agent_help = "Only those."),
+                     PAGE_PARAMS),
+    .result = FIELDS({"processes", "array", "records, by id"}, PAGE_FIELDS),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT),
+    .http = ROUTE("GET", "/api/processes"),
+    .mcp = TOOL(
+        "list_processes", "processes", .is_core = true,
+        .text =
+            "List all processes with their true states; look here before you create or start one. It changes nothing."),
     .run = run_list,
 };
 
 /* ---- remove ---- */
 
-/* Asks a person, if there is one at hand; otherwise the error is the warning, and `force` is the yes, on every skin. */
-static int remove_one(struct op_call *call, struct proc_registry *reg, const char *id, struct tsk_error *err)
+/* Asks a person, if there is one at hand; otherwise the error is the warning, and `force` is the yes, on every skin. `err`: of the
+ * first attempt. */
+static int remove_asked(struct op_call *call, struct proc_registry *reg, const char *id, struct tsk_error *err)
 {
-    bool is_forced = json_get_bool(call->args, "force", false);
-    if (proc_remove(reg, id, is_forced, err) == 0)
+    if (err->code == TSK_OK)
         return 0;
     if (err->code != TSK_NEEDS_CONFIRMATION || !call->confirm)
         return -1;
@@ -399,7 +375,7 @@ static int remove_one(struct op_call *call, struct proc_registry *reg, const cha
     return call->confirm(call, buf_str(&question)) ? proc_remove(reg, id, true, err) : -1;
 }
 
-/* `--all` typed on a terminal is asked about once: the output of all of them is lost with it. */
+/* Asks once before `--all` on a terminal, because the output of all processes is deleted, too. */
 static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_error *err)
 {
     char count[24];
@@ -417,63 +393,65 @@ static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_er
     return -1;
 }
 
+static json_t *remove_listed(struct op_call *call, struct proc_registry *reg, const json_t *ids)
+{
+    json_t *removed = json_array(), *errors = json_array(), *id;
+    size_t i, count = json_array_size(ids);
+    const char **names = calloc(count + 1, sizeof *names);
+    struct tsk_error *results = calloc(count + 1, sizeof *results);
+    BUG(!names || !results);
+    for (i = 0; i < count; i++)
+        names[i] = json_string_value(json_array_get(ids, i));
+    proc_remove_many(reg, names, count, json_get_bool(call->args, "force", false), results);
+    json_array_foreach ((json_t *)ids, i, id)
+        if (remove_asked(call, reg, names[i], &results[i]) == 0)
+            json_array_append(removed, id);
+        else
+            proc_args_add_error(call, names[i], &results[i], errors);
+    free(results);
+    free(names);
+    return json_pack("{s:o, s:o}", "removed", removed, "errors", errors);
+}
+
 static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    json_t *ids CLEANUP_JSON = NULL;
-    if (proc_args_open(call, &reg, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0)
+    json_t *ids CLEANUP_JSON = NULL, *warning CLEANUP_JSON = NULL;
+    if (proc_args_open(call, &reg, err) < 0 || proc_args_ids(call, &reg, &ids, err) < 0 ||
+        proc_others_ask(call, &reg, ids, false, &warning, err) < 0)
         return -1;
     if (json_is_string(json_object_get(call->args, "id"))) {
         const char *id = json_get_string(call->args, "id", "");
-        if (remove_one(call, &reg, id, err) < 0)
+        *err = (struct tsk_error){.code = TSK_OK};
+        if (proc_remove(&reg, id, json_get_bool(call->args, "force", false), err) < 0 &&
+            remove_asked(call, &reg, id, err) < 0)
             return -1;
         *ret = json_pack("{s:s, s:b}", "id", id, "removed", true);
+        proc_others_warn(*ret, warning);
         return 0;
     }
     if (may_remove_all(call, ids, err) < 0)
         return -1;
-    json_t *removed = json_array(), *errors = json_array(), *id;
-    size_t i;
-    json_array_foreach (ids, i, id) {
-        struct tsk_error problem = {0};
-        if (remove_one(call, &reg, json_string_value(id), &problem) == 0)
-            json_array_append(removed, id);
-        else
-            proc_args_add_error(call, json_string_value(id), &problem, errors);
-    }
-    *ret = json_pack("{s:o, s:o}", "removed", removed, "errors", errors);
+    *ret = remove_listed(call, &reg, ids);
+    proc_others_warn(*ret, warning);
     return 0;
 }
 
-static const struct op_param remove_params[] = {
-    PROC_IDS_PARAM,
-    PROC_ALL_PARAM,
-    {.name = "force", .type = OP_BOOL, .help = "Stop it first if it runs."},
-    {0},
-};
-static const struct op_field remove_result[] = {
-    {"id", "string?", "what was removed"}, {"removed", "any", "true, or the ids"}, {0}};
-static const enum tsk_code remove_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_NEEDS_CONFIRMATION, TSK_PROCESS_STOP_FAILED,
-                                              TSK_CONFLICT,          TSK_ENVIRONMENT,        TSK_OK};
-
 const struct op op_process_remove = {
-    .name = "process.remove",
-    .noun = "proc",
-    .verb = "remove",
+    NAMES("process.remove", "proc", "remove"),
     .summary = "Remove processes with their logs; a running one only with --force, which stops it first.",
     .examples = "tasuki proc remove web  # its record and its output\n"
                 "tasuki proc remove web --force  # although it runs",
     .flags = OP_DESTRUCTIVE | OP_VERDICTS,
-    .params = remove_params,
-    .result = remove_result,
-    .errors = remove_errors,
-    .http = {.method = "DELETE", .path = "/api/processes/:id"},
-    .mcp = {.tool = "remove_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT REMOVED",
-            .text = "Remove processes with their logs, for good. A running one is refused (NEEDS_CONFIRMATION) unless "
-                    "force: true, which stops it first."},
+    .params = PARAMS(PROC_IDS_PARAM, PROC_ALL_PARAM, FLAG("force", OP_OPTIONAL, "Stop it first if it runs."),
+                     NOTE_PARAM, YES_PARAM),
+    .result = FIELDS({"id", "string?", "what was removed"}, {"removed", "any", "true, or the ids"}),
+    .errors =
+        ERRORS(TSK_PROCESS_NOT_FOUND, TSK_NEEDS_CONFIRMATION, TSK_PROCESS_STOP_FAILED, TSK_CONFLICT, TSK_ENVIRONMENT),
+    .http = ROUTE("DELETE", "/api/processes/:id"),
+    .mcp = TOOL("remove_process", "processes", .is_core = true, .refusal = "NOT REMOVED",
+                .text = "Remove processes with their logs, for good. A running one is refused (NEEDS_CONFIRMATION) "
+                        "unless force: true, which stops it first."),
     .run = run_remove,
 };
 
@@ -498,10 +476,11 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
     const char *id = json_get_string(call->args, "id", ""),
                *expected = json_get_string(call->args, "expected_updated_at", NULL);
     int64_t expected_ms = -1;
+    json_t *ids CLEANUP_JSON = json_pack("[s]", id), *warning CLEANUP_JSON = NULL;
     if (expected && time_parse(expected, &expected_ms) < 0)
         return error_set(err, TSK_INVALID_INPUT, "param_not_a_time", "param", "expected_updated_at", "value", expected,
                          NULL);
-    if (proc_args_open(call, &reg, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || proc_others_ask(call, &reg, ids, false, &warning, err) < 0)
         return -1;
     int result = update_once(call, &reg, id, expected_ms, err);
     /* Somebody else changed it between our reading and writing; nobody asked to be told. */
@@ -509,44 +488,32 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);
     }
-    return result < 0 ? -1 : proc_args_record_or_say(&reg, id, false, ret);
+    if (result == 0 && (result = proc_args_record_or_say(&reg, id, false, ret)) == 0)
+        proc_others_warn(*ret, warning);
+    return result;
 }
 
-static const struct op_param update_params[] = {
-    PROC_ID_PARAM,
-    {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
-    PROC_SPEC_PARAMS,
-    {.name = "env_clear", .type = OP_BOOL, .help = "Drop all variables first."},
-    {.name = "expected_updated_at",
-     .type = OP_STRING,
-     .value = "T",
-     .max = 64,
-     .help = "Only if it has not changed since (updated_at of its record)."},
-    {.name = "args", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "ARGS…", .help = "Its arguments."},
-    {0},
-};
-
 const struct op op_process_update = {
-    .name = "process.update",
-    .noun = "proc",
-    .verb = "update",
+    NAMES("process.update", "proc", "update"),
     .summary = "Change a process's command or settings; what runs keeps the old ones until it is restarted.",
     .detail = "What is not mentioned stays. --env changes the variables that it names; --env-clear drops the others. "
-              "Back to the "
-              "default: --no-depends-on, --no-auto-start, --ready none and --health none.",
+              "Back to the default: --no-depends-on, --no-auto-start, --ready none and --health none.",
     .flags = OP_KEEPS_REST,
     .examples = "tasuki proc update web --restart always  # takes effect with the next start\n"
                 "tasuki proc update web -- npm run preview  # another command",
-    .params = update_params,
+    .params = PARAMS(PROC_ID_PARAM, PARAM("command", OP_STRING, OP_PROGRAM, "CMD", "Another program."),
+                     PROC_SPEC_PARAMS, FLAG("env_clear", OP_OPTIONAL, "Drop all variables first."),
+                     PARAM("expected_updated_at", OP_STRING, OP_OPTIONAL, "T",
+                           "Only if it has not changed since (updated_at of its record).", .max = 64),
+                     NOTE_PARAM, YES_PARAM, PARAM("args", OP_ARGV, OP_POSITIONAL, "ARGS…", "Its arguments.")),
     .result = proc_fields,
-    .errors = change_errors,
-    .http = {.method = "PUT", .path = "/api/processes/:id"},
-    .mcp = {.tool = "update_process",
-            .group = "processes",
-            .is_core = true,
-            .refusal = "NOT UPDATED",
-            .text =
-                "Change a process's command or settings; what is not named stays, each variable too. What runs keeps "
-                "the old ones until restart_process. CONFLICT (expected_updated_at): somebody else changed it."},
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_NEEDS_CONFIRMATION, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_ENVIRONMENT,
+                     TSK_STORAGE_FULL),
+    .http = ROUTE("PUT", "/api/processes/:id"),
+    .mcp =
+        TOOL("update_process", "processes", .is_core = true, .refusal = "NOT UPDATED",
+             .text = "Change a process's command or settings. Settings and variables that are not named stay. A "
+                     "running process keeps "
+                     "the old ones until restart_process. CONFLICT (expected_updated_at): somebody else changed it."),
     .run = run_update,
 };

@@ -1,8 +1,12 @@
 /* op_proc_exchange.c - processes to a file and from a file. */
 #include "base/fs.h"
+#include "base/word.h"
 #include "ops/ops.h"
+#include "ops/place.h"
 #include "ops/proc_args.h"
+#include "ops/proc_others.h"
 #include "proc/exchange.h"
+#include "proc/registry.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -37,50 +41,32 @@ static int run_export(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const char *const export_formats[] = {"yaml", "json", NULL};
-static const struct op_param export_params[] = {
-    {.name = "id",
-     .type = OP_ID,
-     .flags = OP_POSITIONAL | OP_MANY,
-     .value = "ID…",
-     .help = "Only these processes. Otherwise all, and the templates.",
-     .completes = "process-id"},
-    {.name = "format",
-     .type = OP_ENUM,
-     .value = "F",
-     .choices = export_formats,
-     .help = "How it is written.",
-     .fallback = "yaml"},
-    {.name = "secrets", .type = OP_BOOL, .help = "Write secret values in clear; otherwise they are ***."},
-    {0},
-};
-static const struct op_field export_fields[] = {{"format", "string", "yaml or json"},
-                                                {"content", "string", "the file"},
-                                                {"processes", "integer", "how many it has"},
-                                                {"templates", "integer", "how many it has"},
-                                                {"masked", "array", "ID.VARIABLE of values that are ***"},
-                                                {0}};
-static const enum tsk_code export_errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_OK};
 
 const struct op op_process_export = {
-    .name = "process.export",
-    .noun = "proc",
-    .verb = "export",
+    NAMES("process.export", "proc", "export"),
     .summary = "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository.",
-    .detail = "Only what differs from the defaults is written, always in the same order. Values of variables that look "
-              "secret are *** unless --secrets is given.",
+    .detail =
+        "Only what differs from the defaults is written, always in the same order. Values of variables that look "
+        "secret are *** unless --secrets is given. Directories below the root are written relative to it: keep the "
+        "file there.",
     .examples = "tasuki proc export > processes.yaml  # all\n"
                 "tasuki proc export web db --format json  # two of them\n"
                 "tasuki proc export --secrets > backup.yaml  # complete; keep it to yourself",
     .flags = OP_READ_ONLY,
-    .params = export_params,
-    .result = export_fields,
-    .errors = export_errors,
-    .http = {.method = "GET", .path = "/api/processes/export"},
-    .mcp = {.tool = "export_processes",
-            .group = "templates",
-            .text =
-                "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository. It "
-                "changes nothing; values of variables that look secret are *** unless secrets: true."},
+    .params = PARAMS(
+        PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…", "Only these processes. Otherwise all, and the templates.",
+              .completes = "process-id"),
+        PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "How it is written.", .fallback = "yaml", .choices = export_formats),
+        FLAG("secrets", OP_OPTIONAL, "Write secret values in clear; otherwise they are ***.")),
+    .result = FIELDS({"format", "string", "yaml or json"}, {"content", "string", "the file"},
+                     {"processes", "integer", "how many it has"}, {"templates", "integer", "how many it has"},
+                     {"masked", "array", "ID.VARIABLE of values that are ***"}),
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT),
+    .http = ROUTE("GET", "/api/processes/export"),
+    .mcp = TOOL(
+        "export_processes", "templates",
+        .text = "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository. It "
+                "changes nothing; values of variables that look secret are *** unless secrets: true."),
     .run = run_export,
 };
 
@@ -94,7 +80,7 @@ static int read_all(int fd, const char *path, struct buf *text, struct tsk_error
                           : error_errno(err, "read", path);
 }
 
-static int read_path(const char *path, struct buf *text, struct tsk_error *err)
+int proc_file_read(const char *path, const char *command, struct buf *text, struct tsk_error *err)
 {
     if (strcmp(path, "-") == 0)
         return read_all(STDIN_FILENO, path, text, err);
@@ -103,11 +89,16 @@ static int read_path(const char *path, struct buf *text, struct tsk_error *err)
         return read_all(fd, path, text, err);
     if (errno != ENOENT)
         return error_errno(err, "open", path);
-    return error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
+    char near[PATH_MAX];
+    if (!place_nearest(path, near))
+        return error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    error_set(err, TSK_NOT_FOUND, "import_no_file_near", "path", path, "near", near, NULL);
+    error_add_next(err, "%s %s", command, shell_word(&word, near));
+    return -1;
 }
 
-/* Relative directories of a file begin where the file is. */
-static const char *directory_of(const char *path, char *here, size_t size)
+const char *proc_file_directory(const char *path, char *here, size_t size)
 {
     char whole[PATH_MAX];
     if (strcmp(path, "-") == 0 || !realpath(path, whole))
@@ -134,15 +125,32 @@ static int read_source(struct op_call *call, struct exchange_source *from, char 
     }
     from->path = strcmp(path, "-") == 0 ? NULL : path;
     from->name = from->path ? path : "(stdin)";
-    from->cwd_base = directory_of(path, here, PATH_MAX);
+    from->cwd_base = proc_file_directory(path, here, PATH_MAX);
     if (!from->cwd_base)
         from->cwd_base = call->ws->root;
-    return read_path(path, text, err);
+    return proc_file_read(path, "tasuki proc import", text, err);
+}
+
+/* Those that exist and would be changed: an update is guarded, and so is this. */
+static int ask_about_updates(struct op_call *call, struct proc_registry *reg, const struct exchange *found,
+                             json_t **ret_warning, struct tsk_error *err)
+{
+    json_t *ids CLEANUP_JSON = json_array(), *spec;
+    const char *id;
+    json_object_foreach (found->processes, id, spec) {
+        struct proc p CLEANUP(proc_clear) = {.dir = -1};
+        struct tsk_error absent; /* another problem is the import's to report */
+        if (proc_find(reg, id, &p, &absent) == 0 && !exchange_says(found, id, p.spec))
+            json_array_append_new(ids, json_string(id));
+    }
+    return proc_others_ask(call, reg, ids, false, ret_warning, err);
 }
 
 static int run_import(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
+    json_t *warning CLEANUP_JSON = NULL;
+    bool is_replacing = json_get_bool(call->args, "replace", false);
     struct exchange found CLEANUP(exchange_clear) = {0};
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     char here[PATH_MAX];
@@ -150,58 +158,39 @@ static int run_import(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (read_source(call, &from, here, &text, err) < 0 ||
         exchange_read(&from, buf_str(&text), text.len, &found, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0)
         return -1;
-    return exchange_apply(&reg, &from, &found, json_get_bool(call->args, "replace", false), ret, err);
+    if ((is_replacing && ask_about_updates(call, &reg, &found, &warning, err) < 0) ||
+        exchange_apply(&reg, &from, &found, is_replacing, ret, err) < 0)
+        return -1;
+    proc_others_warn(*ret, warning);
+    return 0;
 }
 
 static const char *const import_formats[] = {"auto", "yaml", "json", "procfile", "compose", NULL};
-static const struct op_param import_params[] = {
-    {.name = "file",
-     .type = OP_PATH,
-     .flags = OP_POSITIONAL | OP_CLI_ONLY,
-     .value = "FILE",
-     .help = "The file; - is standard input."},
-    {.name = "content",
-     .type = OP_STRING,
-     .value = "TEXT",
-     .max = CONTENT_MAX,
-     .help = "What the file would contain, instead of a file."},
-    {.name = "format",
-     .type = OP_ENUM,
-     .value = "F",
-     .choices = import_formats,
-     .help = "auto looks at the name and the content.",
-     .fallback = "auto"},
-    {.name = "replace", .type = OP_BOOL, .help = "Change processes and templates that exist already."},
-    {0},
-};
-static const struct op_field import_fields[] = {
-    {"format", "string", "what it was: yaml json vantage procfile compose"},
-    {"created", "array", "new processes"},
-    {"updated", "array", "changed processes"},
-    {"unchanged", "array", "processes that were like this already"},
-    {"running", "array", "changed ones that go on with what they were started with"},
-    {"templates", "array", "templates"},
-    {"ignored", "array", "keys of the file that mean nothing to tasuki"},
-    {"warnings", "array", "what may not be as it was"},
-    {0}};
-static const enum tsk_code import_errors[] = {
-    TSK_INVALID_INPUT,     TSK_NOT_FOUND,   TSK_CONFLICT,     TSK_PROCESS_ALREADY_EXISTS,
-    TSK_PAYLOAD_TOO_LARGE, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
 
 const struct op op_process_import = {
-    .name = "process.import",
-    .noun = "proc",
-    .verb = "import",
+    NAMES("process.import", "proc", "import"),
     .summary = "Register processes from a file: tasuki's own, Vantage's, a Procfile, or a process-compose file.",
     .detail = "All or nothing: with one mistake in the file nothing is changed, and all mistakes are named with their "
               "places. Nothing is started. Relative directories begin where the file is.",
     .examples = "tasuki proc import processes.yaml  # what `proc export` wrote, or Vantage\n"
                 "tasuki proc import Procfile  # one process per line\n"
                 "tasuki proc import process-compose.yaml --replace  # also those that exist",
-    .params = import_params,
-    .result = import_fields,
-    .errors = import_errors,
-    .http = {.method = "POST", .path = "/api/processes/import"},
-    .mcp = {.tool = "import_processes", .group = "templates", .refusal = "NOT IMPORTED"},
+    .params = PARAMS(PARAM("file", OP_PATH, OP_POSITIONAL | OP_CLI_ONLY, "FILE", "The file; - is standard input."),
+                     PARAM("content", OP_STRING, OP_OPTIONAL, "TEXT", "What the file would contain, instead of a file.",
+                           .max = CONTENT_MAX),
+                     PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "auto looks at the name and the content.",
+                           .fallback = "auto", .choices = import_formats),
+                     FLAG("replace", OP_OPTIONAL, "Change processes and templates that exist already."), NOTE_PARAM,
+                     YES_PARAM),
+    .result = FIELDS(
+        {"format", "string", "what it was: yaml json vantage procfile compose"}, {"created", "array", "new processes"},
+        {"updated", "array", "changed processes"}, {"unchanged", "array", "processes that were like this already"},
+        {"running", "array", "changed ones that go on with what they were started with"},
+        {"templates", "array", "templates"}, {"ignored", "array", "keys of the file that mean nothing to tasuki"},
+        {"warnings", "array", "what may not be as it was"}, {"warning", "string?", "whose processes were changed"}),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_CONFLICT, TSK_PROCESS_ALREADY_EXISTS, TSK_PAYLOAD_TOO_LARGE,
+                     TSK_NEEDS_CONFIRMATION, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/processes/import"),
+    .mcp = TOOL("import_processes", "templates", .refusal = "NOT IMPORTED"),
     .run = run_import,
 };

@@ -1,5 +1,7 @@
 /* op_proc_logs.c - what a process wrote: the end of it, a part of it, or as it is written. */
 #include "ops/ops.h"
+#include "ops/proc_args.h"
+#include "ops/proc_lines.h"
 #include "proc/log.h"
 #include "proc/log_text.h"
 #include "proc/log_watch.h"
@@ -18,7 +20,6 @@ enum {
     DOCUMENT_MAX_BRIEF = 32 << 10,
     DOCUMENT_MAX_CLI = 4 << 20, /* … that can only be on the command line */
     LINGER_MS = 1000,
-    CANCEL_LOOK_MS = 1000, /* how soon it is seen that nobody reads any more */
 };
 
 /* ---- from arguments to a query ---- */
@@ -46,7 +47,7 @@ static int parse_local_time(const char *text, int64_t now_ms, int64_t *ret_ms)
 }
 
 /* A time, or how long ago ("10m"). -1 stays when it is not given. */
-static int take_time(const json_t *args, const char *param, int64_t now_ms, int64_t *ret_ms, struct tsk_error *err)
+int log_args_time(const json_t *args, const char *param, int64_t now_ms, int64_t *ret_ms, struct tsk_error *err)
 {
     const char *text = json_get_string(args, param, NULL);
     int64_t ago;
@@ -59,42 +60,53 @@ static int take_time(const json_t *args, const char *param, int64_t now_ms, int6
     return 0;
 }
 
-/* "OUT:ERR", as an earlier answer had it. */
-static int take_cursor(const json_t *args, int64_t ret[2], struct tsk_error *err)
+bool log_args_take_cursor(const char **text, int64_t ret[2])
 {
-    const char *text = json_get_string(args, "cursor", NULL);
     char *middle, *end;
-    if (!text)
-        return 0;
     errno = 0;
-    ret[0] = strtoll(text, &middle, 10);
+    ret[0] = strtoll(*text, &middle, 10);
     ret[1] = *middle == ':' ? strtoll(middle + 1, &end, 10) : -1;
-    if (*middle != ':' || middle == text || end == middle + 1 || *end || ret[0] < 0 || ret[1] < 0 || errno)
-        return error_set(err, TSK_INVALID_INPUT, "log_cursor", "param", "cursor", "value", text, NULL);
+    if (*middle != ':' || middle == *text || end == middle + 1 || ret[0] < 0 || ret[1] < 0 || errno)
+        return false;
+    *text = end;
+    return true;
+}
+
+int log_args_cursor(const json_t *args, const char *param, int64_t ret[2], struct tsk_error *err)
+{
+    const char *text = json_get_string(args, param, NULL), *end = text;
+    if (text && (!log_args_take_cursor(&end, ret) || *end))
+        return error_set(err, TSK_INVALID_INPUT, "log_cursor", "param", param, "value", text, NULL);
     return 0;
 }
 
-static enum log_stream take_stream(const json_t *args)
+/* Both on a command line, where a person reads; stdout elsewhere, as Vantage has it. */
+static enum log_stream take_stream(const struct op_call *call)
 {
-    const char *name = json_get_string(args, "stream", "stdout");
-    if (json_get_bool(args, "both", false) || strcmp(name, "both") == 0)
+    bool is_out = json_get_bool(call->args, "stdout", false), is_err = json_get_bool(call->args, "stderr", false);
+    const char *name = json_get_string(call->args, "stream", call->is_cli ? "both" : "stdout");
+    if (json_get_bool(call->args, "both", false) || (is_out && is_err))
         return LOG_BOTH;
-    return json_get_bool(args, "stderr", false) || strcmp(name, "stderr") == 0 ? LOG_STDERR : LOG_STDOUT;
+    if (is_out || is_err)
+        return is_err ? LOG_STDERR : LOG_STDOUT;
+    return strcmp(name, "both") == 0 ? LOG_BOTH : strcmp(name, "stderr") == 0 ? LOG_STDERR : LOG_STDOUT;
 }
 
-static int take_query(const struct op_call *call, struct log_query *ret, struct tsk_error *err)
+static int take_log_query(const struct op_call *call, struct log_query *ret, struct tsk_error *err)
 {
     const json_t *args = call->args;
     int64_t now_ms = clock_now().wall_ms;
-    *ret = (struct log_query){.stream = take_stream(args),
+    bool is_list = proc_logs_has_cursors(call);
+    *ret = (struct log_query){.stream = take_stream(call),
                               .cursor = {-1, -1},
                               .since_ms = -1,
                               .until_ms = -1,
                               .run = json_get_int(args, "run", 0),
                               .grep = json_get_string(args, "grep", NULL),
                               .strip_ansi = json_get_bool(args, "strip_ansi", false)};
-    if (take_time(args, "since", now_ms, &ret->since_ms, err) < 0 ||
-        take_time(args, "until", now_ms, &ret->until_ms, err) < 0 || take_cursor(args, ret->cursor, err) < 0)
+    if (log_args_time(args, "since", now_ms, &ret->since_ms, err) < 0 ||
+        log_args_time(args, "until", now_ms, &ret->until_ms, err) < 0 ||
+        (!is_list && log_args_cursor(args, "cursor", ret->cursor, err) < 0))
         return -1;
     if (json_get_bool(args, "follow", false) && ret->until_ms >= 0)
         return error_set(err, TSK_INVALID_INPUT, "log_follow_until", NULL);
@@ -128,19 +140,6 @@ static bool output_flush(struct output *out)
     return !out->is_stopped;
 }
 
-static json_t *line_json(const struct log_line *line)
-{
-    char time[TIME_TEXT_MAX];
-    time_format_exact(line->time_ms, time);
-    json_t *document = json_object();
-    json_object_set_new(document, "stream", json_string(line->stream == LOG_STDERR ? "stderr" : "stdout"));
-    json_object_set_new(document, "time", line->time_ms < 0 ? json_null() : json_string(time));
-    json_object_set_new(document, "text", log_text_json(line->text, line->len));
-    if (line->is_partial)
-        json_object_set_new(document, "partial", json_true());
-    return document;
-}
-
 static int64_t take_missed(struct output *out)
 {
     int64_t missed = out->seen[0].missed + out->seen[1].missed;
@@ -151,7 +150,7 @@ static int64_t take_missed(struct output *out)
 /* A document of a stream: the line, and what was dropped before it. */
 static json_t *stream_json(struct output *out, const struct log_line *line)
 {
-    json_t *document = line_json(line);
+    json_t *document = proc_line_json(out->call, NULL, line);
     int64_t missed = take_missed(out);
     if (missed)
         json_object_set_new(document, "missed_bytes", json_integer(missed));
@@ -194,7 +193,7 @@ static void put_missed(struct output *out)
     buf_puts(&out->text, "\n");
 }
 
-static void put_text(struct output *out, const struct log_line *line)
+static void put_log_text(struct output *out, const struct log_line *line)
 {
     put_missed(out);
     if (out->is_open && line->stream != out->stream)
@@ -208,15 +207,15 @@ static void put_text(struct output *out, const struct log_line *line)
         output_flush(out);
 }
 
-static bool take_line(void *data, const struct log_line *line)
+static bool take_log_line(void *data, const struct log_line *line)
 {
     struct output *out = data;
     if (out->left == 0)
         return false;
     if (out->call->emit_text) {
-        put_text(out, line);
+        put_log_text(out, line);
     } else if (out->lines) {
-        json_array_append_new(out->lines, line_json(line));
+        json_array_append_new(out->lines, proc_line_json(out->call, NULL, line));
     } else if (!out->call->is_cli) {
         hold_line(out, line);
     } else {
@@ -247,7 +246,8 @@ static bool is_live(const struct following *f)
     return view->state == PROC_RUNNING || strcmp(view->phase, "backoff") == 0 || strcmp(view->phase, "starting") == 0;
 }
 
-/* Looks again; false when nothing can come any more. The registry is open for that moment only: who follows may be one of many. */
+/* Looks again; false when nothing can come any more. The registry is open only for that moment, because many followers
+ * may run at once. */
 static bool follow_look(struct following *f)
 {
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
@@ -286,13 +286,13 @@ static bool follow_wait(struct following *f, struct op_call *call)
 }
 
 /* Whether it lives is asked before reading: what a process wrote before its end is there when its end is known. */
-static int follow(struct following *f, struct log_query *query, struct output *out)
+static int logs_follow(struct following *f, struct log_query *query, struct output *out)
 {
     bool can_grow = follow_look(f); /* it may have ended before we watched */
     while (f->p->dir >= 0 && !out->is_stopped) {
         /* A line is shown as it grows only where the rest can be added to it. */
         query->whole_lines = can_grow && (!out->call->emit_text || query->grep);
-        if (log_read(f->p, query, take_line, out, query->cursor, f->err) < 0)
+        if (log_read(f->p, query, take_log_line, out, query->cursor, f->err) < 0)
             return -1;
         if (out->call->emit_text)
             output_flush(out);
@@ -315,7 +315,7 @@ static int follow_process(struct tsk_workspace *ws, struct proc *p, struct log_q
     query->max_bytes = 0; /* what does not go into one document goes into the next */
     struct following f = {.ws = ws, .p = p, .run = query->run, .err = err};
     log_watch_open(&f.watch, p);
-    int result = follow(&f, query, out);
+    int result = logs_follow(&f, query, out);
     log_watch_clear(&f.watch);
     return result;
 }
@@ -334,7 +334,7 @@ static int read_once(struct proc *p, const struct log_query *query, struct outpu
     json_t *lines CLEANUP_JSON = json_array();
     if (!out->call->emit_text)
         out->lines = lines;
-    if (log_read(p, query, take_line, out, next, err) < 0)
+    if (log_read(p, query, take_log_line, out, next, err) < 0)
         return -1;
     if (out->call->emit_text) {
         put_missed(out);
@@ -348,124 +348,108 @@ static int read_once(struct proc *p, const struct log_query *query, struct outpu
     return 0;
 }
 
-static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
+static int logs_of_one(struct op_call *call, struct proc *p, struct log_query *query, json_t **ret,
+                       struct tsk_error *err)
 {
-    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
-    struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct output out = {.call = call, .text = BUF_INIT, .left = -1};
-    struct log_query query;
-    if (take_query(call, &query, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0 ||
-        proc_load(&reg, json_get_string(call->args, "id", ""), &p, err) < 0)
-        return -1;
-    query.seen = out.seen;
-    if (query.cursor[0] >= 0)
-        out.left = query.lines;
-    proc_registry_close(&reg);
+    if (proc_logs_is_part(call))
+        return proc_logs_part(call, p, query, ret, err);
+    query->seen = out.seen;
+    if (query->cursor[0] >= 0)
+        out.left = query->lines;
     int result = json_get_bool(call->args, "follow", false) && call->emit
-                     ? follow_process(call->ws, &p, &query, &out, err)
-                     : read_once(&p, &query, &out, ret, err);
+                     ? follow_process(call->ws, p, query, &out, err)
+                     : read_once(p, query, &out, ret, err);
+    query->seen = NULL;
     buf_clear(&out.text);
     json_decref(out.held);
     return result;
 }
 
+/* One that is named is shown as it is; several, or all, with their names. */
+static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    struct log_query query;
+    json_t *ids CLEANUP_JSON = NULL;
+    bool is_all = !json_object_get(call->args, "id");
+    if (take_log_query(call, &query, err) < 0 || proc_registry_open(&reg, call->ws, err) < 0 ||
+        (is_all ? proc_ids(&reg, &ids, err) : proc_args_ids(call, &reg, &ids, err)) < 0)
+        return -1;
+    bool is_one = !is_all && json_array_size(ids) == 1;
+    if (is_one && proc_load(&reg, json_string_value(json_array_get(ids, 0)), &p, err) < 0)
+        return -1;
+    proc_registry_close(&reg);
+    return is_one ? logs_of_one(call, &p, &query, ret, err) : proc_logs_many(call, ids, &query, ret, err);
+}
+
 static const char *const stream_choices[] = {"stdout", "stderr", "both", NULL};
 
-static const struct op_param params[] = {
-    {.name = "id",
-     .type = OP_ID,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "ID",
-     .help = "The process.",
-     .completes = "process-id"},
-    {.name = "follow",
-     .type = OP_BOOL,
-     .flags = OP_CLI_ONLY,
-     .letter = 'f',
-     .help = "Go on and show what is written, also after a restart, until the process has ended."},
-    {.name = "lines",
-     .type = OP_INT,
-     .letter = 'n',
-     .value = "N",
-     .help =
-         "The last N lines; with a cursor, at most N. All, where --since, --until, --run or --cursor choose a part.",
-     .agent_help = "The last so many; with a cursor, at most so many.",
-     .min = 0,
-     .max = INT32_MAX,
-     .fallback = "100"},
-    {.name = "stderr", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Standard error instead of standard output."},
-    {.name = "both", .type = OP_BOOL, .flags = OP_CLI_ONLY, .help = "Both, merged by time."},
-    {.name = "stream",
-     .type = OP_ENUM,
-     .value = "NAME",
-     .help = "Which output: stdout, stderr, or both merged by time.",
-     .agent_help = "both: merged by time.",
-     .choices = stream_choices,
-     .fallback = "stdout"},
-    {.name = "grep",
-     .type = OP_STRING,
-     .value = "RE",
-     .help = "Only lines that match this POSIX extended regular expression.",
-     .agent_help = "POSIX extended regular expression.",
-     .max = 1024},
-    {.name = "since",
-     .type = OP_STRING,
-     .value = "T",
-     .help = "Only what was written since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z.",
-     .agent_help = "Since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z.",
-     .max = 64},
-    {.name = "until",
-     .type = OP_STRING,
-     .value = "T",
-     .help = "Only what was written until then.",
-     .agent_help = "Until then.",
-     .max = 64},
-    {.name = "run",
-     .type = OP_INT,
-     .value = "N",
-     .help = "Only the output of start number N; -1 is the newest.",
-     .min = -1,
-     .max = INT64_MAX},
-    {.name = "cursor", .type = OP_STRING, .value = "C", .help = "Go on where an earlier answer ended.", .max = 64},
-    {.name = "strip_ansi", .type = OP_BOOL, .help = "Without escape sequences (colours)."},
-    {0},
-};
-static const struct op_field result_fields[] = {
-    {"id", "string", "the process"},
-    {"lines", "array", "stream, time, text; partial where a line has no end yet, or is a piece of a long one"},
-    {"cursor", "string", "where to go on, for stdout and stderr"},
-    {"missed_bytes", "integer?", "what was dropped behind the given cursor before it was read"},
-    {0},
-};
-static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT,
-                                       TSK_OK};
-
-static const struct op_route stream_route[] = {{"GET", "/api/processes/:id/logs/stream", "follow=true"}, {0}};
+static const struct op_route stream_routes[] = {{"GET", "/api/processes/:id/logs/stream", "follow=true"},
+                                                {"GET", "/api/processes/logs/stream", "follow=true"},
+                                                {0}};
 
 const struct op op_process_logs = {
-    .name = "process.logs",
-    .noun = "proc",
-    .verb = "logs",
-    .summary = "Show what a process wrote, and follow it live with -f.",
+    NAMES("process.logs", "proc", "logs"),
+    .summary = "Show what processes wrote, all of them unless some are named; -f follows them live.",
     .detail =
-        "Bytes are written as they are; on a terminal, colours stay and everything else that could harm it is made "
-        "visible or left out. A line has the time at which it was there at the latest: to the second in the modes "
-        "direct and pipe, exact in the mode stamped. Old output is dropped when the log exceeds its log_max; a cursor "
-        "stays valid all the same.",
-    .examples = "tasuki proc logs web  # the last 100 lines\n"
-                "tasuki proc logs web -f --both  # both outputs, as they are written\n"
+        "Of several, each line has the name of its process: `web | text`, and `web ! text` for stderr. What there is "
+        "comes in the order of time, what is followed in the order in which it is seen; a remark says which. Of one "
+        "process, bytes are written as they are; on a terminal, colours stay and everything else that could harm it is "
+        "made visible or left out. A line has the time at which it was there at the latest: to the second in the "
+        "modes direct and pipe, exact in the mode stamped. Old output is dropped when the log exceeds its "
+        "log_max; a cursor stays valid all the same.",
+    .examples = "tasuki proc logs web  # the last 100 lines of both outputs\n"
+                "tasuki proc logs -f  # all processes, as they write\n"
                 "tasuki proc logs web --since 10m --grep 'error|warn'  # what went wrong lately\n"
                 "tasuki proc logs web --run -1 --stderr  # what the newest start had to complain about",
     .flags = OP_READ_ONLY | OP_STREAMS,
-    .params = params,
-    .result = result_fields,
-    .errors = errors,
-    .http = {.method = "GET", .path = "/api/processes/:id/logs", .also = stream_route},
-    .mcp = {.tool = "get_process_output",
-            .group = "processes",
-            .is_core = true,
-            .text =
-                "Read what a process wrote, also after its end: the last 100 lines, or a part. It changes nothing; to "
-                "read on, pass the answer's cursor."},
+    .params = PARAMS(
+        PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…", "One process or several; none: all.",
+              .completes = "process-id", .agent_help = "One or several; none: all."),
+        FLAG("follow", OP_CLI_ONLY, "Go on and show what is written, also after a restart, until all have ended.",
+             .letter = 'f'),
+        PARAM(
+            "lines", OP_INT, OP_OPTIONAL, "N",
+            "The last N lines; with a cursor, at most N. All, where --since, --until, --run or --cursor choose a part.",
+            .fallback = "100", .min = 0, .max = INT32_MAX, .letter = 'n',
+            .agent_help = "The last so many; with a cursor, at most so many."),
+        FLAG("stdout", OP_CLI_ONLY, "Only standard output."), FLAG("stderr", OP_CLI_ONLY, "Only standard error."),
+        FLAG("both", OP_CLI_ONLY, "Both, merged by time: the default of the command line."),
+        PARAM("stream", OP_ENUM, OP_REMOTE_ONLY, "NAME", "Which output: stdout, stderr, or both merged by time.",
+              .fallback = "stdout", .choices = stream_choices, .agent_help = "both: merged by time."),
+        PARAM("grep", OP_STRING, OP_OPTIONAL, "RE", "Only lines that match this POSIX extended regular expression.",
+              .max = 1024, .agent_help = "POSIX ERE."),
+        PARAM("since", OP_STRING, OP_OPTIONAL, "T",
+              "Only what was written since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z.", .max = 64,
+              .agent_help = "Since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z."),
+        PARAM("until", OP_STRING, OP_OPTIONAL, "T", "Only what was written until then.", .max = 64,
+              .agent_help = "Until then."),
+        PARAM("run", OP_INT, OP_OPTIONAL, "N", "Only the output of start number N; -1 is the newest.", .min = -1,
+              .max = INT64_MAX),
+        PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Go on where an earlier answer ended.", .max = 4096),
+        PARAM("before", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "C",
+              "Of one process: the newest lines before this place, a cursor or the `from` of an earlier answer.",
+              .max = 64),
+        PARAM("bytes", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N",
+              "Of one process: a part of so many bytes; alone: the end.", .min = 1, .max = LOG_PART_MAX),
+        FLAG("hits", OP_REMOTE_ONLY | OP_PAGE_ONLY, "Of one process, with grep: where the lines are, from cursor on."),
+
+        FLAG("strip_ansi", OP_OPTIONAL, "Without escape sequences (colours).")),
+    .result = FIELDS(
+        {"id", "string?", "the process; of several, each line has its own"},
+        {"lines", "array", "stream, time, text; partial where a line has no end yet, or is a piece of a long one"},
+        {"cursor", "string?", "where to go on, for stdout and stderr"},
+        {"order", "string?", "of several: second or exact, as the lines are sorted by time"},
+        {"from", "string?", "a part: the place of its first line"},
+        {"hits", "array?", "a search: lines, each with its cursor; at most 1,000"},
+        {"next", "string?", "a search: where to go on; null at the end"},
+        {"missed_bytes", "integer?", "what was dropped behind the given cursor before it was read"}),
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT),
+    .http = ROUTE("GET", "/api/processes/:id/logs", .also = stream_routes),
+    .mcp = TOOL("get_process_output", "processes", .is_core = true,
+                .text = "Read what a process wrote, also after its end: the last 100 lines, or a part. It changes "
+                        "nothing; to read on, pass the answer's cursor."),
     .run = run_logs,
 };

@@ -1,6 +1,7 @@
 /* op_proc_wait.c - waiting for a process instead of asking for it again and again. */
 #include "ops/ops.h"
 #include "ops/proc_args.h"
+#include "ops/waits.h"
 #include "proc/depend.h"
 
 #include <string.h>
@@ -71,33 +72,27 @@ int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
-static const struct op_param proc_wait_params[] = {PROC_ID_PARAM, WAIT_FOR_PARAM, WAIT_TIMEOUT_PARAM, {0}};
-static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND,
-                                       TSK_PROCESS_NOT_RUNNING,
-                                       TSK_PROCESS_START_FAILED,
-                                       TSK_CONFLICT,
-                                       TSK_INVALID_INPUT,
-                                       TSK_ENVIRONMENT,
-                                       TSK_NOT_FOUND,
-                                       TSK_OK};
+static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
+{
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
+    op_wait_begin(&waiting, call, "process", json_get_string(call->args, "id", NULL));
+    return wait_process(call, ret, err);
+}
 
 const struct op op_process_wait = {
-    .name = "process.wait",
-    .noun = "proc",
-    .verb = "wait",
+    NAMES("process.wait", "proc", "wait"),
     .summary = "Wait until a process has ended, or until it is ready.",
-    .detail =
-        "Fails at once, with the reason, when what is waited for cannot happen any more. A time that is up is CONFLICT "
-        "(exit 4); so it can be repeated. A process that was ready and is unhealthy now ends a wait for ready: its "
-        "phase "
-        "says so. Exit code on the command line: 0, or 7 if the process failed.",
+    .detail = "Fails at once, with the reason, when what is waited for cannot happen any more. A time that is up is "
+              "CONFLICT (exit 4); so it can be repeated. A process that was ready and is unhealthy now ends a wait for "
+              "ready: its phase says so. Exit code on the command line: 0, or 7 if the process failed.",
     .examples = "tasuki proc wait build && echo built  # until it has ended\n"
                 "tasuki proc wait web --for ready --timeout 30s  # until it answers",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = proc_wait_params,
+    .params = PARAMS(PROC_ID_PARAM, WAIT_FOR_PARAM, WAIT_TIMEOUT_PARAM),
     .result = proc_fields,
-    .errors = errors,
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_PROCESS_START_FAILED, TSK_CONFLICT,
+                     TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
     .http.absent = "GET /api/wait does it",
     .mcp.absent = "wait_for does it",
-    .run = wait_process,
+    .run = run_wait,
 };

@@ -1,13 +1,17 @@
 /* op_request.c - request add, list, show, edit, rm: the files in .aiflow/requests/. */
+#include "base/log.h"
+#include "graph/run_names.h"
 #include "ops/ops.h"
 #include "ops/page.h"
+#include "ops/place.h"
 #include "ops/request_args.h"
+#include "ops/short_id.h"
 #include "run/start.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RUNS_SHOWN 10
+#define REQUEST_RUNS_SHOWN 10
 
 /* ---- arguments ------------------------------------------------------------------------------------------ */
 
@@ -67,16 +71,43 @@ int request_show(struct op_call *call, const char *id, json_t **ret, struct tsk_
 {
     struct book book CLEANUP(book_clear) = {.entries = NULL};
     struct request request CLEANUP(request_clear) = {.json = NULL};
-    bool may_be_short = call->is_cli && call->op->flags & OP_READ_ONLY;
-    int found = may_be_short ? request_find(call->ws, id, call->lang, &request, err)
-                             : request_read(call->ws, id, call->lang, &request, err);
-    if (found < 0 || book_open(call->ws, false, call->lang, &book, err) < 0)
+    if (request_read(call->ws, id, call->lang, &request, err) < 0 ||
+        book_open(call->ws, false, call->lang, &book, err) < 0)
         return -1;
     const struct book_entry *entry = book_find(&book, request.id);
     if (!entry)
         return error_set(err, TSK_REQUEST_NOT_FOUND, "request_unknown", "request", id, NULL);
     *ret = book_json(entry);
     return 0;
+}
+
+/* A flow may be written after its request: no reason to refuse it. */
+static void warn_of_flow(struct op_call *call, const struct request *request, json_t *result)
+{
+    struct tsk_error problem;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (request_flow_find(call->ws, request, &problem) == 0)
+        return;
+    text_put_error(&text, call->lang, &problem);
+    json_object_set_new(result, "warning", json_string(buf_str(&text)));
+}
+
+/* Shows the request that was just written. If the other requests or runs cannot be read, the write still counts as a
+ * success. */
+void request_show_written(struct op_call *call, const struct request *request, json_t **ret)
+{
+    struct tsk_error problem;
+    place_put_aside(call);
+    if (request_show(call, request->id, ret, &problem) == 0) {
+        warn_of_flow(call, request, *ret);
+        return;
+    }
+    log_problem(&problem);
+    *ret = json_copy(request->json);
+    json_object_set_new(*ret, "file_status", json_string(request_status_names[request->status]));
+    json_object_set_new(*ret, "status", json_string(request_status_names[request->status]));
+    json_object_set_new(*ret, "latest_run", json_null());
+    json_object_set_new(*ret, "lock", json_null());
 }
 
 #define TITLE_TEXT    "What is to be done, in one line."
@@ -99,16 +130,14 @@ static const struct op_field request_fields[] = {
     {"body", "string?", ""},
     {"path", "string", "its file"},
     {"updated_at", "string", "the file's time, for expected_updated_at"},
-    {"latest_run", "object?", "run_id status started_at ended_at questions"},
+    {"latest_run", "object?", "run_id status started_at ended_at duration_ms questions"},
     {"lock", "object?", "who holds it"},
     {"reason", "string?", "why the queue would not take it"},
     {"detail", "string?", "what is in the way"},
     {"problems", "array?", "line column reason: why it is broken"},
-    {0}};
-static const enum tsk_code add_errors[] = {
-    TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_NOT_FOUND, TSK_OK};
-static const enum tsk_code show_errors[] = {TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND,
-                                            TSK_OK};
+    {"warning", "string?", "of add and edit: its flow is not there"},
+    {0},
+};
 
 /* ---- add ------------------------------------------------------------------------------------------------ */
 
@@ -127,70 +156,45 @@ static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
     }
     if (!json_object_get(values, "priority"))
         json_object_set_new(values, "priority", json_string(request_priorities[REQUEST_PRIORITY_DEFAULT]));
-    return request_add(call->ws, values, call->lang, &request, err) < 0 ? -1 : request_show(call, request.id, ret, err);
+    if (request_add(call->ws, values, call->lang, &request, err) < 0)
+        return -1;
+    request_show_written(call, &request, ret);
+    return 0;
 }
 
-static const struct op_param add_params[] = {
-    {.name = "title", .type = OP_STRING, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "TITLE", .help = TITLE_TEXT},
-    {.name = "flow", .type = OP_PATH, .value = "F", .help = FLOW_TEXT},
-    {.name = "priority",
-     .type = OP_ENUM,
-     .value = "P",
-     .help = PRIORITY_TEXT,
-     .choices = request_priorities,
-     .fallback = "P2"},
-    {.name = "depends_on",
-     .option = "depends",
-     .type = OP_STRING,
-     .flags = OP_MANY,
-     .value = "RQ",
-     .help = DEPENDS_TEXT,
-     .completes = "request-id"},
-    {.name = "status",
-     .type = OP_ENUM,
-     .value = "S",
-     .help = STATUS_TEXT,
-     .choices = request_status_names,
-     .fallback = "ready; without a flow or command: draft"},
-    {.name = "body", .type = OP_STRING, .value = "TEXT", .help = BODY_TEXT, .max = 512 << 10},
-    {.name = "id", .type = OP_ID, .value = "RQ", .help = "RQ-… of your own.", .fallback = "RQ-<time>-<random>"},
-    {.name = "run",
-     .type = OP_ARGV,
-     .flags = OP_POSITIONAL | OP_SHELL,
-     .value = "CMD…",
-     .help = RUN_TEXT,
-     .max = 1 << 16},
-    {0},
-};
-
 const struct op op_request_add = {
-    .name = "request.add",
-    .noun = "request",
-    .verb = "add",
+    NAMES("request.add", "request", "add"),
     .summary = "Write down something to be done: a request, as a file in .aiflow/requests/.",
-    .detail =
-        "The file belongs to you: it can be edited with any editor and kept in git. What becomes of the request is not "
-        "written into it.",
+    .detail = "The file belongs to you: it can be edited with any editor and kept in git. What becomes of the request "
+              "is not written into it.",
     .examples = "tasuki request add \"Build the docs\" -- make docs\n"
                 "tasuki request add \"Release\" --flow release.yaml --priority P1 --depends RQ-20260207T223000-1a2b3",
-    .params = add_params,
+    .params = PARAMS(
+        PARAM("title", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "TITLE", TITLE_TEXT),
+        PARAM("flow", OP_PATH, OP_OPTIONAL, "F", FLOW_TEXT),
+        PARAM("priority", OP_ENUM, OP_OPTIONAL, "P", PRIORITY_TEXT, .fallback = "P2", .choices = request_priorities),
+        PARAM("depends_on", OP_STRING, OP_MANY, "RQ", DEPENDS_TEXT, .option = "depends", .completes = "request-id"),
+        PARAM("status", OP_ENUM, OP_OPTIONAL, "S", STATUS_TEXT, .fallback = "ready; without a flow or command: draft",
+              .choices = request_status_names),
+        PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = 512 << 10),
+        PARAM("id", OP_ID, OP_OPTIONAL, "RQ", "RQ-… of your own.", .fallback = "RQ-<time>-<random>"),
+        PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = 1 << 16)),
     .result = request_fields,
-    .errors = add_errors,
-    .http = {.method = "POST", .path = "/api/requests"},
-    .mcp =
-        {.tool = "request_add",
-         .group = "requests",
-         .refusal = "NOT ADDED",
-         .text =
-             "Write down something to be done as a request: a title and a flow or a command. It is a file in "
-             ".aiflow/requests/ that people see and edit; nothing is run by adding it. It stays until it is removed."},
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT,
+                     TSK_NOT_FOUND),
+    .http = ROUTE("POST", "/api/requests"),
+    .mcp = TOOL(
+        "request_add", "requests", .refusal = "NOT ADDED",
+        .text =
+            "Write down something to be done as a request: a title and a flow or a command. It is a file in "
+            ".aiflow/requests/ that people see and edit; nothing is run by adding it. It stays until it is removed."),
     .run = run_add,
 };
 
 /* ---- list ----------------------------------------------------------------------------------------------- */
 
 /* Whether the list is to have it. */
-static bool is_wanted(const struct op_call *call, const struct book_entry *entry)
+static bool is_wanted_request(const struct op_call *call, const struct book_entry *entry)
 {
     const char *wanted = json_get_string(call->args, "status", NULL), *is = book_status(entry);
     if (wanted)
@@ -199,7 +203,7 @@ static bool is_wanted(const struct op_call *call, const struct book_entry *entry
 }
 
 /* A cursor may also be the id of a request that is there. */
-static int place(const struct book *book, struct page *page, struct buf *key, struct tsk_error *err)
+static int requests_place(const struct book *book, struct page *page, struct buf *key, struct tsk_error *err)
 {
     const struct book_entry *entry = page->after ? book_find(book, page->after) : NULL;
     if (!page->after || (page->after[0] <= '9' && page->after[1] == '.')) /* a place itself */
@@ -216,49 +220,40 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct book book CLEANUP(book_clear) = {.entries = NULL};
     struct buf key CLEANUP(buf_clear) = BUF_INIT, after CLEANUP(buf_clear) = BUF_INIT;
     struct page page CLEANUP(page_clear) = page_begin(call, PAGE_ALL);
-    if (book_open(call->ws, false, call->lang, &book, err) < 0 || place(&book, &page, &after, err) < 0)
+    if (book_open(call->ws, false, call->lang, &book, err) < 0 || requests_place(&book, &page, &after, err) < 0)
         return -1;
     for (size_t i = 0; i < book.count; i++) {
         const struct book_entry *entry = &book.entries[i];
         buf_reset(&key);
         book_put_place(entry, &key);
-        if (!is_wanted(call, entry) || !page_takes(&page, buf_str(&key)))
+        if (!is_wanted_request(call, entry) || !page_takes(&page, buf_str(&key)))
             continue;
         json_t *json = book_json(entry);
         json_object_del(json, "body");
         page_put(&page, json);
     }
     *ret = page_end(&page, "requests");
+    short_ids_put_named(call, *ret, NULL);
+    place_put_aside(call);
     return 0;
 }
 
 static const char *const statuses[] = {"draft",  "ready", "running",  "blocked", "needs_input",
                                        "failed", "done",  "archived", "broken",  NULL};
-static const struct op_param list_params[] = {
-    {.name = "status", .type = OP_ENUM, .value = "S", .help = "Only those.", .choices = statuses},
-    {.name = "all", .type = OP_BOOL, .help = "Archived ones, too."},
-    PAGE_PARAMS,
-    {0},
-};
-static const struct op_field list_fields[] = {
-    {"requests", "array", "in the queue's order; as request.show, without body"}, PAGE_FIELDS, {0}};
 
 const struct op op_request_list = {
-    .name = "request.list",
-    .noun = "request",
-    .verb = "list",
-    .summary = "List the requests in the order in which the queue would take them, with what became of them.",
+    NAMES("request.list", "request", "list"),
+    .summary = "List the requests in the order in which the queue takes them, each with its status.",
     .examples = "tasuki request list --status failed",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = list_params,
-    .result = list_fields,
-    .errors = show_errors,
-    .http = {.method = "GET", .path = "/api/requests"},
-    .mcp = {.tool = "request_list",
-            .group = "requests",
-            .is_core = true,
-            .text = "List the requests in the queue's order, with their state and why one would not be taken. Look "
-                    "here for work before you begin any. It changes nothing."},
+    .params = PARAMS(PARAM("status", OP_ENUM, OP_OPTIONAL, "S", "Only those.", .choices = statuses),
+                     FLAG("all", OP_OPTIONAL, "Archived ones, too."), PAGE_PARAMS),
+    .result = FIELDS({"requests", "array", "in the queue's order; as request.show, without body"}, PAGE_FIELDS),
+    .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
+    .http = ROUTE("GET", "/api/requests"),
+    .mcp = TOOL("request_list", "requests", .is_core = true,
+                .text = "List the requests in the queue's order, with their state and why one would not be taken. Look "
+                        "here for work before you begin any. It changes nothing."),
     .run = run_list,
 };
 
@@ -268,19 +263,17 @@ const struct op op_request_list = {
  * `problems` say so where it is this one's. */
 static int runs_of(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *runs CLEANUP_JSON = json_array(), *id;
+    struct run_names names CLEANUP(run_names_clear);
+    json_t *runs CLEANUP_JSON = json_array();
     struct tsk_error unreadable;
-    size_t i;
-    if (rundir_list(ws, &ids, err) < 0)
+    if (run_names_open(ws, RUNS_FOLDER, &names, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    for (const char *id; json_array_size(runs) < REQUEST_RUNS_SHOWN && (id = run_names_next(&names));) {
         struct rundir run;
         json_t *stage CLEANUP_JSON = NULL;
-        if (json_array_size(runs) == RUNS_SHOWN)
-            break;
-        if (rundir_open(ws, json_string_value(id), &run, &unreadable) < 0)
+        if (rundir_open(ws, id, &run, &unreadable) < 0)
             continue;
-        if (book_look_at(&run, &stage, &unreadable) == 0 &&
+        if (book_run_stage(&run, &stage, &unreadable) == 0 &&
             strcmp(json_get_string(stage, "request_id", ""), request_id) == 0)
             json_array_append_new(runs, json_pack("{s:s, s:s, s:s?, s:s?}", "run_id", run.id, "status",
                                                   json_get_string(stage, "status", ""), "started_at",
@@ -294,7 +287,9 @@ static int runs_of(struct tsk_workspace *ws, const char *request_id, json_t **re
 
 static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    if (request_show(call, json_get_string(call->args, "request", ""), ret, err) < 0)
+    if (!json_get_string(call->args, "request", NULL))
+        json_object_set_new(call->args, "request", json_string("@1"));
+    if (request_named(call, err) < 0 || request_show(call, json_get_string(call->args, "request", ""), ret, err) < 0)
         return -1;
     json_t *runs = NULL;
     if (runs_of(call->ws, json_get_string(*ret, "id", ""), &runs, err) < 0) {
@@ -302,32 +297,23 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     }
     json_object_set_new(*ret, "runs", runs);
+    short_ids_put_named(call, *ret, NULL);
+    place_put_aside(call);
     return 0;
 }
 
-static const struct op_param show_params[] = {{.name = "request",
-                                               .type = OP_ID,
-                                               .flags = OP_REQUIRED | OP_POSITIONAL,
-                                               .value = "RQ",
-                                               .help = "The request's id; on the command line as much of it as is "
-                                                       "unique.",
-                                               .completes = "request-id"},
-                                              {0}};
-
 const struct op op_request_show = {
-    .name = "request.show",
-    .noun = "request",
-    .verb = "show",
+    NAMES("request.show", "request", "show"),
     .summary = "Show a request: what its file says, its state and why, its last runs.",
-    .examples = "tasuki request show RQ-20260207T223000-1a2b3",
+    .examples = "tasuki request show  # the one that was added last\n"
+                "tasuki request show RQ-20260207T223000-1a2b3",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = show_params,
+    .params = PARAMS(REQUEST_OR_NONE_PARAM),
     .result = request_fields,
-    .errors = show_errors,
-    .http = {.method = "GET", .path = "/api/requests/:request"},
-    .mcp = {.tool = "request_show",
-            .group = "requests",
-            .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."},
+    .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
+    .http = ROUTE("GET", "/api/requests/:request"),
+    .mcp = TOOL("request_show", "requests",
+                .text = "Show a request: what its file says, its state and why, its last runs. It changes nothing."),
     .run = run_show,
 };
 
@@ -337,6 +323,8 @@ static int run_edit(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *values CLEANUP_JSON = NULL;
     struct request request CLEANUP(request_clear) = {.json = NULL};
+    if (request_named(call, err) < 0)
+        return -1;
     const char *id = json_get_string(call->args, "request", ""),
                *expected = json_get_string(call->args, "expected_updated_at", NULL);
     if (request_values(call, &values, err) < 0)
@@ -348,53 +336,34 @@ static int run_edit(struct op_call *call, json_t **ret, struct tsk_error *err)
         result = request_edit_in_editor(call, id, &request, err);
     else
         result = error_set(err, TSK_INVALID_INPUT, "request_edit_nothing", NULL);
-    return result < 0 ? -1 : request_show(call, request.id, ret, err);
+    if (result < 0)
+        return -1;
+    request_show_written(call, &request, ret);
+    return 0;
 }
 
-static const struct op_param edit_params[] = {
-    REQUEST_ID_PARAM,
-    {.name = "title", .type = OP_STRING, .value = "TITLE", .help = TITLE_TEXT},
-    {.name = "flow", .type = OP_PATH, .value = "F", .help = FLOW_TEXT},
-    {.name = "priority", .type = OP_ENUM, .value = "P", .help = PRIORITY_TEXT, .choices = request_priorities},
-    {.name = "depends_on",
-     .option = "depends",
-     .type = OP_STRING,
-     .flags = OP_MANY,
-     .value = "RQ",
-     .help = DEPENDS_TEXT " '' for none.",
-     .completes = "request-id"},
-    {.name = "status", .type = OP_ENUM, .value = "S", .help = STATUS_TEXT, .choices = request_status_names},
-    {.name = "body", .type = OP_STRING, .value = "TEXT", .help = BODY_TEXT, .max = 512 << 10},
-    {.name = "expected_updated_at",
-     .type = OP_STRING,
-     .value = "T",
-     .help = "Refuse (CONFLICT) if the file is not of this time any more."},
-    {.name = "run",
-     .type = OP_ARGV,
-     .flags = OP_POSITIONAL | OP_SHELL,
-     .value = "CMD…",
-     .help = RUN_TEXT,
-     .max = 1 << 16},
-    {0},
-};
-static const enum tsk_code edit_errors[] = {TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_STORAGE_FULL,
-                                            TSK_ENVIRONMENT,       TSK_NOT_FOUND,     TSK_OK};
-
 const struct op op_request_edit = {
-    .name = "request.edit",
-    .noun = "request",
-    .verb = "edit",
+    NAMES("request.edit", "request", "edit"),
     .summary = "Change what is mentioned in a request's file, and nothing else; without options, in your editor.",
-    .detail =
-        "Comments and the order of the keys stay. A value of several lines is replaced with all of its lines. Without "
-        "options the file is opened with $VISUAL or $EDITOR, and taken only when it is right.",
+    .detail = "Comments and the order of the keys stay. A value of several lines is replaced with all of its lines. "
+              "Without options the file is opened with $VISUAL or $EDITOR, and taken only when it is right.",
     .examples = "tasuki request edit RQ-20260207T223000-1a2b3 --priority P0\n"
                 "tasuki request edit RQ-20260207T223000-1a2b3 --depends ''  # depends on nothing any more",
     .flags = OP_KEEPS_REST | OP_IDEMPOTENT,
-    .params = edit_params,
+    .params = PARAMS(REQUEST_ID_PARAM, PARAM("title", OP_STRING, OP_OPTIONAL, "TITLE", TITLE_TEXT),
+                     PARAM("flow", OP_PATH, OP_OPTIONAL, "F", FLOW_TEXT),
+                     PARAM("priority", OP_ENUM, OP_OPTIONAL, "P", PRIORITY_TEXT, .choices = request_priorities),
+                     PARAM("depends_on", OP_STRING, OP_MANY, "RQ", DEPENDS_TEXT " '' for none.", .option = "depends",
+                           .completes = "request-id"),
+                     PARAM("status", OP_ENUM, OP_OPTIONAL, "S", STATUS_TEXT, .choices = request_status_names),
+                     PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = 512 << 10),
+                     PARAM("expected_updated_at", OP_STRING, OP_OPTIONAL, "T",
+                           "Refuse (CONFLICT) if the file is not of this time any more."),
+                     PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = 1 << 16)),
     .result = request_fields,
-    .errors = edit_errors,
-    .http = {.method = "PUT", .path = "/api/requests/:request"},
+    .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_STORAGE_FULL, TSK_ENVIRONMENT,
+                     TSK_NOT_FOUND),
+    .http = ROUTE("PUT", "/api/requests/:request"),
     .mcp.absent = "agents edit the file, which is theirs as well",
     .run = run_edit,
 };
@@ -405,7 +374,7 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     char kept[PATH_MAX];
     json_t *shown CLEANUP_JSON = NULL;
-    if (request_show(call, json_get_string(call->args, "request", ""), &shown, err) < 0)
+    if (request_named(call, err) < 0 || request_show(call, json_get_string(call->args, "request", ""), &shown, err) < 0)
         return -1;
     const char *id = json_get_string(shown, "id", "");
     if (strcmp(json_get_string(shown, "status", ""), "running") == 0) {
@@ -417,32 +386,21 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
     }
     if (request_remove(call->ws, id, kept, err) < 0)
         return -1;
+    call->says = "request_removed";
     *ret = json_pack("{s:s, s:b, s:o}", "id", id, "removed", true, "kept", json_sprintf(".aiflow/%s", kept));
     return 0;
 }
 
-static const struct op_param rm_params[] = {REQUEST_ID_PARAM, {0}};
-static const struct op_field rm_fields[] = {
-    {"id", "string", ""}, {"removed", "boolean", ""}, {"kept", "string", "where the file is now"}, {0}};
-static const enum tsk_code rm_errors[] = {TSK_REQUEST_NOT_FOUND,
-                                          TSK_RUN_IN_PROGRESS,
-                                          TSK_INVALID_INPUT,
-                                          TSK_CONFLICT,
-                                          TSK_ENVIRONMENT,
-                                          TSK_NOT_FOUND,
-                                          TSK_OK};
-
 const struct op op_request_rm = {
-    .name = "request.rm",
-    .noun = "request",
-    .verb = "rm",
+    NAMES("request.rm", "request", "rm"),
     .summary = "Remove a request; its file is kept in .aiflow/removed/, its runs stay.",
     .examples = "tasuki request rm RQ-20260207T223000-1a2b3",
     .flags = OP_DESTRUCTIVE,
-    .params = rm_params,
-    .result = rm_fields,
-    .errors = rm_errors,
-    .http = {.method = "DELETE", .path = "/api/requests/:request"},
+    .params = PARAMS(REQUEST_ID_PARAM),
+    .result = FIELDS({"id", "string", ""}, {"removed", "boolean", ""}, {"kept", "string", "where the file is now"}),
+    .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_ENVIRONMENT,
+                     TSK_NOT_FOUND),
+    .http = ROUTE("DELETE", "/api/requests/:request"),
     .mcp.absent = "an agent that is done with a request archives it, or removes the file",
     .run = run_remove,
 };

@@ -58,29 +58,20 @@ static int run_restore(struct op_call *call, json_t **ret, struct tsk_error *err
     return start_all(call, &reg, ids, running, started, errors, err);
 }
 
-static const struct op_param restore_params[] = {
-    {.name = "all_auto", .type = OP_BOOL, .help = "Also those that were stopped on purpose."}, {0}};
-static const struct op_field restore_result[] = {{"started", "array", "ids that were started"},
-                                                 {"running", "array", "ids that run already; adopted if need be"},
-                                                 {"skipped", "array", "id and reason"},
-                                                 {"errors", "array", "id and error"},
-                                                 {0}};
-static const enum tsk_code restore_errors[] = {TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
-
 const struct op op_restore = {
-    .name = "process.restore",
-    .verb = "restore",
+    NAMES("process.restore", NULL, "restore"),
     .summary = "After a reboot or a crash: start the processes that should run and do not.",
-    .detail =
-        "Those with --auto-start that do not run are started, in the order of their dependencies, unless they were "
-        "stopped on purpose since their last start. What runs is adopted, never doubled.",
+    .detail = "Those with --auto-start that do not run are started, in the order of their dependencies, unless they "
+              "were stopped on purpose since their last start. What runs is adopted, never doubled.",
     .examples = "tasuki restore  # from a login script or @reboot\n"
                 "tasuki restore --all-auto  # also what was stopped by hand",
     .flags = OP_IDEMPOTENT | OP_VERDICTS,
-    .params = restore_params,
-    .result = restore_result,
-    .errors = restore_errors,
-    .http = {.method = "POST", .path = "/api/restore"},
+    .params = PARAMS(FLAG("all_auto", OP_OPTIONAL, "Also those that were stopped on purpose.")),
+    .result = FIELDS({"started", "array", "ids that were started"},
+                     {"running", "array", "ids that run already; adopted if need be"},
+                     {"skipped", "array", "id and reason"}, {"errors", "array", "id and error"}),
+    .errors = ERRORS(TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/restore"),
     .mcp.absent = "a person or a boot script restores a machine; an agent starts the process it needs",
     .run = run_restore,
 };

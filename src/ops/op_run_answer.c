@@ -13,6 +13,7 @@
 
 #define LOCK_WAIT_MS 5000 /* for somebody who has the request's lock only for a moment */
 #define TAKE_MS      5000 /* for a runner to take the answer */
+#define TEXT_MAX     (1 << 20)
 
 static json_t *option_at(const json_t *options, int64_t number)
 {
@@ -20,7 +21,7 @@ static json_t *option_at(const json_t *options, int64_t number)
 }
 
 /* The option with that text; borrowed, NULL: none. */
-static json_t *option_of(const json_t *options, const char *text, size_t len)
+static json_t *option_by_text(const json_t *options, const char *text, size_t len)
 {
     size_t i;
     json_t *option;
@@ -32,7 +33,15 @@ static json_t *option_of(const json_t *options, const char *text, size_t len)
 
 static bool has_option(const json_t *list, const json_t *option)
 {
-    return option_of(list, json_string_value(option), json_string_length(option)) != NULL;
+    return option_by_text(list, json_string_value(option), json_string_length(option)) != NULL;
+}
+
+/* The option with that text, else with that number; borrowed, NULL: none. */
+static json_t *option_named(const json_t *options, const char *text, size_t len)
+{
+    json_t *option = option_by_text(options, text, len);
+    bool is_number = len && strspn(text, "0123456789") >= len;
+    return option || !is_number ? option : option_at(options, strtoll(text, NULL, 10));
 }
 
 /* Several options, with commas between them: their texts or their numbers. */
@@ -41,10 +50,7 @@ static int options_make(const json_t *options, const char *text, json_t **ret, s
     json_t *list CLEANUP_JSON = json_array();
     for (;;) {
         size_t len = strcspn(text, ",");
-        char *end;
-        json_t *option = option_of(options, text, len);
-        if (!option && len && strspn(text, "0123456789") == len)
-            option = option_at(options, strtoll(text, &end, 10));
+        json_t *option = option_named(options, text, len);
         if (!option)
             return error_set(err, TSK_INVALID_INPUT, "answer_option", NULL);
         if (!has_option(list, option)) /* chosen twice is chosen */
@@ -57,6 +63,11 @@ static int options_make(const json_t *options, const char *text, json_t **ret, s
     return 0;
 }
 
+static bool is_word_of(const char *text, const char *letter, const char *word)
+{
+    return text && (strcasecmp(text, letter) == 0 || strcasecmp(text, word) == 0);
+}
+
 /* The answer from the arguments, fitting the question's type. */
 static int answer_make(struct op_call *call, const json_t *question, json_t **ret, struct tsk_error *err)
 {
@@ -66,6 +77,8 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
     if ((text != NULL) + is_yes + is_no + (chosen != NULL) != 1)
         return error_set(err, TSK_INVALID_INPUT, "answer_one", NULL);
     if (strcmp(type, "approval") == 0) {
+        is_yes |= call->is_cli && is_word_of(text, "y", "yes");
+        is_no |= call->is_cli && is_word_of(text, "n", "no");
         if (!is_yes && !is_no)
             return error_set(err, TSK_INVALID_INPUT, "answer_approval", NULL);
         *ret = json_boolean(is_yes);
@@ -80,7 +93,7 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
     bool is_multi = strcmp(type, "multi_selection") == 0;
     if (text && is_multi)
         return options_make(options, text, ret, err);
-    json_t *option = text ? option_of(options, text, strlen(text)) : option_at(options, json_integer_value(chosen));
+    json_t *option = text ? option_named(options, text, strlen(text)) : option_at(options, json_integer_value(chosen));
     if (!option)
         return error_set(err, TSK_INVALID_INPUT, text || !chosen ? "answer_option" : "answer_choice", NULL);
     *ret = is_multi ? json_pack("[O]", option) : json_incref(option);
@@ -124,18 +137,12 @@ static int refuse_ended(const struct rundir *run, const json_t *records, const j
 
 static void tell_answered(struct op_call *call, const struct rundir *run, const json_t *question, const json_t *answer)
 {
-    struct tsk_error problem;
-    struct now now = clock_now();
-    struct buf data CLEANUP(buf_clear) = BUF_INIT;
-    json_t *about CLEANUP_JSON = json_pack("{s:O}", "answer", answer);
-    json_write(&data, about, false);
-    struct event event = {.type = "run.answered",
-                          .session_id = run->id,
-                          .run_id = run->id,
-                          .task_id = json_get_string(question, "task", NULL),
-                          .data = buf_str(&data)};
-    if (workspace_event(call->ws, &now, &event, &problem) < 0)
-        log_problem(&problem);
+    workspace_report(call->ws,
+                     (struct event){.type = "run.answered",
+                                    .session_id = run->id,
+                                    .run_id = run->id,
+                                    .task_id = json_get_string(question, "task", NULL)},
+                     json_pack("{s:O}", "answer", answer));
 }
 
 /* Records the answer (reply.h, A1); nothing is changed when it is refused. */
@@ -229,7 +236,7 @@ static int go_on(struct op_call *call, const struct run_owner *owner, const char
 }
 
 /* Nobody executes a run that was answered and has not ended: it can go on. Otherwise the run says what it waits for. */
-static int refuse(const struct rundir *run, struct tsk_error *err)
+static int answer_refuse(const struct rundir *run, struct tsk_error *err)
 {
     struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
@@ -246,7 +253,7 @@ static int answer_run(struct op_call *call, const struct run_owner *owner, const
     json_t *question CLEANUP_JSON = NULL, *answer CLEANUP_JSON = NULL;
     bool waits = json_get_bool(call->args, "wait", false);
     if (record_answer(call, run, &question, &answer, err) < 0)
-        return refuse(run, err);
+        return answer_refuse(run, err);
     int taken = rundir_has_runner(run) ? wait_taken(run, question, err) : 0;
     int result = taken < 0 ? -1 : taken == 0 ? go_on(call, owner, run->id, ret, err) : 0;
     if (result == 0 && waits && taken == 1)
@@ -262,6 +269,8 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct rundir run;
     struct run_owner owner;
+    if (run_take_word(call, err) < 0 || run_named_or_asking(call, err) < 0)
+        return -1;
     if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
     int result = run_owner_of_run(call, run.id, &owner, err);
@@ -271,71 +280,39 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
     return result;
 }
 
-static const struct op_param params[] = {
-    RUN_ID_PARAM,
-    {.name = "text",
-     .type = OP_STRING,
-     .flags = OP_POSITIONAL,
-     .value = "TEXT",
-     .help = "The answer to a text question; or options, with commas, for a multi_selection.",
-     .agent_help = "For a text question; or options, with commas.",
-     .max = 1 << 20},
-    {.name = "yes", .type = OP_BOOL, .help = "Yes, for an approval."},
-    {.name = "no", .type = OP_BOOL, .help = "No, for an approval."},
-    {.name = "choose",
-     .type = OP_INT,
-     .value = "N",
-     .help = "The N-th option, for a selection.",
-     .min = 1,
-     .max = 10000},
-    {.name = "task",
-     .type = OP_STRING,
-     .value = "TASK",
-     .help = "Whose question, if several are open: a task, or BRANCH/TASK if its copies ask in several branches.",
-     .agent_help = "Whose question, if several are open.",
-     .max = 512},
-    {.name = "wait",
-     .type = OP_BOOL,
-     .help = "Follow the run until it has ended or asks again.",
-     .agent_help = "Follow the run."},
-    OWN_INSTANCE_PARAM,
-    {0},
-};
-static const struct op_field result_fields[] = {{"run_id", "string", ""},
-                                                {"answer", "string?", "as it was recorded"},
-                                                {"status", "string", "RUNNING; with wait the run's own"},
-                                                {0}};
-static const enum tsk_code errors[] = {TSK_UL_WORKFLOW_NOT_OWNED,
-                                       TSK_RUN_NOT_FOUND,
-                                       TSK_RUN_IN_PROGRESS,
-                                       TSK_ALREADY_ANSWERED,
-                                       TSK_NOT_FOUND,
-                                       TSK_INVALID_INPUT,
-                                       TSK_NEEDS_INPUT,
-                                       TSK_CONFLICT,
-                                       TSK_RUN_FAILED,
-                                       TSK_ENVIRONMENT,
-                                       TSK_DOCTOR_FAILED,
-                                       TSK_LOCK_LOST,
-                                       TSK_OK};
-
 const struct op op_answer = {
-    .name = "answer",
-    .verb = "answer",
-    .summary = "Answer what a run asks; it goes on where it was.",
+    NAMES("answer", NULL, "answer"),
+    .summary = "Answer the question of a run; the run then continues.",
     .detail = "The answer is recorded first; a second one is refused. Then the run goes on by itself; --wait follows "
-              "it.",
-    .examples = "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
+              "it. "
+              "Without a run it is the only one that asks; one word that names no run is the answer for it. On a "
+              "terminal, a command without an answer asks the question, "
+              "and without a run shows what is open.",
+    .examples = "tasuki answer  # on a terminal: asks what is open\n"
+                "tasuki answer --yes  # the only question that is open\n"
+                "tasuki answer staging  # the same, for a text or an option\n"
+                "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
     .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE | OP_GOES_ON,
-    .params = params,
-    .result = result_fields,
-    .errors = errors,
-    .http = {.method = "POST", .path = "/api/runs/:run/answer"},
-    .mcp = {.tool = "run_answer",
-            .group = "requests",
-            .is_core = true,
-            .refusal = "NOT ANSWERED",
-            .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "
-                    "recorded first; a second one is refused (ALREADY_ANSWERED)."},
+    .params = PARAMS(
+        RUN_PARAM_MAX(OP_REMOTE_REQUIRED, TEXT_MAX),
+        PARAM("text", OP_STRING, OP_POSITIONAL, "TEXT",
+              "The answer to a text question; or options, with commas, for a multi_selection.", .max = TEXT_MAX,
+              .agent_help = "For a text question; or options, with commas."),
+        FLAG("yes", OP_OPTIONAL, "Yes, for an approval."), FLAG("no", OP_OPTIONAL, "No, for an approval."),
+        PARAM("choose", OP_INT, OP_OPTIONAL, "N", "The N-th option, for a selection.", .min = 1, .max = 10000),
+        PARAM("task", OP_STRING, OP_OPTIONAL, "TASK",
+              "Whose question, if several are open: a task, or BRANCH/TASK if its copies ask in several branches.",
+              .max = 512, .agent_help = "Whose question, if several are open."),
+        FLAG("wait", OP_OPTIONAL, "Follow the run until it has ended or asks again.", .agent_help = "Follow the run."),
+        INSTANCE_PARAM),
+    .result = FIELDS({"run_id", "string", ""}, {"answer", "string?", "as it was recorded"},
+                     {"status", "string", "RUNNING; with wait the run's own"}),
+    .errors = ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED,
+                     TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_NEEDS_INPUT, TSK_CONFLICT, TSK_RUN_FAILED, TSK_ENVIRONMENT,
+                     TSK_DOCTOR_FAILED, TSK_LOCK_LOST),
+    .http = ROUTE("POST", "/api/runs/:run/answer"),
+    .mcp = TOOL("run_answer", "requests", .is_core = true, .refusal = "NOT ANSWERED",
+                .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "
+                        "recorded first; a second one is refused (ALREADY_ANSWERED)."),
     .run = run_answer,
 };

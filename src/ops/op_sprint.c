@@ -14,11 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static json_t *text_or_null(const char *text)
-{
-    return text && text[0] ? json_string(text) : json_null();
-}
-
 /* lock_info{exists pid session_id started_at epic_spec age_hours pid_alive is_zombie} */
 static json_t *lock_info(const struct judgement *found)
 {
@@ -36,10 +31,10 @@ static json_t *lock_info(const struct judgement *found)
     time_format_utc(record->created_ms, started);
     if (record->pid)
         json_object_set_new(info, "pid", json_integer(record->pid));
-    json_object_set_new(info, "session_id", text_or_null(record->session_id));
+    json_set_text(info, "session_id", record->session_id);
     if (record->created_ms >= 0)
         json_object_set_new(info, "started_at", json_string(started));
-    json_object_set_new(info, "epic_spec", text_or_null(record->epic_spec));
+    json_set_text(info, "epic_spec", record->epic_spec);
     if (found->age_ms >= 0)
         json_object_set_new(info, "age_hours", json_real(round((double)found->age_ms / 36000.0) / 100.0));
     bool alive = found->alive == LIVE_ALIVE || (found->alive == LIVE_UNKNOWN && record->pid);
@@ -62,8 +57,8 @@ static void set_aside(struct op_call *call, const struct lock_target *target, co
     json_object_set_new(call->aside, "next", next);
 }
 
-static json_t *answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
-                      const char *message, enum tsk_code verdict)
+static json_t *sprint_answer(struct op_call *call, const char *status, const char *mode, const struct judgement *found,
+                             const char *message, enum tsk_code verdict)
 {
     json_t *errors = json_array();
     if (found && found->verdict != VERDICT_FREE && !found->is_parsed)
@@ -79,11 +74,25 @@ static void add_error(json_t *result, const char *text)
     json_array_append_new(json_object_get(result, "errors"), json_string(text));
 }
 
-static json_t *failure(struct op_call *call, const char *mode, const char *text, enum tsk_code verdict)
+static json_t *sprint_failure(struct op_call *call, const char *mode, const char *text, enum tsk_code verdict)
 {
-    json_t *result = answer(call, "failure", mode, NULL, text, verdict);
+    json_t *result = sprint_answer(call, "failure", mode, NULL, text, verdict);
     add_error(result, text);
     return result;
+}
+
+int sprint_invalid_mode(const char *mode, struct tsk_error *err)
+{
+    struct op_call call = {0};
+    json_t *object CLEANUP_JSON = sprint_failure(&call, mode, "Invalid mode", TSK_INVALID_INPUT), *value;
+    const char *key;
+    error_set(err, TSK_INVALID_INPUT, "invalid_mode", "value", mode, NULL);
+    json_object_foreach (object, key, value) {
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        json_write(&text, value, false);
+        error_add_beside(err, key, buf_str(&text));
+    }
+    return -1;
 }
 
 /* The fixed words for a failure, and the system's error beside them. */
@@ -104,8 +113,8 @@ static json_t *failure_of(struct op_call *call, const char *mode, const struct t
     struct buf detail CLEANUP(buf_clear) = BUF_INIT;
     text_put_error(&detail, call->lang, err);
     if (code_info(err->code)->exit_code == 2) /* there are no fixed words for this */
-        return failure(call, mode, buf_str(&detail), TSK_INVALID_INPUT);
-    json_t *result = failure(call, mode, text, err->code);
+        return sprint_failure(call, mode, buf_str(&detail), TSK_INVALID_INPUT);
+    json_t *result = sprint_failure(call, mode, text, err->code);
     if (strncmp(text, "Cannot ", 7) == 0) /* read or delete: it is there */
         json_object_set_new(json_object_get(result, "lock_info"), "exists", json_true());
     add_error(result, buf_str(&detail));
@@ -137,7 +146,7 @@ static int open_project(struct op_call *call, char root[PATH_MAX], struct tsk_wo
     else if (faccessat(AT_FDCWD, root, R_OK | W_OK | X_OK, AT_EACCESS) < 0)
         verdict = TSK_ENVIRONMENT;
     if (verdict) {
-        *ret_refusal = failure(call, mode, "Project root not accessible", verdict);
+        *ret_refusal = sprint_failure(call, mode, "Project root not accessible", verdict);
         return -1;
     }
     char own[PATH_MAX];
@@ -189,7 +198,7 @@ static int sprint_begin(struct op_call *call, const char *mode, struct sprint *s
     return -1;
 }
 
-static void describe(char *text, size_t size, const char *what, const struct judgement *found)
+static void sprint_describe(char *text, size_t size, const char *what, const struct judgement *found)
 {
     char started[TIME_TEXT_MAX] = "?";
     if (found->record.created_ms >= 0)
@@ -197,8 +206,11 @@ static void describe(char *text, size_t size, const char *what, const struct jud
     if (found->is_parsed && found->record.hold == HOLD_LEASE)
         snprintf(text, size, "%s (client: %s, session: %s, started: %s)", what, found->record.instance,
                  found->record.session_id[0] ? found->record.session_id : "?", started);
-    else if (found->is_parsed)
+    else if (found->is_parsed && found->record.pid)
         snprintf(text, size, "%s (PID: %d, session: %s, started: %s)", what, (int)found->record.pid,
+                 found->record.session_id[0] ? found->record.session_id : "?", started);
+    else if (found->is_parsed)
+        snprintf(text, size, "%s (PID: ?, session: %s, started: %s)", what,
                  found->record.session_id[0] ? found->record.session_id : "?", started);
     else
         snprintf(text, size, "%s (%s)", what, found->how ? found->how : "?");
@@ -222,11 +234,12 @@ static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *
     bool is_zombie = outcome->before.verdict == VERDICT_ZOMBIE;
     if (err->code != TSK_SPRINT_BLOCKED && err->code != TSK_NEEDS_CONFIRMATION)
         return failure_of(call, "acquire", err);
-    describe(message, sizeof message, is_zombie ? "Zombie lock was not overwritten" : "Sprint already running",
-             &outcome->before);
-    json_t *result = answer(call, "blocked", "acquire", &outcome->before, message, err->code);
+    sprint_describe(message, sizeof message, is_zombie ? "Zombie lock was not overwritten" : "Sprint already running",
+                    &outcome->before);
+    json_t *result = sprint_answer(call, "blocked", "acquire", &outcome->before, message, err->code);
     if (outcome->is_place_kept)
-        add_error(result, text_get("sprint_place_kept", call->lang));
+        add_error(result,
+                  text_get(who_current()->is_agent ? "sprint_place_kept_agent" : "sprint_place_kept", call->lang));
     return err->code == TSK_NEEDS_CONFIRMATION ? needs_yes(call, result, err) : result;
 }
 
@@ -248,10 +261,10 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     struct sprint sprint;
     struct lock_outcome outcome = {0};
     if (!request.session_id[0] || !request.epic_spec[0]) {
-        *ret = failure(call, "acquire",
-                       request.session_id[0] ? "epic_spec required for acquire mode"
-                                             : "session_id required for acquire mode",
-                       TSK_INVALID_INPUT);
+        *ret = sprint_failure(call, "acquire",
+                              request.session_id[0] ? "epic_spec required for acquire mode"
+                                                    : "session_id required for acquire mode",
+                              TSK_INVALID_INPUT);
         return 0;
     }
     if (lock_args_holder(call, &request, err) < 0) {
@@ -266,7 +279,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         struct judgement mine = {
             .verdict = VERDICT_HELD, .is_parsed = true, .alive = LIVE_ALIVE, .record = outcome.record};
         snprintf(message, sizeof message, "Lock acquired successfully for session %s", request.session_id);
-        *ret = answer(call, "acquired", "acquire", &mine, message, TSK_OK);
+        *ret = sprint_answer(call, "acquired", "acquire", &mine, message, TSK_OK);
     } else {
         *ret = acquire_refused(call, &outcome, err);
         set_aside(call, &sprint.target, &outcome.before, err);
@@ -276,39 +289,10 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
 }
 
 #define ROOT_PARAMS                                                                                                    \
-    {.name = "project_root",                                                                                           \
-     .type = OP_PATH,                                                                                                  \
-     .value = "DIR",                                                                                                   \
-     .help = "Where the lock file is (default: the project that contains the working directory)."},                    \
-    {                                                                                                                  \
-        .name = "lock_file", .type = OP_PATH, .value = "NAME", .help = "The lock file's name.",                        \
-        .fallback = ".sprint-running"                                                                                  \
-    }
+    PARAM("project_root", OP_PATH, OP_OPTIONAL, "DIR",                                                                 \
+          "Where the lock file is (default: the project that contains the working directory)."),                       \
+        PARAM("lock_file", OP_PATH, OP_OPTIONAL, "NAME", "The lock file's name.", .fallback = ".sprint-running")
 
-static const struct op_param acquire_params[] = {
-    {.name = "session",
-     .type = OP_STRING,
-     .flags = OP_SHOWN_REQUIRED,
-     .value = "S",
-     .help = "Session id; required.",
-     .max = 256},
-    {.name = "epic",
-     .type = OP_STRING,
-     .flags = OP_SHOWN_REQUIRED,
-     .value = "E",
-     .help = "Epic being worked on; required.",
-     .max = 256},
-    LOCK_WAIT_PARAM,
-    {.name = "force",
-     .type = OP_BOOL,
-     .help = "Overwrite a zombie without asking, a living holder after a second yes."},
-    LOCK_YES_PARAM,
-    LOCK_KILL_PARAM,
-    LOCK_PID_PARAM,
-    LOCK_INSTANCE_PARAM,
-    ROOT_PARAMS,
-    {0},
-};
 static const struct op_field result_fields[] = {
     {"status", "string", "acquired released blocked zombie-detected clean failure"},
     {"mode", "string", "acquire release check"},
@@ -316,40 +300,31 @@ static const struct op_field result_fields[] = {
     {"message", "string", ""},
     {"errors", "array", ""},
     {"needs_confirmation", "boolean?", "only a yes is missing"},
-    {0}};
-static const enum tsk_code errors[] = {TSK_SPRINT_BLOCKED,
-                                       TSK_ZOMBIE_DETECTED,
-                                       TSK_INVALID_INPUT,
-                                       TSK_ENVIRONMENT,
-                                       TSK_UNSUPPORTED_FS,
-                                       TSK_STORAGE_FULL,
-                                       TSK_OK};
-static const enum tsk_code asking_errors[] = {
-    TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT,
-    TSK_ENVIRONMENT,    TSK_UNSUPPORTED_FS,     TSK_STORAGE_FULL,    TSK_OK};
+    {0},
+};
 
 const struct op op_sprint_acquire = {
-    .name = "sprint.acquire",
-    .noun = "sprint",
-    .verb = "acquire",
+    NAMES("sprint.acquire", "sprint", "acquire"),
     .summary = "Take the project's sprint lock (.sprint-running), so that only one sprint runs.",
-    .detail = "A zombie (dead holder, older than 24 h, unreadable) is overwritten after a yes, or with "
-              "--force; a living holder only "
-              "with --force and a second yes. Without a terminal and without --yes the answer is no. The "
-              "question waits 30 s.",
+    .detail = "A zombie (dead holder, older than 24 h, unreadable) is overwritten after a yes, or with --force; a "
+              "living holder only with --force and a second yes. Without a terminal and without --yes the answer is "
+              "no. The question waits 30 s.",
     .examples = "tasuki sprint acquire --session sprint-2026-02-07-001 --epic epic5",
     .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE | OP_VERDICTS,
-    .params = acquire_params,
+    .params =
+        PARAMS(PARAM("session", OP_STRING, OP_SHOWN_REQUIRED, "S", "Session id; required.", .max = 256),
+               PARAM("epic", OP_STRING, OP_SHOWN_REQUIRED, "E", "Epic being worked on; required.", .max = 256),
+               LOCK_WAIT_PARAM,
+               FLAG("force", OP_OPTIONAL, "Overwrite a zombie without asking, a living holder after a second yes."),
+               YES_PARAM, LOCK_KILL_PARAM, LOCK_PID_PARAM, INSTANCE_PARAM, NOTE_PARAM, ROOT_PARAMS),
     .result = result_fields,
-    .errors = asking_errors,
-    .http = {.method = "POST", .path = "/api/sprint", .when = "mode=acquire"},
-    .mcp = {.tool = "sprint_acquire",
-            .group = "locks",
-            .refusal = "NOT ACQUIRED",
-            .text =
-                "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED names "
-                "the holder; a dead one's needs confirm: true, a living one's force: true and a person's yes. It "
-                "stays until sprint_release."},
+    .errors = ERRORS(TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT,
+                     TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/sprint", .when = "mode=acquire"),
+    .mcp = TOOL("sprint_acquire", "locks", .refusal = "NOT ACQUIRED",
+                .text = "Take the project's sprint lock (.sprint-running), so that only one sprint runs. NOT ACQUIRED "
+                        "names the holder; a dead one's needs confirm: true, a living one's force: true and a person's "
+                        "yes. It stays until sprint_release."),
     .run = run_acquire,
 };
 
@@ -360,14 +335,14 @@ static json_t *release_refused(struct op_call *call, const struct lock_proof *pr
 {
     char message[1024];
     if (err->code == TSK_NEEDS_CONFIRMATION) {
-        describe(message, sizeof message, "Sprint already running", &outcome->before);
-        return needs_yes(call, answer(call, "blocked", "release", &outcome->before, message, err->code), err);
+        sprint_describe(message, sizeof message, "Sprint already running", &outcome->before);
+        return needs_yes(call, sprint_answer(call, "blocked", "release", &outcome->before, message, err->code), err);
     }
     if (err->code != TSK_LOCK_LOST)
         return failure_of(call, "release", err);
     snprintf(message, sizeof message, "Lock session mismatch (expected: %s, actual: %s)", proof->session_id,
              outcome->record.session_id);
-    json_t *result = answer(call, "blocked", "release", &outcome->before, message, TSK_SPRINT_BLOCKED);
+    json_t *result = sprint_answer(call, "blocked", "release", &outcome->before, message, TSK_SPRINT_BLOCKED);
     add_error(result, message);
     return result;
 }
@@ -385,7 +360,7 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     if (sprint_begin(call, "release", &sprint, ret) < 0)
         return 0;
     if (lock_release_confirmed(call, &sprint.target, &proof, &outcome, err) == 0) {
-        *ret = answer(call, "released", "release", NULL, "Lock released successfully", TSK_OK);
+        *ret = sprint_answer(call, "released", "release", NULL, "Lock released successfully", TSK_OK);
         if (outcome.session_mismatch) {
             char text[1024];
             snprintf(text, sizeof text, "Lock session mismatch (expected: %s, actual: %s)", proof.session_id,
@@ -400,38 +375,23 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
     return 0;
 }
 
-static const struct op_param release_params[] = {
-    {.name = "session",
-     .type = OP_STRING,
-     .value = "S",
-     .help = "Session id; another one in the file is a warning.",
-     .max = 256},
-    {.name = "strict", .type = OP_BOOL, .help = "Refuse when the session differs."},
-    LOCK_YES_PARAM,
-    LOCK_INSTANCE_PARAM,
-    ROOT_PARAMS,
-    {0},
-};
-
 const struct op op_sprint_release = {
-    .name = "sprint.release",
-    .noun = "sprint",
-    .verb = "release",
+    NAMES("sprint.release", "sprint", "release"),
     .summary = "Release the sprint lock. Succeeds if it is not held.",
     .detail = "It frees your own sprint, a dead holder's, and one without a usable pid. A sprint whose holder lives "
-              "and is not "
-              "yours is released only after a yes: on a terminal the command asks.",
+              "and is not yours is released only after a yes: on a terminal the command asks.",
     .examples = "tasuki sprint release --session sprint-2026-02-07-001",
     .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE | OP_VERDICTS,
-    .params = release_params,
+    .params = PARAMS(
+        PARAM("session", OP_STRING, OP_OPTIONAL, "S", "Session id; another one in the file is a warning.", .max = 256),
+        FLAG("strict", OP_OPTIONAL, "Refuse when the session differs."), YES_PARAM, INSTANCE_PARAM, ROOT_PARAMS),
     .result = result_fields,
-    .errors = asking_errors,
-    .http = {.method = "POST", .path = "/api/sprint", .when = "mode=release"},
-    .mcp = {.tool = "sprint_release",
-            .group = "locks",
-            .refusal = "NOT RELEASED",
-            .text = "Release the sprint lock at the end of your sprint, or one that a dead holder left. It succeeds if "
-                    "there is none. A living sprint that is not yours stays: it needs a person's yes."},
+    .errors = ERRORS(TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT,
+                     TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/sprint", .when = "mode=release"),
+    .mcp = TOOL("sprint_release", "locks", .refusal = "NOT RELEASED",
+                .text = "Release the sprint lock at the end of your sprint, or one that a dead holder left. It "
+                        "succeeds if there is none. A living sprint that is not yours stays: it needs a person's yes."),
     .run = run_release,
 };
 
@@ -454,33 +414,29 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
     report_add_holder(&sprint.target, &now, &found, &hints);
     set_aside(call, &sprint.target, &found, &hints);
     if (found.verdict == VERDICT_FREE) {
-        *ret = answer(call, "clean", "check", &found, "No sprint lock", TSK_OK);
+        *ret = sprint_answer(call, "clean", "check", &found, "No sprint lock", TSK_OK);
     } else if (found.verdict == VERDICT_ZOMBIE) {
-        describe(message, sizeof message, "Zombie lock detected", &found);
-        *ret = answer(call, "zombie-detected", "check", &found, message, TSK_ZOMBIE_DETECTED);
+        sprint_describe(message, sizeof message, "Zombie lock detected", &found);
+        *ret = sprint_answer(call, "zombie-detected", "check", &found, message, TSK_ZOMBIE_DETECTED);
     } else {
-        describe(message, sizeof message, "Sprint already running", &found);
-        *ret = answer(call, "blocked", "check", &found, message, TSK_SPRINT_BLOCKED);
+        sprint_describe(message, sizeof message, "Sprint already running", &found);
+        *ret = sprint_answer(call, "blocked", "check", &found, message, TSK_SPRINT_BLOCKED);
     }
     sprint_end(&sprint);
     return 0;
 }
 
-static const struct op_param check_params[] = {ROOT_PARAMS, {0}};
-
 const struct op op_sprint_check = {
-    .name = "sprint.check",
-    .noun = "sprint",
-    .verb = "check",
+    NAMES("sprint.check", "sprint", "check"),
     .summary = "Say whether a sprint runs: clean (exit 0), blocked (4), zombie-detected (6).",
     .examples = "tasuki sprint check --json",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE | OP_VERDICTS,
-    .params = check_params,
+    .params = PARAMS(ROOT_PARAMS),
     .result = result_fields,
-    .errors = errors,
-    .http = {.method = "GET", .path = "/api/sprint"},
-    .mcp = {.tool = "sprint_check",
-            .group = "locks",
-            .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."},
+    .errors = ERRORS(TSK_SPRINT_BLOCKED, TSK_ZOMBIE_DETECTED, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS,
+                     TSK_STORAGE_FULL),
+    .http = ROUTE("GET", "/api/sprint"),
+    .mcp = TOOL("sprint_check", "locks",
+                .text = "Say whether a sprint runs: clean, blocked or zombie-detected. It changes nothing."),
     .run = run_check,
 };

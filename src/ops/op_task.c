@@ -9,16 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IN_TASK "it works only inside a task of a run"
-#define NAME_PARAM                                                                                                     \
-    {                                                                                                                  \
-        .name = "name", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "NAME", .help = "The task."      \
-    }
+#define NAME_PARAM PARAM("name", OP_ID, OP_REQUIRED | OP_POSITIONAL, "NAME", "The task.")
 #define MESSAGE_PARAM                                                                                                  \
-    {                                                                                                                  \
-        .name = "message", .type = OP_STRING, .flags = OP_POSITIONAL, .value = "MSG",                                  \
-        .help = "The reason, for readers of the run.", .max = 4096                                                     \
-    }
+    PARAM("message", OP_STRING, OP_POSITIONAL, "MSG", "The reason, for readers of the run.", .max = 4096)
 
 /* ---- next ----------------------------------------------------------------------------------------------- */
 
@@ -30,25 +23,15 @@ static int run_next(struct op_call *call, json_t **ret, struct tsk_error *err)
         json_pack("{s:s, s:s}", "do", is_goto ? "goto" : "next", "task", json_get_string(call->args, "name", "")), err);
 }
 
-static const struct op_param next_params[] = {
-    NAME_PARAM,
-    {.name = "goto", .type = OP_BOOL, .help = "Instead of this task's successors."},
-    {0},
-};
-
 const struct op op_task_next = {
-    .name = "task.next",
-    .noun = "task",
-    .verb = "next",
+    NAMES("task.next", "task", "next"),
     .summary = "Inside a task: run another task of this branch after this one, also one that has run before.",
     .examples = "tasuki task next report\n"
                 "tasuki task next fetch --goto  # back, instead of going on",
     .flags = OP_NO_WORKSPACE,
-    .params = next_params,
+    .params = PARAMS(NAME_PARAM, FLAG("goto", OP_OPTIONAL, "Instead of this task's successors.")),
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_next,
 };
 
@@ -65,28 +48,15 @@ static int run_spawn(struct op_call *call, json_t **ret, struct tsk_error *err)
                                err);
 }
 
-static const struct op_param spawn_params[] = {
-    NAME_PARAM,
-    {.name = "command",
-     .type = OP_ARGV,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "CMD…",
-     .help = "The command and its arguments."},
-    {0},
-};
-
 const struct op op_task_spawn = {
-    .name = "task.spawn",
-    .noun = "task",
-    .verb = "spawn",
+    NAMES("task.spawn", "task", "spawn"),
     .summary = "Inside a task: add a new task to this branch; the branch is not joined before it ended.",
     .examples = "tasuki task spawn resize-1 -- ./resize 1.png",
     .flags = OP_NO_WORKSPACE,
-    .params = spawn_params,
+    .params = PARAMS(NAME_PARAM,
+                     PARAM("command", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command and its arguments.")),
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_spawn,
 };
 
@@ -103,23 +73,14 @@ static int run_again(struct op_call *call, json_t **ret, struct tsk_error *err)
     return task_args_tell_take(json_pack("{s:s}", "do", "again"), err);
 }
 
-static const struct op_param again_params[] = {
-    {.name = "set", .type = OP_MAP, .value = "K=V", .help = "A value for the channel; repeat for more."},
-    {0},
-};
-
 const struct op op_task_again = {
-    .name = "task.again",
-    .noun = "task",
-    .verb = "again",
+    NAMES("task.again", "task", "again"),
     .summary = "Inside a task: run this task once more before its successors.",
     .examples = "tasuki task again --set page=2",
     .flags = OP_NO_WORKSPACE,
-    .params = again_params,
+    .params = PARAMS(PARAM("set", OP_MAP, OP_OPTIONAL, "K=V", "A value for the channel; repeat for more.")),
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_again,
 };
 
@@ -146,32 +107,24 @@ static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
 static const struct op_param end_params[] = {MESSAGE_PARAM, {0}};
 
 const struct op op_task_finish = {
-    .name = "task.finish",
-    .noun = "task",
-    .verb = "finish",
+    NAMES("task.finish", "task", "finish"),
     .summary = "Inside a task: end the whole run early, as a success.",
     .examples = "tasuki task finish 'nothing to do'",
     .flags = OP_NO_WORKSPACE,
     .params = end_params,
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_finish,
 };
 
 const struct op op_task_cancel = {
-    .name = "task.cancel",
-    .noun = "task",
-    .verb = "cancel",
+    NAMES("task.cancel", "task", "cancel"),
     .summary = "Inside a task: end the whole run, as a failure.",
     .examples = "tasuki task cancel 'the licence has expired'",
     .flags = OP_NO_WORKSPACE,
     .params = end_params,
     .result = task_no_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    ONLY_IN_TASK,
     .run = run_cancel,
 };
 
@@ -212,46 +165,22 @@ static int run_ask(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const char *const types[] = {"approval", "text", "selection", "multi_selection", NULL};
-static const struct op_param ask_params[] = {
-    {.name = "question",
-     .type = OP_STRING,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "QUESTION",
-     .help = "What is asked.",
-     .max = 4096},
-    {.name = "type",
-     .type = OP_ENUM,
-     .value = "T",
-     .help = "approval, text, selection or multi_selection.",
-     .choices = types,
-     .fallback = "selection with options, else text"},
-    {.name = "option",
-     .type = OP_STRING,
-     .flags = OP_MANY,
-     .value = "O",
-     .help = "One that can be chosen; repeat for more.",
-     .max = 1024},
-    {0},
-};
-static const struct op_field ask_result[] = {
-    {"question", "string?", ""}, {"answer", "string?", "as soon as there is one"}, {0}};
 
 const struct op op_task_ask = {
-    .name = "task.ask",
-    .noun = "task",
-    .verb = "ask",
-    .summary = "Inside a task: ask a person. Prints the answer if there is one; otherwise end the task, it is started "
-               "again with it.",
+    NAMES("task.ask", "task", "ask"),
+    .summary = "Inside a task: ask a person. Prints the answer if there is one. Otherwise end the task; it starts "
+               "again when the answer is there.",
     .detail = "Without an answer nothing is printed and the question is recorded: the task should end now, with "
-              "whatever exit code. The "
-              "run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, and this command prints "
-              "the answer.",
+              "whatever exit code. The run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, "
+              "and this command prints the answer.",
     .examples = "answer=$(tasuki task ask 'Deploy?' --type approval)",
     .flags = OP_NO_WORKSPACE,
-    .params = ask_params,
-    .result = ask_result,
-    .errors = task_errors,
-    .http.absent = IN_TASK,
-    .mcp.absent = IN_TASK,
+    .params =
+        PARAMS(PARAM("question", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "QUESTION", "What is asked.", .max = 4096),
+               PARAM("type", OP_ENUM, OP_OPTIONAL, "T", "approval, text, selection or multi_selection.",
+                     .fallback = "selection with options, else text", .choices = types),
+               PARAM("option", OP_STRING, OP_MANY, "O", "One that can be chosen; repeat for more.", .max = 1024)),
+    .result = FIELDS({"question", "string?", ""}, {"answer", "string?", "as soon as there is one"}),
+    ONLY_IN_TASK,
     .run = run_ask,
 };

@@ -12,27 +12,25 @@
 #include <unistd.h>
 
 #define TEMPLATE(name) struct proc_template name CLEANUP(template_clear) = {.spec = NULL}
-#define NAME_PARAM                                                                                                     \
-    {                                                                                                                  \
-        .name = "name", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "NAME", .help = "The template.", \
-        .completes = "template"                                                                                        \
-    }
+#define NAME_PARAM     PARAM("name", OP_ID, OP_REQUIRED | OP_POSITIONAL, "NAME", "The template.", .completes = "template")
+#define TEMPLATE_ERRORS                                                                                                \
+    ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_PROCESS_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL)
 
-static const enum tsk_code template_errors[] = {
-    TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_PROCESS_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
-static const struct op_field template_fields[] = {{"name", "string", "its name"},
-                                                  {"spec", "object", "what a process of it is; secrets masked"},
-                                                  {"variables", "array", "what --set must give"},
-                                                  {"created_at", "string", "ISO 8601"},
-                                                  {"updated_at", "string", "ISO 8601"},
-                                                  {0}};
+static const struct op_field template_fields[] = {
+    {"name", "string", "its name"},
+    {"spec", "object", "what a process of it is; secrets masked"},
+    {"variables", "array", "what --set must give"},
+    {"created_at", "string", "ISO 8601"},
+    {"updated_at", "string", "ISO 8601"},
+    {0},
+};
 
 static const char *name_of(const struct op_call *call)
 {
     return json_get_string(call->args, "name", "");
 }
 
-static int answer(struct proc_registry *reg, const char *name, json_t **ret, struct tsk_error *err)
+static int template_answer(struct proc_registry *reg, const char *name, json_t **ret, struct tsk_error *err)
 {
     TEMPLATE(t);
     if (template_load(reg, name, &t, err) < 0)
@@ -80,53 +78,36 @@ static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     if (args_spec(call, from.spec, &spec, err) < 0 || template_create(&reg, name_of(call), spec, err) < 0)
         return -1;
-    return answer(&reg, name_of(call), ret, err);
+    return template_answer(&reg, name_of(call), ret, err);
 }
 
-static const struct op_param create_params[] = {
-    {.name = "name",
-     .type = OP_ID,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "NAME",
-     .help = "Its name: letters, digits, and . _ - between them."},
-    {.name = "from_process",
-     .type = OP_ID,
-     .value = "ID",
-     .help = "Begin with what this process is, secrets included.",
-     .completes = "process-id"},
-    {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "The program, found by PATH."},
-    PROC_SPEC_PARAMS,
-    {.name = "args", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "ARGS…", .help = "Its arguments."},
-    {0},
-};
-
 const struct op op_template_create = {
-    .name = "template.create",
-    .noun = "proc",
-    .verb = "template create",
-    .summary = "Keep settings under a name, to make processes of them later.",
+    NAMES("template.create", "proc", "template create"),
+    .summary = "Store settings under a name, for processes that are created later.",
     .detail = "{{NAME}} in the command, its arguments, the values of its environment or its directory is a variable: "
               "`template use` puts the value of --set NAME=VALUE in its place.",
     .examples = "tasuki proc template create node --env PORT={{PORT}} -- npm run {{SCRIPT}}  # two variables\n"
                 "tasuki proc template create like-web --from-process web  # what web is now",
-    .params = create_params,
+    .params = PARAMS(
+        PARAM("name", OP_ID, OP_REQUIRED | OP_POSITIONAL, "NAME", "Its name: letters, digits, and . _ - between them."),
+        PARAM("from_process", OP_ID, OP_OPTIONAL, "ID", "Begin with what this process is, secrets included.",
+              .completes = "process-id"),
+        PARAM("command", OP_STRING, OP_PROGRAM, "CMD", "The program, found by PATH."), PROC_SPEC_PARAMS,
+        PARAM("args", OP_ARGV, OP_POSITIONAL, "ARGS…", "Its arguments.")),
     .result = template_fields,
-    .errors = template_errors,
-    .http = {.method = "POST", .path = "/api/templates"},
+    .errors = TEMPLATE_ERRORS,
+    .http = ROUTE("POST", "/api/templates"),
     .mcp =
-        {.tool = "create_template",
-         .group = "templates",
-         .refusal = "NOT CREATED",
-         .text =
-             "Keep settings under a name, to make processes of them later. {{NAME}} in the command, its arguments, "
-             "the values of its environment or its directory is a variable, whose value create_process_from_template "
-             "is given. Nothing is started."},
+        TOOL("create_template", "templates", .refusal = "NOT CREATED",
+             .text = "Store settings under a name, for processes that are created later. {{NAME}} in the command, its "
+                     "arguments, the values of its environment or its directory is a variable, whose value "
+                     "create_process_from_template is given. Nothing is started."),
     .run = run_create,
 };
 
 /* ---- list and show ---- */
 
-static void list_key(const json_t *record, char text[PAGE_KEY_MAX])
+static void template_page_key(const json_t *record, char text[PAGE_KEY_MAX])
 {
     snprintf(text, PAGE_KEY_MAX, "%s", json_get_string(record, "name", ""));
 }
@@ -137,25 +118,20 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     json_t *list CLEANUP_JSON = NULL;
     if (proc_registry_open(&reg, call->ws, err) < 0 || template_list(&reg, &list, err) < 0)
         return -1;
-    *ret = page_sorted(call, "templates", list, list_key);
+    *ret = page_sorted(call, "templates", list, template_page_key);
     return 0;
 }
 
-static const struct op_param list_params[] = {PAGE_PARAMS, {0}};
-static const struct op_field list_fields[] = {{"templates", "array", "records, by name"}, PAGE_FIELDS, {0}};
-
 const struct op op_template_list = {
-    .name = "template.list",
-    .noun = "proc",
-    .verb = "template list",
+    NAMES("template.list", "proc", "template list"),
     .summary = "List the templates with their variables.",
     .examples = "tasuki proc template list  # all",
     .flags = OP_READ_ONLY,
-    .params = list_params,
-    .result = list_fields,
-    .errors = template_errors,
-    .http = {.method = "GET", .path = "/api/templates"},
-    .mcp = {.tool = "list_templates", .group = "templates"},
+    .params = PARAMS(PAGE_PARAMS),
+    .result = FIELDS({"templates", "array", "records, by name"}, PAGE_FIELDS),
+    .errors = TEMPLATE_ERRORS,
+    .http = ROUTE("GET", "/api/templates"),
+    .mcp = TOOL("list_templates", "templates"),
     .run = run_list,
 };
 
@@ -164,23 +140,21 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
     REGISTRY(reg);
     if (proc_registry_open(&reg, call->ws, err) < 0)
         return -1;
-    return answer(&reg, name_of(call), ret, err);
+    return template_answer(&reg, name_of(call), ret, err);
 }
 
 static const struct op_param show_params[] = {NAME_PARAM, {0}};
 
 const struct op op_template_show = {
-    .name = "template.show",
-    .noun = "proc",
-    .verb = "template show",
+    NAMES("template.show", "proc", "template show"),
     .summary = "Show one template: what its processes are, and which variables it has.",
     .examples = "tasuki proc template show node  # its settings and variables",
     .flags = OP_READ_ONLY,
     .params = show_params,
     .result = template_fields,
-    .errors = template_errors,
-    .http = {.method = "GET", .path = "/api/templates/:name"},
-    .mcp = {.tool = "get_template", .group = "templates"},
+    .errors = TEMPLATE_ERRORS,
+    .http = ROUTE("GET", "/api/templates/:name"),
+    .mcp = TOOL("get_template", "templates"),
     .run = run_show,
 };
 
@@ -202,34 +176,22 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
     /* What was read must not have changed meanwhile, whether or not the caller asks. */
     if (template_update(&reg, t.name, spec, expected ? expected_ms : t.updated_at_ms, err) < 0)
         return -1;
-    return answer(&reg, t.name, ret, err);
+    return template_answer(&reg, t.name, ret, err);
 }
 
-static const struct op_param update_params[] = {
-    NAME_PARAM,
-    {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Another program."},
-    PROC_SPEC_PARAMS,
-    {.name = "expected_updated_at",
-     .type = OP_STRING,
-     .value = "T",
-     .max = 64,
-     .help = "Only if it has not changed since (updated_at of its record)."},
-    {.name = "args", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "ARGS…", .help = "Its arguments."},
-    {0},
-};
-
 const struct op op_template_update = {
-    .name = "template.update",
-    .noun = "proc",
-    .verb = "template update",
-    .summary = "Change a template; what is not named stays. Processes made of it before are not changed.",
+    NAMES("template.update", "proc", "template update"),
+    .summary = "Change a template. Settings that are not named stay, and existing processes do not change.",
     .examples = "tasuki proc template update node --restart on-failure  # the rest stays",
     .flags = OP_KEEPS_REST,
-    .params = update_params,
+    .params = PARAMS(NAME_PARAM, PARAM("command", OP_STRING, OP_PROGRAM, "CMD", "Another program."), PROC_SPEC_PARAMS,
+                     PARAM("expected_updated_at", OP_STRING, OP_OPTIONAL, "T",
+                           "Only if it has not changed since (updated_at of its record).", .max = 64),
+                     PARAM("args", OP_ARGV, OP_POSITIONAL, "ARGS…", "Its arguments.")),
     .result = template_fields,
-    .errors = template_errors,
-    .http = {.method = "PUT", .path = "/api/templates/:name"},
-    .mcp = {.tool = "update_template", .group = "templates", .refusal = "NOT UPDATED"},
+    .errors = TEMPLATE_ERRORS,
+    .http = ROUTE("PUT", "/api/templates/:name"),
+    .mcp = TOOL("update_template", "templates", .refusal = "NOT UPDATED"),
     .run = run_update,
 };
 
@@ -238,25 +200,21 @@ static int run_delete(struct op_call *call, json_t **ret, struct tsk_error *err)
     REGISTRY(reg);
     if (proc_registry_open(&reg, call->ws, err) < 0 || template_remove(&reg, name_of(call), err) < 0)
         return -1;
+    call->says = "template_deleted";
     *ret = json_pack("{s:s, s:b}", "name", name_of(call), "removed", true);
     return 0;
 }
 
-static const struct op_field delete_fields[] = {
-    {"name", "string", "the template"}, {"removed", "boolean", "always true"}, {0}};
-
 const struct op op_template_delete = {
-    .name = "template.delete",
-    .noun = "proc",
-    .verb = "template delete",
+    NAMES("template.delete", "proc", "template delete"),
     .summary = "Delete a template; processes made of it stay.",
     .examples = "tasuki proc template delete node  # its processes stay",
     .flags = OP_DESTRUCTIVE,
     .params = show_params,
-    .result = delete_fields,
-    .errors = template_errors,
-    .http = {.method = "DELETE", .path = "/api/templates/:name"},
-    .mcp = {.tool = "delete_template", .group = "templates", .refusal = "NOT DELETED"},
+    .result = FIELDS({"name", "string", "the template"}, {"removed", "boolean", "always true"}),
+    .errors = TEMPLATE_ERRORS,
+    .http = ROUTE("DELETE", "/api/templates/:name"),
+    .mcp = TOOL("delete_template", "templates", .refusal = "NOT DELETED"),
     .run = run_delete,
 };
 
@@ -275,6 +233,9 @@ static int use_spec(const struct op_call *call, const struct proc_template *t, j
     const char *cwd_base = proc_args_directory(call, here);
     if (template_expand(t, json_object_get(call->args, "set"), overrides, cwd_base, &base, err) < 0)
         return -1;
+    /* A new process runs where it was created, unless the template has a directory. */
+    if (!json_is_string(json_object_get(base, "cwd")) && strcmp(cwd_base, call->ws->root) != 0)
+        json_object_set_new(base, "cwd", json_string(cwd_base));
     json_object_del(args, "env"); /* is in the base, beside the template's */
     struct op_call rest = *call;
     rest.args = args;
@@ -292,58 +253,31 @@ static int run_use(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     if (proc_depend_check(&reg, id, spec, err) < 0 || proc_create(&reg, id, spec, err) < 0)
         return -1;
-    if (json_get_bool(call->args, "start", false) && proc_args_start_created(&reg, id, err) < 0)
-        return -1;
-    return proc_args_record(&reg, id, false, ret, err);
+    return proc_args_created(call, &reg, id, ret, err);
 }
 
-static const struct op_param use_params[] = {
-    NAME_PARAM,
-    {.name = "id",
-     .type = OP_ID,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "ID",
-     .help = "The name of the new process."},
-    {.name = "set",
-     .type = OP_MAP,
-     .value = "VAR=VALUE",
-     .help = "The value of a variable; may be repeated.",
-     .agent_help = "The values of its variables."},
-    {.name = "command", .type = OP_STRING, .flags = OP_PROGRAM, .value = "CMD", .help = "Instead of the template's."},
-    PROC_SPEC_PARAMS,
-    {.name = "start", .type = OP_BOOL, .help = "Start it at once."},
-    {.name = "args", .type = OP_ARGV, .flags = OP_POSITIONAL, .value = "ARGS…", .help = "Instead of the template's."},
-    {0},
-};
-static const enum tsk_code use_errors[] = {TSK_NOT_FOUND,
-                                           TSK_PROCESS_ALREADY_EXISTS,
-                                           TSK_PROCESS_START_FAILED,
-                                           TSK_CONFLICT,
-                                           TSK_INVALID_INPUT,
-                                           TSK_ENVIRONMENT,
-                                           TSK_STORAGE_FULL,
-                                           TSK_OK};
-
 const struct op op_template_use = {
-    .name = "template.use",
-    .noun = "proc",
-    .verb = "template use",
+    NAMES("template.use", "proc", "template use"),
     .summary = "Make a process of a template, with a value for each of its variables.",
     .detail = "Other options take the place of what the template says; --env adds to its variables. A variable without "
               "a value is an error that names it.",
     .examples = "tasuki proc template use node web --set PORT=3000 --set SCRIPT=dev  # registers web\n"
                 "tasuki proc template use node api --set PORT=4000 --set SCRIPT=api --start  # and starts it",
-    .flags = OP_KEEPS_REST,
-    .params = use_params,
+    .flags = OP_KEEPS_REST | OP_VERDICTS,
+    .params = PARAMS(NAME_PARAM, PARAM("id", OP_ID, OP_REQUIRED | OP_POSITIONAL, "ID", "The name of the new process."),
+                     PARAM("set", OP_MAP, OP_OPTIONAL, "VAR=VALUE", "The value of a variable; may be repeated.",
+                           .agent_help = "The values of its variables."),
+                     PARAM("command", OP_STRING, OP_PROGRAM, "CMD", "Instead of the template's."), PROC_SPEC_PARAMS,
+                     FLAG("start", OP_OPTIONAL, "Start it at once."),
+                     FLAG("no_wait", OP_CLI_ONLY, "With --start: return as soon as it is executed."), NOTE_PARAM,
+                     PARAM("args", OP_ARGV, OP_POSITIONAL, "ARGS…", "Instead of the template's.")),
     .result = proc_fields,
-    .errors = use_errors,
-    .http = {.method = "POST", .path = "/api/templates/:name/use"},
-    .mcp = {.tool = "create_process_from_template",
-            .group = "templates",
-            .refusal = "NOT CREATED",
-            .text = "Make a process of a template, with a value for each of its variables. What else is given takes "
-                    "the place of "
-                    "what the template says; env adds to its variables. A variable without a value is an error that "
-                    "names it."},
+    .errors = ERRORS(TSK_NOT_FOUND, TSK_PROCESS_ALREADY_EXISTS, TSK_PROCESS_START_FAILED, TSK_CONFLICT,
+                     TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
+    .http = ROUTE("POST", "/api/templates/:name/use"),
+    .mcp = TOOL("create_process_from_template", "templates", .refusal = "NOT CREATED",
+                .text = "Make a process of a template, with a value for each of its variables. What else is given "
+                        "takes the place of what the template says; env adds to its variables. A variable without a "
+                        "value is an error that names it."),
     .run = run_use,
 };

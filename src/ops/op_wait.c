@@ -5,11 +5,12 @@
 #include "ops/own_args.h"
 #include "ops/proc_args.h"
 #include "ops/run_args.h"
+#include "ops/waits.h"
 #include "run/detach.h"
 
 #include <string.h>
 
-static bool is_cancelled(void *data)
+static bool wait_is_cancelled(void *data)
 {
     struct op_call *call = data;
     return call->is_cancelled && call->is_cancelled(call);
@@ -30,17 +31,18 @@ static int wait_run(struct op_call *call, const char *id, json_t **ret, struct t
     json_t *stage CLEANUP_JSON = NULL;
     int64_t timeout_ms = wait_timeout(call);
     struct rundir run;
-    if (rundir_open(call->ws, id, &run, err) < 0) /* waiting for a run that does not exist fails at once */
+    if (rundir_open_to_look(call->ws, id, &run, err) < 0) /* waiting for a run that does not exist fails at once */
         return -1;
     rundir_clear(&run);
-    if (run_follow(call->ws, run.id, NULL, timeout_ms, is_cancelled, call, &stage, err) < 0)
+    if (run_follow(call->ws, run.id, NULL, timeout_ms, wait_is_cancelled, call, &stage, err) < 0)
         return -1;
     if (strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0) {
         not_yet("wait_run_late", run.id, timeout_ms, err);
+        rundir_add_starter(stage, err);
         error_add_next(err, "tasuki runs show %s", run.id);
         return -1;
     }
-    call->verdict = run_verdict(stage);
+    run_judge(call, stage);
     *ret = json_incref(stage);
     return 0;
 }
@@ -53,7 +55,7 @@ static int wait_lock(struct op_call *call, const char *id, json_t **ret, struct 
     struct judgement found;
     if (lock_args_named(call, id, &target, err) < 0)
         return -1;
-    int result = lock_await(&target, wait_timeout(call), is_cancelled, call, &found, err);
+    int result = lock_await(&target, wait_timeout(call), wait_is_cancelled, call, &found, err);
     struct now now = clock_now();
     if (result == 0) {
         *ret = report_lock(&target, &now, &found);
@@ -103,12 +105,30 @@ static int wait_workflow(struct op_call *call, const char *id, json_t **ret, str
 
 /* ---- the row -------------------------------------------------------------------------------------------- */
 
+/* Without an id: the latest run. */
+static int name_awaited(struct op_call *call, const char *kind, const char **ret_id, struct tsk_error *err)
+{
+    struct rundir run;
+    if (strcmp(kind, "run") != 0)
+        return op_param_missing(call->op, "id", err);
+    if (rundir_open(call->ws, "", &run, err) < 0)
+        return -1;
+    json_object_set_new(call->args, "id", json_string(run.id));
+    rundir_clear(&run);
+    *ret_id = json_get_string(call->args, "id", "");
+    return 0;
+}
+
 static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     const char *kind = json_get_string(call->args, "kind", ""), *id = json_get_string(call->args, "id", "");
     const char *what = json_get_string(call->args, "for", "exit");
     if (strcmp(kind, "process") != 0 && strcmp(what, "exit") != 0)
         return error_set(err, TSK_INVALID_INPUT, "wait_only_process", "value", what, "kind", kind, NULL);
+    if (!*id && name_awaited(call, kind, &id, err) < 0)
+        return -1;
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
+    op_wait_begin(&waiting, call, kind, id);
     if (strcmp(kind, "run") == 0)
         return wait_run(call, id, ret, err);
     if (strcmp(kind, "workflow") == 0)
@@ -117,65 +137,36 @@ static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
 }
 
 static const char *const kinds[] = {"process", "run", "lock", "workflow", NULL};
-static const struct op_param params[] = {
-    {.name = "kind",
-     .type = OP_ENUM,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "KIND",
-     .help = "What to wait for.",
-     .choices = kinds},
-    {.name = "id",
-     .type = OP_STRING,
-     .flags = OP_REQUIRED | OP_POSITIONAL,
-     .value = "ID",
-     .help = "Of the process, the run or the workflow; of a lock its name, a request's id, queue, sprint, or KIND/ID.",
-     .max = 512,
-     .completes = "awaited-id"},
-    WAIT_FOR_PARAM,
-    WAIT_TIMEOUT_PARAM,
-    {0},
-};
-static const struct op_field fields[] = {
-    {"status", "string?", "of a run"}, {"state", "any", "of a process; of a lock or a workflow: free, stale"}, {0}};
-static const enum tsk_code errors[] = {TSK_PROCESS_NOT_FOUND,
-                                       TSK_PROCESS_NOT_RUNNING,
-                                       TSK_PROCESS_START_FAILED,
-                                       TSK_RUN_NOT_FOUND,
-                                       TSK_RUN_FAILED,
-                                       TSK_NEEDS_INPUT,
-                                       TSK_CONFLICT,
-                                       TSK_INVALID_INPUT,
-                                       TSK_ENVIRONMENT,
-                                       TSK_NOT_FOUND,
-                                       TSK_OK};
 
 /* With a body, as the tool has it. */
 static const struct op_route post_route[] = {{"POST", "/api/wait", NULL}, {0}};
 
 const struct op op_wait = {
-    .name = "wait",
-    .verb = "wait",
+    NAMES("wait", NULL, "wait"),
     .summary = "Wait for something instead of polling it: a process, a run, or a lock or a workflow that becomes free.",
-    .detail =
-        "A process: until it has ended, or is ready. A run: until it has ended or asks something; the exit code is the "
-        "run's. A lock: until nobody holds it any more (that does not take it: lock acquire --wait does). A workflow: "
-        "until it has no living owner (own claim --wait takes it, too). A time that "
-        "is "
-        "up is CONFLICT (exit 4): repeat the call to go on waiting.",
+    .detail = "A process: until it has ended, or is ready. A run: until it has ended or asks something; the exit code "
+              "is the run's. A lock: until nobody holds it any more (that does not take it: lock acquire --wait does). "
+              "A workflow: until it has no living owner (own claim --wait takes it, too). A time that is up is "
+              "CONFLICT (exit 4): repeat the call to go on waiting.",
     .examples = "tasuki wait process web --for ready --timeout 30s  # until it answers\n"
-                "tasuki wait run RUN-20260207T223000-1a2b3c\n"
+                "tasuki wait run  # the latest\n"
                 "tasuki wait lock deploy --timeout 10m\n"
                 "tasuki wait workflow nightly",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WAITS | OP_VERDICTS,
-    .params = params,
-    .result = fields,
-    .errors = errors,
-    .http = {.method = "GET", .path = "/api/wait", .also = post_route},
-    .mcp = {.tool = "wait_for",
-            .group = "workspace",
-            .is_core = true,
-            .refusal = "NOT YET",
-            .text = "Wait until a process has ended or is ready, a run has ended, or a lock or workflow is free. It "
-                    "takes nothing; NOT YET: the time (45 s at most) is up, repeat the call."},
+    .params = PARAMS(
+        PARAM("kind", OP_ENUM, OP_REQUIRED | OP_POSITIONAL, "KIND", "What to wait for.", .choices = kinds),
+        PARAM("id", OP_STRING, OP_POSITIONAL, "ID",
+              "Of the process, the run (none: the latest) or the workflow; of a lock its name, a request's id, queue, "
+              "sprint, or KIND/ID.",
+              .max = 512, .completes = "awaited-id"),
+        WAIT_FOR_PARAM, WAIT_TIMEOUT_PARAM),
+    .result = FIELDS({"status", "string?", "of a run"},
+                     {"state", "any", "of a process; of a lock or a workflow: free, stale"}),
+    .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_PROCESS_START_FAILED, TSK_RUN_NOT_FOUND,
+                     TSK_RUN_FAILED, TSK_NEEDS_INPUT, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
+    .http = ROUTE("GET", "/api/wait", .also = post_route),
+    .mcp = TOOL("wait_for", "workspace", .is_core = true, .refusal = "NOT YET",
+                .text = "Wait until a process has ended or is ready, a run has ended, or a lock or workflow is free. "
+                        "It takes nothing; NOT YET: the time (45 s at most) is up, repeat the call."),
     .run = run_wait,
 };

@@ -3,12 +3,23 @@
 #include "ops/ops.h"
 #include "ops/overview.h"
 #include "ops/own_args.h"
+#include "ops/up.h"
 #include "own/agent.h"
+#include "own/who.h"
 #include "store/db.h"
 
-static const struct op_param no_params[] = {{0}};
+#include <string.h>
+#include <unistd.h>
 
 /* ---- init ---- */
+
+/* The workspace is further up. */
+static bool is_above_here(const char *root)
+{
+    char here[PATH_MAX];
+    size_t len = strlen(root);
+    return getcwd(here, sizeof here) && strncmp(here, root, len) == 0 && here[len] == '/';
+}
 
 static int run_init(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
@@ -29,31 +40,27 @@ static int run_init(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     *ret = json_pack("{s:s, s:s, s:s, s:b}", "status", created ? "created" : "exists", "root", place.root, "state",
                      place.state_path, "created", created);
+    call->says = created ? "init_created" : !call->root && is_above_here(place.root) ? "init_above" : "init_exists";
+    call->aside = up_file_is_in(place.root)
+                      ? json_pack("{s:[s, s]}", "next", "tasuki up", "tasuki status")
+                      : json_pack("{s:[s, s]}", "next", "tasuki status", "tasuki proc create NAME --start -- COMMAND");
     return 0;
 }
 
-static const struct op_field init_result[] = {{"status", "string", "created or exists"},
-                                              {"root", "string", "the workspace"},
-                                              {"state", "string", "the directory with its state"},
-                                              {"created", "boolean", "whether there was none before"},
-                                              {0}};
-static const enum tsk_code init_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_OK};
-
 const struct op op_init = {
-    .name = "init",
-    .verb = "init",
+    NAMES("init", NULL, "init"),
     .summary = "Create a workspace here (or say where it already is).",
     .detail = "Creates .aiflow/ with its .gitignore and database, and adds /.sprint-running to the project's "
-              ".gitignore. "
-              "In a linked git worktree the workspace is the main worktree's; below a workspace it is that one (--root "
-              ". makes "
-              "another).",
+              ".gitignore. In a linked git worktree the workspace is the main worktree's; below a workspace it is that "
+              "one (--root . makes another).",
     .examples = "tasuki init  # make this directory a workspace\n"
                 "tasuki --root ~/project init  # or another one",
     .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE,
-    .params = no_params,
-    .result = init_result,
-    .errors = init_errors,
+    .params = PARAMS(),
+    .result = FIELDS({"status", "string", "created or exists"}, {"root", "string", "the workspace"},
+                     {"state", "string", "the directory with its state"},
+                     {"created", "boolean", "whether there was none before"}),
+    .errors = ERRORS(TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http.absent = "a server runs in a workspace that exists",
     .mcp.absent = "an agent works in a workspace that exists",
     .run = run_init,
@@ -70,8 +77,12 @@ static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *
         json_object_set_new(answer, "instance", json_string(known));
         return 0;
     }
-    if (instance_register_http(call->ws, json_get_string(call->args, "label", NULL), id, secret, err) < 0)
+    struct who who = *who_current();
+    const char *label = json_get_string(call->args, "label", who.label);
+    if (instance_register_http(call->ws, label, id, secret, err) < 0 ||
+        who_register_id(call->ws, id, label, NULL, &who, NULL, err) < 0)
         return -1;
+    json_object_set_new(answer, "label", json_string(who.label));
     json_object_set_new(answer, "instance", json_string(id));
     json_object_set_new(answer, "secret", json_string(secret));
     return 0;
@@ -111,59 +122,37 @@ static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
     return -1;
 }
 
-static const struct op_param status_params[] = {
-    {.name = "register",
-     .type = OP_BOOL,
-     .flags = OP_REMOTE_ONLY,
-     .help = "Also say which instance you are; over HTTP a new one, with its secret."},
-    {.name = "label",
-     .type = OP_STRING,
-     .flags = OP_REMOTE_ONLY | OP_CALLER,
-     .value = "TEXT",
-     .help = "Who registers, for people.",
-     .max = 128},
-    {.name = "instance",
-     .type = OP_STRING,
-     .flags = OP_REMOTE_ONLY | OP_CALLER,
-     .value = "I",
-     .help = "The caller's instance id.",
-     .max = 256},
-    {0},
-};
-static const struct op_field status_result[] = {
-    {"version", "string", "of this program"},
-    {"root", "string", "the workspace"},
-    {"state", "string", "the directory with its state"},
-    {"time", "string", "now"},
-    {"locks", "array", "as in lock.list"},
-    {"processes", "array", "as in process.list"},
-    {"processes_total", "integer?", "for agents, when not all are shown"},
-    {"runs", "array", "first those that run, wait or were interrupted, then the newest"},
-    {"requests", "array", "that are not done: id title status priority"},
-    {"workflows", "array", "that have an owner, as in own.list"},
-    {"agents", "array?", "names of those that work can be given to"},
-    {"teams", "array?", "the same for teams"},
-    {"instance", "string?", "with register: who you are in later calls"},
-    {"secret", "string?", "that goes with it; told once"},
-    {0}};
-static const enum tsk_code status_errors[] = {TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_OK};
-
 const struct op op_status = {
-    .name = "status",
-    .verb = "status",
+    NAMES("status", NULL, "status"),
     .summary = "Show the whole workspace on one screen: what runs, who holds what, alive or dead.",
     .examples = "tasuki status  # who is running what",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = status_params,
-    .result = status_result,
-    .errors = status_errors,
-    .http = {.method = "GET", .path = "/api/status"},
-    .mcp = {.tool = "get_status",
-            .group = "workspace",
-            .is_core = true,
-            .text =
-                "Show the whole workspace: who holds which lock, what runs, alive or dead. Call it before you start "
-                "or change anything; it changes nothing."},
+    .params = PARAMS(
+        FLAG("register", OP_REMOTE_ONLY, "Also say which instance you are; over HTTP a new one, with its secret."),
+        PARAM("label", OP_STRING, OP_REMOTE_ONLY | OP_CALLER, "TEXT", "Who registers, for people.", .max = 128),
+        PARAM("instance", OP_STRING, OP_REMOTE_ONLY | OP_CALLER, "I", "The caller's instance id.", .max = 256)),
+    .result = FIELDS({"version", "string", "of this program"}, {"root", "string", "the workspace"},
+                     {"state", "string", "the directory with its state"}, {"time", "string", "now"},
+                     {"locks", "array", "as in lock.list"}, {"processes", "array", "as in process.list"},
+                     {"processes_total", "integer?", "for agents, when not all are shown"},
+                     {"runs", "array", "first those that run, wait or were interrupted, then the newest"},
+                     {"questions", "array?", "what runs ask: run_id request_id flow task session_id asked_at question"},
+                     {"confirmations", "array?", "what agents ask: id token operation instance question expires_in_ms"},
+                     {"waiting", "array?", "those who wait: kind id since who, and for whom"},
+                     {"requests", "array", "that are not done: id title status priority"},
+                     {"queue", "object?", "as in queue.status"},
+                     {"event_id", "integer?", "the newest event that this answer knows; a stream goes on behind it"},
+                     {"workflows", "array", "that have an owner, as in own.list"},
+                     {"agents", "array?", "names of those that work can be given to"},
+                     {"teams", "array?", "the same for teams"},
+                     {"instance", "string?", "with register: who you are in later calls"},
+                     {"secret", "string?", "that goes with it; told once"}),
+    .errors = ERRORS(TSK_NOT_FOUND, TSK_ENVIRONMENT),
+    .http = ROUTE("GET", "/api/status"),
+    .mcp =
+        TOOL("get_status", "workspace", .is_core = true,
+             .text = "Show the whole workspace: who holds which lock, what runs or asks. Call it before you start or "
+                     "change anything; it changes nothing."),
     .run = run_status,
 };
 
@@ -178,21 +167,15 @@ static int run_version(struct op_call *call, json_t **ret, struct tsk_error *err
     return 0;
 }
 
-static const struct op_field version_result[] = {{"name", "string", "tasuki"},
-                                                 {"version", "string", "of this program"},
-                                                 {"schema", "integer", "version of the database schema it writes"},
-                                                 {"compiler", "string", "that built it"},
-                                                 {0}};
-static const enum tsk_code version_errors[] = {TSK_OK};
-
 const struct op op_version = {
-    .name = "version",
-    .verb = "version",
+    NAMES("version", NULL, "version"),
     .summary = "Print the version.",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_NO_WORKSPACE,
-    .params = no_params,
-    .result = version_result,
-    .errors = version_errors,
+    .params = PARAMS(),
+    .result = FIELDS({"name", "string", "tasuki"}, {"version", "string", "of this program"},
+                     {"schema", "integer", "version of the database schema it writes"},
+                     {"compiler", "string", "that built it"}),
+    .errors = ERRORS(),
     .http.absent = "part of /api/status",
     .mcp.absent = "part of get_status",
     .run = run_version,

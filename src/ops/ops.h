@@ -5,7 +5,20 @@
  * the MCP schemas are made from the rows; none of them knows an operation by name.
  *
  * Adding an operation: a handler and a row `const struct op op_<name> = {…}` in src/ops/op_<noun>.c. The table is made from the
- * rows at build time (tools/list_operations.py); CONTRIBUTING.md has the recipe. */
+ * rows at build time (tools/list_rows.py); CONTRIBUTING.md has the recipe. The parts of a row have short forms:
+ *
+ *     NAMES("lock.renew", "lock", "renew")                         its name; noun (or NULL) and verb on the command line
+ *     PARAMS(INSTANCE_PARAM, PARAM(…), FLAG(…))                    its parameters; PARAMS(): none
+ *     PARAM("ttl", OP_DURATION, OP_OPTIONAL, "D", "A new TTL.", .min = 1)
+ *         name, type, flags, value in the help, help; then the rest of struct op_param by name
+ *     FLAG("strict", OP_OPTIONAL, "Refuse another session.")       a PARAM of type OP_BOOL, which has no value
+ *     FIELDS({"fence", "integer", "grows with each acquisition"})  the keys of its result; FIELDS(): none
+ *     ERRORS(TSK_LOCK_LOST, TSK_INVALID_INPUT)                     the reasons for a refusal
+ *     ROUTE("PUT", "/api/locks/:kind/:id")                         its route; then the rest of struct op.http by name
+ *     TOOL("lock_renew", "locks", .text = "Extend …")              its tool and group; then the rest of struct op.mcp
+ *
+ * Parts that several rows share are an array that ends with {0}, or a macro for one or more PARAMs or FIELDs (elements of
+ * FIELDS). */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -21,29 +34,40 @@ enum op_type {
     OP_ID,       /* id_is_valid */
     OP_INT,      /* min … max */
     OP_BOOL,     /* a flag on the command line */
-    OP_DURATION, /* "30s", "5m"; a number is seconds; with OP_FOREVER also "forever". In the arguments: ms, -1 for ever */
+    OP_DURATION, /* "30s", "5m"; a number is seconds. In the arguments: ms, -1 for ever */
     OP_ENUM,     /* one of `choices` */
     OP_PATH,     /* a file name or path */
     OP_ARGV,     /* the rest of the command line: a list of strings */
     OP_MAP,      /* an object of strings; on the command line `--name K=V`, repeated */
     OP_ANY,      /* a string, or an object that the handler checks */
-    OP_OBJECTS, /* a list of objects that the handler checks; on the command line the name of a file */
+    OP_OBJECTS,  /* a list of objects that the handler checks; on the command line the name of a file */
 };
 
 enum op_param_flags {
-    OP_REQUIRED = 1,
-    OP_POSITIONAL = 2, /* on the command line by position; by name everywhere else */
-    OP_FOREVER = 4,
-    OP_SHOWN_REQUIRED = 16, /* required, but the handler reports it, in its own words */
-    OP_CLI_ONLY = 8,        /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
-    OP_MANY = 32,           /* one string, or a list of them; on the command line several words */
-    OP_PROGRAM = 64,        /* on the command line the first word after `--`; OP_ARGV takes the others */
-    OP_MS = 128,            /* OP_DURATION: a bare number is milliseconds, not seconds */
-    OP_CALLER = 256,        /* says who calls; a skin that knows it fills it in and does not ask */
-    OP_REMOTE_ONLY = 512,   /* has no meaning on the command line */
-    OP_LIST = 1024,         /* with OP_MANY: a list also where one is enough */
-    OP_ANYWHERE = 2048,     /* OP_PATH: also outside the workspace, for every caller */
-    OP_SHELL = 4096,        /* OP_ARGV: by name also one string, a line for a shell */
+    OP_OPTIONAL = 0,
+
+    /* What the caller gives. */
+    OP_REQUIRED = 1 << 0,
+    OP_SHOWN_REQUIRED = 1 << 1, /* required, but the handler reports it, in its own words */
+    OP_CALLER = 1 << 2,         /* says who calls; a skin that knows it fills it in and does not ask */
+
+    /* More values than the type has. */
+    OP_MANY = 1 << 3,     /* one string, or a list of them; on the command line several words */
+    OP_LIST = 1 << 4,     /* with OP_MANY: a list also where one is enough */
+    OP_FOREVER = 1 << 5,  /* OP_DURATION: also "forever" */
+    OP_MS = 1 << 6,       /* OP_DURATION: a bare number is milliseconds, not seconds */
+    OP_ANYWHERE = 1 << 7, /* OP_PATH: also outside the workspace, for every caller */
+    OP_SHELL = 1 << 8,    /* OP_ARGV: by name also one string, a line for a shell */
+
+    /* Where it is given. */
+    OP_POSITIONAL = 1 << 9,   /* on the command line by position; by name everywhere else */
+    OP_PROGRAM = 1 << 10,     /* on the command line the first word after `--`; OP_ARGV takes the others */
+    OP_CLI_ONLY = 1 << 11,    /* has no meaning for HTTP and MCP (confirmation on a terminal, output) */
+    OP_REMOTE_ONLY = 1 << 12, /* has no meaning on the command line */
+    OP_PAGE_ONLY =
+        1
+        << 13, /* not for agents, who would pay for a description that they do not use; with OP_REMOTE_ONLY only over HTTP */
+    OP_REMOTE_REQUIRED = 1 << 14, /* required but on the command line; the handler reports it */
     OP_NOT_AN_OPTION = OP_POSITIONAL | OP_PROGRAM | OP_REMOTE_ONLY,
 };
 
@@ -61,8 +85,9 @@ struct op_param {
     const char *option;    /* another name on the command line, or NULL */
     const char
         *fills; /* with OP_CLI_ONLY: the text of the file that it names ("-": stdin) is given for that parameter */
-    const char
-        *agent_help; /* what agents read instead of help, where that speaks of the command line; NULL: the same */
+    const char *
+        agent_help; /* what agents read instead of help, where that speaks of the command line; NULL: the same, "": the name
+                        says it */
 };
 
 /* A top-level key of the result, for schemas and documentation. */
@@ -73,19 +98,52 @@ struct op_field {
 };
 
 enum op_flags {
-    OP_READ_ONLY = 1,
-    OP_DESTRUCTIVE = 2, /* may end or remove something that somebody may want */
-    OP_IDEMPOTENT = 4,
-    OP_NO_WORKSPACE = 8,     /* works without one; call->ws is NULL */
-    OP_STREAMS = 16,         /* call->emit is used, one JSON document per line */
-    OP_KEEPS_REST = 64,      /* what is not mentioned stays as it is: the parameters' defaults do not apply */
-    OP_WANTS_WORKSPACE = 32, /* uses one if there is one; call->ws may be NULL */
-    OP_QUESTION = 256,       /* asks how things are: a verdict that is no success refuses nothing */
-    OP_WAITS = 512,          /* may take as long as REMOTE_WAIT_MAX_MS; if it has a parameter `wait`, only with it */
-    OP_VERDICTS = 1024,      /* its result may be no success, and comes with that status (call->verdict) */
-    OP_GOES_ON = 2048,       /* the same, and it may be the result of what goes on by itself (call->goes_on) */
-    OP_INTERRUPTIBLE = 128,  /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
+    /* What it changes. */
+    OP_READ_ONLY = 1 << 0,
+    OP_DESTRUCTIVE = 1 << 1, /* may end or remove something that somebody may want */
+    OP_IDEMPOTENT = 1 << 2,
+    OP_KEEPS_REST = 1 << 3, /* what is not mentioned stays as it is: the parameters' defaults do not apply */
+
+    /* What it needs: a workspace, unless one of these is set. */
+    OP_NO_WORKSPACE = 1 << 4,    /* works without one; call->ws is NULL */
+    OP_WANTS_WORKSPACE = 1 << 5, /* uses one if there is one; call->ws may be NULL */
+
+    /* How long it takes. */
+    OP_WAITS = 1 << 6, /* may take as long as REMOTE_WAIT_MAX_MS; if it has a parameter `wait`, only with it */
+    OP_INTERRUPTIBLE =
+        1 << 7,          /* may wait; a signal handler in its thread ends the wait, and then nothing has changed */
+    OP_STREAMS = 1 << 8, /* call->emit is used, one JSON document per line */
+
+    /* How it answers. */
+    OP_VERDICTS = 1 << 9,  /* its result may be no success, and comes with that status (call->verdict) */
+    OP_GOES_ON = 1 << 10,  /* the same, and it may be the result of what goes on by itself (call->goes_on) */
+    OP_QUESTION = 1 << 11, /* asks how things are: a verdict that is no success refuses nothing */
 };
+
+/* The short forms. */
+/* clang-format off */
+/* The text of a number that has a name: a default is defined once. */
+#define OP_TEXT(number) OP_TEXT_OF(number)
+#define OP_TEXT_OF(number) #number
+#define NAMES(name_, noun_, verb_) .name = name_, .noun = noun_, .verb = verb_
+#define PARAMS(...) (const struct op_param[]){__VA_ARGS__ __VA_OPT__(,) {0}}
+#define PARAM(name_, type_, flags_, value_, help_, ...) \
+    {.name = name_, .type = type_, .flags = flags_, .value = value_, .help = help_ __VA_OPT__(,) __VA_ARGS__}
+#define FLAG(name_, flags_, help_, ...) PARAM(name_, OP_BOOL, flags_, NULL, help_ __VA_OPT__(,) __VA_ARGS__)
+#define FIELDS(...) (const struct op_field[]){__VA_ARGS__ __VA_OPT__(,) {0}}
+#define FIELD(name_, type_, help_) {name_, type_, help_}
+#define ERRORS(...) (const enum tsk_code[]){__VA_ARGS__ __VA_OPT__(,) TSK_OK}
+#define ROUTE(method_, path_, ...) {.method = method_, .path = path_ __VA_OPT__(,) __VA_ARGS__}
+#define TOOL(tool_, group_, ...) {.tool = tool_, .group = group_ __VA_OPT__(,) __VA_ARGS__}
+/* clang-format on */
+
+/* Parameters of many rows. */
+#define INSTANCE_PARAM                                                                                                 \
+    PARAM("instance", OP_STRING, OP_CALLER, "I",                                                                       \
+          "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256)
+#define NOTE_PARAM_HELP "What you work on, for people; up to 200 characters (default: TASUKI_NOTE)."
+#define NOTE_PARAM      PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800, .agent_help = "")
+#define YES_PARAM       FLAG("yes", OP_CLI_ONLY, "Answer the question with yes.")
 
 struct op_call;
 
@@ -124,6 +182,22 @@ struct op {
     int (*run)(struct op_call *call, json_t **ret, struct tsk_error *err);
 };
 
+/* A line of one of several processes. */
+struct op_line {
+    enum { OP_LINE_STDOUT, OP_LINE_STDERR, OP_LINE_STATE, OP_LINE_REMARK } kind; /* a remark is about all, and of us */
+    const char *id;                                                              /* of the process; "" for a remark */
+    size_t which;                                                                /* its number, for a colour */
+    size_t width;                                                                /* columns of the longest id */
+    const char *text;                                                            /* not NUL-terminated; may be binary */
+    size_t len;
+    bool is_partial; /* the line has no end yet, or this is a piece of it */
+    bool is_bad;     /* OP_LINE_STATE: a failure */
+    bool rings;      /* with the terminal's bell */
+};
+
+/* Why a terminal is no longer connected to a process. */
+enum op_attach_end { OP_ATTACH_LEFT, OP_ATTACH_CLOSED, OP_ATTACH_FULL };
+
 /* One call, filled by a skin. */
 struct op_call {
     const struct op *op;
@@ -142,6 +216,8 @@ struct op_call {
     bool (*confirm)(struct op_call *call, const char *question);
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */
     bool has_force;       /* set before confirm: `force` does it without a person, as the refusal says */
+    /* The call waits for `kind` `id` (NULL: it has none) since that time; kind NULL: no more. NULL: nobody shows it. */
+    void (*waits)(struct op_call *call, const char *kind, const char *id, int64_t since_ms);
     /* Whether nobody waits for the answer any more; looked at by operations that wait. NULL: somebody does. */
     bool (*is_cancelled)(struct op_call *call);
     /* In a runner that was started apart (ops/detached.h): takes the decision, the run's stage as soon as its locks are taken.
@@ -152,20 +228,39 @@ struct op_call {
     bool wants_ticks; /* OP_STREAMS: the document is wanted although nothing has changed, to show how time goes by */
     /* Takes lines that another program wrote, as they are, for a person or a pipe; false: stop. NULL: documents are wanted. */
     bool (*emit_text)(struct op_call *call, const char *text, size_t len);
+    /* Takes a line of one of several processes, for a person or a pipe; false: stop. NULL as the line: there is no more for the moment,
+     * show what was taken. The function is NULL where documents are wanted. */
+    bool (*emit_line)(struct op_call *call, const struct op_line *line);
+    /* Whether single keys can be read from stdin from now on (`on`), or no longer. NULL: never. */
+    bool (*take_keys)(struct op_call *call, bool on);
+    /* Connects the terminal of the caller to that of process `id`, whose holder is at the other end of `connection`, until the
+     * caller presses the control key `leave`, has to end, or the connection ends. NULL: there is no terminal. */
+    enum op_attach_end (*attach)(struct op_call *call, const char *id, int connection, char leave);
     void *skin;
     /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
      * HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
-    bool goes_on;  /* the answer says what has begun, and it goes on by itself: HTTP 202 */
+    bool goes_on; /* the answer says what has begun, and it goes on by itself: HTTP 202 */
+    /* The key of a sentence that people read instead of the result; its placeholders are keys of the result or of `aside`. */
+    const char *says;
     json_t *aside; /* more that a person wants to know, where the result's keys are fixed; owned by the skin */
     int exit_code; /* `lock run`: the command's own, when has_exit_code */
     bool has_exit_code;
 };
 
-/* All rows. */
-const struct op *const *op_table(size_t *ret_count);
+/* All rows, in the order in which help shows them, then NULL (operations.gen.c, made by tools/list_rows.py). */
+extern const struct op *const op_rows[];
+#define op_foreach(row) for (const struct op *const *row##_at = op_rows, *row; (row = *row##_at); row##_at++)
+/* Whether it is a command of this noun; `noun` NULL: a top-level one. */
+bool op_has_noun(const struct op *op, const char *noun);
 const struct op *op_find(const char *noun, const char *verb);
+/* The error of a mode that the sprint interface does not have, with the sprint object beside it. Returns -1. */
+int sprint_invalid_mode(const char *mode, struct tsk_error *err);
 const struct op *op_by_name(const char *name);
+/* A suggested command as this caller types it: one of ours names the workspace that the caller has named. `root` may be NULL. */
+void op_put_command(struct buf *b, const char *root, const char *command);
+/* Appends the command as it was typed, but with `value` for the parameter `name`; NULL: without it. */
+void op_put_typed(struct buf *line, const struct op_call *call, const char *name, json_t *value);
 
 /* Checks and normalises arguments in place: unknown names, missing ones, types and constraints; durations become ms. */
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
@@ -195,7 +290,11 @@ void op_hint_register(struct tsk_error *err);
 /* The same for somebody who has proved it before and is still there: an open stream. */
 int op_renew_caller(struct tsk_workspace *ws, const char *instance, struct tsk_error *err);
 /* The instance has ended cleanly: its locks and claims are released, its registration goes. How many of each, if wanted. */
-int op_end_instance(struct tsk_workspace *ws, const char *root, const char *instance, int *ret_locks, int *ret_claims,
+struct instance_end {
+    int locks, claims;  /* how many were released */
+    json_t *unreadable; /* the paths of locks that cannot be read: they may be its; owned */
+};
+int op_end_instance(struct tsk_workspace *ws, const char *root, const char *instance, struct instance_end *ret,
                     struct tsk_error *err);
 
 /* Opens the workspace as the row asks, runs the handler. */

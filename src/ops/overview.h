@@ -1,13 +1,18 @@
-/* overview.h - the whole workspace as one document: what `status`, `watch`, the page and agents look at first. */
+/* overview.h - the whole workspace as one document, for `status`, `watch`, the page and agents. */
 #ifndef OPS_OVERVIEW_H
 #define OPS_OVERVIEW_H
 
 #include "ops/ops.h"
 
-/* {version root state time locks processes runs requests workflows}; owned. Runs: those that run, wait or were interrupted, and the
+/* {version root state time event_id locks processes runs questions confirmations requests queue workflows}; owned. Runs: those that run, wait or were interrupted, and the
  * newest of the others; requests: those that are not done, in the queue's order. */
 #define OVERVIEW_BRIEF 50 /* processes, for a caller that pays for every byte */
 
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err);
+
+/* The stage of a run (owned), or NULL: it is being made or removed, or cannot be read (doctor reports that). */
+json_t *overview_stage(struct tsk_workspace *ws, const char *id);
+/* Adds `last_line` to a run of the overview that runs: what one of its running tasks printed last. Nothing where none has printed. */
+void overview_add_last_line(struct tsk_workspace *ws, json_t *run);
 
 #endif

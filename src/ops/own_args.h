@@ -5,12 +5,6 @@
 #include "ops/ops.h"
 #include "own/workflow.h"
 
-#define OWN_INSTANCE_PARAM                                                                                             \
-    {                                                                                                                  \
-        .name = "instance", .type = OP_STRING, .flags = OP_CALLER, .value = "I",                                       \
-        .help = "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256        \
-    }
-
 /* Opens the tables and finds the caller. The tables are to be closed in any case. */
 int own_args_open(struct op_call *call, struct owners *owners, struct instance *ret_caller, struct tsk_error *err);
 /* Pauses before the next look at a workflow; false: the time is over, or the caller has gone. */

@@ -50,7 +50,7 @@ json_t *page_end(struct page *page, const char *name)
     page->items = NULL;
     if (!page->is_partial)
         json_object_set_new(json, "total", json_integer(page->total));
-    json_object_set_new(json, "cursor", page->has_more && page->last[0] ? json_string(page->last) : json_null());
+    json_set_text(json, "cursor", page->has_more ? page->last : NULL);
     return json;
 }
 

@@ -1,8 +1,8 @@
 /* page.h - limit and cursor, the same for every list.
  *
- * A list is in the order of its items' keys (bytes), and a cursor is the key of the last item that was given. So what comes or goes
- * between two pages moves nothing else: no item is given twice and none is left out, also when the one that the cursor names is
- * gone. A key is the item's id where that is the order, and says the order where it is another one.
+ * A list is sorted by the keys of its items (bytes), and a cursor is the key of the last item on the page. So an item that is
+ * added or removed between two pages does not shift the others: no item is shown twice and none is left out, even if the item
+ * that the cursor names is gone. If the list is sorted by id, the key is the id; otherwise the key encodes the order.
  *
  *     struct page page = page_begin(call, PAGE_ALL);
  *     for (… in order …)
@@ -19,21 +19,14 @@
 #define PAGE_KEY_MAX 1024
 
 #define PAGE_LIMIT(text, most, otherwise)                                                                              \
-    {                                                                                                                  \
-        .name = "limit", .type = OP_INT, .letter = 'n', .value = "N", .help = text, .agent_help = most, .min = 1,      \
-        .max = 100000, .fallback = otherwise                                                                           \
-    }
+    PARAM("limit", OP_INT, OP_OPTIONAL, "N", text, .fallback = otherwise, .min = 1, .max = 100000, .letter = 'n',      \
+          .agent_help = most)
 #define PAGE_CURSOR                                                                                                    \
-    {                                                                                                                  \
-        .name = "cursor", .type = OP_STRING, .value = "C", .help = "Go on where the page with this cursor ended.",     \
-        .agent_help = "Go on after it.", .max = PAGE_KEY_MAX - 1                                                       \
-    }
-#define PAGE_PARAMS PAGE_LIMIT("At most so many.", "At most so many (50).", "all"), PAGE_CURSOR
-#define PAGE_CURSOR_FIELD                                                                                              \
-    {                                                                                                                  \
-        "cursor", "string?", "the next page begins behind it; null: that was all"                                      \
-    }
-#define PAGE_FIELDS {"total", "integer", "how many there are"}, PAGE_CURSOR_FIELD
+    PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Go on where the page with this cursor ended.",                       \
+          .max = PAGE_KEY_MAX - 1, .agent_help = "Go on after it.")
+#define PAGE_PARAMS       PAGE_LIMIT("At most so many.", "At most so many (50).", "all"), PAGE_CURSOR
+#define PAGE_CURSOR_FIELD FIELD("cursor", "string?", "the next page begins behind it; null: that was all")
+#define PAGE_FIELDS       FIELD("total", "integer", "how many there are"), PAGE_CURSOR_FIELD
 
 struct page {
     const char *after; /* the cursor that was given; NULL: from the beginning */

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BACKOFF_MAX_DEFAULT_MS 60000
-
 const char *const proc_action_names[] = {"none", "restart", NULL};
 
 const struct op_field proc_fields[] = {
@@ -27,12 +25,16 @@ const struct op_field proc_fields[] = {
     {"run", "integer", "number of the newest start"},
     {"exit_code", "integer?", "of the last end; -1 unknown"},
     {"raw_status", "object?", "code, or signal and number"},
+    {"last_stderr", "string?", "of one that failed: the last line of stderr of its newest start"},
     {"auto_start_on_restore", "boolean", "started by restore"},
     {"log", "object", "mode max stdout stderr"},
+    {"started_by", "object?", "the party behind the newest start: label user program pid host instance note"},
+    {"created_by", "object?", "status of one that was never started: the party that has registered it"},
+    {"warning", "string?", "of a change: whose process it is, if another living agent started it"},
     {0},
 };
 
-static void take(const json_t *from, const char *key, json_t *to)
+static void move_key(const json_t *from, const char *key, json_t *to)
 {
     json_t *value = json_object_get(from, key);
     if (value)
@@ -40,7 +42,7 @@ static void take(const json_t *from, const char *key, json_t *to)
 }
 
 /* On the command line a word stands for "back to the default". */
-static void reset(json_t *input, const char *key, const char *word)
+static void reset_key(json_t *input, const char *key, const char *word)
 {
     const char *given = json_get_string(input, key, NULL);
     if (given && strcmp(given, word) == 0)
@@ -116,13 +118,18 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     char here[PATH_MAX];
     json_t *input CLEANUP_JSON = json_object(), *first CLEANUP_JSON = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        take(call->args, keys[i], input);
+        move_key(call->args, keys[i], input);
+    const char *log = json_get_string(input, "log", "tty");
+    if (json_get_bool(call->args, "tty", false) && strcmp(log, "tty") != 0)
+        return error_set(err, TSK_INVALID_INPUT, "param_and_file", "value", "--log", "option", "tty", NULL);
+    if (json_get_bool(call->args, "tty", false))
+        json_object_set_new(input, "log", json_string("tty"));
     int64_t backoff = json_get_int(input, "backoff_ms", 0);
     if (!json_object_get(input, "backoff_max_ms") &&
-        backoff > json_get_int(base, "backoff_max_ms", BACKOFF_MAX_DEFAULT_MS))
+        backoff > json_get_int(base, "backoff_max_ms", HOLD_BACKOFF_MAX_MS))
         json_object_set_new(input, "backoff_max_ms", json_integer(backoff)); /* it was not asked to be shorter */
-    reset(input, "ready", "none");
-    reset(input, "health", "none");
+    reset_key(input, "ready", "none");
+    reset_key(input, "health", "none");
     if (json_get_int(input, "max_retries", 0) == -1)
         json_object_set_new(input, "max_retries", json_null());
     /* On a command line the arguments follow the command: there are none. Elsewhere what is not named stays. */
@@ -143,28 +150,23 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     return proc_spec_make(first, NULL, cwd_base, ret, err);
 }
 
-int proc_args_open(const struct op_call *call, struct proc_registry *reg, struct tsk_error *err)
+/* Tells the caller that a start waits for what it depends on. */
+static void say_waits(void *data, const char *ids)
 {
-    char here[PATH_MAX], top[PATH_MAX];
-    if (proc_registry_open(reg, call->ws, err) < 0)
-        return -1;
-    if (!call->is_remote && worktree_of(proc_args_directory(call, here), top))
-        reg->worktree = strdup(top);
-    return 0;
+    struct op_call *call = data;
+    call->waits(call, ids ? "process" : NULL, ids, 0);
 }
 
-int proc_args_start_created(struct proc_registry *reg, const char *id, struct tsk_error *err)
+int proc_args_open(struct op_call *call, struct proc_registry *reg, struct tsk_error *err)
 {
-    struct tsk_error result = {.code = TSK_OK}, ignored;
-    if (proc_start_ordered(reg, &id, 1, true, &result, err) == 0 && result.code == TSK_OK)
-        return 0;
-    if (result.code != TSK_OK)
-        *err = result;
-    if (proc_remove(reg, id, false, &ignored) == 0) { /* the corrected command is the same one again */
-        error_clear_next(err);
-        error_add_next(err, "tasuki proc create --help");
-    }
-    return -1;
+    char here[PATH_MAX];
+    if (proc_registry_open(reg, call->ws, err) < 0)
+        return -1;
+    if (!call->is_remote)
+        reg->home = strdup(proc_args_directory(call, here));
+    reg->waits = call->waits ? say_waits : NULL;
+    reg->waits_data = call;
+    return 0;
 }
 
 int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err)
@@ -173,7 +175,7 @@ int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t 
     if (json_get_bool(call->args, "all", false))
         return proc_ids(reg, ret, err);
     if (!given)
-        return error_set(err, TSK_INVALID_INPUT, "param_missing", "param", "id", "operation", call->op->name, NULL);
+        return op_param_missing(call->op, "id", err);
     *ret = json_is_array(given) ? json_array() : json_pack("[O]", given);
     size_t i, j;
     json_t *id, *known;

@@ -2,6 +2,7 @@
 #ifndef OPS_PROC_ARGS_H
 #define OPS_PROC_ARGS_H
 
+#include "hold/protocol.h"
 #include "ops/ops.h"
 #include "proc/process.h"
 
@@ -9,136 +10,60 @@
 
 #define REGISTRY(name) struct proc_registry name CLEANUP(proc_registry_close) = {.dir = -1}
 
-#define PROC_ID_PARAM                                                                                                  \
-    {                                                                                                                  \
-        .name = "id", .type = OP_ID, .flags = OP_REQUIRED | OP_POSITIONAL, .value = "ID", .help = "The process.",      \
-        .completes = "process-id"                                                                                      \
-    }
+#define PROC_ID_PARAM PARAM("id", OP_ID, OP_REQUIRED | OP_POSITIONAL, "ID", "The process.", .completes = "process-id")
 #define PROC_IDS_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "id", .type = OP_ID, .flags = OP_POSITIONAL | OP_MANY, .value = "ID…",                                 \
-        .help = "One process or several.", .completes = "process-id"                                                   \
-    }
-#define PROC_ALL_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "all", .type = OP_BOOL, .help = "All that are registered."                                             \
-    }
+    PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…", "One process or several.", .completes = "process-id")
+#define PROC_ALL_PARAM FLAG("all", OP_OPTIONAL, "All that are registered.")
 #define PROC_GRACE_PARAM                                                                                               \
-    {                                                                                                                  \
-        .name = "grace_period_ms", .type = OP_DURATION, .flags = OP_MS, .value = "MS", .option = "grace",              \
-        .help = "Time between SIGTERM and SIGKILL: milliseconds, or 10s.", .fallback = "3000",                         \
-        .agent_help = "Time between SIGTERM and SIGKILL."                                                              \
-    }
+    PARAM("grace_period_ms", OP_DURATION, OP_MS, "MS", "Time between SIGTERM and SIGKILL: milliseconds, or 10s.",      \
+          .fallback = OP_TEXT(HOLD_GRACE_MS), .option = "grace", .agent_help = "Time between SIGTERM and SIGKILL.")
+/* op_proc_logs.c: a time of `--since` and the like, in ms; *ret_ms stays where the argument is absent. */
+int log_args_time(const json_t *args, const char *param, int64_t now_ms, int64_t *ret_ms, struct tsk_error *err);
+#define PROC_NO_WAIT_PARAM FLAG("no_wait", OP_OPTIONAL, "Return as soon as it is executed.", .agent_help = "")
+#define PROC_START_TIMEOUT_PARAM                                                                                       \
+    PARAM("timeout", OP_DURATION, OP_CLI_ONLY | OP_FOREVER, "D",                                                       \
+          "How long to wait until it is ready; over HTTP and MCP 45s.", .fallback = "its ready timeout")
 /* What a process should be: for create, update and templates. */
 #define PROC_SPEC_PARAMS                                                                                               \
-    {.name = "env",                                                                                                    \
-     .type = OP_MAP,                                                                                                   \
-     .value = "K=V",                                                                                                   \
-     .help = "An environment variable; may be repeated. Values of names that look secret are never shown.",            \
-     .agent_help = "Environment variables; what looks secret is never shown."},                                        \
-        {.name = "cwd",                                                                                                \
-         .type = OP_PATH,                                                                                              \
-         .flags = OP_ANYWHERE,                                                                                         \
-         .value = "D",                                                                                                 \
-         .help = "Its working directory.",                                                                             \
-         .fallback = "the caller's"},                                                                                  \
-        {.name = "auto_start_on_restore",                                                                              \
-         .type = OP_BOOL,                                                                                              \
-         .option = "auto-start",                                                                                       \
-         .help = "Let `tasuki restore` start it.",                                                                     \
-         .agent_help = "Start it again after a reboot."},                                                              \
-        {.name = "restart",                                                                                            \
-         .type = OP_ENUM,                                                                                              \
-         .value = "P",                                                                                                 \
-         .choices = proc_restart_names,                                                                                \
-         .help = "When it ends by itself: no, on-failure or always start it again.",                                   \
-         .agent_help = "Whether it starts again by itself.",                                                           \
-         .fallback = "no"},                                                                                            \
-        {.name = "max_retries",                                                                                        \
-         .type = OP_INT,                                                                                               \
-         .value = "N",                                                                                                 \
-         .min = -1,                                                                                                    \
-         .max = 1000000,                                                                                               \
-         .help = "Give up after N restarts in a row; -1: never.",                                                      \
-         .agent_help = "Give up after N restarts in a row.",                                                           \
-         .fallback = "no limit"},                                                                                      \
-        {.name = "backoff_ms",                                                                                         \
-         .type = OP_DURATION,                                                                                          \
-         .flags = OP_MS,                                                                                               \
-         .option = "backoff",                                                                                          \
-         .value = "D",                                                                                                 \
-         .help = "Delay before the second restart in a row (the first is at once); doubles.",                          \
-         .agent_help = "Delay before the second restart in a row; doubles.",                                           \
-         .fallback = "1s"},                                                                                            \
-        {.name = "backoff_max_ms",                                                                                     \
-         .type = OP_DURATION,                                                                                          \
-         .flags = OP_MS,                                                                                               \
-         .option = "backoff-max",                                                                                      \
-         .value = "D",                                                                                                 \
-         .help = "The longest delay.",                                                                                 \
-         .fallback = "60s"},                                                                                           \
-        {.name = "healthy_after_ms",                                                                                   \
-         .type = OP_DURATION,                                                                                          \
-         .flags = OP_MS,                                                                                               \
-         .option = "healthy-after",                                                                                    \
-         .value = "D",                                                                                                 \
-         .help = "Running this long resets the count of restarts.",                                                    \
-         .fallback = "10s"},                                                                                           \
-        {.name = "log",                                                                                                \
-         .type = OP_ENUM,                                                                                              \
-         .value = "MODE",                                                                                              \
-         .choices = proc_log_names,                                                                                    \
-         .help = "How output is kept: direct (its files), pipe, or stamped (time and stream on each line).",           \
-         .agent_help = "direct: its own files; stamped: time and stream on each line.",                                \
-         .fallback = "direct"},                                                                                        \
-        {.name = "log_max",                                                                                            \
-         .type = OP_INT,                                                                                               \
-         .value = "BYTES",                                                                                             \
-         .min = 4096,                                                                                                  \
-         .max = INT64_MAX / 4,                                                                                         \
-         .help = "The newest bytes to keep of each stream.",                                                           \
-         .fallback = "67108864"},                                                                                      \
-        {.name = "ready",                                                                                              \
-         .type = OP_ANY,                                                                                               \
-         .value = "PROBE",                                                                                             \
-         .help = "It is ready when: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."},              \
-        {.name = "ready_timeout_ms",                                                                                   \
-         .type = OP_DURATION,                                                                                          \
-         .flags = OP_MS,                                                                                               \
-         .option = "ready-timeout",                                                                                    \
-         .value = "D",                                                                                                 \
-         .help = "How long it may take to become ready.",                                                              \
-         .fallback = "60s"},                                                                                           \
-        {.name = "health",                                                                                             \
-         .type = OP_ANY,                                                                                               \
-         .value = "PROBE",                                                                                             \
-         .help = "The same, tried again and again once it is ready."},                                                 \
-        {.name = "health_interval_ms",                                                                                 \
-         .type = OP_DURATION,                                                                                          \
-         .flags = OP_MS,                                                                                               \
-         .option = "health-interval",                                                                                  \
-         .value = "D",                                                                                                 \
-         .help = "The time between two tries.",                                                                        \
-         .fallback = "10s"},                                                                                           \
-        {.name = "health_failures",                                                                                    \
-         .type = OP_INT,                                                                                               \
-         .min = 1,                                                                                                     \
-         .max = 1000,                                                                                                  \
-         .value = "N",                                                                                                 \
-         .help = "So many failures in a row make it unhealthy.",                                                       \
-         .fallback = "3"},                                                                                             \
-        {.name = "health_action",                                                                                      \
-         .type = OP_ENUM,                                                                                              \
-         .value = "A",                                                                                                 \
-         .choices = proc_action_names,                                                                                 \
-         .help = "What an unhealthy process gets: none, or restart.",                                                  \
-         .agent_help = "What an unhealthy one gets.",                                                                  \
-         .fallback = "none"},                                                                                          \
-    {                                                                                                                  \
-        .name = "depends_on", .type = OP_MAP, .value = "ID=WHAT",                                                      \
-        .help = "Start only when another process is started, ready or completed; may be repeated.",                    \
-        .agent_help = "Start only when these processes (id: started, ready or completed) are."                         \
-    }
+    PARAM("env", OP_MAP, OP_OPTIONAL, "K=V",                                                                           \
+          "An environment variable; may be repeated. Values of names that look secret are never shown.",               \
+          .agent_help = "Environment variables; what looks secret is never shown."),                                   \
+        PARAM("cwd", OP_PATH, OP_ANYWHERE, "D", "Its working directory.", .fallback = "the caller's"),                 \
+        FLAG("auto_start_on_restore", OP_OPTIONAL, "Let `tasuki restore` start it.", .option = "auto-start",           \
+             .agent_help = "Start it again after a reboot."),                                                          \
+        PARAM("restart", OP_ENUM, OP_OPTIONAL, "P",                                                                    \
+              "When it ends by itself: no, on-failure or always start it again.", .fallback = "no",                    \
+              .choices = proc_restart_names, .agent_help = "Whether it starts again by itself."),                      \
+        PARAM("max_retries", OP_INT, OP_OPTIONAL, "N", "Give up after N restarts in a row; -1: never.",                \
+              .fallback = "no limit", .min = -1, .max = 1000000, .agent_help = "Give up after N restarts in a row."),  \
+        PARAM("backoff_ms", OP_DURATION, OP_MS, "D",                                                                   \
+              "Delay before the second restart in a row (the first is at once); doubles.", .fallback = "1s",           \
+              .option = "backoff", .agent_help = "Delay before the second restart in a row; doubles."),                \
+        PARAM("backoff_max_ms", OP_DURATION, OP_MS, "D", "The longest delay.", .fallback = "60s",                      \
+              .option = "backoff-max"),                                                                                \
+        PARAM("healthy_after_ms", OP_DURATION, OP_MS, "D", "Running this long resets the count of restarts.",          \
+              .fallback = "10s", .option = "healthy-after"),                                                           \
+        PARAM("log", OP_ENUM, OP_OPTIONAL, "MODE",                                                                     \
+              "How output is kept: direct (its files), pipe, stamped (time and stream on each line), or tty.",         \
+              .fallback = "direct", .choices = proc_log_names,                                                         \
+              .agent_help = "stamped: time and stream on each line."),                                                 \
+        FLAG("tty", OP_CLI_ONLY, "Give it a terminal, for `tasuki proc attach`: the same as --log tty."),              \
+        PARAM("log_max", OP_INT, OP_OPTIONAL, "BYTES", "The newest bytes to keep of each stream.",                     \
+              .fallback = OP_TEXT(HOLD_LOG_MAX), .min = 4096, .max = INT64_MAX / 4),                                   \
+        PARAM("ready", OP_ANY, OP_OPTIONAL, "PROBE",                                                                   \
+              "It is ready when: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."),                 \
+        PARAM("ready_timeout_ms", OP_DURATION, OP_MS, "D", "How long it may take to become ready.", .fallback = "60s", \
+              .option = "ready-timeout"),                                                                              \
+        PARAM("health", OP_ANY, OP_OPTIONAL, "PROBE", "The same, tried repeatedly once it is ready."),                 \
+        PARAM("health_interval_ms", OP_DURATION, OP_MS, "D", "The time between tries.", .fallback = "10s",             \
+              .option = "health-interval"),                                                                            \
+        PARAM("health_failures", OP_INT, OP_OPTIONAL, "N", "So many failures in a row make it unhealthy.",             \
+              .fallback = "3", .min = 1, .max = 1000),                                                                 \
+        PARAM("health_action", OP_ENUM, OP_OPTIONAL, "A", "What an unhealthy process gets: none, or restart.",         \
+              .fallback = "none", .choices = proc_action_names, .agent_help = "What an unhealthy one gets."),          \
+        PARAM("depends_on", OP_MAP, OP_OPTIONAL, "ID=WHAT",                                                            \
+              "Start only when another process is started, ready or completed; may be repeated.",                      \
+              .agent_help = "Start only when these processes (id: started, ready or completed) are.")
 
 /* The directory of the caller: of the command, or of an agent's `tasuki mcp`; the root for callers from elsewhere. */
 const char *proc_args_directory(const struct op_call *call, char here[PATH_MAX]);
@@ -157,6 +82,14 @@ int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json
                      const struct tsk_error *results, bool with_leftovers, json_t **ret, struct tsk_error *err);
 /* Adds {"id", "error"} to `errors`; the first one is the call's verdict. */
 void proc_args_add_error(struct op_call *call, const char *id, const struct tsk_error *error, json_t *errors);
+/* Waits for what was started (results[i] is TSK_OK), unless `no_wait`: one wait for all. What has failed meanwhile makes the
+ * verdict ProcessStartFailed. Then proc_args_say_failure. */
+void proc_args_settle(struct op_call *call, struct proc_registry *reg, const char *const *ids, size_t count,
+                      const struct tsk_error *results);
+/* Adds to an answer with that verdict a `message`: which process, and why. */
+void proc_args_say_failure(struct op_call *call, json_t *answer);
+/* Why a process does not run: "exit 1, again in 3 s: OSError: Address already in use". `process` is its record. */
+void proc_reason_put(struct buf *b, enum lang lang, const json_t *process);
 /* The whole record of one: with leftovers and last exits. Owned. */
 int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret,
                      struct tsk_error *err);
@@ -165,27 +98,28 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
 int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret);
 
 /* proc_registry_open, with the worktree that a command line was called from. */
-int proc_args_open(const struct op_call *call, struct proc_registry *reg, struct tsk_error *err);
-/* The start of a process that was just registered. One that cannot be started is removed again. */
-int proc_args_start_created(struct proc_registry *reg, const char *id, struct tsk_error *err);
+int proc_args_open(struct op_call *call, struct proc_registry *reg, struct tsk_error *err);
+/* The answer about a process that was just registered; with `start` it is started first. One that cannot be started is removed. */
+int proc_args_created(struct op_call *call, struct proc_registry *reg, const char *id, json_t **ret,
+                      struct tsk_error *err);
 
 extern const struct op_field proc_fields[];
 extern const char *const proc_action_names[];
 
+/* op_proc_exchange.c: the text of a file with processes ("-": stdin), and the directory that its relative directories begin in.
+ * `command` is the one to repeat with the file that is meant, if there is one with a similar name. */
+int proc_file_read(const char *path, const char *command, struct buf *text, struct tsk_error *err);
+const char *proc_file_directory(const char *path, char *here, size_t size);
+
 /* op_proc_wait.c; op_wait.c has the other kinds. */
 extern const char *const wait_for_choices[];
 #define WAIT_FOR_PARAM                                                                                                 \
-    {                                                                                                                  \
-        .name = "for", .type = OP_ENUM, .value = "WHAT",                                                               \
-        .help = "A process: exit (no restart is to come), or ready (its probe has succeeded).",                        \
-        .choices = wait_for_choices, .fallback = "exit"                                                                \
-    }
+    PARAM("for", OP_ENUM, OP_OPTIONAL, "WHAT",                                                                         \
+          "A process: exit (no restart is to come), or ready (its probe has succeeded).", .fallback = "exit",          \
+          .choices = wait_for_choices)
 #define WAIT_TIMEOUT_PARAM                                                                                             \
-    {                                                                                                                  \
-        .name = "timeout", .type = OP_DURATION, .flags = OP_FOREVER, .value = "D",                                     \
-        .help = "How long at most; over HTTP and MCP never longer than 45s.", .fallback = "forever",                   \
-        .agent_help = "How long, at most 45s."                                                                         \
-    }
+    PARAM("timeout", OP_DURATION, OP_FOREVER, "D", "How long at most; over HTTP and MCP never longer than 45s.",       \
+          .fallback = "forever", .agent_help = "How long, at most 45s.")
 /* What the caller may wait for; < 0: for ever. */
 int64_t wait_timeout(const struct op_call *call);
 int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err);

@@ -1,10 +1,10 @@
 /* request_editor.c - a request in the user's own editor: a copy, so that what is half written is never seen by others. */
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/listing.h"
 #include "ops/request_args.h"
 #include "proc/spawn.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FOLDER    "edit"
-#define KEPT_DAYS 30
+#define EDIT_FOLDER "edit"
+#define KEPT_DAYS   30
 
-static const char *editor(void)
+static const char *editor_command(void)
 {
     const char *visual = getenv("VISUAL"), *plain = getenv("EDITOR");
     return visual && *visual ? visual : plain && *plain ? plain : "vi";
@@ -26,33 +26,30 @@ static int run_editor(const char *path, struct tsk_error *err)
 {
     char script[1024];
     int status;
-    snprintf(script, sizeof script, "%s \"$1\"", editor());
+    snprintf(script, sizeof script, "%s \"$1\"", editor_command());
     char *argv[] = {"sh", "-c", script, "tasuki", (char *)path, NULL};
     struct spawn spawn = {.argv = argv, .keeps_signals = true};
     if (spawn_run(&spawn) < 0)
-        return error_errno(err, "start", editor());
+        return error_errno(err, "start", editor_command());
     close(spawn.pidfd);
     while (waitpid(spawn.pid, &status, 0) < 0)
         if (errno != EINTR)
-            return error_errno(err, "wait for", editor());
-    return status == 0 ? 0 : error_set(err, TSK_ENVIRONMENT, "editor_failed", "editor", editor(), NULL);
+            return error_errno(err, "wait for", editor_command());
+    return status == 0 ? 0 : error_set(err, TSK_ENVIRONMENT, "editor_failed", "editor", editor_command(), NULL);
 }
 
 /* Texts that were not taken, and that nobody has looked for. */
 static void sweep_old(struct tsk_workspace *ws)
 {
-    struct dirent **names = NULL;
+    struct listing names CLEANUP(listing_close);
     int64_t now_s = clock_now().wall_ms / 1000;
-    int folder CLEANUP_FD = fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
+    listing_open(&names, ws->state_dir, EDIT_FOLDER, 0);
+    for (const char *name; (name = listing_next(&names));) {
         struct stat st;
-        if (fs->fstatat(folder, names[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+        if (fs->fstatat(names.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
             now_s - st.st_mtim.tv_sec > KEPT_DAYS * 86400)
-            fs->unlinkat(folder, names[i]->d_name, 0);
-        free(names[i]);
+            fs->unlinkat(names.fd, name, 0);
     }
-    free(names);
 }
 
 /* A copy of the file in .aiflow/edit/; its path in `path`, its name below .aiflow/ in `name`. */
@@ -61,10 +58,10 @@ static int copy_out(struct op_call *call, const struct request *request, char na
 {
     char random[7];
     random_hex(random, 6);
-    snprintf(name, LOCK_ID_MAX + 32, FOLDER "/%s.%s.yaml", request->id, random);
+    snprintf(name, LOCK_ID_MAX + 32, EDIT_FOLDER "/%s.%s.yaml", request->id, random);
     snprintf(path, (size_t)PATH_MAX * 2, "%s/%s", call->ws->state_path, name);
-    if (fs_make_dirs(call->ws->state_dir, FOLDER) < 0)
-        return fs_error(err, "make", call->ws->state_dir, FOLDER);
+    if (fs_make_dirs(call->ws->state_dir, EDIT_FOLDER) < 0)
+        return fs_error(err, "make", call->ws->state_dir, EDIT_FOLDER);
     sweep_old(call->ws);
     int fd CLEANUP_FD = fs->openat(call->ws->state_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return fd < 0 || fs_write_all(fd, buf_str(&request->text), request->text.len) < 0 ? error_errno(err, "write", path)

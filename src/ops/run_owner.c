@@ -1,4 +1,5 @@
 #include "ops/run_owner.h"
+#include "base/log.h"
 #include "graph/journal.h"
 #include "graph/rundir.h"
 
@@ -68,10 +69,16 @@ bool run_owner_beat(void *data, bool has_progress, struct tsk_error *why)
     (void)has_progress;
     struct run_owner *owner = data;
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
-    struct tsk_error ignored;
+    struct tsk_error err = {0};
     struct workflow wf;
-    if (owners_open(&owners, owner->call->ws, &ignored) < 0 ||
-        workflow_look(&owners, owner->workflow, &owner->caller, &wf, &ignored) <= 0)
+    int found = owners_open(&owners, owner->call->ws, &err) < 0
+                    ? -1
+                    : workflow_look(&owners, owner->workflow, &owner->caller, &wf, &err);
+    /* A look that failed says nothing about the owner, so the run goes on; the next beat looks again. */
+    if (found < 0 && !owner->is_unknown)
+        log_problem(&err);
+    owner->is_unknown = found < 0;
+    if (found <= 0)
         return true;
     if (!wf.owner[0] || wf.is_callers)
         return true;

@@ -1,4 +1,4 @@
-/* run_owner.h - a run for a workflow works for the workflow's owner, also after a resume.
+/* run_owner.h - a run for a workflow works for the workflow's owner, even after a resume.
  *
  *     struct run_owner owner;
  *     if (run_owner_take(call, id, &owner, err) < 0)   // ul_workflow_not_owned: nothing is started
@@ -17,6 +17,7 @@ struct run_owner {
     struct instance caller;
     bool has_caller; /* who calls is only needed where a workflow is */
     struct workflow owned;
+    bool is_unknown; /* the last look at the owner failed, which was reported */
 };
 
 /* The caller. */

@@ -5,6 +5,10 @@
 #include "graph/output.h"
 #include "ops/ops.h"
 
+/* In a row: its errors, and the reason why other skins do not have it. */
+#define IN_TASK      "it works only inside a task of a run"
+#define ONLY_IN_TASK .errors = task_errors, .http.absent = IN_TASK, .mcp.absent = IN_TASK
+
 /* INVALID_INPUT when we are not in a task. */
 int task_args_check(struct tsk_error *err);
 /* Adds one line to TASUKI_OUTPUT; `line` is taken. */

@@ -8,15 +8,16 @@
 #include <errno.h>
 #include <string.h>
 
-#define SOURCE ".aiflow/config.yaml"
-
 struct reading {
     const struct yaml *doc;
     struct tsk_error *err;
     const json_t *agents; /* while teams are read */
 };
 
-#define WRONG(r, node, ...) yaml_error((r)->doc, node, (r)->err, __VA_ARGS__)
+#define WRONG(r, node, ...) yaml_error((r)->doc, node, (r)->err, __VA_ARGS__, NULL)
+/* A constant of agent.h as a text. */
+#define NUMBER_TEXT(number)  NUMBER_WORDS(number)
+#define NUMBER_WORDS(number) #number
 
 /* ---- values ---- */
 
@@ -31,7 +32,7 @@ static int check_keys(struct reading *r, const struct yaml_node *map, const char
             is_known |= strcmp(node->key, keys[i]) == 0;
         const char *near = is_known ? NULL : nearest_word(node->key, keys, count);
         if (!is_known)
-            return WRONG(r, node, "unknown key %s%s%s", node->key, near ? "; did you mean " : "", near ? near : "");
+            return WRONG(r, node, near ? "yaml_why_key_near" : "yaml_why_key_unknown", "name", node->key, "near", near);
     }
     return 0;
 }
@@ -46,10 +47,10 @@ static int read_texts(struct reading *r, const struct yaml_node *node, const cha
 {
     json_t *list CLEANUP_JSON = json_array();
     if (node->type != YAML_LIST || !node->first)
-        return WRONG(r, node, "%s must be a list of words", what);
+        return WRONG(r, node, "yaml_why_words", "key", what);
     for (const struct yaml_node *item = node->first; item; item = item->next) {
         if (item->type != YAML_SCALAR)
-            return WRONG(r, item, "%s must be a list of words", what);
+            return WRONG(r, item, "yaml_why_words", "key", what);
         json_array_append_new(list, json_string(item->text));
     }
     *ret = json_incref(list);
@@ -66,7 +67,7 @@ static int read_run(struct reading *r, const struct yaml_node *node, json_t *age
         return -1;
     json_object_set_new(agent, "run", words);
     if (!*json_string_value(json_array_get(words, 0)))
-        return WRONG(r, node->first, "run must begin with a program");
+        return WRONG(r, node->first, "yaml_why_program");
     return 0;
 }
 
@@ -75,10 +76,10 @@ static int read_env(struct reading *r, const struct yaml_node *node, json_t *age
     json_t *env = json_object();
     json_object_set_new(agent, "env", env);
     if (node->type != YAML_MAP)
-        return WRONG(r, node, "env must be a map of texts");
+        return WRONG(r, node, "yaml_why_env");
     for (const struct yaml_node *item = node->first; item; item = item->next) {
         if (item->type != YAML_SCALAR || !*item->key || strchr(item->key, '='))
-            return WRONG(r, item, "env must be a map of names to texts");
+            return WRONG(r, item, "yaml_why_env");
         json_object_set_new(env, item->key, json_string(item->text));
     }
     return 0;
@@ -89,11 +90,11 @@ static int read_limits(struct reading *r, const struct yaml_node *node, json_t *
     const struct yaml_node *timeout = yaml_get(node, "timeout"), *retries = yaml_get(node, "retries");
     int64_t value;
     if (timeout && (timeout->type != YAML_SCALAR || duration_parse(timeout->text, &value) < 0 || value <= 0))
-        return WRONG(r, timeout, "timeout must be a duration such as 30s, 5m or 1h");
+        return WRONG(r, timeout, "yaml_why_duration");
     if (timeout)
         json_object_set_new(agent, "timeout", json_string(timeout->text));
     if (retries && (yaml_int(retries, &value) < 0 || value < 0 || value > 1000))
-        return WRONG(r, retries, "retries must be a number from 0 to 1000");
+        return WRONG(r, retries, "yaml_why_range", "key", "retries", "min", "0", "max", "1000");
     if (retries)
         json_object_set_new(agent, "retries", json_integer(value));
     return 0;
@@ -105,18 +106,18 @@ static int read_agent(struct reading *r, const struct yaml_node *node, json_t *a
     json_t *agent = json_object();
     json_object_set_new(agents, node->key, agent);
     if (!is_name(node->key))
-        return WRONG(r, node, "%s is no name for an agent: up to %d letters, digits, . _ -", node->key, AGENT_NAME_MAX);
+        return WRONG(r, node, "yaml_why_agent_name", "name", node->key, "max", NUMBER_TEXT(AGENT_NAME_MAX));
     if (node->type != YAML_MAP)
-        return WRONG(r, node, "an agent is a map with run: [PROGRAM, ..., \"{task}\"]");
+        return WRONG(r, node, "yaml_why_agent_map");
     const struct yaml_node *run = yaml_get(node, "run"), *cwd = yaml_get(node, "cwd"), *env = yaml_get(node, "env");
     if (check_keys(r, node, keys) < 0)
         return -1;
     if (!run)
-        return WRONG(r, node, "the agent %s has no run: [PROGRAM, ..., \"{task}\"]", node->key);
+        return WRONG(r, node, "yaml_why_agent_run", "name", node->key);
     if (read_run(r, run, agent) < 0 || read_limits(r, node, agent) < 0 || (env && read_env(r, env, agent) < 0))
         return -1;
     if (cwd && !yaml_text(cwd))
-        return WRONG(r, cwd, "cwd must be a directory");
+        return WRONG(r, cwd, "yaml_why_directory");
     if (cwd)
         json_object_set_new(agent, "cwd", json_string(cwd->text));
     return 0;
@@ -133,9 +134,9 @@ static int read_policy_map(struct reading *r, const struct yaml_node *node, cons
     if (check_keys(r, node, keys) < 0)
         return -1;
     if (!least == !critical)
-        return WRONG(r, node, "policy must be one of at_least: N and critical: [agents]");
+        return WRONG(r, node, "yaml_why_policy_map");
     if (least && (yaml_int(least, &value) < 0 || value < 1 || value > (int64_t)json_array_size(members)))
-        return WRONG(r, least, "at_least must be a number from 1 to the size of the team");
+        return WRONG(r, least, "yaml_why_at_least");
     if (least) {
         json_object_set_new(team, "policy", json_pack("{s:I}", "at_least", (json_int_t)value));
         return 0;
@@ -150,7 +151,7 @@ static int read_policy_map(struct reading *r, const struct yaml_node *node, cons
         json_array_foreach (members, i, member)
             is_member |= strcmp(json_string_value(member), item->text) == 0;
         if (!is_member)
-            return WRONG(r, item, "%s is not in this team", item->text);
+            return WRONG(r, item, "yaml_why_member", "name", item->text);
     }
     return 0;
 }
@@ -165,7 +166,7 @@ static int read_policy(struct reading *r, const struct yaml_node *node, const js
             json_object_set_new(team, "policy", json_string(*word));
             return 0;
         }
-    return WRONG(r, node, "policy must be strict, fail_fast, best_effort, {at_least: N} or {critical: [agents]}");
+    return WRONG(r, node, "yaml_why_policy");
 }
 
 static int read_members(struct reading *r, const struct yaml_node *node, json_t *team)
@@ -175,10 +176,10 @@ static int read_members(struct reading *r, const struct yaml_node *node, json_t 
         return -1;
     json_object_set_new(team, "agents", members);
     if (json_array_size(members) > AGENT_MANY_MAX)
-        return WRONG(r, node, "a team has at most %d agents", AGENT_MANY_MAX);
+        return WRONG(r, node, "yaml_why_team_size", "max", NUMBER_TEXT(AGENT_MANY_MAX));
     for (const struct yaml_node *item = node->first; item; item = item->next)
         if (!json_object_get(r->agents, item->text))
-            return WRONG(r, item, "there is no agent %s in agents:", item->text);
+            return WRONG(r, item, "yaml_why_no_agent", "name", item->text);
     return 0;
 }
 
@@ -188,10 +189,10 @@ static int read_team(struct reading *r, const struct yaml_node *node, json_t *te
     json_t *team = json_pack("{s:s}", "policy", "strict");
     json_object_set_new(teams, node->key, team);
     if (!is_name(node->key))
-        return WRONG(r, node, "%s is no name for a team: up to %d letters, digits, . _ -", node->key, AGENT_NAME_MAX);
+        return WRONG(r, node, "yaml_why_team_name", "name", node->key, "max", NUMBER_TEXT(AGENT_NAME_MAX));
     const struct yaml_node *members = yaml_get(node, "agents"), *policy = yaml_get(node, "policy");
     if (node->type != YAML_MAP || !members)
-        return WRONG(r, node, "a team is a map with agents: [NAMES]");
+        return WRONG(r, node, "yaml_why_team_map");
     if (check_keys(r, node, keys) < 0 || read_members(r, members, team) < 0)
         return -1;
     return policy ? read_policy(r, policy, json_object_get(team, "agents"), team) : 0;
@@ -205,7 +206,7 @@ static int read_map(struct reading *r, const struct yaml_node *node, json_t *ret
     if (!node || yaml_is_null(node))
         return 0;
     if (node->type != YAML_MAP)
-        return WRONG(r, node, "%s must be a map of names", node->key);
+        return WRONG(r, node, "yaml_why_names", "key", node->key);
     for (const struct yaml_node *item = node->first; item; item = item->next)
         if (read(r, item, ret) < 0)
             return -1;
@@ -214,17 +215,13 @@ static int read_map(struct reading *r, const struct yaml_node *node, json_t *ret
 
 int agents_load(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
 {
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     json_t *agents = json_object(), *teams = json_object();
     json_t *config CLEANUP_JSON = json_pack("{s:o, s:o}", "agents", agents, "teams", teams);
-    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0 && errno != ENOENT)
-        return fs_error(err, "read", ws->state_dir, "config.yaml");
-    if (yaml_parse(buf_str(&text), text.len, SOURCE, &doc, err) < 0)
-        return -1;
+    int found = workspace_config(ws, &doc, err);
     struct reading r = {.doc = doc, .err = err, .agents = agents};
-    if (read_map(&r, yaml_get(yaml_root(doc), "agents"), agents, read_agent) < 0 ||
-        read_map(&r, yaml_get(yaml_root(doc), "teams"), teams, read_team) < 0)
+    if (found < 0 || (found && (read_map(&r, yaml_get(yaml_root(doc), "agents"), agents, read_agent) < 0 ||
+                                read_map(&r, yaml_get(yaml_root(doc), "teams"), teams, read_team) < 0)))
         return -1;
     *ret = json_incref(config);
     return 0;

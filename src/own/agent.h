@@ -62,7 +62,8 @@ int agent_work_dag(struct agent_work *work, const json_t *tasks, struct tsk_erro
 int agent_work_team(struct agent_work *work, const char *team, const char *text, struct tsk_error *err);
 /* `teams`: array of names. */
 int agent_work_teams(struct agent_work *work, const json_t *teams, const char *text, struct tsk_error *err);
-/* Again and again: until the command `until` succeeds, at most `times`; without one (NULL), exactly so often. */
+/* A loop: repeats the agent until the command `until` succeeds, at most `times`; without a command (NULL), exactly
+ * `times`. */
 int agent_work_loop(struct agent_work *work, const char *agent, const char *text, int64_t times, const char *until,
                     struct tsk_error *err);
 

@@ -120,6 +120,16 @@ static json_t *copy_keys(const json_t *from, const char *const *keys)
     return to;
 }
 
+/* What the agent does is done by the caller's sub-agent of that name (base/who.h). */
+static void name_subagent(json_t *task, const char *agent)
+{
+    json_t *env =
+        json_is_object(json_object_get(task, "env")) ? json_copy(json_object_get(task, "env")) : json_object();
+    if (!json_object_get(env, "TASUKI_SUBAGENT"))
+        json_object_set_new(env, "TASUKI_SUBAGENT", json_string(agent));
+    json_object_set_new(task, "env", env);
+}
+
 /* Adds the task `name`; borrowed, or NULL. */
 static json_t *add_task(struct agent_work *work, const char *name, const char *agent, const char *text,
                         struct tsk_error *err)
@@ -134,6 +144,7 @@ static json_t *add_task(struct agent_work *work, const char *name, const char *a
     snprintf(path, sizeof path, "%s/%s", work->run_path, file);
     json_t *task = copy_keys(template, kept), *words = agent_command(template, text, path, &uses_path);
     json_object_set_new(task, "run", words);
+    name_subagent(task, agent);
     json_object_set_new(work->tasks, name, task);
     json_array_append_new(work->members, json_pack("{s:s, s:s}", "task", name, "subagentId", agent));
     if (uses_path)
@@ -163,7 +174,8 @@ int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk
     return 0;
 }
 
-/* Takes away again and again what needs nothing that is left; what stays waits for itself. */
+/* Finds circular needs: repeatedly removes every task whose needs are all removed; the tasks that remain wait for each
+ * other. */
 static int check_circle(const json_t *tasks, struct tsk_error *err)
 {
     json_t *left CLEANUP_JSON = json_object(), *task, *need;

@@ -6,14 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_SIZE 24
-#define COLUMNS     "id, pid, boot_id, pid_ns, start_ticks, secret_hash, lease_boot_ms, lease_wall_ms"
-
-static const char *number(char text[NUMBER_SIZE], int64_t value)
-{
-    snprintf(text, NUMBER_SIZE, "%lld", (long long)value);
-    return text;
-}
+#define INSTANCE_COLUMNS "id, pid, boot_id, pid_ns, start_ticks, secret_hash, lease_boot_ms, lease_wall_ms"
 
 bool instance_is_http(const char *id)
 {
@@ -25,7 +18,7 @@ bool instance_is_http(const char *id)
 /* ---- judging by the form ---- */
 
 /* {hostname}-{pid}-{time}, split from the right: the hostname may have dashes. */
-static pid_t split(const char *id, size_t *ret_host_len, int64_t *ret_time)
+static pid_t split_id(const char *id, size_t *ret_host_len, int64_t *ret_time)
 {
     pid_t pid = instance_pid(id);
     if (!pid)
@@ -38,7 +31,7 @@ static pid_t split(const char *id, size_t *ret_host_len, int64_t *ret_time)
     return *ret_host_len ? pid : 0;
 }
 
-static struct instance_state state_of(enum liveness alive, pid_t pid, const char *how)
+static struct instance_state state_with(enum liveness alive, pid_t pid, const char *how)
 {
     return (struct instance_state){.alive = alive, .pid = pid, .how = how};
 }
@@ -46,24 +39,25 @@ static struct instance_state state_of(enum liveness alive, pid_t pid, const char
 void instance_judge_form(const char *id, const struct now *now, struct instance_state *ret)
 {
     size_t host_len;
-    int64_t claimed, started;
-    pid_t pid = split(id, &host_len, &claimed);
+    int64_t claimed;
+    struct proc_id process;
+    pid_t pid = split_id(id, &host_len, &claimed);
     if (!pid) {
-        *ret = state_of(LIVE_UNKNOWN, 0, "id has a form of its own");
+        *ret = state_with(LIVE_UNKNOWN, 0, "id has a form of its own");
         return;
     }
     if (strlen(host_name()) != host_len || strncmp(id, host_name(), host_len) != 0) {
-        *ret = state_of(LIVE_UNKNOWN, pid, "on another host");
+        *ret = state_with(LIVE_UNKNOWN, pid, "on another host");
         return;
     }
-    *ret = state_of(LIVE_ALIVE, pid, "process exists");
-    if (proc_start_wall(pid, now, &started) < 0)
-        *ret = errno == ESRCH ? state_of(LIVE_DEAD, pid, "process is gone")
-                              : state_of(LIVE_UNKNOWN, pid, "process cannot be examined");
-    else if (started - claimed > INSTANCE_SLACK_MS)
-        *ret = state_of(LIVE_DEAD, pid, "pid was reused");
-    else if (proc_id_of(pid, &ret->process) < 0)
-        ret->process.pid = 0;
+    *ret = state_with(LIVE_ALIVE, pid, "process exists");
+    if (proc_id_of(pid, &process) < 0)
+        *ret = errno == ESRCH ? state_with(LIVE_DEAD, pid, "process is gone")
+                              : state_with(LIVE_UNKNOWN, pid, "process cannot be examined");
+    else if (proc_id_start_wall(&process, now) - claimed > INSTANCE_SLACK_MS)
+        *ret = state_with(LIVE_DEAD, pid, "pid was reused");
+    else
+        ret->process = process;
 }
 
 /* ---- judging by the row ---- */
@@ -76,7 +70,7 @@ struct row {
     char secret_hash[72];
 };
 
-static void read_row(const struct db_rows *rows, struct row *ret)
+static void instance_read_row(const struct db_rows *rows, struct row *ret)
 {
     const char *boot = db_column_text(rows, 2), *hash = db_column_text(rows, 5);
     *ret = (struct row){.process = {.pid = (pid_t)db_column_int(rows, 1),
@@ -94,27 +88,27 @@ static void read_row(const struct db_rows *rows, struct row *ret)
 static int find_row(struct db *db, const char *id, struct row *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
-    if (db_query(db, &rows, err, "SELECT " COLUMNS " FROM instance WHERE id = ?1", 1, id) < 0)
+    if (db_query(db, &rows, err, "SELECT " INSTANCE_COLUMNS " FROM instance WHERE id = ?1", DB_TEXT(id)) < 0)
         return -1;
     int found = db_next(&rows, err);
     if (found == 1)
-        read_row(&rows, ret);
+        instance_read_row(&rows, ret);
     return found;
 }
 
 static int find_process(struct db *db, const struct proc_id *process, struct row *ret, struct tsk_error *err)
 {
-    char pid[NUMBER_SIZE], ns[NUMBER_SIZE], ticks[NUMBER_SIZE];
     struct db_rows rows CLEANUP(db_rows_free);
     if (db_query(db, &rows, err,
-                 "SELECT " COLUMNS " FROM instance WHERE boot_id = ?1 AND pid_ns = ?2 AND pid = ?3 AND start_ticks = ?4"
+                 "SELECT " INSTANCE_COLUMNS
+                 " FROM instance WHERE boot_id = ?1 AND pid_ns = ?2 AND pid = ?3 AND start_ticks = ?4"
                  " ORDER BY rowid LIMIT 1",
-                 4, process->boot_id, number(ns, (int64_t)process->pid_ns), number(pid, process->pid),
-                 number(ticks, (int64_t)process->start_ticks)) < 0)
+                 DB_TEXT(process->boot_id), DB_INT((int64_t)process->pid_ns), DB_INT(process->pid),
+                 DB_INT((int64_t)process->start_ticks)) < 0)
         return -1;
     int found = db_next(&rows, err);
     if (found == 1)
-        read_row(&rows, ret);
+        instance_read_row(&rows, ret);
     return found;
 }
 
@@ -130,15 +124,15 @@ static struct instance_state judge_row(const struct row *row, const struct now *
     if (row->has_lease) {
         int64_t left = lease_left(row, now);
         struct instance_state leased =
-            left > 0 ? state_of(LIVE_ALIVE, 0, "lease runs") : state_of(LIVE_DEAD, 0, "lease is over");
+            left > 0 ? state_with(LIVE_ALIVE, 0, "lease runs") : state_with(LIVE_DEAD, 0, "lease is over");
         leased.lease_ms = left > 0 ? left : 0;
         return leased;
     }
     enum liveness alive = proc_id_liveness(&row->process);
-    struct instance_state state = state_of(alive, row->process.pid,
-                                           alive == LIVE_ALIVE  ? "process exists"
-                                           : alive == LIVE_DEAD ? "process is gone"
-                                                                : "in another pid namespace");
+    struct instance_state state = state_with(alive, row->process.pid,
+                                             alive == LIVE_ALIVE  ? "process exists"
+                                             : alive == LIVE_DEAD ? "process is gone"
+                                                                  : "in another pid namespace");
     if (alive == LIVE_ALIVE)
         state.process = row->process;
     return state;
@@ -154,7 +148,7 @@ int instance_judge(struct db *db, const char *id, const struct now *now, struct 
     if (found)
         *ret = judge_row(&row, now);
     else if (instance_is_http(id))
-        *ret = state_of(LIVE_DEAD, 0, "not registered any more");
+        *ret = state_with(LIVE_DEAD, 0, "not registered any more");
     else
         instance_judge_form(id, now, ret);
     return 0;
@@ -186,8 +180,8 @@ bool instance_is_same_id(const char *a, const char *b)
     int64_t time_a, time_b;
     if (strcmp(a, b) == 0)
         return true;
-    pid_t pid = split(a, &host_a, &time_a);
-    if (!pid || split(b, &host_b, &time_b) != pid || host_a != host_b || strncmp(a, b, host_a) != 0)
+    pid_t pid = split_id(a, &host_a, &time_a);
+    if (!pid || split_id(b, &host_b, &time_b) != pid || host_a != host_b || strncmp(a, b, host_a) != 0)
         return false;
     return time_a - time_b <= INSTANCE_SLACK_MS && time_b - time_a <= INSTANCE_SLACK_MS;
 }
@@ -248,30 +242,30 @@ int instance_sweep(struct db *db, const struct now *now, struct tsk_error *err)
     struct db_rows rows CLEANUP(db_rows_free);
     int more;
     if (db_query(db, &rows, err,
-                 "SELECT " COLUMNS " FROM instance WHERE NOT EXISTS (SELECT 1 FROM workflow WHERE owner = instance.id)",
-                 0) < 0)
+                 "SELECT " INSTANCE_COLUMNS
+                 " FROM instance WHERE NOT EXISTS (SELECT 1 FROM workflow WHERE owner = instance.id)") < 0)
         return -1;
     while ((more = db_next(&rows, err)) == 1) {
         struct row row;
-        read_row(&rows, &row);
+        instance_read_row(&rows, &row);
         bool is_over =
             row.has_lease ? lease_left(&row, now) < -24 * 3600 * 1000LL : judge_row(&row, now).alive == LIVE_DEAD;
-        if (is_over && db_exec(db, err, "DELETE FROM instance WHERE id = ?1", 1, row.id) < 0)
+        if (is_over && db_exec(db, err, "DELETE FROM instance WHERE id = ?1", DB_TEXT(row.id)) < 0)
             return -1;
     }
     return more;
 }
 
-static int insert(struct db *db, const struct now *now, const char *id, const struct proc_id *process,
-                  struct tsk_error *err)
+static int instance_insert(struct db *db, const struct now *now, const char *id, const struct proc_id *process,
+                           struct tsk_error *err)
 {
-    char pid[NUMBER_SIZE], ns[NUMBER_SIZE], ticks[NUMBER_SIZE], time[TIME_TEXT_MAX];
+    char time[TIME_TEXT_MAX];
     time_format_exact(now->wall_ms, time);
     return db_exec(db, err,
                    "INSERT OR IGNORE INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at)"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                   7, id, host_name(), number(pid, process->pid), process->boot_id,
-                   number(ns, (int64_t)process->pid_ns), number(ticks, (int64_t)process->start_ticks), time);
+                   DB_TEXT(id), DB_TEXT(host_name()), DB_INT(process->pid), DB_TEXT(process->boot_id),
+                   DB_INT((int64_t)process->pid_ns), DB_INT((int64_t)process->start_ticks), DB_TEXT(time));
 }
 
 /* An id made by somebody else in the same millisecond with the same pid (another pid namespace) is not ours: the next one is. */
@@ -302,7 +296,7 @@ int instance_keep(struct db *db, const struct now *now, struct instance *instanc
     if (found < 0 || instance_sweep(db, now, err) < 0)
         return -1;
     instance->is_new = false;
-    return insert(db, now, instance->id, &instance->process, err);
+    return instance_insert(db, now, instance->id, &instance->process, err);
 }
 
 int instance_register(struct tsk_workspace *ws, const struct proc_id *process, struct instance *ret,

@@ -1,4 +1,4 @@
-/* instance.h - who owns something: an *instance*, one agent or program, and whether it is still there.
+/* instance.h - the owner of something: an *instance*, one agent or program, and whether it is still alive.
  *
  * Three forms of ids:
  *   {hostname}-{pid}-{start in ms}   a process. Made once, when the process first claims something, and kept in the table `instance`
@@ -8,9 +8,9 @@
  *
  * Invariants
  *  I1  A process that has a row keeps its id: it is found by (boot id, pid namespace, pid, start ticks), never by computing the
- *      wall-clock time of its start anew, which comes out a little different after the clock was set.
+ *      wall-clock time of its start again, which differs a little after the clock was set.
  *  I2  Two ids are one instance when they are the same text or name the same living process.
- *  I3  Doubt is LIVE_UNKNOWN and counts as alive: another host, another pid namespace, a form that is not ours.
+ *  I3  A doubtful case is LIVE_UNKNOWN and counts as alive: another host, another pid namespace, an id of another form.
  *  I4  Of a secret only its hash is stored.
  *  I5  A lease runs on the boot clock of the boot it was written in; after a reboot its wall-clock time counts. */
 #ifndef OWN_INSTANCE_H

@@ -1,11 +1,11 @@
 #include "own/workflow.h"
 #include "base/log.h"
+#include "base/word.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define NUMBER_SIZE 24
-#define COLUMNS     "id, owner, fence, claimed_at"
+#define WORKFLOW_COLUMNS "id, owner, fence, claimed_at, who"
 
 int owners_open(struct owners *owners, struct tsk_workspace *ws, struct tsk_error *err)
 {
@@ -20,12 +20,16 @@ void owners_close(struct owners *owners)
 
 /* ---- reading ---- */
 
-static void read_row(const struct db_rows *rows, struct workflow *ret)
+static void workflow_read_row(const struct db_rows *rows, struct workflow *ret)
 {
     const char *owner = db_column_text(rows, 1);
     *ret = (struct workflow){.fence = db_column_int(rows, 2), .claimed_at_ms = db_column_int(rows, 3)};
     snprintf(ret->id, sizeof ret->id, "%s", db_column_text(rows, 0));
     snprintf(ret->owner, sizeof ret->owner, "%s", owner ? owner : "");
+    const char *who = db_column_text(rows, 4);
+    json_t *json CLEANUP_JSON = owner && who ? json_loads(who, 0, NULL) : NULL;
+    if (json)
+        who_of_json(json, &ret->who);
 }
 
 static int find_row(struct db *db, const char *id, struct workflow *ret, struct tsk_error *err)
@@ -33,17 +37,17 @@ static int find_row(struct db *db, const char *id, struct workflow *ret, struct 
     struct db_rows rows CLEANUP(db_rows_free);
     *ret = (struct workflow){.state = {.alive = LIVE_DEAD}};
     snprintf(ret->id, sizeof ret->id, "%s", id);
-    if (db_query(db, &rows, err, "SELECT " COLUMNS " FROM workflow WHERE id = ?1", 1, id) < 0)
+    if (db_query(db, &rows, err, "SELECT " WORKFLOW_COLUMNS " FROM workflow WHERE id = ?1", DB_TEXT(id)) < 0)
         return -1;
     int found = db_next(&rows, err);
     if (found == 1)
-        read_row(&rows, ret);
+        workflow_read_row(&rows, ret);
     return found;
 }
 
 /* With its owner's state; also inside a transaction. */
-static int look(struct db *db, const char *id, const struct instance *caller, const struct now *now,
-                struct workflow *ret, struct tsk_error *err)
+static int workflow_look_in(struct db *db, const char *id, const struct instance *caller, const struct now *now,
+                            struct workflow *ret, struct tsk_error *err)
 {
     int found = find_row(db, id, ret, err);
     if (found < 0 || !ret->owner[0])
@@ -58,7 +62,10 @@ int workflow_look(struct owners *owners, const char *id, const struct instance *
                   struct tsk_error *err)
 {
     struct now now = clock_now();
-    return look(&owners->db, id, caller, &now, ret, err);
+    int found = workflow_look_in(&owners->db, id, caller, &now, ret, err);
+    if (found == 1 && ret->owner[0])
+        who_add_note(owners->ws, &ret->who);
+    return found;
 }
 
 /* ---- changing ---- */
@@ -78,28 +85,31 @@ static int add_event(struct db *db, const struct now *now, const char *type, con
 }
 
 /* Inside the transaction in which *wf was read: `owner` ("": nobody) follows wf->owner. */
-static int move(struct db *db, const struct now *now, const char *owner, const char *how, struct workflow *wf,
-                struct tsk_error *err)
+static int workflow_move(struct db *db, const struct now *now, const char *owner, const char *how, struct workflow *wf,
+                         struct tsk_error *err)
 {
-    char fence[NUMBER_SIZE], time[NUMBER_SIZE];
     snprintf(wf->before, sizeof wf->before, "%s", wf->owner);
     snprintf(wf->owner, sizeof wf->owner, "%s", owner);
     wf->fence += owner[0] ? 1 : 0; /* W2 */
     wf->claimed_at_ms = now->wall_ms;
     wf->was_taken = true;
-    snprintf(fence, sizeof fence, "%lld", (long long)wf->fence);
-    snprintf(time, sizeof time, "%lld", (long long)now->wall_ms);
+    wf->who = owner[0] ? *who_current() : (struct who){.pid = 0};
+    if (strcmp(wf->who.instance, owner) != 0) /* an id of another form, or of another process */
+        who_copy(wf->who.instance, sizeof wf->who.instance, owner);
+    struct buf who CLEANUP(buf_clear) = BUF_INIT;
+    who_put(&who, &wf->who);
     if (db_exec(db, err,
-                "INSERT INTO workflow (id, owner, fence, claimed_at, created_at, updated_at)"
-                " VALUES (?1, ?2, ?3, ?4, ?4, ?4) ON CONFLICT (id) DO"
-                " UPDATE SET owner = ?2, fence = ?3, claimed_at = ?4, updated_at = ?4",
-                4, wf->id, owner[0] ? owner : NULL, fence, time) < 0)
+                "INSERT INTO workflow (id, owner, fence, claimed_at, created_at, updated_at, who)"
+                " VALUES (?1, ?2, ?3, ?4, ?4, ?4, ?5) ON CONFLICT (id) DO"
+                " UPDATE SET owner = ?2, fence = ?3, claimed_at = ?4, updated_at = ?4, who = ?5",
+                DB_TEXT(wf->id), DB_TEXT(text_or_null(owner)), DB_INT(wf->fence), DB_INT(now->wall_ms),
+                DB_TEXT(owner[0] ? buf_str(&who) : NULL)) < 0)
         return -1;
     return add_event(db, now, owner[0] ? "workflow.claimed" : "workflow.released", wf, how, err);
 }
 
 /* The change is committed; its event may go out with the next one's. */
-static int finish(struct owners *owners, struct tsk_error *err)
+static int owners_finish(struct owners *owners, struct tsk_error *err)
 {
     struct tsk_error problem = {0};
     if (db_commit(&owners->db, err) < 0)
@@ -109,10 +119,10 @@ static int finish(struct owners *owners, struct tsk_error *err)
     return 0;
 }
 
-static int take(struct db *db, const struct now *now, struct instance *caller, const char *how, struct workflow *wf,
-                struct tsk_error *err)
+static int workflow_take(struct db *db, const struct now *now, struct instance *caller, const char *how,
+                         struct workflow *wf, struct tsk_error *err)
 {
-    if (instance_keep(db, now, caller, err) < 0 || move(db, now, caller->id, how, wf, err) < 0)
+    if (instance_keep(db, now, caller, err) < 0 || workflow_move(db, now, caller->id, how, wf, err) < 0)
         return -1;
     wf->is_callers = true;
     return instance_judge(db, caller->id, now, &wf->state, err);
@@ -133,11 +143,11 @@ static enum step step_of(const struct workflow *wf, unsigned flags)
 }
 
 /* Inside a transaction (W1). */
-static int claim(struct owners *owners, const char *id, struct instance *caller, unsigned flags, struct workflow *ret,
-                 struct tsk_error *err)
+static int workflow_claim_in(struct owners *owners, const char *id, struct instance *caller, unsigned flags,
+                             struct workflow *ret, struct tsk_error *err)
 {
     struct now now = clock_now();
-    if (look(&owners->db, id, caller, &now, ret, err) < 0)
+    if (workflow_look_in(&owners->db, id, caller, &now, ret, err) < 0)
         return -1;
     switch (step_of(ret, flags)) {
     case STEP_NOTHING:
@@ -148,9 +158,9 @@ static int claim(struct owners *owners, const char *id, struct instance *caller,
     case STEP_TAKE:
         break;
     }
-    if (take(&owners->db, &now, caller, ret->owner[0] ? "dead owner" : "free", ret, err) < 0)
+    if (workflow_take(&owners->db, &now, caller, ret->owner[0] ? "dead owner" : "free", ret, err) < 0)
         return -1;
-    return finish(owners, err);
+    return owners_finish(owners, err);
 }
 
 int workflow_claim(struct owners *owners, const char *id, struct instance *caller, unsigned flags, struct workflow *ret,
@@ -166,32 +176,32 @@ int workflow_claim(struct owners *owners, const char *id, struct instance *calle
         return workflow_refuse(ret, TSK_WORKFLOW_OWNED_BY_OTHER, err);
     if (db_begin(&owners->db, err) < 0)
         return -1;
-    int result = claim(owners, id, caller, flags, ret, err);
+    int result = workflow_claim_in(owners, id, caller, flags, ret, err);
     db_rollback(&owners->db);
     return result;
 }
 
 /* W4. */
-static bool is_confirmed(const struct workflow *found, const struct workflow *confirmed)
+static bool is_as_confirmed(const struct workflow *found, const struct workflow *confirmed)
 {
     return confirmed && confirmed->fence == found->fence && strcmp(confirmed->owner, found->owner) == 0;
 }
 
-static int force(struct owners *owners, const char *id, struct instance *caller, const struct workflow *confirmed,
-                 struct workflow *ret, struct tsk_error *err)
+static int workflow_force_in(struct owners *owners, const char *id, struct instance *caller,
+                             const struct workflow *confirmed, struct workflow *ret, struct tsk_error *err)
 {
     struct now now = clock_now();
-    if (look(&owners->db, id, caller, &now, ret, err) < 0)
+    if (workflow_look_in(&owners->db, id, caller, &now, ret, err) < 0)
         return -1;
     if (ret->is_callers)
         return 0;
     bool is_dead = !ret->owner[0] || ret->state.alive == LIVE_DEAD;
-    if (!is_dead && !is_confirmed(ret, confirmed))
+    if (!is_dead && !is_as_confirmed(ret, confirmed))
         return workflow_refuse_as(ret, TSK_NEEDS_CONFIRMATION, "workflow_force_needs_yes", err);
     const char *how = !ret->owner[0] ? "free" : is_dead ? "dead owner" : "force";
-    if (take(&owners->db, &now, caller, how, ret, err) < 0)
+    if (workflow_take(&owners->db, &now, caller, how, ret, err) < 0)
         return -1;
-    return finish(owners, err);
+    return owners_finish(owners, err);
 }
 
 int workflow_force(struct owners *owners, const char *id, struct instance *caller, const struct workflow *confirmed,
@@ -199,25 +209,25 @@ int workflow_force(struct owners *owners, const char *id, struct instance *calle
 {
     if (db_begin(&owners->db, err) < 0)
         return -1;
-    int result = force(owners, id, caller, confirmed, ret, err);
+    int result = workflow_force_in(owners, id, caller, confirmed, ret, err);
     db_rollback(&owners->db);
     return result;
 }
 
-static int release(struct owners *owners, const char *id, const struct instance *caller, struct workflow *ret,
-                   struct tsk_error *err)
+static int workflow_release_in(struct owners *owners, const char *id, const struct instance *caller,
+                               struct workflow *ret, struct tsk_error *err)
 {
     struct now now = clock_now();
-    if (look(&owners->db, id, caller, &now, ret, err) < 0)
+    if (workflow_look_in(&owners->db, id, caller, &now, ret, err) < 0)
         return -1;
     if (!ret->owner[0])
         return 0;
     if (!ret->is_callers) /* W3 */
         return workflow_refuse(ret, TSK_WORKFLOW_OWNED_BY_OTHER, err);
     ret->is_callers = false;
-    if (move(&owners->db, &now, "", "released", ret, err) < 0)
+    if (workflow_move(&owners->db, &now, "", "released", ret, err) < 0)
         return -1;
-    return finish(owners, err);
+    return owners_finish(owners, err);
 }
 
 int workflow_release(struct owners *owners, const char *id, const struct instance *caller, struct workflow *ret,
@@ -225,7 +235,7 @@ int workflow_release(struct owners *owners, const char *id, const struct instanc
 {
     if (db_begin(&owners->db, err) < 0)
         return -1;
-    int result = release(owners, id, caller, ret, err);
+    int result = workflow_release_in(owners, id, caller, ret, err);
     db_rollback(&owners->db);
     return result;
 }
@@ -238,7 +248,7 @@ static int ids_of(struct db *db, const char *instance, json_t **ret, struct tsk_
     struct db_rows rows CLEANUP(db_rows_free);
     json_t *ids CLEANUP_JSON = json_array();
     int more;
-    if (db_query(db, &rows, err, "SELECT id FROM workflow WHERE owner = ?1", 1, instance) < 0)
+    if (db_query(db, &rows, err, "SELECT id FROM workflow WHERE owner = ?1", DB_TEXT(instance)) < 0)
         return -1;
     while ((more = db_next(&rows, err)) == 1)
         json_array_append_new(ids, json_string(db_column_text(&rows, 0)));
@@ -257,12 +267,13 @@ static int release_all(struct owners *owners, const char *instance, struct tsk_e
     json_array_foreach (ids, i, id) {
         struct workflow wf;
         if (find_row(&owners->db, json_string_value(id), &wf, err) < 0 ||
-            move(&owners->db, &now, "", "owner ended", &wf, err) < 0)
+            workflow_move(&owners->db, &now, "", "owner ended", &wf, err) < 0)
             return -1;
     }
-    if (instance_is_http(instance) && db_exec(&owners->db, err, "DELETE FROM instance WHERE id = ?1", 1, instance) < 0)
+    if (instance_is_http(instance) &&
+        db_exec(&owners->db, err, "DELETE FROM instance WHERE id = ?1", DB_TEXT(instance)) < 0)
         return -1;
-    return finish(owners, err);
+    return owners_finish(owners, err);
 }
 
 int workflow_release_all(struct owners *owners, const char *instance, struct tsk_error *err)
@@ -294,10 +305,11 @@ json_t *workflow_json(const struct workflow *wf, bool has_caller)
     if (has_caller)
         json_object_set_new(json, "owned", json_boolean(wf->is_callers));
     json_object_set_new(json, "ulTaskId", json_string(wf->id));
-    json_object_set_new(json, "ownerInstanceId", wf->owner[0] ? json_string(wf->owner) : json_null());
+    json_set_text(json, "ownerInstanceId", wf->owner);
     json_object_set_new(json, "ownerPid", pid_json(wf));
     json_object_set_new(json, "ownerAlive", alive_json(wf));
     json_object_set_new(json, "fence", json_integer(wf->fence));
+    json_object_set_new(json, "who", wf->who.label[0] ? who_json(&wf->who) : json_null());
     return json;
 }
 
@@ -308,17 +320,18 @@ int workflow_list(struct owners *owners, const char *owner, bool owned, json_t *
     json_t *list CLEANUP_JSON = json_array();
     int more;
     if (db_query(&owners->db, &rows, err,
-                 "SELECT " COLUMNS
+                 "SELECT " WORKFLOW_COLUMNS
                  " FROM workflow WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR owner IS NOT NULL)"
                  " ORDER BY claimed_at DESC, id",
-                 2, owner, owned ? "" : NULL) < 0)
+                 DB_TEXT(owner), DB_TEXT(owned ? "" : NULL)) < 0)
         return -1;
     while ((more = db_next(&rows, err)) == 1) {
         struct workflow wf;
         char time[TIME_TEXT_MAX];
-        read_row(&rows, &wf);
+        workflow_read_row(&rows, &wf);
         if (wf.owner[0] && instance_judge(&owners->db, wf.owner, &now, &wf.state, err) < 0)
             return -1;
+        who_add_note(owners->ws, &wf.who);
         json_t *one = workflow_json(&wf, false);
         time_format_local(wf.claimed_at_ms, time);
         json_object_set_new(one, "claimed_at", json_string(time));
@@ -351,7 +364,16 @@ int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char
         text = alive == LIVE_ALIVE  ? "workflow_owned_alive"
                : alive == LIVE_DEAD ? "workflow_owned_dead"
                                     : "workflow_owned_unknown";
+    struct buf label CLEANUP(buf_clear) = BUF_INIT;
+    json_t *who CLEANUP_JSON = wf->who.label[0] ? who_json(&wf->who) : NULL;
+    who_put_label(&label, who);
     error_set(err, code, text, "workflow", wf->id, "owner", wf->owner[0] ? wf->owner : "-", NULL);
+    error_add(err, "by", label.len ? buf_str(&label) : wf->owner[0] ? wf->owner : "-");
+    if (who) {
+        buf_reset(&label);
+        json_write(&label, who, false);
+        error_add_json(err, "who", buf_str(&label));
+    }
     error_add(err, "how", wf->owner[0] ? wf->state.how : NULL);
     error_add_int(err, "fence", wf->fence);
     add_details(wf, code == TSK_NEEDS_CONFIRMATION ? TSK_WORKFLOW_OWNED_BY_OTHER : code, err);

@@ -7,21 +7,21 @@
  *     if (workflow_claim(&owners, id, &caller, 0, &wf, err) < 0)
  *         return -1;    // workflow_owned_by_other: `wf` says by whom
  *
- * The check: the caller owns it: yes. Another owner, alive or unknown: no. Another owner, dead: the claim moves to the caller,
- * unless auto-claim is off. No owner: a caller that asks for ownership gets it.
+ * The check succeeds if the caller owns the workflow, and fails if another owner is alive or unknown. If another owner is dead,
+ * the claim moves to the caller, unless auto-claim is off. Without an owner, a caller that asks for ownership gets it.
  *
  * Invariants
- *  W1  Who owns is decided inside one BEGIN IMMEDIATE transaction: read, judge, write the owner, raise the fence, add the
- *      event. Of many that find a dead owner, one finds it dead; the others find the one.
+ *  W1  The owner is decided inside one BEGIN IMMEDIATE transaction: read, judge, write the owner, raise the fence, add the
+ *      event. So if many callers claim the workflow of a dead owner, one gets it, and the others find that one as the owner.
  *  W2  A fence grows with each change of the owner and never repeats; the row stays when nobody owns the workflow.
  *  W3  Only the owner releases. A former owner finds another one and is refused, whatever it believes.
- *  W4  A yes to taking it from a living owner is for the owner and the fence that were shown. */
+ *  W4  A yes to taking it from a living owner counts only for the owner and the fence that were shown. */
 #ifndef OWN_WORKFLOW_H
 #define OWN_WORKFLOW_H
 
-#include "own/instance.h"
+#include "own/who.h"
 
-#define WORKFLOW_ID_MAX 129
+#define WORKFLOW_ID_MAX (ID_LENGTH_MAX + 1)
 
 /* The open tables. One thread at a time. */
 struct owners {
@@ -39,6 +39,7 @@ struct workflow {
     char id[WORKFLOW_ID_MAX];
     char owner[INSTANCE_ID_MAX]; /* "": nobody */
     struct instance_state state; /* the owner's */
+    struct who who;              /* the same; label "": not known */
     int64_t fence;               /* 0: it was never claimed */
     int64_t claimed_at_ms;       /* wall clock */
     bool is_callers;             /* the caller owns it */
@@ -71,7 +72,7 @@ int workflow_look(struct owners *owners, const char *id, const struct instance *
  * `owned`: only those that have an owner. */
 int workflow_list(struct owners *owners, const char *owner, bool owned, json_t **ret, struct tsk_error *err);
 
-/* {ulTaskId ownerInstanceId ownerPid ownerAlive fence}, `owned` first if has_caller; owned. ownerAlive is null when unknown. */
+/* {ulTaskId ownerInstanceId ownerPid ownerAlive fence who}, `owned` first if has_caller; owned. ownerAlive is null when unknown. */
 json_t *workflow_json(const struct workflow *wf, bool has_caller);
 /* Sets the error `code` (workflow_owned_by_other, ul_workflow_not_owned) with `details` beside it, as existing clients expect.
  * Returns -1. */

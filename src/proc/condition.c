@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SECOND_LOOK_MS 1000 /* for what nothing announces: a probe that died */
 #define PROBE_SLACK_MS 5000 /* the probe says itself that the time is up; if it cannot, we say it after this */
 
 enum verdict condition_fails(struct reason *ret, enum why why, const char *words)
@@ -103,7 +102,7 @@ static int wait_failed(const struct proc *p, const struct reason *why, struct ts
                                                  [WHY_UNREADY] = "ready_never",
                                                  [WHY_NOT_READY] = "ready_timed_out"};
     error_set(err, TSK_PROCESS_START_FAILED, texts[why->why], "id", p->id, "why", why->words, "span", why->span, NULL);
-    error_add_next(err, "tasuki proc logs %s --both", p->id);
+    error_add_next(err, "tasuki proc logs %s", p->id);
     error_add_next(err, "tasuki proc status %s", p->id);
     return -1;
 }
@@ -116,7 +115,7 @@ static int wait_timed_out(const struct proc *p, enum proc_wait_for what, int64_t
     error_set(err, TSK_CONFLICT, "wait_timeout", "id", p->id, "for", name, "span", span, "state",
               proc_state_names[p->view.state], "phase", p->view.phase, NULL);
     error_add_next(err, "tasuki proc wait %s --for %s", p->id, name);
-    error_add_next(err, "tasuki proc logs %s --both", p->id);
+    error_add_next(err, "tasuki proc logs %s", p->id);
     return -1;
 }
 
@@ -139,6 +138,7 @@ int proc_wait(struct proc_registry *reg, const char *id, enum proc_wait_for what
               struct tsk_error *err)
 {
     int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : clock_now().boot_ms + timeout_ms, give_up_ms = 0;
+    bool is_again = false;
     for (;;) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct reason why = {.span = ""};
@@ -153,6 +153,10 @@ int proc_wait(struct proc_registry *reg, const char *id, enum proc_wait_for what
         enum verdict verdict = judge_wait(&p, what, give_up_ms, &why);
         if (verdict == FAILS)
             return wait_failed(&p, &why, err);
+        if (verdict == HOLDS && !is_again && strcmp(p.view.phase, "starting") == 0) {
+            is_again = true; /* it became ready after the look that would be the answer */
+            continue;
+        }
         if (verdict == HOLDS) {
             *ret = p;
             p = (struct proc){.dir = -1};

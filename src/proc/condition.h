@@ -1,4 +1,4 @@
-/* condition.h - whether what somebody waits for has come true, or cannot any more. The rules are D1 and D2 of depend.h. */
+/* condition.h - whether the condition of a wait is true, or can no longer come true. The rules are D1 and D2 of depend.h. */
 #ifndef PROC_CONDITION_H
 #define PROC_CONDITION_H
 

@@ -1,4 +1,5 @@
 #include "proc/depend.h"
+#include "proc/files.h"
 
 #include "base/fs.h"
 #include "proc/condition.h"
@@ -10,9 +11,7 @@
 #include <string.h>
 #include <sys/inotify.h>
 
-#define SECOND_LOOK_MS 1000 /* for what nothing announces */
-#define POLL_MS        50   /* where no inotify instance is available */
-#define PATH_TEXT_MAX  1024
+#define PATH_TEXT_MAX 1024
 
 /* ---- the graph ----------------------------------------------------------------------------------------------------- */
 
@@ -35,6 +34,7 @@ struct node {
     bool is_wanted;                             /* to be started by us */
     bool is_missing, is_running, has_completed; /* as it was found */
     bool is_on_path;                            /* while the graph is being walked */
+    bool is_awaited;                            /* a condition of another one waits for it */
     enum { NODE_WAITING, NODE_DONE, NODE_FAILED } state;
     struct edge *edges;
     size_t edge_count;
@@ -47,7 +47,8 @@ struct graph {
     struct proc_registry *reg;
     struct node *nodes;
     size_t count, room;
-    json_t *index; /* id -> place */
+    json_t *index;      /* id -> place */
+    struct buf awaited; /* what the caller knows */
     /* proc_depend_check: only the specs count, this one instead of the registered one */
     const char *changed_id;
     const json_t *changed_spec;
@@ -69,6 +70,7 @@ static void graph_clear(struct graph *graph)
         free(graph->nodes[i].failure);
     }
     free(graph->nodes);
+    buf_clear(&graph->awaited);
     json_decref(graph->index);
 }
 
@@ -202,9 +204,62 @@ static int graph_ask(struct graph *graph, const char *id, struct tsk_error *err)
 int proc_depend_check(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
 {
     struct graph graph CLEANUP(graph_clear) = {
-        .reg = reg, .index = json_object(), .changed_id = id, .changed_spec = spec};
+        .reg = reg, .index = json_object(), .awaited = BUF_INIT, .changed_id = id, .changed_spec = spec};
     size_t i = graph_place(&graph, id);
     return graph_need(&graph, i, PROC_DEP_STARTED, NULL, err);
+}
+
+/* ---- stopping in order ---------------------------------------------------------------------------------------------- */
+
+/* What each registered process depends on: id -> depends_on. Most depend on nothing, and are not read. */
+static int read_needs(struct proc_registry *reg, json_t *ret, struct tsk_error *err)
+{
+    struct db_rows rows CLEANUP(db_rows_free);
+    int more;
+    if (db_query(&reg->db, &rows, err, "SELECT id, settings FROM process WHERE settings LIKE '%\"depends_on\"%'") < 0)
+        return -1;
+    while ((more = db_next(&rows, err)) == 1) {
+        const char *settings = db_column_text(&rows, 1);
+        json_t *spec CLEANUP_JSON = NULL;
+        struct tsk_error ignored; /* a row that cannot be read is reported where it is stopped */
+        if (json_parse(settings, strlen(settings), "state.db", &spec, &ignored) == 0)
+            json_object_set(ret, db_column_text(&rows, 0), json_object_get(spec, "depends_on"));
+    }
+    return more;
+}
+
+/* What `id` needs is stopped after it. Whether a rank has changed. */
+static bool raise_ranks(json_t *ranks, const char *id, json_t *depends_on)
+{
+    json_int_t least = json_get_int(ranks, id, 0) + 1;
+    bool has_changed = false;
+    const char *other;
+    json_t *condition;
+    json_object_foreach (depends_on, other, condition)
+        if (json_get_int(ranks, other, 0) < least) {
+            json_object_set_new(ranks, other, json_integer(least));
+            has_changed = true;
+        }
+    return has_changed;
+}
+
+int proc_depend_ranks(struct proc_registry *reg, const char *const *ids, size_t count, size_t *ret_ranks,
+                      struct tsk_error *err)
+{
+    json_t *needs CLEANUP_JSON = json_object(), *ranks CLEANUP_JSON = json_object(), *depends_on;
+    const char *id;
+    bool has_changed = count > 1;
+    if (count > 1 && read_needs(reg, needs, err) < 0)
+        return -1;
+    /* Without a cycle (D3) there are no more rounds than processes. */
+    for (size_t round = 0; has_changed && round <= json_object_size(needs); round++) {
+        has_changed = false;
+        json_object_foreach (needs, id, depends_on)
+            has_changed = raise_ranks(ranks, id, depends_on) || has_changed;
+    }
+    for (size_t i = 0; i < count; i++)
+        ret_ranks[i] = (size_t)json_get_int(ranks, ids[i], 0);
+    return 0;
 }
 
 /* ---- starting in order --------------------------------------------------------------------------------------------- */
@@ -247,7 +302,7 @@ static void node_fail(struct graph *graph, struct node *node, const struct edge 
     if (f->reason.why == WHY_MISSING)
         error_add_next(&f->error, "tasuki proc start %s --no-deps", node->id);
     else
-        error_add_next(&f->error, "tasuki proc logs %s --both", f->other);
+        error_add_next(&f->error, "tasuki proc logs %s", f->other);
 }
 
 /* Reads anew how a process is that somebody waits for. -1: it cannot be found out. */
@@ -294,6 +349,7 @@ static enum verdict judge_node(struct graph *graph, struct node *node)
             return FAILS;
         }
         all = one == PENDING ? PENDING : all;
+        graph->nodes[node->edges[i].to].is_awaited |= one == PENDING && graph->nodes[node->edges[i].to].p;
     }
     return all;
 }
@@ -306,6 +362,8 @@ static size_t graph_judge(struct graph *graph, size_t *ret_ready, size_t *ret_wa
     while (has_changed) {
         has_changed = false;
         ready = *ret_waiting = 0;
+        for (size_t i = 0; i < graph->count; i++)
+            graph->nodes[i].is_awaited = false;
         for (size_t i = 0; i < graph->count; i++) {
             struct node *node = &graph->nodes[i];
             if (!node->is_wanted || node->state != NODE_WAITING)
@@ -365,7 +423,7 @@ static void graph_wait(const struct graph *graph)
         has_changed = has_changed || memcmp(stamps, p->seen, sizeof stamps) != 0;
     }
     if (!has_changed)
-        poll(fds, count, fds[0].fd < 0 ? POLL_MS : SECOND_LOOK_MS);
+        poll(fds, count, fds[0].fd < 0 ? RECORD_POLL_MS : SECOND_LOOK_MS);
     for (size_t i = 0; i < count; i++)
         fs_close(&fds[i].fd);
     free(fds);
@@ -377,6 +435,20 @@ static void graph_forget(struct graph *graph)
         node_unwatch(&graph->nodes[i]);
 }
 
+/* Tells the caller for whom it waits, if that is news. */
+static void graph_say(struct graph *graph)
+{
+    struct buf names CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i].is_awaited)
+            buf_printf(&names, "%s%s", names.len ? ", " : "", graph->nodes[i].id);
+    if (!graph->reg->waits || strcmp(buf_str(&names), buf_str(&graph->awaited)) == 0)
+        return;
+    graph->reg->waits(graph->reg->waits_data, names.len ? buf_str(&names) : NULL);
+    buf_reset(&graph->awaited);
+    buf_puts(&graph->awaited, buf_str(&names));
+}
+
 static int graph_run(struct graph *graph, struct tsk_error *err)
 {
     size_t waiting, started = 0;
@@ -385,6 +457,7 @@ static int graph_run(struct graph *graph, struct tsk_error *err)
     int result = 0;
     for (;;) {
         size_t count = graph_judge(graph, ready, &waiting);
+        graph_say(graph);
         if (count == 0 && waiting == 0)
             break;
         if (count == 0)
@@ -403,7 +476,7 @@ static int graph_run(struct graph *graph, struct tsk_error *err)
 int proc_start_ordered(struct proc_registry *reg, const char *const *ids, size_t count, bool with_dependencies,
                        struct tsk_error *results, struct tsk_error *err)
 {
-    struct graph graph CLEANUP(graph_clear) = {.reg = reg, .index = json_object()};
+    struct graph graph CLEANUP(graph_clear) = {.reg = reg, .index = json_object(), .awaited = BUF_INIT};
     if (!with_dependencies)
         return proc_start_many(reg, ids, count, results, err);
     for (size_t i = 0; i < count; i++)

@@ -2,6 +2,7 @@
 #include "proc/exchange.h"
 #include "base/ident.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "proc/exchange_reader.h"
 #include "proc/template.h"
 
@@ -32,6 +33,7 @@ void exchange_clear(struct exchange *ex)
     json_free(&ex->warnings);
     json_free(&ex->problems);
     json_free(&ex->masked);
+    json_free(&ex->env_files);
 }
 
 static void exchange_init(struct exchange *ex)
@@ -40,6 +42,7 @@ static void exchange_init(struct exchange *ex)
                             .templates = json_object(),
                             .ignored = json_array(),
                             .warnings = json_array(),
+                            .env_files = json_object(),
                             .problems = json_array(),
                             .masked = json_array()};
 }
@@ -183,12 +186,6 @@ static bool name_ends(const char *name, const char *end)
     return len >= end_len && strcasecmp(name + len - end_len, end) == 0;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Vantage's older files: `process "web" { … }`. */
 static bool is_kdl(const char *name, const char *text)
 {
@@ -207,7 +204,7 @@ static bool is_kdl(const char *name, const char *text)
 
 static enum exchange_format guess_text(const char *name, const char *text)
 {
-    const char *base = base_name(name), *first = text + strspn(text, " \t\r\n");
+    const char *base = path_name(name), *first = text + strspn(text, " \t\r\n");
     if (name_ends(name, ".surql") || exchange_is_surql(text))
         return EXCHANGE_VANTAGE;
     if (strncasecmp(base, "Procfile", 8) == 0 || name_ends(name, ".procfile"))
@@ -253,7 +250,7 @@ static bool is_compose(const char *name, const json_t *root)
     const json_t *version = json_object_get(root, "version"), *processes = json_object_get(root, "processes");
     if (!json_is_object(processes) || is_own_version(version))
         return false;
-    return version || strcasestr(base_name(name), "process-compose") || any_entry_has(processes, keys);
+    return version || strcasestr(path_name(name), "process-compose") || any_entry_has(processes, keys);
 }
 
 static bool is_vantage(const json_t *root)
@@ -272,7 +269,7 @@ static struct yaml *places_of_json(const char *text, size_t len, const char *sou
 {
     struct buf copy CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc = NULL;
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* messages then name no line */
     buf_put(&copy, text, len);
     for (char *at = copy.data; !copy.failed && (at = strchr(at, '\\')); at += at[1] ? 2 : 1)
         if (at[1] == 'u' && (at[2] == 'd' || at[2] == 'D') && strnlen(at, 6) == 6)
@@ -312,7 +309,7 @@ static int read_document(struct exchange_reader *r, const char *text, size_t len
     return 0;
 }
 
-static int read_text(struct exchange_reader *r, const char *text, size_t len, struct tsk_error *err)
+static int exchange_read_text(struct exchange_reader *r, const char *text, size_t len, struct tsk_error *err)
 {
     if (is_kdl(r->from->name, text))
         return error_set(err, TSK_INVALID_INPUT, "import_kdl", "source", r->from->name, NULL);
@@ -371,7 +368,7 @@ int exchange_read(const struct exchange_source *from, const char *text, size_t l
         text += 3;
         len -= 3;
     }
-    if (read_text(&r, text, len, err) < 0)
+    if (exchange_read_text(&r, text, len, err) < 0)
         return -1;
     if (json_array_size(found.problems))
         return exchange_fail(from, found.problems, err);

@@ -1,7 +1,7 @@
-/* exchange.h - processes and templates as files: ours in YAML and JSON, and what other tools write.
+/* exchange.h - processes and templates as files: tasuki's own YAML and JSON, and the formats of other tools.
  *
- * Reading and applying are two steps. exchange_read checks a whole file and collects what is wrong with it, all of it, each with
- * its place; exchange_apply then changes the registry in one transaction, or not at all. The formats:
+ * Reading and applying are two steps. exchange_read checks a whole file and collects all of its mistakes, each with its
+ * position; exchange_apply then changes the registry in one transaction, or not at all. The formats:
  *
  *   yaml, json  {version: 1, secrets: false, processes: {ID: SPEC…}, templates: {NAME: SPEC…}}; SPEC as in spec.h, only what
  *               differs from the defaults
@@ -10,8 +10,8 @@
  *   compose     the subset of process-compose that docs/protocol/process-files.md lists; what tasuki has nothing for is listed
  *               in `ignored`, never dropped silently
  *
- * Secrets: an export without them has "***" in their place. Such a value is refused by an import, unless the process is there
- * already and is replaced: then it keeps the value that it has. With `secrets: true` in the file "***" means itself. */
+ * Secrets: an export without them has "***" in their place. An import refuses such a value, unless the process exists already
+ * and is replaced: then it keeps its old value. With `secrets: true` in the file, "***" is an ordinary value. */
 #ifndef PROC_EXCHANGE_H
 #define PROC_EXCHANGE_H
 
@@ -38,6 +38,7 @@ struct exchange_source {
     enum exchange_format format; /* EXCHANGE_AUTO: by name and content */
     const char *cwd_base;        /* relative directories begin here: absolute, usually the file's own directory */
     enum lang lang;              /* of the problems and warnings */
+    bool is_up;                  /* for `up`, which has no --format */
 };
 
 /* What a file says. */
@@ -48,12 +49,16 @@ struct exchange {
     json_t *warnings;              /* sentences */
     json_t *problems;              /* {"line", "column", "reason"}; sorted by place; line 0: unknown */
     json_t *masked;                /* {"name", "variable", "is_template", "line", "column"} */
+    json_t *env_files; /* of a process-compose file, for `up`: name -> {"files": [path…], "no_dot_env": boolean} */
 };
 void exchange_clear(struct exchange *ex); /* for CLEANUP */
 
 /* *ret is filled only on success. With problems: INVALID_INPUT, text import_invalid, context source, count, list, problems. */
 int exchange_read(const struct exchange_source *from, const char *text, size_t len, struct exchange *ret,
                   struct tsk_error *err);
+
+/* Whether the file says of process `id` what `spec` is. A masked value means the one that the process has. */
+bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec);
 
 /* All or nothing. Names that exist are refused (ProcessAlreadyExists with all of them in `ids`) unless is_replacing.
  * *ret: {"format", "created", "updated", "unchanged", "running", "templates", "ignored", "warnings"}; `running` are updated

@@ -57,7 +57,7 @@ static int find_templates(struct plan *plan, struct tsk_error *err)
     return 0;
 }
 
-static void put_names(const json_t *old, struct buf *words, struct buf *json)
+static void put_old_names(const json_t *old, struct buf *words, struct buf *json)
 {
     json_t *list CLEANUP_JSON = json_array(), *spec;
     const char *name;
@@ -75,12 +75,14 @@ static int refuse_existing(const struct plan *plan, struct tsk_error *err)
     struct buf words CLEANUP(buf_clear) = BUF_INIT, json CLEANUP(buf_clear) = BUF_INIT;
     if (json_object_size(old) == 0)
         return 0;
-    put_names(old, &words, &json);
+    put_old_names(old, &words, &json);
     if (has_processes)
         error_set(err, TSK_PROCESS_ALREADY_EXISTS, "import_exists", "names", buf_str(&words), NULL);
     else
         error_set(err, TSK_CONFLICT, "import_templates_exist", "names", buf_str(&words), NULL);
     error_add_json(err, has_processes ? "ids" : "templates", buf_str(&json));
+    if (has_processes && json_object_size(old) == 1)
+        error_add_registrant(err, plan->reg, buf_str(&words));
     error_add_next(err, "tasuki proc import %s --replace", plan->from->path ? plan->from->path : "FILE");
     return -1;
 }
@@ -106,6 +108,19 @@ static void fill_masked(struct plan *plan)
         else
             EXCHANGE_PROBLEM(&r, where, name, "import_masked", "param", variable);
     }
+}
+
+bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec)
+{
+    json_t *said CLEANUP_JSON = json_deep_copy(json_object_get(ex->processes, id)), *masked;
+    size_t i;
+    json_array_foreach (ex->masked, i, masked) {
+        const char *variable = json_get_string(masked, "variable", "");
+        json_t *value = json_object_get(json_object_get(spec, "env"), variable);
+        if (value && strcmp(json_get_string(masked, "name", ""), id) == 0)
+            json_object_set(json_object_get(said, "env"), variable, value);
+    }
+    return json_equal(said, spec);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------ */

@@ -42,7 +42,7 @@ static void take_map(struct compose *c, const struct yaml_node *map, const char 
     }
 }
 
-static void refuse(struct compose *c, const struct yaml_node *node, const char *text, const char *want)
+static void compose_refuse(struct compose *c, const struct yaml_node *node, const char *text, const char *want)
 {
     EXCHANGE_PROBLEM(c->r, exchange_place_of(node), c->name, text, "param", node->key ? node->key : "?", "value",
                      node->text ? node->text : "", "want", want);
@@ -52,7 +52,7 @@ static bool take_seconds(struct compose *c, const struct yaml_node *value, int64
 {
     int64_t seconds;
     if (yaml_int(value, &seconds) < 0 || seconds < 0 || seconds > 7 * 24 * 3600)
-        refuse(c, value, "param_not_a_number", "0 … 604800");
+        compose_refuse(c, value, "param_not_a_number", "0 … 604800");
     else
         *ret = seconds;
     return true;
@@ -74,7 +74,7 @@ static json_t *words_of(struct compose *c, const struct yaml_node *value)
 {
     const char *line = yaml_text(value);
     if (!line) {
-        refuse(c, value, "param_type", "string");
+        compose_refuse(c, value, "param_type", "string");
         return NULL;
     }
     json_t *words = json_array();
@@ -87,7 +87,7 @@ static json_t *words_of(struct compose *c, const struct yaml_node *value)
         json_array_append_new(words, json_string(line));
         return words;
     case SHELL_UNFINISHED:
-        refuse(c, value, "import_quote", "");
+        compose_refuse(c, value, "import_quote", "");
     }
     json_free(&words);
     return NULL;
@@ -125,7 +125,7 @@ static bool take_working_dir(struct compose *c, const struct yaml_node *value, v
 {
     (void)data;
     if (!yaml_text(value)) {
-        refuse(c, value, "param_type", "string");
+        compose_refuse(c, value, "param_type", "string");
         return true;
     }
     warn_of_variables(c, "working_dir", value->text);
@@ -153,7 +153,7 @@ static bool take_environment(struct compose *c, const struct yaml_node *value, v
 {
     (void)data;
     if (value->type == YAML_SCALAR) {
-        refuse(c, value, "param_type", "array");
+        compose_refuse(c, value, "param_type", "array");
         return true;
     }
     for (const struct yaml_node *one = value->first; one; one = one->next) {
@@ -166,6 +166,49 @@ static bool take_environment(struct compose *c, const struct yaml_node *value, v
         json_t *name CLEANUP_JSON = one->key ? json_string(one->key) : json_stringn(text, (size_t)(equals - text));
         set_variable(c, json_string_value(name), one->key ? text : equals + 1);
     }
+    return true;
+}
+
+/* What `up` reads for the process at hand; an import reads no other file. */
+static json_t *env_files_of(struct compose *c)
+{
+    json_t *all = c->r->to->env_files, *own = json_object_get(all, c->name);
+    if (!own)
+        json_object_set_new(all, c->name, own = json_object());
+    return own;
+}
+
+/* A path, or a list of them. */
+static bool take_env_file(struct compose *c, const struct yaml_node *value, void *data)
+{
+    json_t *files = json_array();
+    (void)data;
+    if (!c->r->from->is_up) {
+        json_decref(files);
+        return false;
+    }
+    json_object_set_new(env_files_of(c), "files", files);
+    for (const struct yaml_node *one = value->type == YAML_SCALAR ? value : value->first; one; one = one->next) {
+        if (yaml_text(one))
+            json_array_append_new(files, json_string(yaml_text(one)));
+        else
+            compose_refuse(c, value, "param_type", "array");
+        if (value->type == YAML_SCALAR)
+            break;
+    }
+    return true;
+}
+
+static bool take_dotenv_disabled(struct compose *c, const struct yaml_node *value, void *data)
+{
+    bool is_off;
+    (void)data;
+    if (!c->r->from->is_up)
+        return false;
+    if (yaml_bool(value, &is_off) < 0)
+        compose_refuse(c, value, "param_type", "boolean");
+    else
+        json_object_set_new(env_files_of(c), "no_dot_env", json_boolean(is_off));
     return true;
 }
 
@@ -186,9 +229,9 @@ static bool take_condition(struct compose *c, const struct yaml_node *value, voi
         if (strcmp(conditions[i].theirs, text) == 0)
             *ret = conditions[i].ours;
     if (!*ret) {
-        refuse(c, value, "param_not_one_of",
-               "process_started, process_healthy, process_log_ready, "
-               "process_completed_successfully, process_completed");
+        compose_refuse(c, value, "param_not_one_of",
+                       "process_started, process_healthy, process_log_ready, "
+                       "process_completed_successfully, process_completed");
         *ret = "started";
     } else if (text && strcmp(text, "process_completed") == 0) {
         exchange_warn(c->r, "import_completed", c->name);
@@ -202,7 +245,7 @@ static bool take_depends_on(struct compose *c, const struct yaml_node *value, vo
     json_t *others = json_object();
     (void)data;
     if (value->type != YAML_MAP)
-        refuse(c, value, "param_type", "object");
+        compose_refuse(c, value, "param_type", "object");
     for (const struct yaml_node *other = value->type == YAML_MAP ? value->first : NULL; other; other = other->next) {
         char prefix[256];
         const char *condition = NULL;
@@ -235,7 +278,7 @@ static bool take_restart(struct compose *c, const struct yaml_node *value, void 
             json_object_set_new(c->spec, "restart", json_string(names[i][1]));
             return true;
         }
-    refuse(c, value, "param_not_one_of", "no, on_failure, always");
+    compose_refuse(c, value, "param_not_one_of", "no, on_failure, always");
     return true;
 }
 
@@ -245,7 +288,7 @@ static bool take_max_restarts(struct compose *c, const struct yaml_node *value, 
     int64_t count;
     (void)data;
     if (yaml_int(value, &count) < 0)
-        refuse(c, value, "param_not_a_number", "0 … 1000000");
+        compose_refuse(c, value, "param_not_a_number", "0 … 1000000");
     else if (count != 0)
         json_object_set_new(c->spec, "max_retries", json_integer(count));
     return true;
@@ -333,7 +376,7 @@ static bool take_http_get(struct compose *c, const struct yaml_node *value, void
     p->path = "/";
     take_map(c, value, p->is_health ? "liveness_probe.http_get" : "readiness_probe.http_get", keys, data);
     if (!p->host || !p->scheme || !p->path) {
-        refuse(c, value, "param_type", "string");
+        compose_refuse(c, value, "param_type", "string");
         return true;
     }
     /* spec.c says what is wrong with it, if something is. */
@@ -364,7 +407,8 @@ static bool take_failures(struct compose *c, const struct yaml_node *value, void
     return take_seconds(c, value, &((struct probe *)data)->failures);
 }
 
-/* Ready: theirs gives up after so many tries, ours after a time; it gets the time of those tries, and never less than usual. */
+/* A process-compose readiness probe gives up after a number of tries, ours after a time. We use the duration of those
+ * tries, but at least our default. */
 static void set_timing(struct compose *c, struct probe *p)
 {
     json_object_set_new(p->made, "interval_ms", json_integer(p->period_s > 0 ? p->period_s * 1000 : 1000));
@@ -403,7 +447,7 @@ static bool take_ready_log_line(struct compose *c, const struct yaml_node *value
     struct buf regex CLEANUP(buf_clear) = BUF_INIT;
     (void)data;
     if (yaml_get(c->node, "readiness_probe")) {
-        refuse(c, value, "import_two_probes", "");
+        compose_refuse(c, value, "import_two_probes", "");
         return true;
     }
     for (const char *s = value->text ? value->text : ""; *s; s++) {
@@ -416,7 +460,7 @@ static bool take_ready_log_line(struct compose *c, const struct yaml_node *value
 }
 
 /* Read apart, after `availability`: what an unhealthy process gets depends on that. */
-static bool skip(struct compose *c, const struct yaml_node *value, void *data)
+static bool compose_skip(struct compose *c, const struct yaml_node *value, void *data)
 {
     (void)c;
     (void)value;
@@ -426,7 +470,7 @@ static bool skip(struct compose *c, const struct yaml_node *value, void *data)
 
 /* ---- the file ----------------------------------------------------------------------------------------- */
 
-static struct exchange_place place_of_path(const struct exchange_entry *entry, const char *path, bool is_key)
+static struct exchange_place compose_place(const struct exchange_entry *entry, const char *path, bool is_key)
 {
     static const char *const table[][2] = {
         {"command", "command"},       {"args", "command"},          {"env", "environment"},
@@ -453,11 +497,13 @@ static void read_process(struct compose *c, const struct yaml_node *global_envir
                                       {"entrypoint", take_entrypoint},
                                       {"working_dir", take_working_dir},
                                       {"environment", take_environment},
+                                      {"env_file", take_env_file},
+                                      {"is_dotenv_disabled", take_dotenv_disabled},
                                       {"depends_on", take_depends_on},
                                       {"availability", take_availability},
                                       {"ready_log_line", take_ready_log_line},
-                                      {"readiness_probe", skip},
-                                      {"liveness_probe", skip},
+                                      {"readiness_probe", compose_skip},
+                                      {"liveness_probe", compose_skip},
                                       {0}};
     json_t *spec CLEANUP_JSON = json_object();
     c->spec = spec;
@@ -471,7 +517,7 @@ static void read_process(struct compose *c, const struct yaml_node *global_envir
     read_probe(c, "readiness_probe", false);
     read_probe(c, "liveness_probe", true);
     struct exchange_entry entry = {
-        .name = c->name, .where = exchange_place_of_key(c->node), .place = place_of_path, .node = c->node};
+        .name = c->name, .where = exchange_place_of_key(c->node), .place = compose_place, .node = c->node};
     /* What is missing because it was refused above would only be refused again. */
     if (json_array_size(c->r->to->problems) == before)
         exchange_take(c->r, &entry, spec);

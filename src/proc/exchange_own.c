@@ -12,44 +12,37 @@
  * `auto_start_on_restore:`. */
 enum context { CONTEXT_ANY, CONTEXT_SPECS, CONTEXT_SPEC, CONTEXT_PROBE, CONTEXT_TEXT, CONTEXT_INT, CONTEXT_BOOL };
 
+/* What the keys of a spec and of a probe are read as; other keys are texts. */
 static const struct {
+    enum context in, context;
     const char *key;
-    enum context context;
-} spec_keys[] =
-    {
-        {"auto_start_on_restore", CONTEXT_BOOL},
-        {"auto_start_on_create", CONTEXT_BOOL},
-        {"max_retries", CONTEXT_INT},
-        {"backoff_ms", CONTEXT_INT},
-        {"backoff_max_ms", CONTEXT_INT},
-        {"healthy_after_ms", CONTEXT_INT},
-        {"log_max", CONTEXT_INT},
-        {"ready", CONTEXT_PROBE},
-        {"health", CONTEXT_PROBE},
-},
-  probe_keys[] = {
-      {"port", CONTEXT_INT},     {"timeout_ms", CONTEXT_INT}, {"interval_ms", CONTEXT_INT},
-      {"failures", CONTEXT_INT}, {"notify", CONTEXT_BOOL},
+} keys[] = {
+    {CONTEXT_SPEC, CONTEXT_BOOL, "auto_start_on_restore"},
+    {CONTEXT_SPEC, CONTEXT_BOOL, "auto_start_on_create"},
+    {CONTEXT_SPEC, CONTEXT_INT, "max_retries"},
+    {CONTEXT_SPEC, CONTEXT_INT, "backoff_ms"},
+    {CONTEXT_SPEC, CONTEXT_INT, "backoff_max_ms"},
+    {CONTEXT_SPEC, CONTEXT_INT, "healthy_after_ms"},
+    {CONTEXT_SPEC, CONTEXT_INT, "log_max"},
+    {CONTEXT_SPEC, CONTEXT_PROBE, "ready"},
+    {CONTEXT_SPEC, CONTEXT_PROBE, "health"},
+    {CONTEXT_PROBE, CONTEXT_INT, "port"},
+    {CONTEXT_PROBE, CONTEXT_INT, "timeout_ms"},
+    {CONTEXT_PROBE, CONTEXT_INT, "interval_ms"},
+    {CONTEXT_PROBE, CONTEXT_INT, "failures"},
+    {CONTEXT_PROBE, CONTEXT_BOOL, "notify"},
 };
 
 static enum context context_of_child(enum context context, const char *key)
 {
-    switch (context) {
-    case CONTEXT_SPECS:
+    if (context == CONTEXT_SPECS)
         return CONTEXT_SPEC;
-    case CONTEXT_SPEC:
-        for (size_t i = 0; i < sizeof spec_keys / sizeof spec_keys[0]; i++)
-            if (key && strcmp(spec_keys[i].key, key) == 0)
-                return spec_keys[i].context;
-        return CONTEXT_TEXT;
-    case CONTEXT_PROBE:
-        for (size_t i = 0; i < sizeof probe_keys / sizeof probe_keys[0]; i++)
-            if (key && strcmp(probe_keys[i].key, key) == 0)
-                return probe_keys[i].context;
-        return CONTEXT_TEXT;
-    default:
+    if (context != CONTEXT_SPEC && context != CONTEXT_PROBE)
         return context;
-    }
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (key && keys[i].in == context && strcmp(keys[i].key, key) == 0)
+            return keys[i].context;
+    return CONTEXT_TEXT;
 }
 
 static json_t *json_of_scalar(const struct yaml_node *node, enum context context)
@@ -121,7 +114,7 @@ const struct yaml_node *exchange_node_at(const struct yaml_node *node, const cha
     return node;
 }
 
-static struct exchange_place place_of_path(const struct exchange_entry *entry, const char *path, bool is_key)
+static struct exchange_place own_place(const struct exchange_entry *entry, const char *path, bool is_key)
 {
     const struct yaml_node *node = entry->node ? exchange_node_at(entry->node, path) : NULL;
     if (!node || node == entry->node)
@@ -147,17 +140,23 @@ static void read_entries(struct exchange_reader *r, const char *list_name, const
         struct exchange_entry entry = {.name = name,
                                        .is_template = is_template,
                                        .where = exchange_place_of_key(at),
-                                       .place = place_of_path,
+                                       .place = own_place,
                                        .node = at};
         exchange_take(r, &entry, input);
     }
+}
+
+static void say_unknown(struct exchange_reader *r, const struct yaml_node *node)
+{
+    EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, r->from->is_up ? "up_no_version" : "import_no_version", "source",
+                     r->from->name);
 }
 
 static void check_version(struct exchange_reader *r, const json_t *version, const struct yaml_node *node)
 {
     const char *text = json_string_value(version);
     if (!version)
-        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "import_no_version", "source", r->from->name);
+        say_unknown(r, node);
     else if (!(json_is_integer(version) && json_integer_value(version) == 1) && !(text && strcmp(text, "1") == 0)) {
         char *shown = json_dumps(version, JSON_ENCODE_ANY);
         EXCHANGE_PROBLEM(r, exchange_place_of(yaml_get(node, "version")), NULL, "import_version", "value",
@@ -187,7 +186,7 @@ static void check_keys(struct exchange_reader *r, const json_t *root, const stru
 void exchange_read_own(struct exchange_reader *r, const json_t *root, const struct yaml_node *node)
 {
     if (!json_is_object(root)) {
-        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "import_no_version", "source", r->from->name);
+        say_unknown(r, node);
         return;
     }
     const json_t *secrets = json_object_get(root, "secrets");

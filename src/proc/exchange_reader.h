@@ -1,4 +1,4 @@
-/* exchange_reader.h - between the files that read one format each: a file being read, and what is found in it. */
+/* exchange_reader.h - shared by the readers of the formats: a file being read, and its content so far. */
 #ifndef PROC_EXCHANGE_READER_H
 #define PROC_EXCHANGE_READER_H
 

@@ -7,6 +7,7 @@
  *
  * A record's id is `process_id`, else `id`, which SurrealDB writes as `process:web`. What a process was doing (state, status,
  * times) is not part of what it should be; what tasuki has nothing for (tags, a name of its own) is listed as ignored. */
+#include "base/word.h"
 #include "proc/exchange_reader.h"
 
 #include <stdio.h>
@@ -16,14 +17,6 @@
 
 static const char *const taken_keys[] = {"command", "args", "env", "cwd", "auto_start_on_restore", NULL};
 static const char *const state_keys[] = {"id", "process_id", "state", "status", "created_at", "updated_at", NULL};
-
-static bool is_one_of(const char *key, const char *const *keys)
-{
-    for (; *keys; keys++)
-        if (strcmp(*keys, key) == 0)
-            return true;
-    return false;
-}
 
 /* process:web, process:⟨web-1⟩ and process:`web-1` are web and web-1. */
 static void plain_id(const char *id, char *ret, size_t size)
@@ -51,7 +44,7 @@ static bool says_nothing(const char *key, const json_t *value, const char *id)
     return strcmp(key, "name") == 0 && json_is_string(value) && strcmp(json_string_value(value), id) == 0;
 }
 
-static struct exchange_place place_of_path(const struct exchange_entry *entry, const char *path, bool is_key)
+static struct exchange_place vantage_place(const struct exchange_entry *entry, const char *path, bool is_key)
 {
     const struct yaml_node *node = entry->node ? exchange_node_at(entry->node, path) : NULL;
     if (!node)
@@ -60,8 +53,8 @@ static struct exchange_place place_of_path(const struct exchange_entry *entry, c
 }
 
 /* `name` is the key that the record had, or NULL. */
-static void read_record(struct exchange_reader *r, const char *name, const json_t *record, const struct yaml_node *node,
-                        struct exchange_place where)
+static void vantage_read_record(struct exchange_reader *r, const char *name, const json_t *record,
+                                const struct yaml_node *node, struct exchange_place where)
 {
     char id[512];
     const char *given = json_get_string(record, "process_id", json_get_string(record, "id", name));
@@ -77,12 +70,12 @@ static void read_record(struct exchange_reader *r, const char *name, const json_
     json_t *input CLEANUP_JSON = json_object(), *value;
     const char *key;
     json_object_foreach ((json_t *)record, key, value) {
-        if (is_one_of(key, taken_keys))
+        if (word_is_in(key, taken_keys))
             json_object_set(input, key, value);
-        else if (!is_one_of(key, state_keys) && !says_nothing(key, value, id))
+        else if (!word_is_in(key, state_keys) && !says_nothing(key, value, id))
             exchange_ignore(r, id, "%s", key);
     }
-    struct exchange_entry entry = {.name = id, .where = where, .place = place_of_path, .node = node};
+    struct exchange_entry entry = {.name = id, .where = where, .place = vantage_place, .node = node};
     exchange_take(r, &entry, input);
 }
 
@@ -92,7 +85,7 @@ static void read_list(struct exchange_reader *r, const json_t *list, const struc
     size_t i;
     json_t *record;
     json_array_foreach (list, i, record) {
-        read_record(r, NULL, record, at, exchange_place_of(at));
+        vantage_read_record(r, NULL, record, at, exchange_place_of(at));
         at = at ? at->next : NULL;
     }
 }
@@ -108,7 +101,7 @@ void exchange_read_vantage(struct exchange_reader *r, const json_t *root, const 
         read_list(r, json_object_get(root, "processes"), yaml_get(node, "processes"));
     } else {
         json_object_foreach ((json_t *)root, name, record)
-            read_record(r, name, record, yaml_get(node, name), exchange_place_of_key(yaml_get(node, name)));
+            vantage_read_record(r, name, record, yaml_get(node, name), exchange_place_of_key(yaml_get(node, name)));
     }
 }
 
@@ -132,7 +125,7 @@ static void read_statement(struct exchange_reader *r, const char *line, size_t l
         EXCHANGE_PROBLEM(r, where, NULL, "import_statement", "reason", tsk_error_context(&err, "reason"));
         return;
     }
-    read_record(r, NULL, record, NULL, where);
+    vantage_read_record(r, NULL, record, NULL, where);
 }
 
 void exchange_read_surql(struct exchange_reader *r, const char *text)

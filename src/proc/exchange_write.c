@@ -1,27 +1,20 @@
 /* exchange_write.c - what is registered, as a document. YAML is written in the block style, a scalar plain where no reader could
  * take it for anything but a text, else in double quotes. */
-#include "base/utf8.h"
+#include "base/fs.h"
+#include "base/yaml.h"
 #include "proc/exchange.h"
 #include "proc/registry.h"
 #include "proc/template.h"
+#include "proc/worktree.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define KEY_PLAIN_MAX 1000 /* libyaml wants the `:` of a key within 1024 characters, unless `?` announces it */
 
 /* ---- YAML --------------------------------------------------------------------------------------------- */
-
-static bool is_reserved(const char *text)
-{
-    static const char *const words[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", NULL};
-    for (size_t i = 0; words[i]; i++)
-        if (strcasecmp(words[i], text) == 0)
-            return true;
-    return false;
-}
 
 /* Conservative: nothing that any YAML takes for a number, a date, a boolean, or syntax. */
 static bool is_plain(const char *text)
@@ -32,43 +25,7 @@ static bool is_plain(const char *text)
     if (!isalpha((unsigned char)*first) && *first != '/' && *first != '_')
         return false;
     size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./@+=,- ");
-    return !text[len] && text[len - 1] != ' ' && !is_reserved(text);
-}
-
-/* What libyaml would not read as it stands. */
-static bool must_escape(unsigned code)
-{
-    return (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff || code == 0xfffe ||
-           code == 0xffff;
-}
-
-static unsigned code_point(const char *s, size_t len)
-{
-    static const unsigned char masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    unsigned code = (unsigned char)s[0] & masks[len];
-    for (size_t i = 1; i < len; i++)
-        code = code << 6 | ((unsigned char)s[i] & 0x3f);
-    return code;
-}
-
-static void put_quoted(struct buf *b, const char *s)
-{
-    buf_puts(b, "\"");
-    while (*s) {
-        size_t len = utf8_sequence(s, strlen(s));
-        BUG(len == 0); /* jansson's strings are valid */
-        unsigned code = code_point(s, len);
-        if (code == '"' || code == '\\')
-            buf_printf(b, "\\%c", (int)code);
-        else if (code == '\n' || code == '\t')
-            buf_puts(b, code == '\n' ? "\\n" : "\\t");
-        else if (code < 0x20 || must_escape(code))
-            buf_printf(b, "\\u%04x", code);
-        else
-            buf_put(b, s, len);
-        s += len;
-    }
-    buf_puts(b, "\"");
+    return !text[len] && text[len - 1] != ' ' && !yaml_is_reserved(text);
 }
 
 static void put_text(struct buf *b, const char *text)
@@ -76,7 +33,7 @@ static void put_text(struct buf *b, const char *text)
     if (is_plain(text))
         buf_puts(b, text);
     else
-        put_quoted(b, text);
+        yaml_put_quoted(b, text);
 }
 
 static void put_indent(struct buf *b, int depth)
@@ -151,7 +108,7 @@ void exchange_write_yaml(struct buf *b, const json_t *document)
 /* ---- the document ------------------------------------------------------------------------------------- */
 
 /* Replaces the secrets of a minimal spec and lists them as NAME.VARIABLE. */
-static void mask(const char *name, json_t *spec, json_t *masked)
+static void mask_secrets(const char *name, json_t *spec, json_t *masked)
 {
     json_t *env = json_object_get(spec, "env");
     if (!env)
@@ -164,11 +121,58 @@ static void mask(const char *name, json_t *spec, json_t *masked)
     json_object_set_new(spec, "env", hidden);
 }
 
-static void add(json_t *list, const char *name, const json_t *spec, json_t *masked)
+/* An absolute path without `.`, `..` and double slashes; no look at the disk. */
+static void remove_dots(const char *dir, char path[PATH_MAX])
+{
+    size_t end = 0;
+    for (size_t len; *dir; dir += len) {
+        dir += strspn(dir, "/");
+        len = strcspn(dir, "/");
+        if (len == 2 && strncmp(dir, "..", 2) == 0)
+            while (end && path[--end] != '/')
+                ;
+        else if (len && !(len == 1 && *dir == '.'))
+            end += (size_t)snprintf(path + end, PATH_MAX - end, "/%.*s", (int)len, dir);
+    }
+    snprintf(path + end, PATH_MAX - end, "%s", end ? "" : "/");
+}
+
+/* What the root is in the linked worktree that `dir` is in; the root itself for any other directory. */
+static const char *root_beside(const char *root, const char *dir, char beside[PATH_MAX])
+{
+    char own[PATH_MAX], other[PATH_MAX];
+    if (!worktree_of(dir, other) || !worktree_of(root, own) || !worktree_is_sibling(other, own))
+        return root;
+    const char *below = cwd_to_keep(own, root);
+    bool is_top = strcmp(below, ".") == 0;
+    if (*below == '/' ||
+        snprintf(beside, PATH_MAX, "%s%s%s", other, is_top ? "" : "/", is_top ? "" : below) >= PATH_MAX)
+        return root;
+    return beside;
+}
+
+/* A directory below the root, in this worktree or in a linked one, is written relative to it: the file is for every checkout.
+ * `link/..` stays: it may be elsewhere. */
+static void shorten_cwd(const char *root, json_t *spec)
+{
+    const char *cwd = json_get_string(spec, "cwd", NULL);
+    struct stat as_given, as_written;
+    char path[PATH_MAX], beside[PATH_MAX];
+    if (!cwd || *cwd != '/' || strlen(cwd) >= sizeof path)
+        return;
+    remove_dots(cwd, path);
+    bool is_same = fs->fstatat(AT_FDCWD, cwd, &as_given, 0) == 0 && fs->fstatat(AT_FDCWD, path, &as_written, 0) == 0 &&
+                   as_given.st_ino == as_written.st_ino && as_given.st_dev == as_written.st_dev;
+    cwd = is_same ? path : cwd;
+    json_object_set_new(spec, "cwd", json_string(cwd_to_keep(root_beside(root, cwd, beside), cwd)));
+}
+
+static void add_exchange_entry(const char *root, json_t *list, const char *name, const json_t *spec, json_t *masked)
 {
     json_t *minimal = proc_spec_minimal(spec);
+    shorten_cwd(root, minimal);
     if (masked)
-        mask(name, minimal, masked);
+        mask_secrets(name, minimal, masked);
     json_object_set_new(list, name, minimal);
 }
 
@@ -177,7 +181,7 @@ static int add_process(struct proc_registry *reg, const char *id, json_t *list, 
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     if (proc_find(reg, id, &p, err) < 0)
         return -1;
-    add(list, id, p.spec, masked);
+    add_exchange_entry(reg->ws->root, list, id, p.spec, masked);
     return 0;
 }
 
@@ -204,7 +208,7 @@ static int add_templates(struct proc_registry *reg, json_t *list, json_t *masked
     if (template_specs(reg, &specs, err) < 0)
         return -1;
     json_object_foreach (specs, name, spec)
-        add(list, name, spec, masked);
+        add_exchange_entry(reg->ws->root, list, name, spec, masked);
     return 0;
 }
 

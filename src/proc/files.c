@@ -1,9 +1,8 @@
 #include "proc/files.h"
 
-#include "base/fs.h"
+#include "base/listing.h"
 #include "hold/protocol.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -13,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GUARD_NAME     ".guard"
-#define GUARD_WAIT_MS  10000
-#define RECORD_MAX     8192
-#define HISTORY_MAX    (4u << 20)
-#define HISTORY_HEADER "{\"base\":"
+#define PROC_GUARD_NAME    ".guard"
+#define PROC_GUARD_WAIT_MS 10000
+#define PROC_RECORD_MAX    8192
+#define HISTORY_READ_MAX   (4u << 20)
+#define HISTORY_HEADER     "{\"base\":"
 
 int proc_dir_open(int processes, const char *id, bool is_new)
 {
@@ -40,7 +39,7 @@ static void pause_ms(int64_t ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* Tries again, at first at once, then every few milliseconds: who holds these locks does so for a moment. */
+/* Retries, first at once and then every few milliseconds: these locks are held only for a moment. */
 static int lock_within(int fd, off_t start, int64_t wait_ms)
 {
     int64_t deadline = clock_now().boot_ms + wait_ms;
@@ -78,11 +77,11 @@ int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, s
                     struct tsk_error *err)
 {
     *guard = (struct proc_guard){.fd = -1};
-    int fd CLEANUP_FD = fs->openat(reg->dir, GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd CLEANUP_FD = fs->openat(reg->dir, PROC_GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return fs_error(err, "open", reg->dir, GUARD_NAME);
+        return fs_error(err, "open", reg->dir, PROC_GUARD_NAME);
     block_stopping(&guard->saved);
-    if (lock_within(fd, guard_byte(id), is_trying ? 0 : GUARD_WAIT_MS) == 0) {
+    if (lock_within(fd, guard_byte(id), is_trying ? 0 : PROC_GUARD_WAIT_MS) == 0) {
         guard->fd = fd;
         fd = -1;
         return 0;
@@ -93,7 +92,7 @@ int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, s
     if (number == EAGAIN && is_trying)
         return 1;
     return number == EAGAIN ? error_set(err, TSK_CONFLICT, "process_busy", "id", id, NULL)
-                            : fs_error(err, "lock", reg->dir, GUARD_NAME);
+                            : fs_error(err, "lock", reg->dir, PROC_GUARD_NAME);
 }
 
 void proc_guard_drop(struct proc_guard *guard)
@@ -126,6 +125,12 @@ bool proc_holder_is_there(int dir)
 int proc_want_read(int dir, struct proc_want *ret)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct stat st;
+    *ret = (struct proc_want){.is_down = false};
+    if (fs->fstatat(dir, HOLD_WANT_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -1;
+    if (S_ISREG(st.st_mode) && st.st_size == (off_t)strlen(HOLD_WANT_UP)) /* the only word that short */
+        return 0;
     if (fs_read_file(dir, HOLD_WANT_NAME, 64, &text) < 0)
         return -1;
     *ret = (struct proc_want){.is_down = strncmp(buf_str(&text), "down", 4) == 0};
@@ -138,7 +143,7 @@ int proc_want_read(int dir, struct proc_want *ret)
 }
 
 /* A full disk has no room for a new file, but the old one can be overwritten: a stop must be possible. */
-static int overwrite(int dir, const char *name, const char *text, size_t len)
+static int overwrite_file(int dir, const char *name, const char *text, size_t len)
 {
     int fd CLEANUP_FD = fs->openat(dir, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0 || fs->pwrite(fd, text, len, 0) != (ssize_t)len)
@@ -159,11 +164,11 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
     if (want->is_down)
         snprintf(text, sizeof text, "down %" PRId64 "%s\n", want->grace_ms, want->is_shutdown ? " shutdown" : "");
     else
-        snprintf(text, sizeof text, "up\n");
+        snprintf(text, sizeof text, HOLD_WANT_UP);
     if (fs_replace_file(dir, HOLD_WANT_NAME, mode_of_word(dir), text, strlen(text)) == 0)
         return 0;
     int number = errno;
-    if ((number == ENOSPC || number == EDQUOT) && overwrite(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
+    if ((number == ENOSPC || number == EDQUOT) && overwrite_file(dir, HOLD_WANT_NAME, text, strlen(text)) == 0)
         return 0;
     errno = number; /* that there is nothing to overwrite is not the reason */
     return fs_error(err, "write", dir, HOLD_WANT_NAME);
@@ -210,11 +215,11 @@ static void read_end(const json_t *record, struct proc_status *ret)
 }
 
 /* 1 and the object; 0 if there is no such file, or nothing in it that can be read. */
-static int read_record(int dir, const char *name, json_t **ret, struct tsk_error *err)
+static int read_record_file(int dir, const char *name, json_t **ret, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    struct tsk_error ignored;
-    if (fs_read_file(dir, name, RECORD_MAX, &text) < 0)
+    struct tsk_error ignored; /* it may be half overwritten: the caller reads it again */
+    if (fs_read_file(dir, name, PROC_RECORD_MAX, &text) < 0)
         return errno == EACCES || errno == EIO || errno == ENOMEM || errno == EMFILE || errno == ENFILE
                    ? fs_error(err, "read", dir, name)
                    : 0; /* none, or something that is no record: a directory, a link, far too long */
@@ -231,10 +236,10 @@ int proc_status_read(int dir, struct proc_status *ret, struct tsk_error *err)
 {
     json_t *record CLEANUP_JSON = NULL;
     struct stat st;
-    int found = read_record(dir, HOLD_STATUS_NAME, &record, err);
+    int found = read_record_file(dir, HOLD_STATUS_NAME, &record, err);
     if (found == 0 && fs->fstatat(dir, HOLD_STATUS_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         pause_ms(1); /* on a full disk it is overwritten (R1 of hold/record.c) */
-        found = read_record(dir, HOLD_STATUS_NAME, &record, err);
+        found = read_record_file(dir, HOLD_STATUS_NAME, &record, err);
     }
     if (found != 1)
         return found;
@@ -312,7 +317,7 @@ int proc_start_read(int dir, int64_t n, struct proc_status *ret, bool *ret_has_i
     int held = fs_lock_probe(fd, F_WRLCK, 0, 1, NULL);
     if (held < 0)
         return fs_error(err, "look at", dir, name);
-    int found = read_record(dir, name, &record, err);
+    int found = read_record_file(dir, name, &record, err);
     if (found < 0)
         return -1;
     *ret = (struct proc_status){.n = n};
@@ -348,21 +353,16 @@ static int compare_numbers(const void *a, const void *b)
 size_t proc_starts_list(int dir, int64_t *ret, size_t max)
 {
     size_t count = 0;
-    int fd = fs->openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    if (!listing) {
-        fs_close(&fd);
-        return 0;
-    }
-    for (struct dirent *entry; count < max && (entry = readdir(listing));) {
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, dir, ".", 0);
+    for (const char *name; count < max && (name = listing_next(&names));) {
         char *end;
-        if (strncmp(entry->d_name, "run.", 4) != 0)
+        if (strncmp(name, "run.", 4) != 0)
             continue;
-        int64_t n = strtoll(entry->d_name + 4, &end, 10);
+        int64_t n = strtoll(name + 4, &end, 10);
         if (n > 0 && strcmp(end, ".lock") == 0)
             ret[count++] = n;
     }
-    closedir(listing);
     qsort(ret, count, sizeof *ret, compare_numbers);
     return count;
 }
@@ -402,13 +402,21 @@ int64_t proc_history_end(int dir)
     return history_base(fd) + st.st_size;
 }
 
+bool proc_history_ends_at(int dir, int64_t offset)
+{
+    struct stat st;
+    bool is_whole = fs->fstatat(dir, HOLD_HISTORY_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+                    st.st_size < HOLD_HISTORY_WHOLE;
+    return (is_whole && st.st_size == offset) || proc_history_end(dir) == offset;
+}
+
 /* Each finished line of `text`; returns how many bytes they are. */
 static size_t parse_lines(const char *text, size_t len, json_t *list)
 {
     size_t at = 0;
     const char *newline;
     while ((newline = memchr(text + at, '\n', len - at))) {
-        struct tsk_error ignored;
+        struct tsk_error ignored; /* a line that a crash has torn tells nothing */
         json_t *fact = NULL;
         size_t end = (size_t)(newline - text);
         if (end > at && json_parse(text + at, end - at, HOLD_HISTORY_NAME, &fact, &ignored) == 0 &&
@@ -430,7 +438,7 @@ int proc_history_read(int dir, int64_t from, json_t **ret, int64_t *ret_next, st
     int64_t base = fd < 0 ? 0 : history_base(fd), at = from > base ? from - base : 0;
     if (at > st.st_size)
         at = st.st_size; /* a power failure took what we had read already; what comes now is new */
-    size_t len = (size_t)(st.st_size - at) < HISTORY_MAX ? (size_t)(st.st_size - at) : HISTORY_MAX;
+    size_t len = (size_t)(st.st_size - at) < HISTORY_READ_MAX ? (size_t)(st.st_size - at) : HISTORY_READ_MAX;
     char *text = malloc(len + 1);
     ssize_t got = !text ? -1 : fd < 0 ? 0 : fs->pread(fd, text, len, at);
     size_t used = got > 0 ? parse_lines(text, (size_t)got, list) : 0;

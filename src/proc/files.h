@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "proc/process.h"
 
+#define RECORD_POLL_MS 50 /* between two looks at a record where no inotify instance is available */
+
 /* processes/<id>/; ENOENT if there is none and `is_new` is false. */
 int proc_dir_open(int processes, const char *id, bool is_new);
 
@@ -68,6 +70,8 @@ int proc_history_put(int dir, const struct now *now, const char *what, int64_t n
                      struct tsk_error *err);
 /* The logical end, to be compared with what was seen already; 0 if there is no history. */
 int64_t proc_history_end(int dir);
+/* Whether that is the logical end. Cheaper: it opens no file that is short. */
+bool proc_history_ends_at(int dir, int64_t offset);
 /* The lines from logical offset `from` on, as an array of objects; *ret_next is where the next reading begins. Lines that
  * cannot be parsed are skipped, an unfinished last line is left for later. */
 int proc_history_read(int dir, int64_t from, json_t **ret, int64_t *ret_next, struct tsk_error *err);

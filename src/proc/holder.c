@@ -1,9 +1,8 @@
 #include "proc/holder.h"
 
-#include "base/fs.h"
+#include "base/listing.h"
 #include "hold/protocol.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,20 +12,16 @@
 /* Calls `take` for each holder of the machine until it says true. -1 if /proc cannot be read. */
 static int each_holder(bool (*take)(pid_t pid, void *data), void *data)
 {
-    int proc = fs->openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = proc < 0 ? NULL : fdopendir(proc);
-    if (!listing) {
-        fs_close(&proc);
+    struct listing processes CLEANUP(listing_close);
+    if (listing_open(&processes, AT_FDCWD, "/proc", 0) < 0)
         return -1;
-    }
     bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(listing));) {
+    for (const char *entry; !found && (entry = listing_next(&processes));) {
         char name[32];
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        pid_t pid = (pid_t)strtol(entry, NULL, 10);
         found =
             pid > 0 && proc_name(pid, name, sizeof name) == 0 && strcmp(name, "tasuki-hold") == 0 && take(pid, data);
     }
-    closedir(listing);
     return found;
 }
 

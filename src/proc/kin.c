@@ -1,10 +1,9 @@
 #include "proc/kin.h"
 
-#include "base/fs.h"
+#include "base/listing.h"
 #include "hold/protocol.h"
 #include "proc/files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,11 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENVIRON_MAX   (4u << 20)
-#define CHILDREN_MAX  (1u << 20)
-#define EXEC_LOOKS    1000
-#define EXEC_PAUSE_NS 100000
-#define WORDS_BEGIN   "TASUKI_PROCESS_"
+#define CHILDREN_MAX   (1u << 20)
+#define KIN_EXEC_LOOKS 1000
+#define EXEC_PAUSE_NS  100000
+#define WORDS_BEGIN    "TASUKI_PROCESS_"
 
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
@@ -58,11 +56,13 @@ void kin_key_word(struct kin_keys *keys, size_t owner, const char *name, const c
 void kin_key_lock(struct kin_keys *keys, size_t owner, dev_t dev, ino_t ino)
 {
     put_lock(key_new(keys, owner), dev, ino);
+    keys->has_locks = true;
 }
 
 void kin_key_session(struct kin_keys *keys, size_t owner, const struct proc_id *leader)
 {
     put_session(key_new(keys, owner), leader->pid, leader->start_ticks);
+    keys->has_sessions = true;
 }
 
 void kin_keys_of_start(struct kin_keys *keys, size_t owner, const struct proc *p)
@@ -120,7 +120,7 @@ static bool is_whole(const uint64_t fields[FIELDS], size_t len)
 static int environ_read(int dir, struct buf *text)
 {
     uint64_t fields[FIELDS];
-    for (int i = 0; i < EXEC_LOOKS; i++) {
+    for (int i = 0; i < KIN_EXEC_LOOKS; i++) {
         buf_reset(text);
         int fd CLEANUP_FD = fs->openat(dir, "environ", O_RDONLY | O_CLOEXEC, 0);
         if (fd < 0 || fs_read_fd(fd, ENVIRON_MAX - 1, text) < 0)
@@ -172,7 +172,7 @@ static const struct kin_key *key_of_session(int proc, int dir, const struct kin_
     return key_find(keys, text);
 }
 
-static bool is_holder(pid_t pid)
+static bool kin_is_holder(pid_t pid)
 {
     char name[32];
     return proc_name(pid, name, sizeof name) == 0 && strcmp(name, "tasuki-hold") == 0;
@@ -197,7 +197,7 @@ static bool list_has(const struct kin_list *list, pid_t pid)
 static void list_add(struct kin_list *list, size_t owner, pid_t pid)
 {
     struct kin one = {.owner = owner};
-    if (is_holder(pid) || proc_id_of(pid, &one.id) < 0)
+    if (kin_is_holder(pid) || proc_id_of(pid, &one.id) < 0)
         return;
     if (list->count == list->room) {
         list->room = list->room ? list->room * 2 : 64;
@@ -207,7 +207,7 @@ static void list_add(struct kin_list *list, size_t owner, pid_t pid)
     list->list[list->count++] = one;
 }
 
-static void consider(int proc, const char *name, const struct kin_keys *keys, struct kin_list *ret)
+static void kin_consider(int proc, const char *name, const struct kin_keys *keys, struct kin_list *ret)
 {
     pid_t pid = (pid_t)strtol(name, NULL, 10);
     if (pid <= 0 || pid == getpid())
@@ -216,8 +216,10 @@ static void consider(int proc, const char *name, const struct kin_keys *keys, st
     if (dir < 0)
         return;
     const struct kin_key *key = key_of_environ(dir, keys);
-    key = key ? key : key_of_lock(dir, keys);
-    key = key ? key : key_of_session(proc, dir, keys);
+    if (!key && keys->has_locks)
+        key = key_of_lock(dir, keys);
+    if (!key && keys->has_sessions)
+        key = key_of_session(proc, dir, keys);
     if (key)
         list_add(ret, key->owner, pid);
 }
@@ -228,15 +230,11 @@ int kin_scan(struct kin_keys *keys, struct kin_list *ret, struct tsk_error *err)
     if (!keys->count)
         return 0;
     qsort(keys->list, keys->count, sizeof *keys->list, compare_keys);
-    int proc = fs->openat(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *listing = proc < 0 ? NULL : fdopendir(proc);
-    if (!listing) {
-        fs_close(&proc);
+    struct listing processes CLEANUP(listing_close);
+    if (listing_open(&processes, AT_FDCWD, "/proc", 0) < 0)
         return error_errno(err, "read", "/proc");
-    }
-    for (struct dirent *entry; (entry = readdir(listing));)
-        consider(proc, entry->d_name, keys, ret);
-    closedir(listing);
+    for (const char *name; (name = listing_next(&processes));)
+        kin_consider(processes.fd, name, keys, ret);
     return 0;
 }
 
@@ -249,7 +247,7 @@ static bool add_children_of_thread(struct kin_list *list, pid_t pid, const char 
     struct buf text CLEANUP(buf_clear) = {.max = CHILDREN_MAX};
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)pid, thread);
     int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 || fs_read_fd(fd, CHILDREN_MAX - 1, &text) < 0)
+    if (fd < 0 || fs_read_stream(fd, CHILDREN_MAX - 1, &text) < 0)
         return fd >= 0 || errno != ENOENT;
     buf_str(&text);
     at = text.data;
@@ -264,12 +262,10 @@ static bool add_children(struct kin_list *list, pid_t pid)
     char path[40];
     bool is_told = true;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *threads = opendir(path);
-    for (struct dirent *entry; threads && (entry = readdir(threads));)
-        if (entry->d_name[0] != '.')
-            is_told = add_children_of_thread(list, pid, entry->d_name) && is_told;
-    if (threads)
-        closedir(threads);
+    struct listing threads CLEANUP(listing_close);
+    listing_open(&threads, AT_FDCWD, path, 0);
+    for (const char *thread; (thread = listing_next(&threads));)
+        is_told = add_children_of_thread(list, pid, thread) && is_told;
     return is_told;
 }
 

@@ -1,6 +1,7 @@
 /* kin.h - which processes belong to a start. One look at all processes answers for any number of starts.
  *
- * A process of a start is below its child or its holder. What a dead holder has left can be anywhere; it is known by a key:
+ * The processes of a start are descendants of its child or its holder. After a holder's death they can be anywhere, and are
+ * recognised by one of these keys:
  *   - a word of its environment (hold/protocol.h: TASUKI_PROCESS_START, TASUKI_PROCESS_MARK),
  *   - the life lock, inherited as descriptor HOLD_FD_LIFE,
  *   - the session that the child began.
@@ -21,6 +22,7 @@ struct kin_key {
 struct kin_keys {
     struct kin_key *list;
     size_t count, room;
+    bool has_locks, has_sessions; /* among the keys: what no key asks for is not looked at */
 };
 void kin_keys_clear(struct kin_keys *keys); /* for CLEANUP */
 void kin_key_word(struct kin_keys *keys, size_t owner, const char *name, const char *value);

@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "base/word.h"
 #include "hold/protocol.h"
+#include "proc/failure.h"
 #include "proc/spawn.h"
 #include "proc/words.h"
 
@@ -21,8 +22,8 @@
 #define TASUKI_LIBEXECDIR "/usr/local/libexec"
 #endif
 #define REPORT_WAIT_MS 30000
-#define ENVIRON_MAX    (4u << 20)
-#define HOLDERS_MAX    1024 /* living ones at a time that are collected; more stay until the server ends */
+#define TTY_TERM       "xterm-256color" /* where the starter has no terminal */
+#define HOLDERS_MAX    1024             /* living ones at a time that are collected; more stay until the server ends */
 
 extern char **environ;
 
@@ -35,28 +36,38 @@ void launch_clear(struct launch *launch)
 
 /* ---- the holder's arguments ----------------------------------------------------------------------------------- */
 
-/* Beside the program itself (build directory), in libexec of its prefix, or where it was configured to be. */
-static int find_holder(char path[PATH_MAX], char self[PATH_MAX], struct tsk_error *err)
+static int self_find(char self[PATH_MAX], struct tsk_error *err)
 {
-    static const char *const places[] = {"/tasuki-hold", "/../libexec/tasuki-hold", NULL};
+    if (self_path(self) == 0)
+        return 0;
+    return errno == ENOENT ? error_set(err, TSK_ENVIRONMENT, "program_gone", "path", self, NULL)
+                           : error_errno(err, "read", "/proc/self/exe");
+}
+
+int launch_find_program(const char *name, char path[PATH_MAX], struct tsk_error *err)
+{
+    static const char *const places[] = {"", "/../libexec", NULL};
     char dir[PATH_MAX];
-    if (!*boot_id() || !pid_namespace()) /* without them nobody could tell later who the process was */
-        return error_set(err, TSK_ENVIRONMENT, "system_call", "what", "read", "path", "/proc", "reason",
-                         "boot id or pid namespace unknown", NULL);
-    if (self_path(self) < 0)
-        return errno == ENOENT ? error_set(err, TSK_ENVIRONMENT, "program_gone", "path", self, NULL)
-                               : error_errno(err, "read", "/proc/self/exe");
-    snprintf(dir, sizeof dir, "%s", self);
+    if (self_find(dir, err) < 0)
+        return -1;
     char *slash = strrchr(dir, '/');
     if (slash)
         *slash = '\0';
     for (size_t i = 0; places[i]; i++)
-        if (snprintf(path, PATH_MAX, "%s%s", dir, places[i]) < PATH_MAX && access(path, X_OK) == 0)
+        if (snprintf(path, PATH_MAX, "%s%s/%s", dir, places[i], name) < PATH_MAX && access(path, X_OK) == 0)
             return 0;
-    snprintf(path, PATH_MAX, "%s/tasuki-hold", TASUKI_LIBEXECDIR);
+    snprintf(path, PATH_MAX, "%s/%s", TASUKI_LIBEXECDIR, name);
     if (access(path, X_OK) == 0)
         return 0;
-    return error_set(err, TSK_ENVIRONMENT, "holder_missing", "path", dir, NULL);
+    return error_set(err, TSK_ENVIRONMENT, "program_missing", "name", name, "path", dir, NULL);
+}
+
+static int find_holder(char path[PATH_MAX], char self[PATH_MAX], struct tsk_error *err)
+{
+    if (!*boot_id() || !pid_namespace()) /* without them nobody could tell later who the process was */
+        return error_set(err, TSK_ENVIRONMENT, "system_call", "what", "read", "path", "/proc", "reason",
+                         "boot id or pid namespace unknown", NULL);
+    return self_find(self, err) < 0 ? -1 : launch_find_program("tasuki-hold", path, err);
 }
 
 static bool uses_notify(const json_t *spec)
@@ -80,13 +91,13 @@ static void put_policy(struct words *argv, const json_t *spec)
     const json_t *retries = json_object_get(spec, "max_retries");
     words_printf(argv, "restart=%s", proc_restart_names[proc_spec_restart(spec)]);
     words_printf(argv, "max_retries=%" PRId64, json_is_integer(retries) ? (int64_t)json_integer_value(retries) : -1);
-    words_printf(argv, "backoff_ms=%" PRId64, json_get_int(spec, "backoff_ms", 1000));
-    words_printf(argv, "backoff_max_ms=%" PRId64, json_get_int(spec, "backoff_max_ms", 60000));
-    words_printf(argv, "healthy_ms=%" PRId64, json_get_int(spec, "healthy_after_ms", 10000));
-    words_printf(argv, "log_max=%" PRId64, json_get_int(spec, "log_max", 64 << 20));
+    words_printf(argv, "backoff_ms=%" PRId64, json_get_int(spec, "backoff_ms", HOLD_BACKOFF_MS));
+    words_printf(argv, "backoff_max_ms=%" PRId64, json_get_int(spec, "backoff_max_ms", HOLD_BACKOFF_MAX_MS));
+    words_printf(argv, "healthy_ms=%" PRId64, json_get_int(spec, "healthy_after_ms", HOLD_HEALTHY_MS));
+    words_printf(argv, "log_max=%" PRId64, json_get_int(spec, "log_max", HOLD_LOG_MAX));
 }
 
-static void put_command(struct words *argv, const json_t *spec)
+static void put_command_words(struct words *argv, const json_t *spec)
 {
     size_t i;
     json_t *arg;
@@ -94,6 +105,19 @@ static void put_command(struct words *argv, const json_t *spec)
     words_add(argv, json_get_string(spec, "command", ""));
     json_array_foreach (json_object_get(spec, "args"), i, arg)
         words_add(argv, json_string_value(arg));
+}
+
+/* A directory. One below the root is named from processes/<id>/, where the holder is: a restart then survives that somebody
+ * renames the workspace. */
+static void put_place(struct words *argv, const char *key, const struct tsk_workspace *ws, const char *path)
+{
+    struct stat above, root;
+    size_t len = strlen(ws->root);
+    bool is_below = strncmp(path, ws->root, len) == 0 && (path[len] == '/' || !path[len]) &&
+                    fs->fstatat(ws->state_dir, "..", &above, 0) == 0 &&
+                    fs->fstatat(AT_FDCWD, ws->root, &root, 0) == 0 && above.st_dev == root.st_dev &&
+                    above.st_ino == root.st_ino;
+    words_printf(argv, "%s=%s%s", key, is_below ? HOLD_UP_TO_ROOT : "", is_below ? path + len : path);
 }
 
 /* `adopt` is the living start, or NULL. */
@@ -108,20 +132,23 @@ static void put_argv(struct words *argv, const struct proc_registry *reg, const 
     words_printf(argv, "start_id=%s", start_id);
     words_printf(argv, "boot_id=%s", boot_id());
     words_printf(argv, "pid_ns=%" PRIu64, pid_namespace());
-    words_printf(argv, "cwd=%s", cwd ? cwd : reg->ws->root);
+    put_place(argv, "cwd", reg->ws, cwd ? cwd : reg->ws->root);
     words_printf(argv, "log=%s", options->log_mode);
     words_printf(argv, "restarts=%" PRId64, options->restarts);
     put_policy(argv, p->spec);
-    if (has_probe(p->spec)) {
+    bool probes = has_probe(p->spec), tells = proc_failure_is_told(reg->ws);
+    if (probes)
         words_printf(argv, "probe=%s", program);
-        words_printf(argv, "root=%s", reg->ws->root);
-    }
+    if (tells)
+        words_printf(argv, "tell=%s", program);
+    if (probes || tells)
+        put_place(argv, "root", reg->ws, reg->ws->root);
     if (uses_notify(p->spec))
         words_add(argv, "notify=1");
     if (adopt)
         words_printf(argv, "adopt=%d:%" PRIu64 ":%" PRId64, (int)adopt->child.pid, adopt->child.start_ticks,
                      adopt->started_at_ms);
-    put_command(argv, p->spec);
+    put_command_words(argv, p->spec);
 }
 
 /* Variables that belong to our starter, not to the new process. */
@@ -144,6 +171,9 @@ static void put_env(struct words *env, const struct proc *p, const char *start_i
     for (char **at = environ; *at; at++)
         words_add(env, *at);
     drop_foreign(env);
+    const char *term = getenv("TERM");
+    if (proc_spec_log(p->spec) == PROC_LOG_TTY && (!term || !*term || strcmp(term, "dumb") == 0))
+        words_set(env, "TERM", TTY_TERM);
     json_object_foreach (json_object_get(p->spec, "env"), key, value)
         words_set(env, key, json_string_value(value));
     words_set(env, HOLD_ENV_ID, p->id);
@@ -216,10 +246,8 @@ static int run_holder(const char *path, const struct words *argv, const struct w
 {
     int report[2];
     sigset_t none;
-    if (argv->failed || env->failed) {
-        errno = ENOMEM;
-        return error_errno(err, "start", "tasuki-hold");
-    }
+    if (argv->failed || env->failed)
+        return error_no_memory(err, "start", "tasuki-hold");
     if (pipe2(report, O_CLOEXEC) < 0)
         return error_errno(err, "start", "tasuki-hold");
     struct spawn_fd fds[] = {{-1, 0},
@@ -371,7 +399,7 @@ static size_t read_report(int fd, char *line, size_t size)
 }
 
 /* A program with a path is looked for in the process's directory: the reason names it. */
-static void put_reason(const struct launch *launch, const char *stage, int number, char reason[512])
+static void put_launch_reason(const struct launch *launch, const char *stage, int number, char reason[512])
 {
     const char *why = strerrordesc_np(number), *what = launch->command;
     bool is_exec = strcmp(stage, "exec") == 0, is_relative = is_exec && what[0] != '/' && strchr(what, '/');
@@ -387,7 +415,7 @@ static int start_failed(const struct launch *launch, const char *stage, int numb
 {
     char reason[512];
     bool is_line = strcmp(stage, "exec") == 0 && number == ENOENT && strpbrk(launch->command, " \t");
-    put_reason(launch, stage, number, reason);
+    put_launch_reason(launch, stage, number, reason);
     error_set(err, TSK_PROCESS_START_FAILED, is_line ? "process_command_is_line" : NULL, "id", launch->id, "reason",
               reason, "stage", stage, NULL);
     if (is_line)

@@ -1,5 +1,5 @@
 /* launch.h - starting a holder: for a new start, or to adopt a process whose holder died. Both are called with the process's
- * guard and holder.lock; both hand holder.lock over to the holder (H3). */
+ * guard and holder.lock held; both pass holder.lock on to the holder (H3). */
 #ifndef PROC_LAUNCH_H
 #define PROC_LAUNCH_H
 
@@ -35,6 +35,8 @@ struct launch_self {
     int pass;                 /* becomes its descriptor HOLD_FD_PASS */
 };
 int launch_self(const struct launch_self *what, struct launch *ret, struct tsk_error *err);
+/* A program of ours beside this one (build directory), in libexec of its prefix, or where it was configured to be. */
+int launch_find_program(const char *name, char path[PATH_MAX], struct tsk_error *err);
 /* Waits for the report: 0 the command runs; ProcessStartFailed with the reason. */
 int launch_result(struct launch *launch, struct tsk_error *err);
 

@@ -10,9 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#define STARTS_MAX     512
-#define KILL_WAIT_MS   5000
-#define LOOK_PERIOD_MS 5
+#define STARTS_MAX   512
+#define GONE_LOOK_MS 5
 
 /* By what the leftovers of this process are known: the locks of ended starts that are held, and, unless it runs, the mark that all
  * its starts have. */
@@ -20,7 +19,8 @@ static void add_keys(struct kin_keys *keys, size_t owner, const struct proc *p)
 {
     int64_t starts[STARTS_MAX];
     bool is_running = p->view.state == PROC_RUNNING;
-    size_t count = p->dir < 0 ? 0 : proc_starts_list(p->dir, starts, STARTS_MAX);
+    bool is_first = is_running && p->view.n == 1; /* nothing was before it */
+    size_t count = p->dir < 0 || is_first ? 0 : proc_starts_list(p->dir, starts, STARTS_MAX);
     for (size_t i = 0; i < count; i++) {
         char name[40];
         struct stat st;
@@ -85,7 +85,7 @@ void proc_have_leftovers(const struct proc *list, size_t count, bool *ret)
 
 /* ---- ending them ------------------------------------------------------------------------------------------------ */
 
-static void stays(const struct proc *p, struct tsk_error *result)
+static void leftover_stays(const struct proc *p, struct tsk_error *result)
 {
     error_set(result, TSK_PROCESS_STOP_FAILED, NULL, "id", p->id, "reason", "descendants are alive after SIGKILL",
               NULL);
@@ -112,7 +112,7 @@ static size_t end_pass(const struct proc *list, size_t count, int number, bool i
         if (was_started_since(p))
             continue;
         if (is_over)
-            stays(p, &results[found.list[i].owner]);
+            leftover_stays(p, &results[found.list[i].owner]);
         else if (number)
             proc_id_signal(&found.list[i].id, number);
         left++;
@@ -130,7 +130,7 @@ void leftovers_end_many(const struct proc *list, size_t count, int64_t grace_ms,
         if (!end_pass(list, count, number, waited > grace_ms + KILL_WAIT_MS, results))
             return;
         is_told = true;
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_PERIOD_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = GONE_LOOK_MS * 1000000}, NULL);
     }
 }
 

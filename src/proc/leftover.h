@@ -4,6 +4,8 @@
 
 #include "proc/files.h"
 
+#define KILL_WAIT_MS 5000 /* between SIGKILL and the report that a process does not end */
+
 #define LEFTOVER_MAX 256
 
 struct leftovers {

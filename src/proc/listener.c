@@ -1,10 +1,9 @@
 #include "proc/listener.h"
 
-#include "base/fs.h"
+#include "base/listing.h"
 #include "base/word.h"
 #include "proc/kin.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@ struct sockets {
 /* ---- who listens -------------------------------------------------------------------------------------------------- */
 
 /* As an IPv6 address, an IPv4 address being ::ffff:a.b.c.d. */
-static void widen(const union address *address, struct in6_addr *ret)
+static void address_widen(const union address *address, struct in6_addr *ret)
 {
     if (address->any.sa_family == AF_INET6) {
         *ret = address->v6.sin6_addr;
@@ -51,7 +50,7 @@ static void parse_local(const char *text, bool is_v6, struct in6_addr *ret)
     }
 }
 
-static enum closeness compare(const struct in6_addr *local, bool is_v6, const struct in6_addr *wanted)
+static enum closeness address_compare(const struct in6_addr *local, bool is_v6, const struct in6_addr *wanted)
 {
     static const struct in6_addr any_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
     if (memcmp(local, wanted, sizeof *local) == 0)
@@ -63,8 +62,8 @@ static enum closeness compare(const struct in6_addr *local, bool is_v6, const st
     return IN6_IS_ADDR_V4MAPPED(wanted) ? ANY_FAMILY : ANY_ADDRESS;
 }
 
-static void take_line(const char *line, bool is_v6, const struct in6_addr *wanted, unsigned wanted_port,
-                      struct sockets *ret)
+static void take_socket_line(const char *line, bool is_v6, const struct in6_addr *wanted, unsigned wanted_port,
+                             struct sockets *ret)
 {
     /* sl local:port remote:port state queues timer retransmissions uid timeout inode … */
     enum { LOCAL = 1, STATE = 3, INODE = 9, WORDS };
@@ -82,7 +81,7 @@ static void take_line(const char *line, bool is_v6, const struct in6_addr *wante
         return;
     parse_local(words[LOCAL], is_v6, &address);
     uint64_t inode = strtoull(words[INODE], NULL, 10);
-    enum closeness closeness = compare(&address, is_v6, wanted);
+    enum closeness closeness = address_compare(&address, is_v6, wanted);
     if (closeness == NO_MATCH || closeness < ret->closeness)
         return;
     if (closeness > ret->closeness)
@@ -97,12 +96,12 @@ static void read_table(int dir, bool is_v6, const union address *address, struct
     struct in6_addr wanted;
     unsigned port = ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port : address->v4.sin_port);
     int fd CLEANUP_FD = fs->openat(dir, is_v6 ? "net/tcp6" : "net/tcp", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 || fs_read_fd(fd, TABLE_MAX - 1, &text) < 0)
+    if (fd < 0 || fs_read_stream(fd, TABLE_MAX - 1, &text) < 0)
         return;
-    widen(address, &wanted);
+    address_widen(address, &wanted);
     buf_str(&text);
     for (const char *line = text.data; line && *line; line = strchr(line, '\n'), line += line != NULL)
-        take_line(line, is_v6, &wanted, port, ret);
+        take_socket_line(line, is_v6, &wanted, port, ret);
 }
 
 /* In the network of `who`: "self", or the pid of a process that has a network of its own. */
@@ -134,19 +133,18 @@ static int has_socket(pid_t pid, const struct sockets *sockets)
     char path[32], target[64];
     int result = 0;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *fds = opendir(path);
-    if (!fds)
+    struct listing fds CLEANUP(listing_close);
+    if (listing_open(&fds, AT_FDCWD, path, 0) < 0)
         return errno == EACCES || errno == EPERM ? -1 : 0;
-    for (struct dirent *entry; result == 0 && (entry = readdir(fds));) {
-        ssize_t len = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
+    for (const char *name; result == 0 && (name = listing_next(&fds));) {
+        ssize_t len = readlinkat(fds.fd, name, target, sizeof target - 1);
         target[len < 0 ? 0 : len] = '\0';
         result = strncmp(target, "socket:[", 8) == 0 && has_inode(sockets, strtoull(target + 8, NULL, 10));
     }
-    closedir(fds);
     return result;
 }
 
-static enum listener judge(const struct kin_list *kin, const struct sockets *sockets)
+static enum listener sockets_judge(const struct kin_list *kin, const struct sockets *sockets)
 {
     enum listener answer = LISTENER_OTHER;
     for (size_t i = 0; i < kin->count; i++) {
@@ -171,13 +169,13 @@ enum listener listener_of(const struct proc *p, const union address *address)
 {
     struct kin_list kin CLEANUP(kin_list_clear) = {.count = 0};
     struct sockets sockets;
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* LISTENER_UNSEEN says it */
     char who[16];
     if (kin_of_start(p, &kin, &ignored) < 0)
         return LISTENER_UNSEEN;
     find_sockets("self", address, &sockets);
     if (sockets.count)
-        return judge(&kin, &sockets);
+        return sockets_judge(&kin, &sockets);
     /* Nobody here: a process with a network of its own is reached at an address of that. */
     for (size_t i = 0; i < kin.count; i++) {
         snprintf(who, sizeof who, "%d", (int)kin.list[i].id.pid);
@@ -186,7 +184,7 @@ enum listener listener_of(const struct proc *p, const union address *address)
             continue;
         find_sockets(who, address, &sockets);
         if (sockets.count)
-            return judge(&kin, &sockets);
+            return sockets_judge(&kin, &sockets);
     }
     return LISTENER_NONE;
 }

@@ -1,4 +1,4 @@
-/* listener.h - whose socket answers at an address: of the process that is probed, or of somebody else. */
+/* listener.h - which program answers at an address: the process that is probed, or another one. */
 #ifndef PROC_LISTENER_H
 #define PROC_LISTENER_H
 

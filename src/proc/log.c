@@ -15,8 +15,8 @@
 
 enum {
     CHUNK_FIRST = 64 << 10,
-    CHUNK_MAX = 256 << 10, /* a chunk of empty lines is remembered line by line */
-    STAMP_SLACK_MS = 1000, /* a stamp may be that much older than its index record */
+    CHUNK_MAX = 256 << 10,     /* a chunk of empty lines is remembered line by line */
+    LOG_STAMP_SLACK_MS = 1000, /* a stamp may be that much older than its index record */
 };
 
 struct log_input {
@@ -197,12 +197,22 @@ static int64_t cursor_of(const struct log_input *input, const struct log_query *
     return cursor < 0 ? other : other < 0 ? cursor : min64(cursor, other);
 }
 
+/* The offset at which a backward read ends. */
+static int64_t backward_read_end(const struct log_input *input, const struct log_query *query)
+{
+    const int64_t *before = query->before;
+    bool is_shared = input->source.stream == LOG_BOTH && query->stream == LOG_BOTH;
+    if (!before)
+        return INT64_MAX;
+    return is_shared ? min64(before[0], before[1]) : before[pair_index(input, query)];
+}
+
 static int scan_limit(struct log_scan *scan, const struct log_run *run, struct tsk_error *err)
 {
     const struct log_query *query = scan->query;
     for (size_t i = 0; i < scan->count; i++) {
         struct log_input *input = &scan->input[i];
-        int64_t slack = input->source.stream == LOG_BOTH && query->until_ms >= 0 ? STAMP_SLACK_MS : 0;
+        int64_t slack = input->source.stream == LOG_BOTH && query->until_ms >= 0 ? LOG_STAMP_SLACK_MS : 0;
         if (run) {
             size_t pair = pair_index(input, query);
             input->from = run->from[pair];
@@ -211,6 +221,7 @@ static int scan_limit(struct log_scan *scan, const struct log_run *run, struct t
         }
         if (limit_by_time(input, query->since_ms, query->until_ms + slack) < 0)
             return error_errno(err, "read", stream_names[input->source.stream]);
+        input->high = min64(input->high, backward_read_end(input, query));
         input->low = min64(input->low, input->high);
     }
     return 0;
@@ -218,21 +229,24 @@ static int scan_limit(struct log_scan *scan, const struct log_run *run, struct t
 
 /* ---- which lines ------------------------------------------------------------------------------------ */
 
-/* 1, 0, -1 with errno. Only mode stamped has more to decide than the pattern. */
-static int is_wanted(struct log_scan *scan, const struct log_input *input)
+enum { LINE_OTHER, LINE_HIT, LINE_NO_HIT };
+
+/* Or -1 with errno. Only mode stamped has more to decide than the pattern. */
+static int line_judge(struct log_scan *scan, const struct log_input *input)
 {
     const struct log_query *query = scan->query;
     const struct log_line *line = &input->item.line;
     if (input->source.stream == LOG_BOTH) {
         if (query->stream != LOG_BOTH && line->stream != query->stream)
-            return 0;
+            return LINE_OTHER;
         if ((query->since_ms >= 0 && line->time_ms < query->since_ms) ||
             (query->until_ms >= 0 && line->time_ms > query->until_ms))
-            return 0;
+            return LINE_OTHER;
         if (line->offset < cursor_at(input, query, line->stream))
-            return 0;
+            return LINE_OTHER;
     }
-    return log_pattern_match(&scan->pattern, &input->source, &input->item);
+    int is_hit = log_pattern_match(&scan->pattern, &input->source, &input->item);
+    return is_hit < 0 ? -1 : is_hit ? LINE_HIT : LINE_NO_HIT;
 }
 
 /* The next wanted line, or piece of one, into input->item: 1, 0 at the end, -1 with errno. */
@@ -241,10 +255,11 @@ static int input_next(struct log_scan *scan, struct log_input *input)
     int rc;
     while ((rc = log_source_next(&input->source, scan->query->whole_lines, &input->item)) > 0) {
         if (input->item.starts_line || input->is_fresh) {
-            int wanted = is_wanted(scan, input);
+            int wanted = line_judge(scan, input);
             if (wanted < 0)
                 return -1;
-            input->is_wanted = wanted;
+            input->is_wanted = wanted != LINE_OTHER && (wanted == LINE_HIT || scan->query->marks_hits);
+            input->item.line.is_hit = wanted == LINE_HIT && input->item.starts_line;
         }
         input->is_fresh = false;
         if (input->is_wanted)
@@ -320,10 +335,11 @@ static int tail_find(struct log_scan *scan, struct log_input *input, int64_t lin
     struct tail tail = {0};
     int64_t start = input->high, stop = input->high, chunk = CHUNK_FIRST;
     int rc = 0;
-    bool is_enough = false;
+    bool is_enough = false, is_mixed = input->source.stream == LOG_BOTH && scan->query->stream != LOG_BOTH;
+    bool takes_all = !scan->pattern.is_given && !is_mixed;
     while (rc == 0 && !is_enough && stop > input->low) {
         int64_t low = input->low, from = max64(low, stop - chunk);
-        if (!scan->pattern.is_given && bytes - input->bytes < stop - low - LOG_PIECE_MAX)
+        if (takes_all && bytes - input->bytes < stop - low - LOG_PIECE_MAX)
             low = stop - (bytes - input->bytes) - LOG_PIECE_MAX; /* no need to find where an endless line begins */
         from = max64(from, low);
         rc = log_source_line_start(&input->source, from, low, &from);
@@ -379,8 +395,7 @@ static int scan_pick(struct log_scan *scan, struct log_input *last, struct log_i
     return 0;
 }
 
-static bool give_out(struct log_scan *scan, const struct log_item *item,
-                     bool (*take)(void *data, const struct log_line *line), void *data)
+static struct log_line line_given(struct log_scan *scan, const struct log_item *item)
 {
     struct log_line line = item->line;
     if (scan->query->strip_ansi && line.len && memchr(line.text, '\033', line.len)) {
@@ -389,25 +404,7 @@ static bool give_out(struct log_scan *scan, const struct log_item *item,
         line.text = buf_str(&scan->stripped);
         line.len = scan->stripped.len;
     }
-    return take(data, &line);
-}
-
-/* From input->low on. With a cursor the oldest `bytes` are given, otherwise what the quota leaves. */
-static int scan_run(struct log_scan *scan, bool has_cursor, int64_t bytes, struct quota *quota,
-                    bool (*take)(void *data, const struct log_line *line), void *data)
-{
-    struct log_input *input = NULL;
-    int64_t given = 0;
-    for (;;) {
-        if (scan_pick(scan, input, &input) < 0)
-            return -1;
-        if (!input || (has_cursor && given && given + (int64_t)input->item.line.len > bytes))
-            return 0;
-        input->has_item = false;
-        given += (int64_t)input->item.line.len;
-        if ((has_cursor || !quota_skips(quota, &input->item)) && !give_out(scan, &input->item, take, data))
-            return 0;
-    }
+    return line;
 }
 
 /* A reader that goes on from `cursor` may have been overtaken: the holder drops the oldest bytes. */
@@ -475,26 +472,117 @@ static int next_cursors(const struct log_scan *scan, const struct proc *p, int64
     return 0;
 }
 
-int log_read(const struct proc *p, const struct log_query *query, bool (*take)(void *data, const struct log_line *line),
-             void *data, int64_t ret_next[2], struct tsk_error *err)
+/* ---- a reader ------------------------------------------------------------------------------------------- */
+
+struct log_reader {
+    const struct proc *p;
+    struct log_query query;
+    struct log_scan scan;
+    struct quota quota;
+    struct log_input *last; /* whose line is next, or was given out last */
+    bool has_cursor, has_line;
+    int64_t bytes, given; /* with a cursor: how many may be given out, and how many were */
+};
+
+static int reader_begin(struct log_reader *reader, struct tsk_error *err)
 {
-    struct log_scan scan CLEANUP(scan_clear) = {.query = query, .stripped = BUF_INIT};
+    const struct log_query *query = &reader->query;
+    const struct proc *p = reader->p;
+    struct log_scan *scan = &reader->scan;
     struct log_run run;
-    bool has_cursor = query->cursor[0] >= 0 || query->cursor[1] >= 0;
     bool has_run = query->run > 0 || (query->run < 0 && p->view.n > 0);
-    int64_t bytes = query->max_bytes && query->max_bytes < INT64_MAX ? (int64_t)query->max_bytes : INT64_MAX;
-    struct quota quota = {.lines = query->lines, .bytes = bytes};
-    if (log_pattern_init(&scan.pattern, query->grep, err) < 0)
+    if (log_pattern_init(&scan->pattern, query->grep, err) < 0)
         return -1;
     if (has_run && run_find(p, query->run < 0 ? p->view.n : query->run, &run, err) < 0)
         return -1;
-    if (scan_open(&scan, p->dir, has_run ? run.mode : p->view.log, err) < 0 ||
-        scan_limit(&scan, has_run ? &run : NULL, err) < 0)
+    if (scan_open(scan, p->dir, has_run ? run.mode : p->view.log, err) < 0 ||
+        scan_limit(scan, has_run ? &run : NULL, err) < 0)
         return -1;
-    if (scan_start(&scan, query->lines, bytes, &quota) < 0 ||
-        scan_run(&scan, has_cursor, bytes, &quota, take, data) < 0)
-        return error_errno(err, "read", p->id);
-    return next_cursors(&scan, p, ret_next, err);
+    return scan_start(scan, query->lines, reader->bytes, &reader->quota) < 0 ? error_errno(err, "read", p->id) : 0;
+}
+
+int log_reader_open(const struct proc *p, const struct log_query *query, struct log_reader **ret, struct tsk_error *err)
+{
+    struct log_reader *reader = calloc(1, sizeof *reader);
+    if (!reader)
+        return error_no_memory(err, "read", p->id);
+    int64_t bytes = query->max_bytes && query->max_bytes < INT64_MAX ? (int64_t)query->max_bytes : INT64_MAX;
+    *reader = (struct log_reader){.p = p,
+                                  .query = *query,
+                                  .scan.stripped = BUF_INIT,
+                                  .quota = {.lines = query->lines, .bytes = bytes},
+                                  .has_cursor = query->cursor[0] >= 0 || query->cursor[1] >= 0,
+                                  .bytes = bytes};
+    reader->scan.query = &reader->query;
+    if (reader_begin(reader, err) == 0) {
+        *ret = reader;
+        return 0;
+    }
+    log_reader_close(reader);
+    return -1;
+}
+
+void log_reader_close(struct log_reader *reader)
+{
+    if (reader)
+        scan_clear(&reader->scan);
+    free(reader);
+}
+
+int64_t log_reader_lines(const struct log_reader *reader)
+{
+    return min64(reader->quota.lines_left, reader->quota.lines);
+}
+
+/* With a cursor the oldest `bytes` are given, otherwise what the quota leaves. */
+int log_reader_peek(struct log_reader *reader, struct log_line *ret, struct tsk_error *err)
+{
+    while (!reader->has_line) {
+        if (scan_pick(&reader->scan, reader->last, &reader->last) < 0)
+            return error_errno(err, "read", reader->p->id);
+        struct log_input *input = reader->last;
+        if (!input)
+            return 0;
+        int64_t len = (int64_t)input->item.line.len;
+        if (reader->has_cursor && reader->given && reader->given + len > reader->bytes)
+            return 0;
+        reader->given += len;
+        if (!reader->has_cursor && quota_skips(&reader->quota, &input->item))
+            input->has_item = false;
+        else
+            reader->has_line = true;
+    }
+    *ret = line_given(&reader->scan, &reader->last->item);
+    return 1;
+}
+
+void log_reader_skip(struct log_reader *reader)
+{
+    reader->last->has_item = reader->has_line = false;
+}
+
+int log_reader_cursors(const struct log_reader *reader, int64_t ret_next[2], struct tsk_error *err)
+{
+    return next_cursors(&reader->scan, reader->p, ret_next, err);
+}
+
+int log_read(const struct proc *p, const struct log_query *query, bool (*take)(void *data, const struct log_line *line),
+             void *data, int64_t ret_next[2], struct tsk_error *err)
+{
+    struct log_reader *reader;
+    struct log_line line;
+    int rc;
+    if (log_reader_open(p, query, &reader, err) < 0)
+        return -1;
+    while ((rc = log_reader_peek(reader, &line, err)) > 0) {
+        bool goes_on = take(data, &line);
+        log_reader_skip(reader);
+        if (!goes_on)
+            break;
+    }
+    int result = rc < 0 ? -1 : log_reader_cursors(reader, ret_next, err);
+    log_reader_close(reader);
+    return result;
 }
 
 int log_extent(const struct proc *p, enum log_stream stream, int64_t *ret_oldest, int64_t *ret_end,

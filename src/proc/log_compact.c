@@ -208,7 +208,7 @@ static bool can_punch(int process_dir)
     return result;
 }
 
-static void told(int result, const char *what, const char *name)
+static void note_result(int result, const char *what, const char *name)
 {
     struct tsk_error problem;
     if (result == 0)
@@ -225,9 +225,9 @@ int log_compact(int process_dir, bool has_writers, bool *ret_can_punch, struct t
     if (has_writers)
         return 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        told(compact_log(process_dir, names[i]), "compact", names[i]);
-        told(shorten_index(process_dir, names[i]), "shorten", names[i]);
+        note_result(compact_log(process_dir, names[i]), "compact", names[i]);
+        note_result(shorten_index(process_dir, names[i]), "shorten", names[i]);
     }
-    told(shorten_history(process_dir), "shorten", HOLD_HISTORY_NAME);
+    note_result(shorten_history(process_dir), "shorten", HOLD_HISTORY_NAME);
     return 0;
 }

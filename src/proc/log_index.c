@@ -61,7 +61,7 @@ bool log_index_before(struct log_index *index, int64_t i, uint64_t inode, struct
 }
 
 /* Bisection for the first record that is at least `wanted`. A record that is nonsense counts with the next good one. */
-static int64_t find(struct log_index *index, int64_t wanted, bool by_time)
+static int64_t index_find(struct log_index *index, int64_t wanted, bool by_time)
 {
     int64_t low = index->first, high = index->count;
     while (low < high) {
@@ -79,10 +79,10 @@ static int64_t find(struct log_index *index, int64_t wanted, bool by_time)
 
 int64_t log_index_by_offset(struct log_index *index, int64_t offset)
 {
-    return find(index, offset, false);
+    return index_find(index, offset, false);
 }
 
 int64_t log_index_by_time(struct log_index *index, int64_t time_ms)
 {
-    return find(index, time_ms, true);
+    return index_find(index, time_ms, true);
 }

@@ -8,11 +8,11 @@
 enum {
     WINDOW = LOG_PIECE_MAX,
     OVERLAP = 4 << 10, /* a match of up to this length is found wherever a long line is cut */
-    REPEAT_MAX = 10000,
+    PATTERN_REPEAT_MAX = 10000,
 };
 
 /* regcomp writes repetitions out: `(((x{999}){999}){999})` would take all memory there is. Returns the product of the
- * greatest counts, or more than REPEAT_MAX. */
+ * greatest counts, or more than PATTERN_REPEAT_MAX. */
 static unsigned long count_repetitions(const char *text)
 {
     unsigned long product = 1;
@@ -25,8 +25,8 @@ static unsigned long count_repetitions(const char *text)
             if (comma && *comma == ',')
                 high = strtoul(comma + 1, NULL, 10);
             unsigned long most = high > low ? high : low;
-            if (most > REPEAT_MAX || (most > 1 && (product *= most) > REPEAT_MAX))
-                return REPEAT_MAX + 1;
+            if (most > PATTERN_REPEAT_MAX || (most > 1 && (product *= most) > PATTERN_REPEAT_MAX))
+                return PATTERN_REPEAT_MAX + 1;
         }
     }
     return product;
@@ -38,7 +38,8 @@ int log_pattern_init(struct log_pattern *pattern, const char *text, struct tsk_e
     *pattern = (struct log_pattern){.plain = BUF_INIT};
     if (!text)
         return 0;
-    int rc = count_repetitions(text) > REPEAT_MAX ? -1 : regcomp(&pattern->regex, text, REG_EXTENDED | REG_NOSUB);
+    int rc =
+        count_repetitions(text) > PATTERN_REPEAT_MAX ? -1 : regcomp(&pattern->regex, text, REG_EXTENDED | REG_NOSUB);
     if (rc > 0)
         regerror(rc, NULL, reason, sizeof reason);
     if (rc != 0)
@@ -99,6 +100,11 @@ static int match_long_line(struct log_pattern *pattern, const struct log_source 
     }
     free(window);
     return result;
+}
+
+int log_pattern_match_text(struct log_pattern *pattern, const char *text, size_t len)
+{
+    return pattern->is_given ? match_text(pattern, text, len, 0) : 1;
 }
 
 int log_pattern_match(struct log_pattern *pattern, const struct log_source *source, const struct log_item *item)

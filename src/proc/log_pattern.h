@@ -20,5 +20,7 @@ void log_pattern_clear(struct log_pattern *pattern);
 
 /* Whether the line that begins with `item` matches; if it is a piece, the rest of its line is read. 1, 0, -1 with errno. */
 int log_pattern_match(struct log_pattern *pattern, const struct log_source *source, const struct log_item *item);
+/* The same for a line that is there as a whole. */
+int log_pattern_match_text(struct log_pattern *pattern, const char *text, size_t len);
 
 #endif

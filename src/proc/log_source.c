@@ -12,7 +12,7 @@
 enum {
     BLOCK_SIZE = 2 * LOG_PIECE_MAX, /* a whole piece and the byte behind it always fit */
     BACK_SIZE = 16 << 10,
-    STAMP_BACK_MAX = 1 << 20, /* how far the stamp of a line is looked for that a cursor goes on with */
+    STAMP_BACK_MAX = 1 << 20, /* how far back to search for the timestamp of the line in which a read continues */
     STAMP_MAX = 40,
 };
 
@@ -161,25 +161,31 @@ int64_t log_source_time(struct log_source *source, int64_t end)
     return has_record && record.time_ms > source->mtime_ms ? record.time_ms : source->mtime_ms;
 }
 
-/* Mode stamped, reading goes on inside a line: its stamp says whose it is. */
+/* Mode stamped: the stamp of the line that reading goes on with says whose it is. A line without one, which a crash may leave,
+ * belongs to the line before it. */
 static int find_stamp(struct log_source *source)
 {
     char text[STAMP_MAX], before = '\n';
-    int64_t start;
+    int64_t start = source->at, lowest = source->at - STAMP_BACK_MAX, last;
     size_t len;
     if (source->stream != LOG_BOTH || source->at == source->base)
         return 0;
     if (log_source_pread(source, &before, 1, source->at - 1) < 0)
         return -1;
     source->is_inside = before != '\n';
-    if (!source->is_inside)
-        return 0;
-    if (log_source_line_start(source, source->at, source->at - STAMP_BACK_MAX, &start) < 0)
+    if (source->is_inside && log_source_line_start(source, source->at, lowest, &start) < 0)
         return -1;
-    ssize_t n = log_source_pread(source, text, sizeof text, start);
-    if (n > 0)
-        log_stamp_parse(text, (size_t)n, &source->stamp_ms, &source->stamp_stream, &len);
-    return n < 0 ? -1 : 0;
+    do {
+        ssize_t n = log_source_pread(source, text, sizeof text, start);
+        if (n < 0)
+            return -1;
+        if (log_stamp_parse(text, (size_t)n, &source->stamp_ms, &source->stamp_stream, &len))
+            return 0;
+        last = start;
+        if (start > source->base && start > lowest && log_source_line_start(source, start - 1, lowest, &start) < 0)
+            return -1;
+    } while (start < last);
+    return 0;
 }
 
 int log_source_seek(struct log_source *source, int64_t from, int64_t stop, bool skips_torn)
@@ -205,7 +211,7 @@ static size_t data_length(const struct log_source *source, int64_t at, size_t le
 enum fill { FILL_FAILED = -1, FILL_END, FILL_MORE, FILL_HOLE };
 
 /* More bytes into the block. FILL_HOLE: what follows those that are there was dropped. */
-static enum fill fill(struct log_source *source)
+static enum fill source_fill(struct log_source *source)
 {
     memmove(source->block, source->block + source->start, source->filled - source->start);
     source->filled -= source->start;
@@ -247,7 +253,7 @@ static size_t piece_length(const char *text)
     return LOG_PIECE_MAX;
 }
 
-static void consume(struct log_source *source, size_t len)
+static void source_consume(struct log_source *source, size_t len)
 {
     source->start += len;
     source->at += (int64_t)len;
@@ -266,11 +272,12 @@ static void read_stamp(struct log_source *source, struct log_item *item)
         item->line.time_ms = source->stamp_ms;
 }
 
-static int give(struct log_source *source, size_t len, bool has_newline, bool ends_line, struct log_item *ret)
+static int source_give(struct log_source *source, size_t len, bool has_newline, bool ends_line, struct log_item *ret)
 {
     int64_t next = source->at + (int64_t)len + has_newline;
     *ret = (struct log_item){.line = {.stream = source->stream,
                                       .offset = source->at,
+                                      .next = next,
                                       .time_ms = log_source_time(source, next),
                                       .text = source->block + source->start,
                                       .len = len,
@@ -281,7 +288,7 @@ static int give(struct log_source *source, size_t len, bool has_newline, bool en
     if (source->stream == LOG_BOTH)
         read_stamp(source, ret);
     source->is_inside = !ends_line;
-    consume(source, len + has_newline);
+    source_consume(source, len + has_newline);
     return 1;
 }
 
@@ -299,7 +306,7 @@ static bool is_readable(const struct log_source *source, const char *text, size_
 static void skip_torn(struct log_source *source, size_t line_len)
 {
     if (line_len <= LOG_PIECE_MAX)
-        consume(source, line_len + 1);
+        source_consume(source, line_len + 1);
     source->is_cut = false;
 }
 
@@ -315,10 +322,10 @@ int log_source_next(struct log_source *source, bool whole_lines, struct log_item
             continue;
         }
         if (!source->is_cut && line_len > LOG_PIECE_MAX)
-            return give(source, piece_length(text), false, false, ret);
+            return source_give(source, piece_length(text), false, false, ret);
         if (!source->is_cut && newline)
-            return give(source, line_len, true, true, ret);
-        enum fill more = fill(source);
+            return source_give(source, line_len, true, true, ret);
+        enum fill more = source_fill(source);
         if (more == FILL_FAILED)
             return -1;
         if (more == FILL_MORE)
@@ -329,7 +336,7 @@ int log_source_next(struct log_source *source, bool whole_lines, struct log_item
         text = source->block + source->start;
         if (more == FILL_END && (whole_lines || !is_readable(source, text, len)))
             return 0;
-        return give(source, len, false, true, ret);
+        return source_give(source, len, false, true, ret);
     }
     return 0;
 }

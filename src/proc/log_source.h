@@ -4,9 +4,9 @@
  *  S1  The file is opened before its index is read, and its size is taken after. A compaction writes the new inode's record
  *      before it renames, so the base of whatever was opened is in the index; a file that is shorter than its newest record
  *      says was cut by the child since, and goes on at that record's offset.
- *  S2  Bytes are looked at only after it was seen that they are still there: pread first, then SEEK_DATA. Old bytes are dropped
- *      from the front, so a block whose first byte is kept was kept as a whole when it was read.
- *  S3  Nothing behind the size at the opening is read: a read ends although the child goes on writing. */
+ *  S2  Bytes are used only after a check that they were still there: pread first, then SEEK_DATA. Old bytes are dropped from
+ *      the front, so a block whose first byte is kept was kept as a whole when it was read.
+ *  S3  Nothing beyond the size at the opening is read, so a read ends even if the child continues to write. */
 #ifndef PROC_LOG_SOURCE_H
 #define PROC_LOG_SOURCE_H
 

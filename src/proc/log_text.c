@@ -44,6 +44,16 @@ static size_t sequence_length(const char *s, size_t len, bool *ret_is_colour)
     return end;
 }
 
+const char *log_text_last_part(const char *line, size_t *len)
+{
+    while (*len && line[*len - 1] == '\r')
+        --*len;
+    const char *back = *len ? memrchr(line, '\r', *len) : NULL;
+    if (back)
+        *len -= (size_t)(back + 1 - line);
+    return back ? back + 1 : line;
+}
+
 void log_text_strip(struct buf *b, const char *text, size_t len)
 {
     bool is_colour;

@@ -1,10 +1,12 @@
-/* log_text.h - what other programs wrote, made fit for a place: JSON, a terminal, a regular expression. Bytes in, bytes
- * out; the text may be binary and is not NUL-terminated. */
+/* log_text.h - output of other programs, made safe for JSON, a terminal or a regular expression. Bytes in, bytes out; the text
+ * may be binary and is not NUL-terminated. */
 #ifndef PROC_LOG_TEXT_H
 #define PROC_LOG_TEXT_H
 
 #include "base/json.h"
 
+/* What a terminal shows of a line in the end: what stands behind its last carriage return, those at its end left out. */
+const char *log_text_last_part(const char *line, size_t *len);
 /* Appends it without escape sequences; all other bytes stay. */
 void log_text_strip(struct buf *b, const char *text, size_t len);
 /* Appends lines so that they can do no harm in a terminal: colours stay (if has_colour) and end with their line, every other

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define POLL_MS 250
+#define LOG_POLL_MS 250
 
 /* A directory that is made later (the first start makes log/) is found when its parent says so. */
 static void watch_log(struct log_watch *watch)
@@ -85,8 +85,8 @@ unsigned log_watch_wait(struct log_watch *watch, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = watch->fd, .events = POLLIN}, {.fd = watch->pid_fd, .events = POLLIN}};
     bool is_polling = watch->fd < 0 || watch->is_child_gone;
-    if (is_polling && (timeout_ms < 0 || timeout_ms > POLL_MS))
-        timeout_ms = POLL_MS;
+    if (is_polling && (timeout_ms < 0 || timeout_ms > LOG_POLL_MS))
+        timeout_ms = LOG_POLL_MS;
     int n = poll(fds, 2, timeout_ms);
     unsigned found = n >= 0 && is_polling ? LOG_WATCH_OUTPUT | LOG_WATCH_STATE : 0;
     if (n > 0 && fds[0].revents)

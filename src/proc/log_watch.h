@@ -1,4 +1,4 @@
-/* log_watch.h - waiting until a process has written something, or has become something else.
+/* log_watch.h - waiting until a process has written something, or its state has changed.
  *
  *     struct log_watch watch CLEANUP(log_watch_clear);
  *     log_watch_open(&watch, p);          // before looking and reading, so that nothing falls in between
@@ -8,7 +8,7 @@
  *         if (what & LOG_WATCH_STATE) { ... look at the process again ...; log_watch_child(&watch, p); }
  *     }
  *
- * It never fails: where inotify is not available (128 instances per user), it polls four times a second. */
+ * It never fails: if inotify is not available (128 instances per user), it polls four times a second. */
 #ifndef PROC_LOG_WATCH_H
 #define PROC_LOG_WATCH_H
 

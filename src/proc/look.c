@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define SETTLE_MS 250
-#define PHASE_MAX 4096
+#define LOOK_SETTLE_MS 250
+#define PHASE_MAX      4096
 
 const char *const proc_state_names[] = {"NotStarted", "Running", "Stopped", "Failed", NULL};
 _Static_assert(sizeof proc_state_names / sizeof proc_state_names[0] == PROC_STATE_COUNT + 1, "one name per state");
@@ -24,9 +24,10 @@ static bool is_of_another_namespace(const struct proc_id *child)
 }
 
 /* Doubt counts as life. Only for another pid namespace the lock is asked: nothing else can tell from here. */
-static bool lives(const struct proc_id *child, bool lock_is_held)
+static bool is_child_alive(const struct proc_id *child, bool lock_is_held, struct look *look)
 {
-    enum liveness found = proc_id_liveness(child);
+    enum liveness found = proc_id_look(child, &look->usage);
+    look->has_usage = found == LIVE_ALIVE;
     if (found == LIVE_UNKNOWN && is_of_another_namespace(child))
         return lock_is_held;
     return found != LIVE_DEAD;
@@ -50,7 +51,7 @@ static int look_at_next(int dir, struct look *look, struct tsk_error *err)
     snprintf(next.phase, sizeof next.phase, "running");
     look->status = next;
     look->is_behind = true;
-    look->child_lives = lives(&next.child, is_held);
+    look->child_lives = is_child_alive(&next.child, is_held, look);
     return 0;
 }
 
@@ -64,7 +65,7 @@ static int look_at_child(int dir, struct look *look, struct tsk_error *err)
     if (is_of_another_namespace(&look->status.child) &&
         proc_start_read(dir, look->status.n, &ignored, &has_identity, &is_held, err) < 0)
         return -1;
-    look->child_lives = lives(&look->status.child, is_held);
+    look->child_lives = is_child_alive(&look->status.child, is_held, look);
     look->is_stuck = gave_up && look->child_lives;
     look->status.has_ended = look->status.has_ended && !look->is_stuck;
     return 0;
@@ -95,7 +96,7 @@ static int look_without_status(int dir, struct look *look, struct tsk_error *err
         bool has_identity, is_held;
         if (proc_start_read(dir, starts[count], &start, &has_identity, &is_held, err) < 0)
             return -1;
-        if (!has_identity || !lives(&start.child, is_held))
+        if (!has_identity || !is_child_alive(&start.child, is_held, look))
             continue;
         look->status = start;
         snprintf(look->status.phase, sizeof look->status.phase, "running");
@@ -128,7 +129,7 @@ int look_at(int dir, struct look *ret, struct tsk_error *err)
 
 int look_settled(int dir, struct look *ret, struct tsk_error *err)
 {
-    int64_t deadline = clock_now().boot_ms + SETTLE_MS;
+    int64_t deadline = clock_now().boot_ms + LOOK_SETTLE_MS;
     for (;;) {
         if (look_at(dir, ret, err) < 0)
             return -1;
@@ -187,12 +188,17 @@ static void view_ended(const struct look *look, struct proc_view *ret)
 static const char *probed_phase(int dir, int64_t n, bool has_ready, char detail[200])
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* the detail says it */
     json_t *record CLEANUP_JSON = NULL;
     const char *before = has_ready ? "starting" : "ready";
-    if (fs_read_file(dir, HOLD_PHASE_NAME, PHASE_MAX, &text) < 0 ||
-        json_parse(buf_str(&text), text.len, HOLD_PHASE_NAME, &record, &ignored) < 0 ||
-        json_get_int(record, "n", 0) != n)
+    bool is_read = fs_read_file(dir, HOLD_PHASE_NAME, PHASE_MAX, &text) == 0;
+    if (!is_read && errno == ENOENT)
+        return before;
+    if (!is_read || json_parse(buf_str(&text), text.len, HOLD_PHASE_NAME, &record, &ignored) < 0) {
+        snprintf(detail, 200, "the file " HOLD_PHASE_NAME " cannot be read");
+        return has_ready ? "starting" : "unhealthy"; /* in doubt, not ready */
+    }
+    if (json_get_int(record, "n", 0) != n)
         return before;
     const char *failed = json_get_string(record, "failed", NULL), *phase = json_get_string(record, "phase", "");
     const char *words = json_get_string(record, "detail", "");
@@ -230,6 +236,8 @@ void look_to_view(const struct look *look, int dir, bool has_ready, bool has_hea
     } else {
         ret->state = PROC_RUNNING;
         ret->child = status->child;
+        ret->has_usage = look->has_usage;
+        ret->usage = look->usage;
         ret->phase = has_ready || has_health ? probed_phase(dir, status->n, has_ready, ret->detail) : "ready";
         if (look->want.is_down || strcmp(status->phase, "stopping") == 0)
             ret->phase = "stopping";

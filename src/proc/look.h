@@ -1,6 +1,6 @@
 /* look.h - what the files say about a process, and what has to be done about it. Reading only; reconcile.c acts.
  *
- * What is looked at, in this order, because each answer is only good if it was read after the one before (H5):
+ * The files are read in this order, because each answer is valid only if it was read after the one before (H5):
  *   is somebody in charge (holder.lock)?  ->  the status record  ->  a start under way (run.<n+1>.lock)  ->  does the child live?
  *
  * child lives | in charge | exit recorded || state                       | what is to be done
@@ -31,6 +31,8 @@ struct look {
     bool is_stuck;   /* a stop gave up: SIGKILL did not end it. It still runs; only another stop tries again */
     struct proc_want want;
     bool has_want;
+    bool has_usage; /* of the child that lives */
+    struct proc_usage usage;
     enum look_need need;
 };
 

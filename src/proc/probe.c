@@ -92,7 +92,39 @@ struct run {
     int64_t written_ms;
     bool is_stopping;              /* it said so */
     char status[PROBE_DETAIL_MAX]; /* what it last said of itself */
+    struct tsk_workspace *ws;      /* for events; NULL: none */
 };
+
+/* B5 */
+static void run_report(const struct run *run, const char *type, const char *reason)
+{
+    struct buf data CLEANUP(buf_clear) = BUF_INIT;
+    struct now now = clock_now();
+    struct tsk_error err;
+    if (!run->ws)
+        return;
+    buf_puts(&data, "{");
+    buf_json_pair(&data, "process_id", run->ready.p->id);
+    buf_json_pair_int(&data, "run", run->report.n);
+    buf_json_pair(&data, "reason", reason);
+    buf_puts(&data, "}");
+    struct event event = {.type = type, .data = buf_str(&data), .actor = "null"};
+    if (workspace_event(run->ws, &now, &event, &err) < 0)
+        log_problem(&err);
+    event_trail_clear(&run->ws->trail); /* the probe lives long */
+}
+
+/* From `before` to the phase of the report. */
+static void run_report_phase(const struct run *run, const char *before)
+{
+    const char *phase = run->report.phase;
+    if (strcmp(phase, "unhealthy") == 0)
+        run_report(run, "process.unhealthy", run->report.detail);
+    else if (strcmp(before, "unhealthy") == 0)
+        run_report(run, "process.healthy", run->report.detail);
+    else if (strcmp(before, "starting") == 0 && strcmp(phase, "ready") == 0)
+        run_report(run, "process.ready", run->report.detail);
+}
 
 static void run_flush(struct run *run)
 {
@@ -111,6 +143,8 @@ static void run_flush(struct run *run)
 static void run_set(struct run *run, const char *phase, const char *detail)
 {
     struct probe_report *report = &run->report;
+    char before[sizeof report->phase];
+    snprintf(before, sizeof before, "%s", report->phase);
     if (strcmp(report->phase, phase) != 0) {
         snprintf(report->phase, sizeof report->phase, "%s", phase);
         report->since_ms = clock_now().wall_ms;
@@ -121,6 +155,8 @@ static void run_set(struct run *run, const char *phase, const char *detail)
         run->is_dirty = true;
     }
     run_flush(run);
+    if (strcmp(before, phase) != 0)
+        run_report_phase(run, before);
 }
 
 /* What the process says of itself; its status stands until it says another. */
@@ -203,6 +239,7 @@ static void ready_failed(struct run *run)
     snprintf(run->report.failed, sizeof run->report.failed, "did not become ready within %s", span);
     run->is_dirty = run->is_urgent = true;
     run_set(run, "starting", run->ready.detail);
+    run_report(run, "process.not_ready", run->report.failed);
 }
 
 /* 0: it is ready, or the time is up (the report says which); -1: the process has ended. */
@@ -294,10 +331,10 @@ static bool run_continue(struct run *run, const struct proc *p)
     return was_ready || before.failed[0];
 }
 
-int probe_run(const struct proc *p, const char *cwd, int notify_fd, struct tsk_error *err)
+int probe_run(struct tsk_workspace *ws, const struct proc *p, const char *cwd, int notify_fd, struct tsk_error *err)
 {
     int child_fd CLEANUP_FD = proc_id_open(&p->view.child); /* B4 */
-    struct run run = {.report.n = p->view.n, .dir = p->dir, .child_fd = child_fd, .notify_fd = notify_fd};
+    struct run run = {.report.n = p->view.n, .dir = p->dir, .child_fd = child_fd, .notify_fd = notify_fd, .ws = ws};
     if (child_fd < 0)
         return 0;
     if (notify_fd >= 0 && notify_init(notify_fd) < 0)
@@ -319,8 +356,8 @@ int probe_run(const struct proc *p, const char *cwd, int notify_fd, struct tsk_e
 
 /* ---- by hand ---- */
 
-static int once(const struct proc *p, const char *key, const char *cwd, int child_fd, json_t **ret,
-                struct tsk_error *err)
+static int probe_try_once(const struct proc *p, const char *key, const char *cwd, int child_fd, json_t **ret,
+                          struct tsk_error *err)
 {
     struct probe_try t;
     if (probe_try_init(&t, p, key, cwd, child_fd, err) < 0)
@@ -340,7 +377,8 @@ int probe_once(const struct proc *p, const char *cwd, json_t **ret, struct tsk_e
 {
     int child_fd CLEANUP_FD = p->view.child.pid ? proc_id_open(&p->view.child) : -1;
     json_t *ready CLEANUP_JSON = NULL, *health CLEANUP_JSON = NULL;
-    if (once(p, "ready", cwd, child_fd, &ready, err) < 0 || once(p, "health", cwd, child_fd, &health, err) < 0)
+    if (probe_try_once(p, "ready", cwd, child_fd, &ready, err) < 0 ||
+        probe_try_once(p, "health", cwd, child_fd, &health, err) < 0)
         return -1;
     *ret = json_pack("{s:O, s:O}", "ready", ready, "health", health);
     return 0;

@@ -4,14 +4,16 @@
  * It reports by replacing the file `phase`, which every look at the process reads. Nothing else depends on it: if a probe is
  * killed, the holder starts it again, and it continues from the file.
  *
- * After `ready` (or its time is up) it goes on with `health`; without, it ends. Where the process speaks for itself (notify) it
- * stays, because somebody must take what is sent. The health action `restart` ends the process like a stop does, and leaves the
- * rest to its restart policy; where there is none, it does nothing.
+ * After `ready` has succeeded or timed out, the probe continues with `health`; without `health`, it ends. With `notify` it
+ * stays, because it must receive the messages of the process. The health action `restart` ends the process as a stop does, and
+ * leaves the rest to its restart policy; without a policy it does nothing.
  *
  *  B1  A report names its start n. Readers ignore the report of another start.
- *  B2  What was found stays found: a probe that is started again for the same n does not ask for `ready` once more.
+ *  B2  A result is kept: a probe that is started again for the same n does not check `ready` again.
  *  B3  A probe ends when its process has ended (its pidfd) and when its holder has (PR_SET_PDEATHSIG).
- *  B4  The process is signalled only through a pidfd whose identity was compared after it was opened. */
+ *  B4  The process is signalled only through a pidfd whose identity was compared after it was opened.
+ *  B5  A change of the phase is in the file first, then in the trail: process.ready, .not_ready, .unhealthy, .healthy. A probe
+ *      that is started again finds the phase and does not report it again. */
 #ifndef PROC_PROBE_H
 #define PROC_PROBE_H
 
@@ -34,8 +36,9 @@ int probe_report_write(int dir, const struct probe_report *report, struct tsk_er
 bool probe_was_ready(const struct proc *p, struct probe_report *ret);
 
 /* Probes the newest start of `p` until there is nothing more to find out, or it has ended. `notify_fd` is the sd_notify
- * socket, or -1; `cwd` is where a probe's command runs. */
-int probe_run(const struct proc *p, const char *cwd, int notify_fd, struct tsk_error *err);
+ * socket, or -1; `cwd` is where a probe's command runs; `ws` is
+ * for events, NULL: none. */
+int probe_run(struct tsk_workspace *ws, const struct proc *p, const char *cwd, int notify_fd, struct tsk_error *err);
 
 /* One attempt of each probe that p has, for people who write them: {"ready": {"ok", "detail"} or null, "health": …}. Changes
  * nothing. Owned. */

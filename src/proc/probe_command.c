@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_MS 20 /* between two looks at the command where the kernel has no pidfd */
+#define PROBE_LOOK_MS 20 /* between two looks at the command where the kernel has no pidfd */
 
 /* The end of what the command said, for the detail. */
 struct output {
@@ -60,8 +60,8 @@ static int wait_for_end(const struct probe_try *t, const struct spawn *s, struct
         int64_t left = deadline_ms - clock_now().boot_ms;
         if (left <= 0)
             return 0;
-        if (s->pidfd < 0 && left > LOOK_MS)
-            left = LOOK_MS;
+        if (s->pidfd < 0 && left > PROBE_LOOK_MS)
+            left = PROBE_LOOK_MS;
         poll(fds, 3, left > INT_MAX ? INT_MAX : (int)left);
         if (fds[1].revents)
             output_drain(output);
@@ -72,7 +72,7 @@ static int wait_for_end(const struct probe_try *t, const struct spawn *s, struct
     }
 }
 
-/* The group is killed before its leader is collected: so long nobody else can have its number. */
+/* Kills the group before it reaps the leader: until then the kernel cannot reuse the number. */
 static int end_group(const struct spawn *s)
 {
     int status = -1;

@@ -13,8 +13,8 @@
 
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 #define ANSWER_MAX      (16u << 10) /* of an answer's head */
-#define DRAIN_MAX       (256u << 10)
-#define DRAIN_MS        200
+#define PROBE_DRAIN_MAX (256u << 10)
+#define PROBE_DRAIN_MS  200
 #define URL_PORT_MAX    65535
 
 /* Where nobody listens, a connection to a port of the ephemeral range can meet itself: the kernel happens to choose the same
@@ -223,7 +223,7 @@ static bool send_request(const struct probe_try *t, int fd, const struct http_ur
 }
 
 /* > 0 bytes, 0 the end, -1 and errno. */
-static ssize_t receive(const struct probe_try *t, int fd, char *data, size_t size, int64_t deadline_ms)
+static ssize_t net_receive(const struct probe_try *t, int fd, char *data, size_t size, int64_t deadline_ms)
 {
     for (;;) {
         ssize_t n = recv(fd, data, size, 0);
@@ -238,15 +238,15 @@ static ssize_t receive(const struct probe_try *t, int fd, char *data, size_t siz
 }
 
 /* Takes the rest of a short answer, because a server whose client goes away in the middle complains in its log. */
-static void drain(const struct probe_try *t, int fd, int64_t deadline_ms)
+static void net_drain(const struct probe_try *t, int fd, int64_t deadline_ms)
 {
     char data[4096];
-    int64_t until_ms = clock_now().boot_ms + DRAIN_MS;
+    int64_t until_ms = clock_now().boot_ms + PROBE_DRAIN_MS;
     if (until_ms > deadline_ms)
         until_ms = deadline_ms;
     ssize_t n;
-    for (size_t total = 0; total < DRAIN_MAX; total += (size_t)n)
-        if ((n = receive(t, fd, data, sizeof data, until_ms)) <= 0 || clock_now().boot_ms >= until_ms)
+    for (size_t total = 0; total < PROBE_DRAIN_MAX; total += (size_t)n)
+        if ((n = net_receive(t, fd, data, sizeof data, until_ms)) <= 0 || clock_now().boot_ms >= until_ms)
             return;
 }
 
@@ -256,7 +256,7 @@ static int receive_status(struct probe_try *t, int fd, int64_t deadline_ms, int 
     char data[ANSWER_MAX];
     size_t len = 0;
     while (len < sizeof data) {
-        ssize_t n = receive(t, fd, data + len, sizeof data - len, deadline_ms);
+        ssize_t n = net_receive(t, fd, data + len, sizeof data - len, deadline_ms);
         if (n <= 0) {
             try_say(t, "%s: %s", t->probe.text, n < 0 ? strerrordesc_np(errno) : "closed without an answer");
             return 0;
@@ -289,7 +289,7 @@ int try_http(struct probe_try *t, int64_t deadline_ms)
     }
     if (!receive_status(t, fd, deadline_ms, &status))
         return 0;
-    drain(t, fd, deadline_ms);
+    net_drain(t, fd, deadline_ms);
     try_say(t, "%s: HTTP %d", t->probe.text, status);
     return status >= 200 && status < 400;
 }

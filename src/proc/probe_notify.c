@@ -13,7 +13,7 @@
 #define CONTROL_SIZE                                                                                                   \
     (CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(struct timeval)) + CMSG_SPACE(FDS_MAX * sizeof(int)))
 
-static void take_line(const char *line, size_t len, struct notify_words *words)
+static void take_notify_line(const char *line, size_t len, struct notify_words *words)
 {
     static const char status[] = "STATUS=";
     static const struct {
@@ -38,7 +38,7 @@ void notify_parse(const char *data, size_t len, struct notify_words *ret)
     while (len) {
         const char *end = memchr(data, '\n', len);
         size_t line = end ? (size_t)(end - data) : len;
-        take_line(data, line, ret);
+        take_notify_line(data, line, ret);
         size_t taken = end ? line + 1 : line;
         data += taken;
         len -= taken;

@@ -9,7 +9,7 @@
 int probe_report_read(int dir, struct probe_report *ret)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* without a report nothing was ready: the probe asks again and writes a new one */
     json_t *json CLEANUP_JSON = NULL;
     if (dir < 0 || fs_read_file(dir, HOLD_PHASE_NAME, REPORT_MAX, &b) < 0 ||
         json_parse(b.data, b.len, HOLD_PHASE_NAME, &json, &ignored) < 0)

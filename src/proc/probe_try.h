@@ -1,6 +1,6 @@
 /* probe_try.h - one attempt of a probe, a function per kind. Internal to probe.c.
  *
- * An attempt answers 1 (yes) or 0 (no), and says in `detail` what it saw. It ends at its deadline (boot clock) and when the
+ * An attempt returns 1 (yes) or 0 (no), and says in `detail` what it found. It ends at its deadline (boot clock) or when the
  * process has ended, whatever the other side does. */
 #ifndef PROC_PROBE_TRY_H
 #define PROC_PROBE_TRY_H

@@ -2,8 +2,8 @@
  * invariants H1-H7 that this side keeps too.
  *
  * The registry (table `process`) says what a process should be; the files of its directory say what it is. Every function that
- * looks reconciles: facts of `history` become events, a process whose holder died is adopted by a new one or declared lost,
- * and the row's `state` is brought up to date, in one transaction.
+ * reads the state also reconciles it: facts of `history` become events, a process whose holder died is adopted by a new one or
+ * declared lost, and the row's `state` is updated, in one transaction.
  *
  *  P1  An operation that changes a process (create, start, stop, remove, update, adopt) holds the process's byte of
  *      `processes/.guard` while it decides. It is short: waiting for an end happens without it.
@@ -44,6 +44,8 @@ struct proc_view {
     bool want_down;                       /* stopped since its last start */
     bool is_shutdown;                     /* … but only because the server ended, not on purpose */
     char detail[200];                     /* the probe's words */
+    bool has_usage; /* false also where the child cannot be asked: it is in another pid namespace */
+    struct proc_usage usage;
 };
 
 /* An opened registry: database and `processes/`. One per operation; not to be kept over a fork. */
@@ -52,7 +54,15 @@ struct proc_registry {
     struct db db;
     int dir;         /* processes/ */
     json_t *removed; /* holder_list_removed, once it was asked for */
-    char *worktree;  /* git worktree of the caller, where that is known; owned. Records of other worktrees say so */
+    char *home;      /* directory of the caller, where that is known; owned. Records of other git worktrees say so */
+    char *worktree;  /* that of `home`, once it was asked for; owned */
+    struct {
+        char *dir, *top; /* owned; the worktree that it is in, "": none, NULL: the caller's or not asked for */
+        bool is_gone;
+    } place; /* the directory of a process that was looked at last: most processes of a list share theirs */
+    /* Told for which processes ("db, cache") a start waits, and with NULL that it does not wait any more; may be NULL. */
+    void (*waits)(void *data, const char *ids);
+    void *waits_data;
 };
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);
@@ -66,6 +76,7 @@ struct proc {
     int64_t history_offset; /* how far the history has become events */
     int64_t exit_run;       /* the newest start whose end has become an event */
     char *state_text;       /* the row's state */
+    char *started_by;       /* the who of the starter (actor.h) as the row has it: JSON, or "" */
     struct proc_view view;
     struct proc_stamp { /* of status.json and phase before they were read, for proc_wait_change */
         uint64_t inode;
@@ -89,25 +100,32 @@ int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, i
                 struct tsk_error *err);
 /* NEEDS_CONFIRMATION when it runs, unless is_forced: then it is stopped first. Ends leftovers. */
 int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err);
+/* Several, with one look at the machine's processes; results[i] is what became of ids[i]. */
+void proc_remove_many(struct proc_registry *reg, const char *const *ids, size_t count, bool is_forced,
+                      struct tsk_error *results);
 
 /* Starts many, overlapping the waits; results[i] is the error of ids[i] (code TSK_OK: started). Dependencies are not looked at
  * here (depend.h does that). -1 only when nothing could be tried. */
 int proc_start_many(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *results,
                     struct tsk_error *err);
 int proc_start(struct proc_registry *reg, const char *id, struct tsk_error *err);
-/* Stops many at once: signals all of them, then waits for all. */
+/* Stops many, in reverse order of dependencies (depend.h, D4): of those that do not need each other it signals all, then waits
+ * for all. */
 int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                    struct tsk_error *results, struct tsk_error *err);
 int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err);
 /* Stops all that runs, as a shutdown does: a restore starts again what should run. What cannot be stopped is logged. */
 int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err);
 
-/* The record as every skin shows it, secrets masked. Owned. */
-json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p);
+/* The party that has registered it, as JSON; owned, NULL: unknown. */
+json_t *proc_creator(struct proc_registry *reg, const char *id);
 
-/* The records of all processes of a workspace, which may have none yet. Owned. New facts become events, so a command
- * that shows events calls this first. */
-int proc_overview(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
+/* The record as every skin shows it, secrets masked. Owned. */
+json_t *proc_to_json(struct proc_registry *reg, const struct proc *p);
+
+/* The records of the processes of a workspace, which may have none yet. Owned. Of more than `most` those that run come first, and
+ * only so many; *ret_total is how many there are. New facts become events, so a command that shows events calls this first. */
+int proc_overview(struct tsk_workspace *ws, size_t most, json_t **ret, size_t *ret_total, struct tsk_error *err);
 
 /* Waits until something about the process may have changed, at most timeout_ms: 1 changed, 0 timeout, -1. Does not poll:
  * inotify on its directory where available, and the child's pidfd. */

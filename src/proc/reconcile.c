@@ -3,19 +3,21 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "hold/protocol.h"
+#include "proc/actor.h"
 #include "proc/kin.h"
 #include "proc/launch.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- repairs --------------------------------------------------------------------------------------------------- */
 
-static int adopt(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock, struct tsk_error *err)
+static int proc_adopt(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock,
+                      struct tsk_error *err)
 {
     struct launch launch;
     int result = launch_adopt(reg, p, &look->status, lock, &launch, err);
@@ -56,13 +58,13 @@ static int declare_lost(struct proc *p, const struct look *look, struct tsk_erro
     return 0;
 }
 
-/* True if its policy wants it up and the holder that should have restarted it is dead. */
-static int revive(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock, struct tsk_error *err)
+/* The restart that a dead holder owes. The end of the last start goes into the history before the next one. */
+static int proc_revive(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock,
+                       struct tsk_error *err)
 {
-    struct launch launch;
+    struct launch launch = {.report = -1, .holder_fd = -1};
     struct launch_options options = {
         .n = look->status.n + 1, .restarts = look->status.restarts + 1, .log_mode = look->status.log};
-    launch = (struct launch){.report = -1, .holder_fd = -1};
     int result = proc_tell_exit(p, &look->status, err);
     if (result == 0)
         result = launch_start(reg, p, &options, lock, &launch, err);
@@ -93,71 +95,60 @@ static int is_seen_alive(const struct look *look, struct tsk_error *err)
     return found.count > 0;
 }
 
-/* With the guard and, in *lock, holder.lock (so nobody else is in charge, and what was looked at cannot change). */
-static int act(struct proc_registry *reg, struct proc *p, int *lock, struct look *look, struct tsk_error *err)
+/* With the guard and, in *lock, holder.lock: no other process is in charge, and the files do not change. (The look found a holder:
+ * this process.) */
+static int act_on_look(struct proc_registry *reg, struct proc *p, const struct look *look, int *lock,
+                       struct tsk_error *err)
 {
-    if (look_at(p->dir, look, err) < 0)
-        return -1;
-    /* holder.lock is ours, so the look found a holder: us. */
+    bool is_running = !look->status.has_ended;
     if (look->status.n == 0 || look->is_starting)
         return 0;
-    bool is_running = !look->status.has_ended;
     if (is_running && look->child_lives)
-        return look->is_foreign ? 0 : adopt(reg, p, look, lock, err);
+        return look->is_foreign ? 0 : proc_adopt(reg, p, look, lock, err);
     int seen = is_running && look->is_foreign ? is_seen_alive(look, err) : 0;
     if (seen)
         return seen < 0 ? -1 : 0;
     if (is_running && declare_lost(p, look, err) < 0)
         return -1;
-    bool was_in_backoff =
-        !is_running && strcmp(look->status.phase, "backoff") == 0 && clock_now().wall_ms >= look->status.next_start_ms;
-    if ((is_running || was_in_backoff) && policy_wants_up(p, look))
-        return revive(reg, p, look, lock, err);
-    return 0;
+    bool is_due =
+        is_running || (strcmp(look->status.phase, "backoff") == 0 && clock_now().wall_ms >= look->status.next_start_ms);
+    return is_due && policy_wants_up(p, look) ? proc_revive(reg, p, look, lock, err) : 0;
 }
 
-static int mend_guarded(struct proc_registry *reg, struct proc *p, struct look *look, struct tsk_error *err)
+/* The guard first, then holder.lock, as a start takes them; then a look, because only now do the files stay as they are. */
+static int reconcile_files(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err)
 {
+    struct look look;
+    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
+    if (!is_guarded && proc_guard_take(reg, p->id, false, &guard, err) < 0)
+        return -1;
     int lock CLEANUP_FD = proc_holder_lock(p->dir, 0);
     if (lock < 0)
         return errno == EAGAIN ? 0 : fs_error(err, "lock", p->dir, "holder.lock");
-    return act(reg, p, &lock, look, err);
-}
-
-static int mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct look *look, struct tsk_error *err)
-{
-    if (is_guarded)
-        return mend_guarded(reg, p, look, err);
-    struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
-    if (proc_guard_take(reg, p->id, false, &guard, err) < 0)
-        return -1;
-    return mend_guarded(reg, p, look, err);
+    return look_at(p->dir, &look, err) < 0 ? -1 : act_on_look(reg, p, &look, &lock, err);
 }
 
 int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
 {
-    struct look look;
-    if (mend_guarded(reg, p, &look, err) < 0)
-        return -1;
-    return proc_mend(reg, p, true, err);
+    return reconcile_files(reg, p, true, err) < 0 ? -1 : proc_reconcile(reg, p, true, err);
 }
 
 /* A command that only looks does not run another user's command; this matters above all for root. */
-static bool is_ours(int dir)
+static bool is_own_folder(int dir)
 {
     struct stat st;
     return fs->fstat(dir, &st) == 0 && st.st_uid == geteuid();
 }
 
-int proc_mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err)
+int proc_reconcile(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err)
 {
     struct look look;
     struct proc_probe ready, health;
     if (look_settled(p->dir, &look, err) < 0)
         return -1;
-    if (look.need >= LOOK_ADOPT && is_ours(p->dir)) {
+    if (look.need >= LOOK_ADOPT && is_own_folder(p->dir)) {
         struct tsk_error problem = {0};
-        if (mend(reg, p, is_guarded, &look, &problem) < 0)
+        if (reconcile_files(reg, p, is_guarded, &problem) < 0)
             log_problem(&problem); /* a workspace that may only be read can still be looked at */
         if (look_settled(p->dir, &look, err) < 0)
             return -1;
@@ -218,7 +209,7 @@ static const char *event_type(const char *what)
 }
 
 /* Beside the raw wait status, what people and programs ask for. */
-static void put_exit(json_t *object)
+static void put_exit_event(json_t *object)
 {
     const json_t *status = json_object_get(object, "status");
     if (!json_is_integer(status))
@@ -233,22 +224,38 @@ static void put_exit(json_t *object)
         json_object_set_new(object, "signal", json_sprintf("SIG%s", name));
 }
 
-static int put_fact(struct proc_registry *reg, const char *id, json_t *fact, struct tsk_error *err)
+/* A start and a stop have a party behind them. What a process, its policy or its end does has none. */
+static void put_actor(struct buf *b, const struct proc *p, const json_t *fact)
 {
-    const char *type = event_type(json_get_string(fact, "what", ""));
+    struct who who;
+    int64_t n;
+    bool is_start = strcmp(json_get_string(fact, "what", ""), "started") == 0;
+    bool is_stop = strcmp(json_get_string(fact, "by", ""), "stop") == 0;
+    if ((is_start || is_stop) && proc_actor_read(p->dir, is_start ? PROC_STARTED_BY : PROC_STOPPED_BY, &who, &n) &&
+        n == json_get_int(fact, "n", 0))
+        who_put(b, &who);
+    else
+        buf_puts(b, "null");
+}
+
+static int put_fact(struct proc_registry *reg, const struct proc *p, json_t *fact, struct tsk_error *err)
+{
+    const char *type = event_type(json_get_string(fact, "what", "")), *id = p->id;
     struct now at = {.wall_ms = json_get_int(fact, "time", 0)};
     if (!type)
         return 0;
-    struct buf data CLEANUP(buf_clear) = BUF_INIT;
+    struct buf data CLEANUP(buf_clear) = BUF_INIT, actor CLEANUP(buf_clear) = BUF_INIT;
+    put_actor(&actor, p, fact);
     json_t *object CLEANUP_JSON =
         json_pack("{s:s, s:I}", "process_id", id, "run", (json_int_t)json_get_int(fact, "n", 0));
     json_object_del(fact, "time");
     json_object_del(fact, "what");
     json_object_del(fact, "n");
     json_object_update(object, fact);
-    put_exit(object);
+    put_exit_event(object);
     json_write(&data, object, false);
-    return db_event(&reg->db, &at, &(struct event){.type = type, .data = buf_str(&data)}, err);
+    return db_event(&reg->db, &at, &(struct event){.type = type, .data = buf_str(&data), .actor = buf_str(&actor)},
+                    err);
 }
 
 static bool is_end_of(const json_t *fact, int64_t n)
@@ -268,7 +275,7 @@ static int put_facts(struct proc_registry *reg, struct proc *p, int64_t *ret_nex
         int64_t n = json_get_int(fact, "n", 0);
         if (n > p->exit_run && is_end_of(fact, n))
             p->exit_run = n;
-        if (put_fact(reg, p->id, fact, err) < 0)
+        if (put_fact(reg, p, fact, err) < 0)
             return -1;
     }
     return 0;
@@ -312,7 +319,8 @@ static int tell_exit(struct proc *p, struct tsk_error *err)
 static int read_offset(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
-    if (db_query(&reg->db, &rows, err, "SELECT history_offset, exit_run FROM process WHERE id = ?1", 1, p->id) < 0)
+    if (db_query(&reg->db, &rows, err, "SELECT history_offset, exit_run FROM process WHERE id = ?1", DB_TEXT(p->id)) <
+        0)
         return -1;
     int found = db_next(&rows, err);
     if (found == 1) {
@@ -322,9 +330,22 @@ static int read_offset(struct proc_registry *reg, struct proc *p, struct tsk_err
     return found;
 }
 
+/* A list reads it from the row: it changes with a start, which is a fact of the history. */
+static int read_starter(struct proc *p)
+{
+    struct who who;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (proc_starter(p->dir, p->view.n, &who))
+        who_put(&text, &who);
+    free(p->started_by);
+    p->started_by = strdup(buf_str(&text));
+    return p->started_by ? 0 : -1;
+}
+
+/* The facts of the history become events, then an end that the history misses is added to it and becomes one, too; the row, which
+ * says up to where this was done, is last and in the same transaction. */
 static int sync_one(struct proc_registry *reg, struct proc *p, const char *state, struct tsk_error *err)
 {
-    char offset[24], exit_run[24];
     int64_t next;
     int found = read_offset(reg, p, err);
     if (found <= 0)
@@ -337,12 +358,11 @@ static int sync_one(struct proc_registry *reg, struct proc *p, const char *state
     if (misses_exit(p) && (tell_exit(p, err) < 0 || put_facts(reg, p, &next, err) < 0))
         return -1;
     p->history_offset = next;
-    snprintf(offset, sizeof offset, "%" PRId64, next);
-    snprintf(exit_run, sizeof exit_run, "%" PRId64, p->exit_run);
+    if (read_starter(p) < 0)
+        return error_errno(err, "read", p->id);
     return db_exec(&reg->db, err,
-                   "UPDATE process SET state = ?2, history_offset = CAST(?3 AS INTEGER),"
-                   "  exit_run = CAST(?4 AS INTEGER) WHERE id = ?1",
-                   4, p->id, state, offset, exit_run);
+                   "UPDATE process SET state = ?2, history_offset = ?3, exit_run = ?4, started_by = ?5 WHERE id = ?1",
+                   DB_TEXT(p->id), DB_TEXT(state), DB_INT(next), DB_INT(p->exit_run), DB_TEXT(p->started_by));
 }
 
 /* What the row should say, or "" when it says so already. */
@@ -351,7 +371,7 @@ static void state_text(const struct proc *p, struct buf *b)
     json_t *state CLEANUP_JSON = proc_state_json(&p->view);
     json_write(b, state, false);
     if (strcmp(buf_str(b), p->state_text) == 0 && !misses_exit(p) &&
-        (p->dir < 0 || proc_history_end(p->dir) == p->history_offset))
+        (p->dir < 0 || proc_history_ends_at(p->dir, p->history_offset)))
         buf_reset(b);
 }
 

@@ -1,4 +1,4 @@
-/* reconcile.h - bringing what should be, what is, and what is written together. */
+/* reconcile.h - makes the record of a process agree with its files: adopts, declares lost, restarts, writes events. */
 #ifndef PROC_RECONCILE_H
 #define PROC_RECONCILE_H
 
@@ -6,9 +6,9 @@
 
 /* Looks at p->dir, does what the look asks for (adopt, declare lost, revive), and fills p->view. Takes the guard if
  * something is to be done, unless `is_guarded`. Nothing is written to the database. */
-int proc_mend(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err);
+int proc_reconcile(struct proc_registry *reg, struct proc *p, bool is_guarded, struct tsk_error *err);
 
-/* A holder for a running process that has none and that proc_mend left alone (is_stuck), so that a stop can be tried again.
+/* A holder for a running process that has none and that proc_reconcile left alone (is_stuck), so that a stop can be tried again.
  * With the guard. */
 int proc_take_up(struct proc_registry *reg, struct proc *p, struct tsk_error *err);
 

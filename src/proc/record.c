@@ -1,7 +1,7 @@
 /* record.c - the record of a process as every skin shows it, and waiting for it to change. */
 #include "base/fs.h"
-#include "base/word.h"
 #include "hold/protocol.h"
+#include "proc/log.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
 
@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POLL_MS        50 /* where no inotify instance is available */
 #define LAST_EXITS     5
 #define HISTORY_WINDOW 8192
 
@@ -42,30 +41,15 @@ static json_t *raw_status_json(int raw)
 
 /* ---- what it uses ---------------------------------------------------------------------------------------------- */
 
-static bool read_numbers(pid_t pid, const char *name, struct buf *text)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    return fd >= 0 && fs_read_fd(fd, 4096, text) == 0;
-}
-
 static json_t *usage_json(const struct proc_view *view)
 {
-    char *word[23];
-    struct buf stat CLEANUP(buf_clear) = BUF_INIT;
-    if (!read_numbers(view->child.pid, "stat", &stat))
-        return NULL;
-    char *after_name = stat.len ? strrchr(stat.data, ')') : NULL;
-    if (!after_name || words_split(after_name, word, 23) < 23)
-        return NULL;
-    unsigned long long user = strtoull(word[12], NULL, 10), system_time = strtoull(word[13], NULL, 10);
-    unsigned long long pages = strtoull(word[22], NULL, 10);
-    uint64_t tick = ticks_per_second();
     int64_t uptime = clock_now().wall_ms - view->started_at_ms;
-    return json_pack("{s:I, s:I, s:I}", "cpu_ms", (json_int_t)((user + system_time) * 1000 / tick), "rss_bytes",
-                     (json_int_t)(pages * (unsigned long long)sysconf(_SC_PAGESIZE)), "uptime_ms",
-                     (json_int_t)(uptime > 0 ? uptime : 0));
+    json_t *usage = json_object();
+    json_object_set_new(usage, "cpu_ms", json_integer((json_int_t)(view->usage.cpu_ticks * 1000 / ticks_per_second())));
+    json_object_set_new(usage, "rss_bytes",
+                        json_integer((json_int_t)view->usage.rss_pages * (json_int_t)sysconf(_SC_PAGESIZE)));
+    json_object_set_new(usage, "uptime_ms", json_integer((json_int_t)(uptime > 0 ? uptime : 0)));
+    return usage;
 }
 
 /* ---- earlier ends ---------------------------------------------------------------------------------------------- */
@@ -86,15 +70,15 @@ static json_t *exit_json(int64_t n, int raw, const char *by, int64_t time_ms)
 /* The last end is in the status record; the history may not have heard of it (its holder was killed), or has forgotten it. */
 json_t *proc_last_exits(const struct proc *p)
 {
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* the last end is known without the history */
     const struct proc_view *view = &p->view;
     json_t *facts CLEANUP_JSON = NULL, *list = json_array();
-    int64_t next, end = p->dir < 0 ? 0 : proc_history_end(p->dir);
+    int64_t next, read = p->history_offset;
     bool has_ended = view->state == PROC_STOPPED || view->state == PROC_FAILED;
     if (has_ended)
         json_array_append_new(list, exit_json(view->n, view->raw_status, view->by, view->stopped_at_ms));
-    if (end == 0 ||
-        proc_history_read(p->dir, end > HISTORY_WINDOW ? end - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
+    if (p->dir < 0 || view->n <= 1 || /* no start was before this one */
+        proc_history_read(p->dir, read > HISTORY_WINDOW ? read - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
         return list;
     for (size_t i = json_array_size(facts); i-- > 0 && json_array_size(list) < LAST_EXITS;) {
         const json_t *fact = json_array_get(facts, i);
@@ -106,6 +90,21 @@ json_t *proc_last_exits(const struct proc *p)
                                   exit_json(n, (int)json_get_int(fact, "status", -1),
                                             json_get_string(fact, "by", "unknown"), json_get_int(fact, "time", 0)));
     }
+    return list;
+}
+
+json_t *proc_starts_since(const struct proc *p, int64_t n)
+{
+    struct tsk_error ignored; /* then nothing is known of them */
+    json_t *facts CLEANUP_JSON = NULL, *list = json_array(), *fact;
+    int64_t next, read = p->history_offset;
+    size_t i;
+    if (p->dir < 0 ||
+        proc_history_read(p->dir, read > HISTORY_WINDOW ? read - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
+        return list;
+    json_array_foreach (facts, i, fact)
+        if (strcmp(json_get_string(fact, "what", ""), "started") == 0 && json_get_int(fact, "n", 0) > n)
+            json_array_append(list, fact);
     return list;
 }
 
@@ -132,31 +131,30 @@ static void put_state(json_t *record, const struct proc_view *view)
         json_object_set_new(record, "next_start_at", time_or_null(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
-    /* In another pid namespace the number is another process's. */
-    bool can_ask = is_running && !view->is_foreign && strcmp(view->phase, PROC_UNREADABLE) != 0;
-    json_t *usage = can_ask ? usage_json(view) : NULL;
-    if (usage)
-        json_object_set_new(record, "usage", usage);
+    if (view->has_usage)
+        json_object_set_new(record, "usage", usage_json(view));
 }
 
 static void put_log(json_t *record, const struct proc_registry *reg, const struct proc *p)
 {
     const char *mode = *p->view.log ? p->view.log : proc_log_names[proc_spec_log(p->spec)];
-    bool is_stamped = strcmp(mode, "stamped") == 0;
+    bool is_stamped = strcmp(mode, "stamped") == 0, is_tty = strcmp(mode, "tty") == 0;
     char out[PATH_MAX + 200], errors[PATH_MAX + 200];
     snprintf(out, sizeof out, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
              is_stamped ? "output" : "stdout");
     snprintf(errors, sizeof errors, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
-             is_stamped ? "output" : "stderr");
+             is_stamped ? "output"
+             : is_tty   ? "stdout"
+                        : "stderr");
     json_object_set_new(record, "log",
                         json_pack("{s:s, s:I, s:s, s:s}", "mode", mode, "max",
                                   (json_int_t)json_get_int(p->spec, "log_max", 0), "stdout", out, "stderr", errors));
 }
 
 /* Of one that cannot be looked at: what its row says, as it is. */
-static json_t *state_of(const struct proc *p)
+static json_t *record_state(const struct proc *p)
 {
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* then the view says that it cannot be read */
     json_t *state = NULL;
     if (strcmp(p->view.phase, PROC_UNREADABLE) == 0 &&
         json_parse(p->state_text, strlen(p->state_text), "state.db", &state, &ignored) == 0)
@@ -164,32 +162,77 @@ static json_t *state_of(const struct proc *p)
     return proc_state_json(&p->view);
 }
 
-bool proc_other_worktree(const struct proc_registry *reg, const struct proc *p, char top[PATH_MAX])
+static char *worktree_text(const char *dir)
 {
-    return reg->worktree && worktree_of(json_get_string(p->spec, "cwd", reg->ws->root), top) &&
-           strcmp(top, reg->worktree) != 0;
+    char top[PATH_MAX];
+    return strdup(worktree_of(dir, top) ? top : "");
+}
+
+/* Looks at the directory unless it is the one before. The caller's own is in the caller's worktree. */
+static void record_look_at_place(struct proc_registry *reg, const char *dir)
+{
+    struct stat st;
+    if (reg->place.dir && strcmp(reg->place.dir, dir) == 0)
+        return;
+    free(reg->place.dir);
+    free(reg->place.top);
+    reg->place.dir = strdup(dir);
+    reg->place.top = NULL;
+    reg->place.is_gone = fs->fstatat(AT_FDCWD, dir, &st, 0) < 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (reg->place.is_gone || !reg->home || strcmp(reg->home, dir) == 0)
+        return;
+    if (!reg->worktree)
+        reg->worktree = worktree_text(reg->home);
+    char *top = worktree_text(dir);
+    if (*top && *reg->worktree && worktree_is_sibling(top, reg->worktree))
+        reg->place.top = top;
+    else
+        free(top);
+}
+
+static const char *place_of(const struct proc_registry *reg, const struct proc *p)
+{
+    return json_get_string(p->spec, "cwd", reg->ws->root);
+}
+
+const char *proc_other_worktree(struct proc_registry *reg, const struct proc *p)
+{
+    record_look_at_place(reg, place_of(reg, p));
+    return reg->place.top;
 }
 
 /* A directory that was removed under the process, as `git worktree remove` does, and one of another worktree. */
-static void put_place(json_t *record, const struct proc_registry *reg, const struct proc *p)
+static void put_record_place(json_t *record, struct proc_registry *reg, const struct proc *p)
 {
-    char top[PATH_MAX];
-    struct stat st;
-    const char *cwd = json_get_string(p->spec, "cwd", NULL);
-    if (cwd && fs->fstatat(AT_FDCWD, cwd, &st, 0) < 0 && (errno == ENOENT || errno == ENOTDIR))
+    const char *top = proc_other_worktree(reg, p);
+    if (reg->place.is_gone)
         json_object_set_new(record, "directory_gone", json_true());
-    else if (proc_other_worktree(reg, p, top))
+    else if (top)
         json_object_set_new(record, "other_worktree", json_string(top));
 }
 
-json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
+/* The reason of a failure, as the process said it. Others are not read: a list of thousands that run stays cheap. */
+static void put_last_stderr(json_t *record, const struct proc *p)
+{
+    bool has_failed = p->view.state == PROC_FAILED || strcmp(p->view.phase, "backoff") == 0;
+    json_t *words = has_failed && p->dir >= 0 ? log_last_stderr(p) : NULL;
+    json_object_set_new(record, "last_stderr", words ? words : json_null());
+}
+
+static void put_starter(json_t *record, const struct proc *p)
+{
+    json_t *who = p->started_by && *p->started_by ? json_loads(p->started_by, 0, NULL) : NULL;
+    json_object_set_new(record, "started_by", who ? who : json_null());
+}
+
+json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
 {
     static const char *const settings[] = {"restart",          "max_retries", "backoff_ms", "backoff_max_ms",
                                            "healthy_after_ms", "ready",       "health",     "depends_on"};
     json_t *record =
         json_pack("{s:s, s:O, s:O, s:o, s:O, s:o, s:O}", "id", p->id, "command", json_object_get(p->spec, "command"),
                   "args", json_object_get(p->spec, "args"), "env", proc_env_masked(json_object_get(p->spec, "env")),
-                  "cwd", json_object_get(p->spec, "cwd"), "state", state_of(p), "auto_start_on_restore",
+                  "cwd", json_object_get(p->spec, "cwd"), "state", record_state(p), "auto_start_on_restore",
                   json_object_get(p->spec, "auto_start_on_restore"));
     json_object_set_new(record, "created_at", time_or_null(p->created_at_ms));
     json_object_set_new(record, "updated_at", time_or_null(p->updated_at_ms));
@@ -198,12 +241,14 @@ json_t *proc_to_json(const struct proc_registry *reg, const struct proc *p)
         json_object_set_new(record, "needs_restart", json_true()); /* it runs with what it was before */
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         json_object_set(record, settings[i], json_object_get(p->spec, settings[i]));
+    put_last_stderr(record, p);
     put_log(record, reg, p);
-    put_place(record, reg, p);
+    put_starter(record, p);
+    put_record_place(record, reg, p);
     return record;
 }
 
-int proc_overview(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
+int proc_overview(struct tsk_workspace *ws, size_t most, json_t **ret, size_t *ret_total, struct tsk_error *err)
 {
     struct stat st;
     struct proc *list = NULL;
@@ -212,10 +257,15 @@ int proc_overview(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
     bool has_any = fs->fstatat(ws->state_dir, "processes", &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0))
         return -1;
-    *ret = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(*ret, proc_to_json(&reg, &list[i]));
+    json_t *records = json_array();
+    int passes = count > most ? 2 : 1; /* those that run, then the others */
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t i = 0; i < count && json_array_size(records) < most; i++)
+            if (passes == 1 || (list[i].view.state == PROC_RUNNING) == (pass == 0))
+                json_array_append_new(records, proc_to_json(&reg, &list[i]));
     proc_list_free(list, count);
+    *ret = records;
+    *ret_total = count;
     return 0;
 }
 
@@ -229,7 +279,7 @@ static bool has_changed(const struct proc *p)
 }
 
 /* inotify on the directory; -1 where it is not available. */
-static int watch(const struct proc *p)
+static int watch_exit(const struct proc *p)
 {
     char path[64];
     int fd = p->dir < 0 ? -1 : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -244,7 +294,7 @@ static int watch(const struct proc *p)
 
 int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error *err)
 {
-    int notes CLEANUP_FD = watch(p);
+    int notes CLEANUP_FD = watch_exit(p);
     int child CLEANUP_FD = p->view.child.pid ? proc_id_open(&p->view.child) : -1;
     int64_t deadline = timeout_ms < 0 ? INT64_MAX : clock_now().boot_ms + timeout_ms;
     struct pollfd fds[] = {{.fd = notes, .events = POLLIN}, {.fd = child, .events = POLLIN}};
@@ -256,8 +306,8 @@ int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error 
         int64_t left = deadline == INT64_MAX ? 1000 : deadline - clock_now().boot_ms;
         if (left <= 0)
             return 0;
-        if (notes < 0 && left > POLL_MS)
-            left = POLL_MS;
+        if (notes < 0 && left > RECORD_POLL_MS)
+            left = RECORD_POLL_MS;
         int ready = poll(fds, 2, (int)(left < 1000 ? left : 1000));
         if (ready < 0 && errno != EINTR)
             return error_errno(err, "wait for", p->id);

@@ -6,17 +6,17 @@
 #include "base/text.h"
 #include "base/word.h"
 #include "hold/protocol.h"
+#include "proc/actor.h"
 #include "proc/reconcile.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COLUMNS                                                                                                        \
     "id, command, args, env, cwd, auto_start_on_restore, settings, state, history_offset, created_at, updated_at,"     \
-    " exit_run"
+    " exit_run, started_by"
 
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err)
 {
@@ -44,8 +44,12 @@ void proc_registry_close(struct proc_registry *reg)
     db_close(&reg->db);
     fs_close(&reg->dir);
     json_free(&reg->removed);
+    free(reg->home);
     free(reg->worktree);
-    reg->worktree = NULL;
+    reg->home = reg->worktree = NULL;
+    free(reg->place.dir);
+    free(reg->place.top);
+    reg->place.dir = reg->place.top = NULL;
     reg->dir = -1;
 }
 
@@ -53,6 +57,7 @@ void proc_clear(struct proc *p)
 {
     json_decref(p->spec);
     free(p->state_text);
+    free(p->started_by);
     fs_close(&p->dir);
     *p = (struct proc){.dir = -1};
 }
@@ -73,8 +78,7 @@ static const char *json_column(const struct db_rows *rows, int column)
     return text ? text : "null";
 }
 
-/* A directory below the root is kept relative to it, so that it moves with the workspace; "." is the root itself. */
-static const char *cwd_to_keep(const char *root, const char *cwd)
+const char *cwd_to_keep(const char *root, const char *cwd)
 {
     size_t len = strlen(root);
     if (!cwd || strncmp(cwd, root, len) != 0 || (cwd[len] && cwd[len] != '/'))
@@ -110,8 +114,8 @@ static int read_spec(const struct proc_registry *reg, const struct db_rows *rows
     return json_parse(buf_str(&text), text.len, "state.db", ret, err);
 }
 
-static int read_row(const struct proc_registry *reg, const struct db_rows *rows, struct proc *ret,
-                    struct tsk_error *err)
+static int proc_read_row(const struct proc_registry *reg, const struct db_rows *rows, struct proc *ret,
+                         struct tsk_error *err)
 {
     const char *state = db_column_text(rows, 7);
     *ret = (struct proc){.dir = -1, .history_offset = db_column_int(rows, 8), .view.phase = ""};
@@ -121,8 +125,10 @@ static int read_row(const struct proc_registry *reg, const struct db_rows *rows,
     ret->exit_run = db_column_int(rows, 11);
     if (read_spec(reg, rows, &ret->spec, err) < 0)
         return -1;
+    const char *starter = db_column_text(rows, 12);
     ret->state_text = strdup(state ? state : "");
-    BUG(!ret->state_text);
+    ret->started_by = strdup(starter ? starter : "");
+    BUG(!ret->state_text || !ret->started_by);
     return 0;
 }
 
@@ -151,14 +157,14 @@ static int open_dir(struct proc_registry *reg, struct proc *p, struct tsk_error 
 int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
-    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process WHERE id = ?1", 1, id) < 0)
+    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process WHERE id = ?1", DB_TEXT(id)) < 0)
         return -1;
     int found = db_next(&rows, err);
     if (found < 0)
         return -1;
     if (!found)
         return proc_not_found(reg, id, err);
-    if (read_row(reg, &rows, ret, err) == 0 && open_dir(reg, ret, err) == 0) {
+    if (proc_read_row(reg, &rows, ret, err) == 0 && open_dir(reg, ret, err) == 0) {
         proc_stamps(ret->dir, ret->seen);
         return 0;
     }
@@ -178,7 +184,7 @@ int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struc
 {
     if (proc_find(reg, id, ret, err) < 0)
         return -1;
-    if (proc_mend(reg, ret, false, err) == 0) {
+    if (proc_reconcile(reg, ret, false, err) == 0) {
         sync_or_say(reg, ret, 1);
         return 0;
     }
@@ -190,7 +196,7 @@ static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_c
 {
     struct db_rows rows CLEANUP(db_rows_free);
     size_t room = 0;
-    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process ORDER BY id", 0) < 0)
+    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process ORDER BY id") < 0)
         return -1;
     for (;;) {
         int more = db_next(&rows, err);
@@ -202,14 +208,14 @@ static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_c
             BUG(!grown);
             *ret = grown;
         }
-        if (read_row(reg, &rows, &(*ret)[*ret_count], err) < 0)
+        if (proc_read_row(reg, &rows, &(*ret)[*ret_count], err) < 0)
             return -1;
         ++*ret_count;
     }
 }
 
-/* What is wrong with the files of this one, and of no other. */
-static bool is_its_own_trouble(const struct tsk_error *err)
+/* Whether the error is about the files of this process alone, so that the list can continue with the others. */
+static bool is_error_of_one_process(const struct tsk_error *err)
 {
     switch (err->sys_errno) {
     case EACCES:
@@ -247,9 +253,9 @@ static void view_unreadable(struct proc *p, const struct tsk_error *problem)
 
 static int look_at_row(struct proc_registry *reg, struct proc *p, struct tsk_error *err)
 {
-    if (open_dir(reg, p, err) == 0 && proc_mend(reg, p, false, err) == 0)
+    if (open_dir(reg, p, err) == 0 && proc_reconcile(reg, p, false, err) == 0)
         return 0;
-    if (!is_its_own_trouble(err))
+    if (!is_error_of_one_process(err))
         return -1;
     view_unreadable(p, err);
     *err = (struct tsk_error){.code = TSK_OK};
@@ -277,7 +283,7 @@ int proc_ids(struct proc_registry *reg, json_t **ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     json_t *ids CLEANUP_JSON = json_array();
-    if (db_query(&reg->db, &rows, err, "SELECT id FROM process ORDER BY id", 0) < 0)
+    if (db_query(&reg->db, &rows, err, "SELECT id FROM process ORDER BY id") < 0)
         return -1;
     int more;
     while ((more = db_next(&rows, err)) == 1)
@@ -300,8 +306,10 @@ int proc_not_found(struct proc_registry *reg, const char *id, struct tsk_error *
         for (size_t i = 0; names && i < count; i++)
             names[i] = json_string_value(json_array_get(ids, i));
         const char *near = names ? nearest_word(id, names, count) : NULL;
-        if (near)
+        if (near) {
+            error_add(err, "near", near);
             error_add_next(err, "tasuki proc status %s", near);
+        }
         free(names);
     }
     error_add_next(err, "tasuki proc list");
@@ -310,7 +318,7 @@ int proc_not_found(struct proc_registry *reg, const char *id, struct tsk_error *
 
 /* ---- changes --------------------------------------------------------------------------------------------------- */
 
-static void put_value(struct buf *b, const json_t *value)
+static void put_event_value(struct buf *b, const json_t *value)
 {
     json_write(b, value, false);
 }
@@ -322,7 +330,7 @@ static void put_settings(struct buf *b, const json_t *spec)
     json_t *settings CLEANUP_JSON = json_copy((json_t *)spec);
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
         json_object_del(settings, columns[i]);
-    put_value(b, settings);
+    put_event_value(b, settings);
 }
 
 int proc_event(struct proc_registry *reg, const char *type, const char *id, struct tsk_error *err)
@@ -339,16 +347,16 @@ int proc_event(struct proc_registry *reg, const char *type, const char *id, stru
 static int write_row(struct proc_registry *reg, const char *id, const json_t *spec, const char *sql,
                      struct tsk_error *err)
 {
-    char now[24];
     struct buf args CLEANUP(buf_clear) = BUF_INIT, env CLEANUP(buf_clear) = BUF_INIT,
                     rest CLEANUP(buf_clear) = BUF_INIT;
-    put_value(&args, json_object_get(spec, "args"));
-    put_value(&env, json_object_get(spec, "env"));
+    put_event_value(&args, json_object_get(spec, "args"));
+    put_event_value(&env, json_object_get(spec, "env"));
     put_settings(&rest, spec);
-    snprintf(now, sizeof now, "%" PRId64, clock_now().wall_ms);
-    return db_exec(&reg->db, err, sql, 8, id, json_get_string(spec, "command", ""), buf_str(&args), buf_str(&env),
-                   cwd_to_keep(reg->ws->root, json_get_string(spec, "cwd", NULL)),
-                   json_get_bool(spec, "auto_start_on_restore", false) ? "1" : "0", buf_str(&rest), now);
+    return db_exec(&reg->db, err, sql, DB_TEXT(id), DB_TEXT(json_get_string(spec, "command", "")),
+                   DB_TEXT(buf_str(&args)), DB_TEXT(buf_str(&env)),
+                   DB_TEXT(cwd_to_keep(reg->ws->root, json_get_string(spec, "cwd", NULL))),
+                   DB_INT(json_get_bool(spec, "auto_start_on_restore", false)), DB_TEXT(buf_str(&rest)),
+                   DB_INT(clock_now().wall_ms));
 }
 
 int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
@@ -356,8 +364,7 @@ int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spe
     if (write_row(reg, id, spec,
                   "INSERT INTO process (id, command, args, env, cwd, auto_start_on_restore, settings, state,"
                   "  created_at, updated_at)"
-                  " VALUES (?1, ?2, ?3, ?4, ?5, CAST(?6 AS INTEGER), ?7, '\"NotStarted\"', CAST(?8 AS INTEGER),"
-                  "  CAST(?8 AS INTEGER)) ON CONFLICT (id) DO NOTHING",
+                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '\"NotStarted\"', ?8, ?8) ON CONFLICT (id) DO NOTHING",
                   err) < 0)
         return -1;
     if (db_changes(&reg->db) == 0) {
@@ -366,6 +373,9 @@ int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spe
         error_add_next(err, "tasuki proc update %s …", id);
         return -1;
     }
+    if (db_exec(&reg->db, err, "UPDATE process SET created_by = ?2 WHERE id = ?1", DB_TEXT(id),
+                DB_TEXT(who_current_text())) < 0)
+        return -1;
     return proc_event(reg, "process.created", id, err);
 }
 
@@ -374,8 +384,8 @@ int proc_update_row(struct proc_registry *reg, const char *id, const json_t *spe
     /* updated_at grows even within a millisecond: it is what CONFLICT is judged by. */
     if (write_row(reg, id, spec,
                   "UPDATE process SET command = ?2, args = ?3, env = ?4, cwd = ?5,"
-                  "  auto_start_on_restore = CAST(?6 AS INTEGER), settings = ?7,"
-                  "  updated_at = max(CAST(?8 AS INTEGER), updated_at + 1) WHERE id = ?1",
+                  "  auto_start_on_restore = ?6, settings = ?7,"
+                  "  updated_at = max(?8, updated_at + 1) WHERE id = ?1",
                   err) < 0)
         return -1;
     if (db_changes(&reg->db) == 0)
@@ -397,6 +407,41 @@ int proc_commit(struct proc_registry *reg, int result, struct tsk_error *err)
     return 0;
 }
 
+json_t *proc_creator(struct proc_registry *reg, const char *id)
+{
+    struct db_rows rows CLEANUP(db_rows_free);
+    struct tsk_error ignored;
+    bool is_known =
+        db_query(&reg->db, &rows, &ignored, "SELECT created_by FROM process WHERE id = ?1", DB_TEXT(id)) == 0 &&
+        db_next(&rows, &ignored) == 1 && db_column_text(&rows, 0);
+    return is_known ? json_loads(db_column_text(&rows, 0), 0, NULL) : NULL;
+}
+
+/* It was never started. */
+static void add_creator(struct tsk_error *err, struct proc_registry *reg, const char *id)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_t *who CLEANUP_JSON = proc_creator(reg, id);
+    if (!who)
+        return;
+    json_write(&text, who, false);
+    error_add_json(err, "created_by", buf_str(&text));
+}
+
+void error_add_registrant(struct tsk_error *err, struct proc_registry *reg, const char *id)
+{
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    struct tsk_error ignored; /* the refusal does without it */
+    struct who who;
+    int64_t n;
+    if (proc_find(reg, id, &p, &ignored) < 0)
+        return;
+    if (p.dir >= 0 && proc_actor_read(p.dir, PROC_STARTED_BY, &who, &n))
+        error_add_starter(err, &who);
+    else
+        add_creator(err, reg, id);
+}
+
 int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
 {
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
@@ -404,7 +449,10 @@ int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, s
         return -1;
     if (proc_forget_orphan(reg, id, err) < 0 || db_begin(&reg->db, err) < 0)
         return -1;
-    return proc_commit(reg, proc_insert_row(reg, id, spec, err), err);
+    int result = proc_commit(reg, proc_insert_row(reg, id, spec, err), err);
+    if (result < 0 && err->code == TSK_PROCESS_ALREADY_EXISTS)
+        error_add_registrant(err, reg, id);
+    return result;
 }
 
 static int check_expected(struct proc_registry *reg, const char *id, int64_t expected, struct tsk_error *err)

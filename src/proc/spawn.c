@@ -43,9 +43,9 @@ static void reset_signal(int number)
 
 extern char **environ;
 
-#define SAFE_FD    64 /* descriptors are moved above this before they get their final numbers */
-#define STACK_SIZE (160u << 10)
-#define GUARD_SIZE 4096u
+#define SAFE_FD          64 /* descriptors are moved above this before they get their final numbers */
+#define SPAWN_STACK_SIZE (160u << 10)
+#define GUARD_SIZE       4096u
 
 static struct rlimit kept_descriptors; /* rlim_max 0: not set */
 
@@ -62,7 +62,7 @@ struct child {
     const char *stage;
 };
 
-static int fail(struct child *child, const char *stage)
+static int spawn_child_fail(struct child *child, const char *stage)
 {
     child->failed = errno ? errno : EINVAL;
     child->stage = stage;
@@ -184,9 +184,9 @@ static int child_run(void *arg)
     else if (s->new_group)
         setpgid(0, 0);
     if (place_descriptors(s) < 0)
-        return fail(child, "descriptors");
+        return spawn_child_fail(child, "descriptors");
     if (s->cwd && chdir(s->cwd) < 0)
-        return fail(child, "cwd");
+        return spawn_child_fail(child, "cwd");
     if (kept_descriptors.rlim_max)
         setrlimit(RLIMIT_NOFILE, &kept_descriptors);
     sigprocmask(SIG_SETMASK, &child->mask, NULL);
@@ -195,7 +195,7 @@ static int child_run(void *arg)
         execve(s->path, s->argv, envp);
     else
         execvpe(s->argv[0], s->argv, envp);
-    return fail(child, "exec");
+    return spawn_child_fail(child, "exec");
 }
 
 static size_t argument_count(char *const *argv)
@@ -209,7 +209,7 @@ static size_t argument_count(char *const *argv)
 /* execvpe puts the arguments of a script without #! on its stack; the lowest page stays a barrier. */
 static char *stack_new(size_t argc, size_t *ret_size)
 {
-    size_t size = (STACK_SIZE + argc * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
+    size_t size = (SPAWN_STACK_SIZE + argc * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
     char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED)
         return NULL;
@@ -227,10 +227,10 @@ char *spawn_stack(void)
 
 void spawn_stack_free(char *stack)
 {
-    size_t size = (STACK_SIZE + SPAWN_ARGS_MAX * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
+    size_t size = (SPAWN_STACK_SIZE + SPAWN_ARGS_MAX * sizeof(char *) + GUARD_SIZE - 1) & ~(size_t)(GUARD_SIZE - 1);
     if (!stack)
         return;
-    STACK_FORGET(stack, STACK_SIZE); /* for the next mapping of this place */
+    STACK_FORGET(stack, SPAWN_STACK_SIZE); /* for the next mapping of this place */
     munmap(stack - size, size);
 }
 
@@ -259,11 +259,11 @@ int spawn_run(struct spawn *s)
     child.mask = s->mask ? *s->mask : before;
     int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (s->no_pidfd ? 0 : CLONE_PIDFD);
     char *top = is_borrowed ? s->stack : stack + size;
-    STACK_FORGET(top, STACK_SIZE);
+    STACK_FORGET(top, SPAWN_STACK_SIZE);
     pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
     int number = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
-    STACK_FORGET(top, STACK_SIZE);
+    STACK_FORGET(top, SPAWN_STACK_SIZE);
     if (!is_borrowed)
         munmap(stack, size);
     if (pid < 0)

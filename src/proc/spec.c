@@ -4,6 +4,7 @@
 #include "base/ident.h"
 #include "base/utf8.h"
 #include "base/word.h"
+#include "hold/protocol.h"
 #include "proc/spec_make.h"
 
 #include <limits.h>
@@ -11,12 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SPEC_TEXT(number)    SPEC_TEXT_OF(number) /* the text of a number that has a name */
+#define SPEC_TEXT_OF(number) #number
+
 #define SPEC_SIZE_MAX (1u << 20)
 
 const char *const proc_restart_names[] = {
     [PROC_RESTART_NO] = "no", [PROC_RESTART_ON_FAILURE] = "on-failure", [PROC_RESTART_ALWAYS] = "always", NULL};
-const char *const proc_log_names[] = {
-    [PROC_LOG_DIRECT] = "direct", [PROC_LOG_PIPE] = "pipe", [PROC_LOG_STAMPED] = "stamped", NULL};
+const char *const proc_log_names[] = {[PROC_LOG_DIRECT] = "direct",
+                                      [PROC_LOG_PIPE] = "pipe",
+                                      [PROC_LOG_STAMPED] = "stamped",
+                                      [PROC_LOG_TTY] = "tty",
+                                      NULL};
 const char *const proc_condition_names[] = {
     [PROC_DEP_STARTED] = "started", [PROC_DEP_READY] = "ready", [PROC_DEP_COMPLETED] = "completed", NULL};
 
@@ -237,16 +244,16 @@ static const struct spec_key keys[] = {
     {"auto_start_on_restore", "false", make_bool, NULL, 0, 0},
     {"restart", "\"no\"", NULL, proc_restart_names, 0, 0},
     {"max_retries", "null", NULL, NULL, 0, 1000000},
-    {"backoff_ms", "1000", NULL, NULL, 0, SPEC_MS_MAX},
-    {"backoff_max_ms", "60000", NULL, NULL, 0, SPEC_MS_MAX},
-    {"healthy_after_ms", "10000", NULL, NULL, 1, SPEC_MS_MAX},
+    {"backoff_ms", SPEC_TEXT(HOLD_BACKOFF_MS), NULL, NULL, 0, SPEC_MS_MAX},
+    {"backoff_max_ms", SPEC_TEXT(HOLD_BACKOFF_MAX_MS), NULL, NULL, 0, SPEC_MS_MAX},
+    {"healthy_after_ms", SPEC_TEXT(HOLD_HEALTHY_MS), NULL, NULL, 1, SPEC_MS_MAX},
     {"log", "\"direct\"", NULL, proc_log_names, 0, 0},
-    {"log_max", "67108864", NULL, NULL, 4096, 1ll << 40},
+    {"log_max", SPEC_TEXT(HOLD_LOG_MAX), NULL, NULL, 4096, 1ll << 40},
     {"ready", "null", spec_make_probe, NULL, 0, 0},
     {"health", "null", spec_make_probe, NULL, 0, 0},
     {"depends_on", "{}", make_depends_on, NULL, 0, 0},
 };
-enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
+enum { SPEC_KEY_COUNT = sizeof keys / sizeof keys[0] };
 
 static json_t *key_default(const struct spec_key *key)
 {
@@ -263,7 +270,7 @@ static json_t *make_value(struct spec_maker *m, const struct spec_key *key, cons
 }
 
 /* What the key becomes: what the input says, what the base has, or its default. */
-static json_t *resolve(struct spec_maker *m, const struct spec_key *key, const json_t *input)
+static json_t *spec_resolve(struct spec_maker *m, const struct spec_key *key, const json_t *input)
 {
     const json_t *value = json_object_get(input, key->name);
     if (value && !json_is_null(value))
@@ -275,19 +282,19 @@ static json_t *resolve(struct spec_maker *m, const struct spec_key *key, const j
     return fallback ? fallback : spec_problem(m, "param_missing", key->name, NULL, "");
 }
 
-static void refuse_unknown(struct spec_maker *m, const json_t *input)
+static void refuse_unknown_keys(struct spec_maker *m, const json_t *input)
 {
-    const char *known[KEY_COUNT];
+    const char *known[SPEC_KEY_COUNT];
     const char *name;
     json_t *value;
-    for (size_t i = 0; i < KEY_COUNT; i++)
+    for (size_t i = 0; i < SPEC_KEY_COUNT; i++)
         known[i] = keys[i].name;
     json_object_foreach ((json_t *)input, name, value) {
         size_t i = 0;
-        while (i < KEY_COUNT && strcmp(known[i], name) != 0)
+        while (i < SPEC_KEY_COUNT && strcmp(known[i], name) != 0)
             i++;
-        if (i == KEY_COUNT)
-            spec_unknown_key(m, name, name, known, KEY_COUNT);
+        if (i == SPEC_KEY_COUNT)
+            spec_unknown_key(m, name, name, known, SPEC_KEY_COUNT);
     }
 }
 
@@ -313,9 +320,9 @@ int proc_spec_make_all(const json_t *input, const json_t *base, const char *cwd_
         return -1;
     }
     json_t *spec CLEANUP_JSON = json_object();
-    refuse_unknown(&m, input);
-    for (size_t i = 0; i < KEY_COUNT; i++)
-        json_object_set_new(spec, keys[i].name, resolve(&m, &keys[i], input));
+    refuse_unknown_keys(&m, input);
+    for (size_t i = 0; i < SPEC_KEY_COUNT; i++)
+        json_object_set_new(spec, keys[i].name, spec_resolve(&m, &keys[i], input));
     if (!m.problem_count)
         check_whole(&m, spec);
     if (m.problem_count)
@@ -340,7 +347,7 @@ int proc_spec_make(const json_t *input, const json_t *base, const char *cwd_base
 json_t *proc_spec_minimal(const json_t *spec)
 {
     json_t *minimal = json_object();
-    for (size_t i = 0; i < KEY_COUNT; i++) {
+    for (size_t i = 0; i < SPEC_KEY_COUNT; i++) {
         json_t *fallback CLEANUP_JSON = key_default(&keys[i]);
         json_t *value = json_object_get(spec, keys[i].name);
         if (!value || (fallback && json_equal(value, fallback)))

@@ -5,7 +5,7 @@
  *     {"command": "npm", "args": ["run", "dev"], "env": {"PORT": "3000"}, "cwd": "/abs", "auto_start_on_restore": false,
  *      "restart": "no|on-failure|always", "max_retries": null, "backoff_ms": 1000, "backoff_max_ms": 60000,
  *      "healthy_after_ms": 10000,
- *      "log": "direct|pipe|stamped", "log_max": 67108864,
+ *      "log": "direct|pipe|stamped|tty", "log_max": 67108864,
  *      "ready": null | PROBE, "health": null | PROBE, "depends_on": {"db": "started|ready|completed"}}
  *
  *     PROBE: {"log": REGEX} {"port": N} {"http": URL} {"command": [ARGV…]} {"notify": true}, and beside it
@@ -24,7 +24,7 @@
 #include "base/json.h"
 
 enum proc_restart { PROC_RESTART_NO, PROC_RESTART_ON_FAILURE, PROC_RESTART_ALWAYS };
-enum proc_log_mode { PROC_LOG_DIRECT, PROC_LOG_PIPE, PROC_LOG_STAMPED };
+enum proc_log_mode { PROC_LOG_DIRECT, PROC_LOG_PIPE, PROC_LOG_STAMPED, PROC_LOG_TTY };
 enum proc_condition { PROC_DEP_STARTED, PROC_DEP_READY, PROC_DEP_COMPLETED };
 enum proc_probe_kind { PROBE_NONE, PROBE_LOG, PROBE_PORT, PROBE_HTTP, PROBE_COMMAND, PROBE_NOTIFY };
 

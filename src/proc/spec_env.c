@@ -27,7 +27,7 @@ static const struct {
     {"_PWD", {0}},
 };
 
-static bool begins(const char *text, const char *with)
+static bool begins_with(const char *text, const char *with)
 {
     return strncasecmp(text, with, strlen(with)) == 0;
 }
@@ -36,9 +36,9 @@ static bool name_is_secret(const char *name)
 {
     for (const char *at = name; *at; at++)
         for (size_t i = 0; i < sizeof secret_parts / sizeof secret_parts[0]; i++) {
-            bool is_found = begins(at, secret_parts[i].part);
+            bool is_found = begins_with(at, secret_parts[i].part);
             for (size_t j = 0; is_found && j < 3 && secret_parts[i].unless[j]; j++)
-                is_found = !begins(at, secret_parts[i].unless[j]);
+                is_found = !begins_with(at, secret_parts[i].unless[j]);
             if (is_found)
                 return true;
         }

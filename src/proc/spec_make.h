@@ -1,4 +1,4 @@
-/* spec_make.h - between spec.c and spec_probe.c: one spec being made, and where its problems go. */
+/* spec_make.h - shared by spec.c and spec_probe.c: a spec being made, and the list of its problems. */
 #ifndef PROC_SPEC_MAKE_H
 #define PROC_SPEC_MAKE_H
 

@@ -10,7 +10,7 @@
 
 #define PROBE_TEXT_MAX 4096
 /* glibc copies what a {n} repeats; nested ones multiply, and a few bytes could ask for gigabytes. */
-#define REPEAT_MAX 32767
+#define PROBE_REPEAT_MAX 32767
 
 static const char *const kind_names[] = {
     [PROBE_LOG] = "log",         [PROBE_PORT] = "port",     [PROBE_HTTP] = "http",
@@ -65,7 +65,7 @@ static json_t *port_of(const char *text)
 }
 
 /* The object that a string stands for, or NULL when it is none. */
-static json_t *expand(const char *text)
+static json_t *probe_expand(const char *text)
 {
     if (strncmp(text, "log:", 4) == 0)
         return json_pack("{s:s}", "log", text + 4);
@@ -81,12 +81,12 @@ static json_t *expand(const char *text)
 }
 
 /* {"probe": "port:80", …} is the same with the string's member in its place. */
-static json_t *unfold(struct spec_maker *m, const char *key, const json_t *value)
+static json_t *probe_unfold(struct spec_maker *m, const char *key, const json_t *value)
 {
     const json_t *text = json_is_string(value) ? value : json_object_get(value, "probe");
     if (!text && json_is_object(value))
         return json_deep_copy(value);
-    json_t *probe = json_is_string(text) ? expand(json_string_value(text)) : NULL;
+    json_t *probe = json_is_string(text) ? probe_expand(json_string_value(text)) : NULL;
     if (!probe)
         return spec_problem(m, "spec_probe", key, text ? text : value, "log:REGEX, port:N, http://…, exec:CMD, notify");
     const char *name;
@@ -99,11 +99,11 @@ static json_t *unfold(struct spec_maker *m, const char *key, const json_t *value
 
 /* ---- kinds -------------------------------------------------------------------------------------------- */
 
-/* The product of all repetition counts of the expression, at most REPEAT_MAX + 1. */
-static int64_t repetitions(const char *regex)
+/* The product of all repetition counts of the expression, at most PROBE_REPEAT_MAX + 1. */
+static int64_t regex_repetitions(const char *regex)
 {
     int64_t product = 1;
-    for (; *regex && product <= REPEAT_MAX; regex++) {
+    for (; *regex && product <= PROBE_REPEAT_MAX; regex++) {
         if (*regex == '\\' && regex[1]) {
             regex++;
             continue;
@@ -113,8 +113,8 @@ static int64_t repetitions(const char *regex)
         char *end;
         long low = strtol(regex + 1, &end, 10);
         long high = *end == ',' && isdigit((unsigned char)end[1]) ? strtol(end + 1, &end, 10) : low;
-        if (high > REPEAT_MAX)
-            return REPEAT_MAX + 1;
+        if (high > PROBE_REPEAT_MAX)
+            return PROBE_REPEAT_MAX + 1;
         product *= high > 1 ? high : 1;
     }
     return product;
@@ -139,7 +139,7 @@ static json_t *make_log(struct spec_maker *m, const char *path, const json_t *va
     const char *reason = "too many repetitions";
     char reason_text[160];
     regex_t regex;
-    if (repetitions(json_string_value(text)) <= REPEAT_MAX) {
+    if (regex_repetitions(json_string_value(text)) <= PROBE_REPEAT_MAX) {
         int rc = regcomp(&regex, json_string_value(text), REG_EXTENDED | REG_NOSUB);
         if (rc == 0) {
             regfree(&regex);
@@ -222,7 +222,7 @@ static size_t count_kinds(const json_t *probe)
 }
 
 /* A probe without a kind changes the timing of the one that there is. */
-static void inherit(const json_t *base, json_t *probe)
+static void probe_inherit(const json_t *base, json_t *probe)
 {
     const char *name;
     json_t *member;
@@ -244,7 +244,7 @@ static bool is_member(const char *key, const char *name)
     return is_health(key) && strcmp(name, "action") == 0;
 }
 
-static void refuse_unknown(struct spec_maker *m, const char *key, const json_t *probe)
+static void refuse_unknown_probe_keys(struct spec_maker *m, const char *key, const json_t *probe)
 {
     static const char *const known[] = {"log",        "port",        "http",     "command", "notify",
                                         "timeout_ms", "interval_ms", "failures", "action"};
@@ -282,13 +282,13 @@ static void make_settings(struct spec_maker *m, const char *key, const json_t *p
 json_t *spec_make_probe(struct spec_maker *m, const char *key, const json_t *value)
 {
     unsigned before = m->problem_count;
-    json_t *probe CLEANUP_JSON = unfold(m, key, value);
+    json_t *probe CLEANUP_JSON = probe_unfold(m, key, value);
     if (!probe)
         return NULL;
-    inherit(json_object_get(m->base, key), probe);
+    probe_inherit(json_object_get(m->base, key), probe);
     if (count_kinds(probe) != 1)
         return spec_problem(m, "spec_probe_kinds", key, value, "log, port, http, command, notify");
-    refuse_unknown(m, key, probe);
+    refuse_unknown_probe_keys(m, key, probe);
     json_t *made CLEANUP_JSON = json_object();
     for (size_t i = 1; i < KIND_COUNT; i++) {
         char path[SPEC_PATH_MAX];

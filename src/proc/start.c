@@ -1,5 +1,6 @@
 /* start.c - starting processes. P3 is decided here, with the guard and holder.lock; from then on the holder is in charge. */
 #include "base/fs.h"
+#include "proc/actor.h"
 #include "proc/holder.h"
 #include "proc/launch.h"
 #include "proc/leftover.h"
@@ -27,14 +28,16 @@ struct start {
     bool is_launched;
 };
 
-static int already_running(const struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
+static int already_running(struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
 {
-    char top[PATH_MAX] = "";
-    bool is_elsewhere = proc_other_worktree(reg, p, top);
-    error_set(err, TSK_PROCESS_ALREADY_RUNNING, is_elsewhere ? "process_runs_elsewhere" : NULL, "id", p->id,
-              is_elsewhere ? "worktree" : NULL, top, NULL);
+    const char *elsewhere = proc_other_worktree(reg, p);
+    error_set(err, TSK_PROCESS_ALREADY_RUNNING, elsewhere ? "process_runs_elsewhere" : NULL, "id", p->id,
+              elsewhere ? "worktree" : NULL, elsewhere, NULL);
+    struct who who;
+    if (proc_starter(p->dir, p->view.n, &who))
+        error_add_starter(err, &who);
     error_add_next(err, "tasuki proc status %s", p->id);
-    error_add_next(err, is_elsewhere ? "tasuki proc create %s-2 -- …" : "tasuki proc logs %s -f", p->id);
+    error_add_next(err, elsewhere ? "tasuki proc create %s-2 -- …" : "tasuki proc logs %s -f", p->id);
     return -1;
 }
 
@@ -52,7 +55,7 @@ static int cancel_backoff(struct start *start, struct tsk_error *err)
 static int take_charge(struct proc_registry *reg, struct start *start, int *ret_lock, struct tsk_error *err)
 {
     struct proc *p = &start->p;
-    if (proc_mend(reg, p, true, err) < 0)
+    if (proc_reconcile(reg, p, true, err) < 0)
         return -1;
     bool is_under_way = p->view.state == PROC_RUNNING || strcmp(p->view.phase, "starting") == 0;
     if (is_under_way)
@@ -96,7 +99,7 @@ static void forget_starts(int dir, int64_t newest)
 }
 
 /* With holder.lock: nothing of what is looked at now can change. */
-static int launch(struct proc_registry *reg, struct start *start, int *lock, struct tsk_error *err)
+static int start_launch(struct proc_registry *reg, struct start *start, int *lock, struct tsk_error *err)
 {
     struct proc *p = &start->p;
     struct look look;
@@ -112,6 +115,9 @@ static int launch(struct proc_registry *reg, struct start *start, int *lock, str
         log_compact(p->dir, leftovers_hold_a_lock(p), &can_punch, err) < 0 ||
         proc_want_write(p->dir, &(struct proc_want){.is_down = false}, err) < 0)
         return -1;
+    struct tsk_error unnamed; /* on a full disk it starts all the same, and nobody is named */
+    if (proc_actor_write(p->dir, PROC_STARTED_BY, look.status.n + 1, &unnamed) < 0)
+        fs->unlinkat(p->dir, PROC_STARTED_BY, 0);
     enum proc_log_mode mode = proc_spec_log(p->spec);
     struct launch_options options = {.n = look.status.n + 1,
                                      .log_mode =
@@ -119,28 +125,28 @@ static int launch(struct proc_registry *reg, struct start *start, int *lock, str
     return launch_start(reg, p, &options, lock, &start->launch, err);
 }
 
-static int begin(struct proc_registry *reg, const char *id, struct start *start, struct tsk_error *err)
+static int start_begin(struct proc_registry *reg, const char *id, struct start *start, struct tsk_error *err)
 {
     int lock CLEANUP_FD = -1;
     if (proc_find(reg, id, &start->p, err) < 0)
         return -1;
     if (start->p.dir < 0 && (start->p.dir = proc_dir_open(reg->dir, id, true)) < 0)
         return fs_error(err, "create", reg->dir, id);
-    if (take_charge(reg, start, &lock, err) < 0 || launch(reg, start, &lock, err) < 0)
+    if (take_charge(reg, start, &lock, err) < 0 || start_launch(reg, start, &lock, err) < 0)
         return -1;
     start->is_launched = true;
     return 0;
 }
 
 /* The holder's report. A holder that was killed says nothing: then the files tell whether the command runs. */
-static void hear(struct proc_registry *reg, struct start *start)
+static void start_hear(struct proc_registry *reg, struct start *start)
 {
     if (!start->is_launched || launch_result(&start->launch, start->result) == 0)
         return;
     struct tsk_error ignored;
     const char *stage = tsk_error_context(start->result, "stage");
     bool is_unsure = stage && strcmp(stage, "holder") == 0;
-    if (is_unsure && proc_mend(reg, &start->p, true, &ignored) == 0 && start->p.view.state == PROC_RUNNING)
+    if (is_unsure && proc_reconcile(reg, &start->p, true, &ignored) == 0 && start->p.view.state == PROC_RUNNING)
         *start->result = (struct tsk_error){.code = TSK_OK};
 }
 
@@ -164,34 +170,34 @@ struct flight {
 };
 
 /* The guards are dropped in the opposite order, because each restores the signals that were blocked before it. */
-static void land(struct proc_registry *reg, struct flight *flight)
+static void flight_land(struct proc_registry *reg, struct flight *flight)
 {
     for (size_t i = 0; i < flight->count; i++)
-        hear(reg, &flight->starts[i]);
+        start_hear(reg, &flight->starts[i]);
     while (flight->count > 0)
         start_clear(&flight->starts[--flight->count]);
 }
 
 /* While others are in flight a guard is only tried: two who start the same processes in a different order would wait for each
  * other. */
-static void add(struct proc_registry *reg, struct flight *flight, const char *id, struct tsk_error *result)
+static void flight_add(struct proc_registry *reg, struct flight *flight, const char *id, struct tsk_error *result)
 {
     struct start *start = &flight->starts[flight->count];
     *result = (struct tsk_error){.code = TSK_OK};
     start_init(start, result);
     int busy = proc_guard_take(reg, id, flight->count > 0, &start->guard, result);
     if (busy == 1) {
-        land(reg, flight);
+        flight_land(reg, flight);
         start = &flight->starts[0];
         start_init(start, result);
         busy = proc_guard_take(reg, id, false, &start->guard, result);
     }
-    if (busy != 0 || begin(reg, id, start, result) < 0) {
+    if (busy != 0 || start_begin(reg, id, start, result) < 0) {
         start_clear(start);
         return;
     }
     if (++flight->count == IN_FLIGHT_MAX)
-        land(reg, flight);
+        flight_land(reg, flight);
 }
 
 /* The rows and events of what was just started. */
@@ -203,7 +209,7 @@ static void sync_started(struct proc_registry *reg, const char *const *ids, size
     for (size_t i = 0; list && i < count; i++) {
         if (proc_find(reg, ids[i], &list[found], &ignored) < 0)
             continue;
-        if (proc_mend(reg, &list[found], false, &ignored) == 0)
+        if (proc_reconcile(reg, &list[found], false, &ignored) == 0)
             found++;
         else
             proc_clear(&list[found]);
@@ -217,13 +223,11 @@ int proc_start_many(struct proc_registry *reg, const char *const *ids, size_t co
                     struct tsk_error *err)
 {
     struct flight *flight = calloc(1, sizeof *flight);
-    if (!flight) {
-        errno = ENOMEM;
-        return error_errno(err, "start", "processes");
-    }
+    if (!flight)
+        return error_no_memory(err, "start", "processes");
     for (size_t i = 0; i < count; i++)
-        add(reg, flight, ids[i], &results[i]);
-    land(reg, flight);
+        flight_add(reg, flight, ids[i], &results[i]);
+    flight_land(reg, flight);
     free(flight);
     sync_started(reg, ids, count);
     return 0;

@@ -1,8 +1,11 @@
 /* stop.c - stopping and removing. The stop is recorded on disk before the holder is signalled, so that it survives the holder: a
  * holder that adopts the process continues the stop. */
 #include "base/fs.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "hold/protocol.h"
+#include "proc/actor.h"
+#include "proc/depend.h"
 #include "proc/holder.h"
 #include "proc/kin.h"
 #include "proc/leftover.h"
@@ -135,7 +138,7 @@ static int end_without_holder(struct proc_registry *reg, struct stop *stop, int6
     p->view.state = PROC_STOPPED; /* all of this start are leftovers now */
     proc_id_signal(&p->view.child, SIGTERM);
     int result = leftovers_end(p, grace_ms, err);
-    /* A child that hides its environment and its lock is none of them. */
+    /* A child that hides its environment and has closed its lock is not found as a leftover. */
     if (result == 0 && child.fd >= 0 && poll(&child, 1, (int)(grace_ms < INT_MAX ? grace_ms : INT_MAX)) == 0) {
         proc_id_signal(&p->view.child, SIGKILL);
         poll(&child, 1, HOLDER_WORK_MS);
@@ -148,13 +151,13 @@ static int end_without_holder(struct proc_registry *reg, struct stop *stop, int6
 
 /* Writes what is wanted and tells the holder. 1: there is something to wait for; 0: it does not run; 2: there is no program for a
  * holder, and stop->ended is to be ended without one. */
-static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
+static int stop_tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
     if (proc_guard_take(reg, stop->id, false, &guard, err) < 0 || proc_find(reg, stop->id, &p, err) < 0)
         return -1;
-    if (proc_mend(reg, &p, true, err) < 0)
+    if (proc_reconcile(reg, &p, true, err) < 0)
         return -1;
     if (!has_to_end(&p))
         return 0;
@@ -162,10 +165,12 @@ static int tell(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, 
         return error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", p.id, "reason",
                          "it runs in another pid namespace (a container); stop it from there", NULL);
     bool is_bare = !p.view.has_holder && p.view.state == PROC_RUNNING && proc_take_up(reg, &p, err) < 0;
-    if (is_bare && !(err->text && strcmp(err->text, "holder_missing") == 0))
+    if (is_bare && !(err->text && strcmp(err->text, "program_missing") == 0))
         return -1;
     struct proc_want want = {.is_down = true, .grace_ms = grace_ms};
     want.is_shutdown = stop->is_shutdown && (!p.view.want_down || p.view.is_shutdown); /* a person's stop stays one */
+    struct tsk_error unnamed; /* on a full disk it is stopped all the same */
+    proc_actor_write(p.dir, PROC_STOPPED_BY, p.view.n, &unnamed);
     if ((!is_bare && write_strays(stop, p.dir, err) < 0) || proc_want_write(p.dir, &want, err) < 0)
         return -1;
     if (is_bare) {
@@ -214,8 +219,8 @@ static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_er
 }
 
 /* After the holder's end: is it true that nothing is left? */
-static int confirm(struct proc_registry *reg, struct stop *stop, bool is_repeated, bool *ret_again,
-                   struct tsk_error *err)
+static int stop_confirm(struct proc_registry *reg, struct stop *stop, bool is_repeated, bool *ret_again,
+                        struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     *ret_again = false;
@@ -246,16 +251,16 @@ static int confirm(struct proc_registry *reg, struct stop *stop, bool is_repeate
     return gave_up ? error_set(err, TSK_PROCESS_STOP_FAILED, NULL, "id", stop->id, "reason", status.reason, NULL) : 0;
 }
 
-static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
+static int stop_finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms, struct tsk_error *err)
 {
     int64_t deadline = clock_now().boot_ms + grace_ms + HOLDER_WORK_MS;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool again;
-        if (wait_for_holder(stop, deadline, err) < 0 || confirm(reg, stop, round > 0, &again, err) < 0)
+        if (wait_for_holder(stop, deadline, err) < 0 || stop_confirm(reg, stop, round > 0, &again, err) < 0)
             return -1;
         if (!again)
             return 0;
-        int more = tell(reg, stop, grace_ms, err);
+        int more = stop_tell(reg, stop, grace_ms, err);
         if (more == 2)
             return end_without_holder(reg, stop, grace_ms, err);
         if (more <= 0)
@@ -266,14 +271,14 @@ static int finish(struct proc_registry *reg, struct stop *stop, int64_t grace_ms
 }
 
 /* What slipped through, in one look for all. */
-static void end_all_leftovers(struct stop *stops, size_t count, struct tsk_error *results)
+static void end_all_leftovers(struct stop *stops, size_t count)
 {
     struct proc *list = calloc(count + 1, sizeof *list);
     struct tsk_error *errors = calloc(count + 1, sizeof *errors);
     size_t *places = calloc(count + 1, sizeof *places), found = 0;
     BUG(!list || !errors || !places);
     for (size_t i = 0; i < count; i++)
-        if (stops[i].ended.dir >= 0 && results[i].code == TSK_OK) {
+        if (stops[i].ended.dir >= 0 && stops[i].result->code == TSK_OK) {
             places[found] = i;
             list[found++] = stops[i].ended; /* borrowed */
         }
@@ -281,7 +286,7 @@ static void end_all_leftovers(struct stop *stops, size_t count, struct tsk_error
         leftovers_end_many(list, found, 0, errors);
     for (size_t i = 0; i < found; i++)
         if (errors[i].code != TSK_OK)
-            results[places[i]] = errors[i];
+            *stops[places[i]].result = errors[i];
     free(places);
     free(errors);
     free(list);
@@ -291,41 +296,54 @@ static void end_all_leftovers(struct stop *stops, size_t count, struct tsk_error
     }
 }
 
+/* Those that do not need each other: it signals all, then waits for all. */
+static void stop_together(struct proc_registry *reg, struct stop *stops, size_t count, int64_t grace_ms)
+{
+    look_for_strays(reg, stops, count);
+    for (size_t i = 0; i < count; i++) {
+        *stops[i].result = (struct tsk_error){.code = TSK_OK};
+        int told = stop_tell(reg, &stops[i], grace_ms, stops[i].result);
+        stops[i].is_under_way = told == 1;
+        if (told == 0)
+            end_leftovers(reg, stops[i].id, grace_ms, stops[i].result);
+        if (told == 2)
+            end_without_holder(reg, &stops[i], grace_ms, stops[i].result);
+    }
+    for (size_t i = 0, first = 0; i < count; i++) {
+        if (stops[i].is_under_way && stop_finish(reg, &stops[i], grace_ms, stops[i].result) < 0)
+            fs_close(&stops[i].holder_fd);
+        if (i + 1 == count || i + 1 - first == BATCH_MAX) {
+            end_all_leftovers(&stops[first], i + 1 - first);
+            first = i + 1;
+        }
+    }
+}
+
+/* D4: rank after rank. */
 static int stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                      bool is_shutdown, struct tsk_error *results, struct tsk_error *err)
 {
     struct stop *stops = calloc(count + 1, sizeof *stops);
-    if (!stops && count) {
-        errno = ENOMEM;
-        return error_errno(err, "stop", "processes");
+    size_t *ranks = calloc(count + 1, sizeof *ranks);
+    BUG(!stops || !ranks);
+    int result = proc_depend_ranks(reg, ids, count, ranks, err);
+    for (size_t rank = 0, done = 0; result == 0 && done < count; rank++) {
+        size_t size = 0;
+        for (size_t i = 0; i < count; i++)
+            if (ranks[i] == rank)
+                stops[size++] = (struct stop){.id = ids[i],
+                                              .result = &results[i],
+                                              .holder_fd = -1,
+                                              .is_shutdown = is_shutdown,
+                                              .strays = BUF_INIT,
+                                              .ended = {.dir = -1}};
+        if (size)
+            stop_together(reg, stops, size, grace_ms);
+        done += size;
     }
-    for (size_t i = 0; i < count; i++)
-        stops[i] = (struct stop){.id = ids[i],
-                                 .result = &results[i],
-                                 .holder_fd = -1,
-                                 .is_shutdown = is_shutdown,
-                                 .strays = BUF_INIT,
-                                 .ended = {.dir = -1}};
-    look_for_strays(reg, stops, count);
-    for (size_t i = 0; i < count; i++) {
-        results[i] = (struct tsk_error){.code = TSK_OK};
-        int told = tell(reg, &stops[i], grace_ms, &results[i]);
-        stops[i].is_under_way = told == 1;
-        if (told == 0)
-            end_leftovers(reg, ids[i], grace_ms, &results[i]);
-        if (told == 2)
-            end_without_holder(reg, &stops[i], grace_ms, &results[i]);
-    }
-    for (size_t i = 0, first = 0; i < count; i++) {
-        if (stops[i].is_under_way && finish(reg, &stops[i], grace_ms, &results[i]) < 0)
-            fs_close(&stops[i].holder_fd);
-        if (i + 1 == count || i + 1 - first == BATCH_MAX) {
-            end_all_leftovers(&stops[first], i + 1 - first, &results[first]);
-            first = i + 1;
-        }
-    }
+    free(ranks);
     free(stops);
-    return 0;
+    return result;
 }
 
 int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
@@ -370,25 +388,6 @@ int proc_stop(struct proc_registry *reg, const char *id, int64_t grace_ms, struc
 
 /* ---- removing -------------------------------------------------------------------------------------------------- */
 
-/* Everything below a directory, then the directory. Names that appear meanwhile make it fail with ENOTEMPTY. */
-static int remove_tree(int parent, const char *name)
-{
-    int fd = fs->openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : errno == ENOTDIR || errno == ELOOP ? fs->unlinkat(parent, name, 0) : -1;
-    DIR *listing = fdopendir(fd);
-    if (!listing) {
-        fs_close(&fd);
-        return -1;
-    }
-    int result = 0;
-    for (struct dirent *entry; result == 0 && (entry = readdir(listing));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = entry->d_type == DT_DIR ? remove_tree(fd, entry->d_name) : fs->unlinkat(fd, entry->d_name, 0);
-    closedir(listing);
-    return result < 0 ? -1 : fs->unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 int proc_forget_orphan(struct proc_registry *reg, const char *id, struct tsk_error *err)
 {
     struct look look;
@@ -403,7 +402,7 @@ int proc_forget_orphan(struct proc_registry *reg, const char *id, struct tsk_err
         return -1;
     if (look.has_holder || look.child_lives || look.is_starting)
         return 0;
-    return remove_tree(reg->dir, id) < 0 ? fs_error(err, "remove", reg->dir, id) : 0;
+    return listing_remove_tree(reg->dir, id) < 0 ? fs_error(err, "remove", reg->dir, id) : 0;
 }
 
 static int needs_confirmation(const struct proc *p, struct tsk_error *err)
@@ -416,7 +415,7 @@ static int needs_confirmation(const struct proc *p, struct tsk_error *err)
 
 static int delete_row(struct proc_registry *reg, const char *id, struct tsk_error *err)
 {
-    if (db_exec(&reg->db, err, "DELETE FROM process WHERE id = ?1", 1, id) < 0)
+    if (db_exec(&reg->db, err, "DELETE FROM process WHERE id = ?1", DB_TEXT(id)) < 0)
         return -1;
     if (db_changes(&reg->db) == 0)
         return proc_not_found(reg, id, err);
@@ -424,25 +423,26 @@ static int delete_row(struct proc_registry *reg, const char *id, struct tsk_erro
 }
 
 /* Where the disk is full its output goes first, to make room for the transaction. */
-static int forget(struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
+static int proc_forget(struct proc_registry *reg, const struct proc *p, struct tsk_error *err)
 {
     for (bool has_room = false;; has_room = true) {
         *err = (struct tsk_error){.code = TSK_OK};
         if (db_begin(&reg->db, err) == 0 && proc_commit(reg, delete_row(reg, p->id, err), err) == 0)
             return 0;
-        if (err->code != TSK_STORAGE_FULL || has_room || p->dir < 0 || remove_tree(p->dir, HOLD_LOG_DIR) < 0)
+        if (err->code != TSK_STORAGE_FULL || has_room || p->dir < 0 || listing_remove_tree(p->dir, HOLD_LOG_DIR) < 0)
             return -1;
     }
 }
 
-/* 1: it runs, and has to be stopped first. */
-static int remove_stopped(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
+/* 1: it runs, and has to be stopped first. `looked_n`: the start until which its leftovers were ended; 0: they were not looked for. */
+static int remove_stopped(struct proc_registry *reg, const char *id, bool is_forced, int64_t looked_n,
+                          struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
     if (proc_guard_take(reg, id, false, &guard, err) < 0 || proc_find(reg, id, &p, err) < 0)
         return -1;
-    if (proc_mend(reg, &p, true, err) < 0)
+    if (proc_reconcile(reg, &p, true, err) < 0)
         return -1;
     if (p.view.state == PROC_RUNNING && !is_forced)
         return needs_confirmation(&p, err);
@@ -453,18 +453,20 @@ static int remove_stopped(struct proc_registry *reg, const char *id, bool is_for
         int lock CLEANUP_FD = proc_holder_lock(p.dir, 5000);
         if (lock < 0)
             return errno == EAGAIN ? 1 : fs_error(err, "lock", p.dir, HOLD_LOCK_NAME);
-        if (leftovers_end(&p, 0, err) < 0)
+        bool is_sure = looked_n && looked_n == p.view.n && !leftovers_hold_a_lock(&p);
+        if (!is_sure && leftovers_end(&p, 0, err) < 0)
             return -1;
     }
-    if (forget(reg, &p, err) < 0)
+    if (proc_forget(reg, &p, err) < 0)
         return -1;
-    return remove_tree(reg->dir, id) < 0 ? fs_error(err, "remove", reg->dir, id) : 0;
+    return listing_remove_tree(reg->dir, id) < 0 ? fs_error(err, "remove", reg->dir, id) : 0;
 }
 
-int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
+static int remove_process(struct proc_registry *reg, const char *id, bool is_forced, int64_t looked_n,
+                          struct tsk_error *err)
 {
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        int running = remove_stopped(reg, id, is_forced, err);
+        int running = remove_stopped(reg, id, is_forced, looked_n, err);
         if (running <= 0)
             return running;
         if (proc_stop(reg, id, HOLD_GRACE_MS, err) < 0 && err->code != TSK_PROCESS_NOT_RUNNING)
@@ -472,4 +474,45 @@ int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struc
         *err = (struct tsk_error){.code = TSK_OK};
     }
     return error_set(err, TSK_CONFLICT, "process_busy", "id", id, NULL);
+}
+
+int proc_remove(struct proc_registry *reg, const char *id, bool is_forced, struct tsk_error *err)
+{
+    return remove_process(reg, id, is_forced, 0, err);
+}
+
+/* Ends what those that do not run have left behind, in one look; looked[i]: until which start. */
+static void look_before_removal(struct proc_registry *reg, const char *const *ids, size_t count, int64_t *looked)
+{
+    struct proc *list = calloc(count + 1, sizeof *list);
+    struct tsk_error *errors = calloc(count + 1, sizeof *errors);
+    BUG(!list || !errors);
+    for (size_t i = 0; i < count; i++) {
+        list[i].dir = -1;
+        if (proc_load(reg, ids[i], &list[i], &errors[i]) == 0)
+            errors[i].code = has_to_end(&list[i]) ? TSK_CONFLICT : TSK_OK; /* the removal says what is wrong */
+    }
+    leftovers_end_many(list, count, 0, errors);
+    for (size_t i = 0; i < count; i++) {
+        looked[i] = errors[i].code == TSK_OK ? list[i].view.n : 0;
+        proc_clear(&list[i]);
+    }
+    free(errors);
+    free(list);
+}
+
+void proc_remove_many(struct proc_registry *reg, const char *const *ids, size_t count, bool is_forced,
+                      struct tsk_error *results)
+{
+    int64_t looked[BATCH_MAX];
+    struct tsk_error ignored; /* a process that could not be stopped is stopped again, and reported, by its removal */
+    if (is_forced)
+        proc_stop_many(reg, ids, count, HOLD_GRACE_MS, results, &ignored);
+    for (size_t i = 0; i < count; i++) {
+        size_t place = i % BATCH_MAX, left = count - i;
+        if (place == 0)
+            look_before_removal(reg, ids + i, left < BATCH_MAX ? left : BATCH_MAX, looked);
+        results[i] = (struct tsk_error){.code = TSK_OK};
+        remove_process(reg, ids[i], is_forced, looked[place], &results[i]);
+    }
 }

@@ -3,7 +3,6 @@
 #include "proc/registry.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +64,7 @@ static void each_text(json_t *spec, json_t *(*change)(void *data, const char *te
         json_object_set_new(env, name, changed);
 }
 
-static json_t *collect(void *data, const char *text)
+static json_t *collect_name(void *data, const char *text)
 {
     json_t *names = data;
     struct variable v;
@@ -78,7 +77,7 @@ json_t *template_variables(const json_t *spec)
 {
     json_t *names CLEANUP_JSON = json_object(), *list = json_array(), *value;
     const char *name;
-    each_text((json_t *)spec, collect, names); /* collect changes nothing */
+    each_text((json_t *)spec, collect_name, names); /* collect changes nothing */
     json_object_foreach (names, name, value) {
         size_t at = json_array_size(list);
         while (at > 0 && strcmp(json_string_value(json_array_get(list, at - 1)), name) > 0)
@@ -124,7 +123,7 @@ int template_spec_make(const json_t *input, const json_t *base, const char *cwd_
     return template_spec_make_all(input, base, cwd_base, ret, keep_first, err);
 }
 
-static json_t *replace(void *data, const char *text)
+static json_t *replace_name(void *data, const char *text)
 {
     const json_t *values = data;
     struct variable v;
@@ -151,7 +150,7 @@ static const char **names_of(const json_t *list)
     return names;
 }
 
-static void put_names(struct buf *b, const json_t *list)
+static void put_name_list(struct buf *b, const json_t *list)
 {
     for (size_t i = 0; i < json_array_size(list); i++)
         buf_printf(b, "%s%s", i ? ", " : "", json_string_value(json_array_get(list, i)));
@@ -160,7 +159,7 @@ static void put_names(struct buf *b, const json_t *list)
 static int fail_unset(const struct proc_template *t, const json_t *missing, struct tsk_error *err)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, json CLEANUP(buf_clear) = BUF_INIT;
-    put_names(&names, missing);
+    put_name_list(&names, missing);
     json_write(&json, missing, false);
     error_set(err, TSK_INVALID_INPUT, "template_unset", "template", t->name, "names", buf_str(&names), NULL);
     error_add_json(err, "variables", buf_str(&json));
@@ -172,7 +171,7 @@ static int fail_unknown(const struct proc_template *t, const char *name, const j
     const char **names = names_of(variables);
     const char *near = nearest_word(name, names, json_array_size(variables));
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
-    put_names(&all, variables);
+    put_name_list(&all, variables);
     error_set(err, TSK_INVALID_INPUT, near ? "template_no_variable_near" : "template_no_variable", "template", t->name,
               "value", name, "want",
               near      ? near
@@ -235,7 +234,7 @@ int template_expand(const struct proc_template *t, const json_t *values, const j
     drop_overridden(spec, overrides);
     if (check_values(t, spec, values, err) < 0)
         return -1;
-    each_text(spec, replace, (void *)values);
+    each_text(spec, replace_name, (void *)values);
     if (proc_spec_make(spec, NULL, cwd_base, &base, err) < 0)
         return -1;
     json_t *input CLEANUP_JSON = input_with(overrides, base);
@@ -244,9 +243,9 @@ int template_expand(const struct proc_template *t, const json_t *values, const j
 
 /* ---- the table ---------------------------------------------------------------------------------------- */
 
-#define COLUMNS "name, spec, created_at, updated_at"
+#define TEMPLATE_COLUMNS "name, spec, created_at, updated_at"
 
-static int read_row(const struct db_rows *rows, struct proc_template *ret, struct tsk_error *err)
+static int template_read_row(const struct db_rows *rows, struct proc_template *ret, struct tsk_error *err)
 {
     const char *text = db_column_text(rows, 1);
     json_t *spec = NULL;
@@ -258,10 +257,10 @@ static int read_row(const struct db_rows *rows, struct proc_template *ret, struc
     return 0;
 }
 
-static int not_found(struct proc_registry *reg, const char *name, struct tsk_error *err)
+static int no_such_template(struct proc_registry *reg, const char *name, struct tsk_error *err)
 {
     json_t *specs CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array(), *spec;
-    struct tsk_error ignored;
+    struct tsk_error ignored; /* a list that cannot be read only costs the hint */
     const char *known;
     error_set(err, TSK_NOT_FOUND, "template_not_found", "template", name, NULL);
     if (template_specs(reg, &specs, &ignored) == 0)
@@ -279,12 +278,12 @@ static int not_found(struct proc_registry *reg, const char *name, struct tsk_err
 int template_load(struct proc_registry *reg, const char *name, struct proc_template *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
-    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM template WHERE name = ?1", 1, name) < 0)
+    if (db_query(&reg->db, &rows, err, "SELECT " TEMPLATE_COLUMNS " FROM template WHERE name = ?1", DB_TEXT(name)) < 0)
         return -1;
     int found = db_next(&rows, err);
     if (found < 0)
         return -1;
-    return found ? read_row(&rows, ret, err) : not_found(reg, name, err);
+    return found ? template_read_row(&rows, ret, err) : no_such_template(reg, name, err);
 }
 
 /* Gives each template, in the order of the names, to `take`. */
@@ -292,14 +291,14 @@ static int each_template(struct proc_registry *reg, void (*take)(json_t *to, con
                          struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
-    if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM template ORDER BY name", 0) < 0)
+    if (db_query(&reg->db, &rows, err, "SELECT " TEMPLATE_COLUMNS " FROM template ORDER BY name") < 0)
         return -1;
     for (;;) {
         struct proc_template t CLEANUP(template_clear) = {.spec = NULL};
         int more = db_next(&rows, err);
         if (more <= 0)
             return more;
-        if (read_row(&rows, &t, err) < 0)
+        if (template_read_row(&rows, &t, err) < 0)
             return -1;
         take(to, &t);
     }
@@ -347,7 +346,7 @@ json_t *template_to_json(const struct proc_template *t)
 
 /* ---- changes ------------------------------------------------------------------------------------------ */
 
-static int put_event(struct proc_registry *reg, const char *type, const char *name, struct tsk_error *err)
+static int put_template_event(struct proc_registry *reg, const char *type, const char *name, struct tsk_error *err)
 {
     struct now now = clock_now();
     struct buf data CLEANUP(buf_clear) = BUF_INIT;
@@ -369,19 +368,18 @@ int template_put_row(struct proc_registry *reg, const char *name, const json_t *
                      struct tsk_error *err)
 {
     static const char insert[] = "INSERT INTO template (name, spec, created_at, updated_at) VALUES (?1, ?2,"
-                                 " CAST(?3 AS INTEGER), CAST(?3 AS INTEGER)) ON CONFLICT (name) DO NOTHING";
+                                 " ?3, ?3) ON CONFLICT (name) DO NOTHING";
     /* updated_at grows even within a millisecond: it is what CONFLICT is judged by. */
-    static const char update[] = "UPDATE template SET spec = ?2, updated_at = max(CAST(?3 AS INTEGER), updated_at + 1)"
+    static const char update[] = "UPDATE template SET spec = ?2, updated_at = max(?3, updated_at + 1)"
                                  " WHERE name = ?1";
-    char now[24];
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_write(&text, spec, false);
-    snprintf(now, sizeof now, "%" PRId64, clock_now().wall_ms);
-    if (db_exec(&reg->db, err, is_new ? insert : update, 3, name, buf_str(&text), now) < 0)
+    if (db_exec(&reg->db, err, is_new ? insert : update, DB_TEXT(name), DB_TEXT(buf_str(&text)),
+                DB_INT(clock_now().wall_ms)) < 0)
         return -1;
     if (db_changes(&reg->db) == 0)
-        return is_new ? fail_exists(name, err) : not_found(reg, name, err);
-    return put_event(reg, is_new ? "template.created" : "template.updated", name, err);
+        return is_new ? fail_exists(name, err) : no_such_template(reg, name, err);
+    return put_template_event(reg, is_new ? "template.created" : "template.updated", name, err);
 }
 
 int template_create(struct proc_registry *reg, const char *name, const json_t *spec, struct tsk_error *err)
@@ -418,11 +416,11 @@ int template_update(struct proc_registry *reg, const char *name, const json_t *s
 
 static int remove_row(struct proc_registry *reg, const char *name, struct tsk_error *err)
 {
-    if (db_exec(&reg->db, err, "DELETE FROM template WHERE name = ?1", 1, name) < 0)
+    if (db_exec(&reg->db, err, "DELETE FROM template WHERE name = ?1", DB_TEXT(name)) < 0)
         return -1;
     if (db_changes(&reg->db) == 0)
-        return not_found(reg, name, err);
-    return put_event(reg, "template.removed", name, err);
+        return no_such_template(reg, name, err);
+    return put_template_event(reg, "template.removed", name, err);
 }
 
 int template_remove(struct proc_registry *reg, const char *name, struct tsk_error *err)

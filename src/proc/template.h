@@ -1,8 +1,8 @@
-/* template.h - processes that are not there yet: a spec with {{VARIABLES}}, kept under a name (table `template`).
+/* template.h - a template for processes: a spec with {{VARIABLES}}, kept under a name (table `template`).
  *
- * {{NAME}} (letters, digits and _; blanks beside it are allowed) may stand in command, args, the values of env, and cwd. Using
- * a template replaces each by its value; one without a value is an error that names it. Anything else between braces is left
- * alone. */
+ * {{NAME}} (letters, digits and _; blanks beside it are allowed) may appear in command, args, the values of env, and cwd. Using
+ * a template replaces each variable by its value; a variable without a value is an error that names it. Other text between
+ * braces is unchanged. */
 #ifndef PROC_TEMPLATE_H
 #define PROC_TEMPLATE_H
 

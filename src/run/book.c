@@ -6,12 +6,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTES      "runs/.requests"
-#define SETTLED_MS 3000 /* more than the coarsest clock of a file system */
+#define NOTES        "runs/.requests"
+#define NOTE_FORMAT  NOTES "/%s" /* the request */
+#define STAGE_FORMAT "runs/%s/stage.json"
+#define SETTLED_MS   3000 /* more than the coarsest clock of a file system */
 
 const char *const book_reason_names[] = {NULL,
 #define X(name) #name,
@@ -21,11 +24,17 @@ const char *const book_reason_names[] = {NULL,
 
 /* ---- what has changed ------------------------------------------------------------------------------------ */
 
-/* To be taken before the file is read. */
-static struct book_stamp stamp_of(int dir, const char *path)
+/* Of a file below the state folder. It is taken before the file is read: a change in between makes the stamp old, not the value. */
+static __attribute__((format(printf, 2, 3))) struct book_stamp stamp_of(const struct tsk_workspace *ws,
+                                                                        const char *format, ...)
 {
+    char path[PATH_MAX];
     struct stat st;
-    if (fs->fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    va_list values;
+    va_start(values, format);
+    vsnprintf(path, sizeof path, format, values);
+    va_end(values);
+    if (fs->fstatat(ws->state_dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return (struct book_stamp){.is_settled = errno == ENOENT};
     int64_t age_ms = clock_now().wall_ms - (int64_t)st.st_ctim.tv_sec * 1000;
     return (struct book_stamp){.dev = st.st_dev,
@@ -51,11 +60,18 @@ static bool stamp_holds(const struct book_stamp *then, const struct book_stamp *
 
 int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err)
 {
-    if (fs_make_dirs(ws->state_dir, NOTES) < 0)
-        return fs_error(err, "make", ws->state_dir, NOTES);
-    int folder CLEANUP_FD = fs->openat(ws->state_dir, NOTES, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int folder CLEANUP_FD = fs_open_made_dir(ws->state_dir, NOTES);
     if (folder < 0 || fs_replace_file(folder, request_id, 0600, run_id, strlen(run_id)) < 0)
         return fs_error(err, "write", ws->state_dir, NOTES);
+    return 0;
+}
+
+int book_forget_run(struct tsk_workspace *ws, const char *request_id, struct tsk_error *err)
+{
+    char name[LOCK_ID_MAX + sizeof NOTES + 1];
+    snprintf(name, sizeof name, NOTE_FORMAT, request_id);
+    if (fs->unlinkat(ws->state_dir, name, 0) < 0 && errno != ENOENT)
+        return fs_error(err, "remove", ws->state_dir, name);
     return 0;
 }
 
@@ -65,18 +81,19 @@ bool book_has_begun(const json_t *stage)
 }
 
 /* A stage that nobody can read (the power was lost before it was on the disk): what the journal says. */
-static json_t *stage_of_journal(const struct rundir *run)
+static int stage_of_journal(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     char began[TIME_TEXT_MAX], ended[TIME_TEXT_MAX];
-    struct tsk_error ignored;
     json_t *records CLEANUP_JSON = NULL;
-    if (journal_read(run->dir, &records, &ignored) < 0 || json_array_size(records) == 0)
-        return NULL;
+    if (journal_read(run->dir, &records, err) < 0)
+        return -1;
+    if (json_array_size(records) == 0)
+        return rundir_damaged(run, "stage.json", err);
     const json_t *first = json_array_get(records, 0), *last = json_array_get(records, json_array_size(records) - 1);
     bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
     time_format_utc(json_get_int(first, "t", 0), began);
     time_format_utc(json_get_int(last, "t", 0), ended);
-    return json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
+    *ret = json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
                      "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
                      "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",
                      json_get_string(first, "request_updated_at", NULL), "request_sha256",
@@ -85,9 +102,10 @@ static json_t *stage_of_journal(const struct rundir *run)
                      : rundir_has_runner(run) ? "RUNNING"
                                               : "INTERRUPTED",
                      "ended_at", is_over ? ended : NULL);
+    return *ret ? 0 : rundir_damaged(run, "stage.json", err);
 }
 
-int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
+int book_run_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     json_t *stage = NULL;
     int result = rundir_look(run, &stage, err);
@@ -96,8 +114,7 @@ int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
     if (is_damaged) {
         if (result == 0)
             json_decref(stage);
-        stage = stage_of_journal(run);
-        result = stage ? 0 : rundir_damaged(run, "stage.json", err);
+        result = stage_of_journal(run, &stage, err);
     }
     if (result == 0)
         *ret = stage;
@@ -105,13 +122,13 @@ int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err)
 }
 
 /* 0 with NULL: there is no such run. What cannot be looked at is an error, never "no run": it would be executed again. */
-static int look_at(struct tsk_workspace *ws, const char *run_id, json_t **ret, struct tsk_error *err)
+static int run_stage_by_id(struct tsk_workspace *ws, const char *run_id, json_t **ret, struct tsk_error *err)
 {
     struct rundir run;
     *ret = NULL;
     if (rundir_open(ws, run_id, &run, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 0 : -1;
-    int result = book_look_at(&run, ret, err);
+    int result = book_run_stage(&run, ret, err);
     rundir_clear(&run);
     return result;
 }
@@ -128,7 +145,7 @@ static int search_latest(struct tsk_workspace *ws, const char *request_id, char 
         return -1;
     json_array_foreach (ids, i, id) {
         json_t *stage CLEANUP_JSON = NULL;
-        if (look_at(ws, json_string_value(id), &stage, err) < 0)
+        if (run_stage_by_id(ws, json_string_value(id), &stage, err) < 0)
             return -1;
         if (strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
             snprintf(run_id, RUN_ID_MAX, "%s", json_string_value(id));
@@ -143,7 +160,7 @@ int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_i
     char name[LOCK_ID_MAX + sizeof NOTES + 1], place[RUN_ID_MAX + 8];
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     struct stat st;
-    snprintf(name, sizeof name, NOTES "/%s", request_id);
+    snprintf(name, sizeof name, NOTE_FORMAT, request_id);
     run_id[0] = '\0';
     if (fs_read_file(ws->state_dir, name, RUN_ID_MAX - 1, &text) < 0 && errno != EFBIG)
         return errno == ENOENT ? 0 : fs_error(err, "read", ws->state_dir, name);
@@ -158,8 +175,8 @@ int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_i
 
 static json_t *run_summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id",      "status",    "started_at",        "ended_at",
-                                       "reason_code", "questions", "request_updated_at"};
+    static const char *const keys[] = {"run_id",      "status",      "started_at", "ended_at",
+                                       "duration_ms", "reason_code", "questions",  "request_updated_at"};
     json_t *json = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(stage, keys[i]))
@@ -196,41 +213,27 @@ static void note_unknown(struct book_entry *entry, const char *text, const char 
     json_object_set(entry->request.json, "problems", entry->request.problems);
 }
 
-int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err)
+int book_latest_stage(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err)
 {
     char run_id[RUN_ID_MAX];
     json_t *stage CLEANUP_JSON = NULL;
     *ret = NULL;
-    if (book_latest_run(ws, request_id, run_id, err) < 0 || (run_id[0] && look_at(ws, run_id, &stage, err) < 0))
+    if (book_latest_run(ws, request_id, run_id, err) < 0 || (run_id[0] && run_stage_by_id(ws, run_id, &stage, err) < 0))
         return -1;
     *ret = stage && book_has_begun(stage) ? json_incref(stage) : NULL;
     return 0;
 }
 
-static struct book_stamp stamp_of_note(struct tsk_workspace *ws, const char *request_id)
-{
-    char path[LOCK_ID_MAX + sizeof NOTES + 1];
-    snprintf(path, sizeof path, NOTES "/%s", request_id);
-    return stamp_of(ws->state_dir, path);
-}
-
-static struct book_stamp stamp_of_stage(struct tsk_workspace *ws, const char *run_id)
-{
-    char path[RUN_ID_MAX + 24];
-    snprintf(path, sizeof path, "runs/%s/stage.json", run_id);
-    return stamp_of(ws->state_dir, path);
-}
-
-static void look_at_run(struct book *book, struct book_entry *entry, enum lang lang)
+static void entry_look_at_run(struct book *book, struct book_entry *entry, enum lang lang)
 {
     char run_id[RUN_ID_MAX];
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
-    entry->note = stamp_of_note(book->ws, entry->request.id);
+    entry->note = stamp_of(book->ws, NOTE_FORMAT, entry->request.id);
     int result = book_latest_run(book->ws, entry->request.id, run_id, &err);
     if (result == 0 && run_id[0]) {
-        entry->stage = stamp_of_stage(book->ws, run_id);
-        result = look_at(book->ws, run_id, &stage, &err);
+        entry->stage = stamp_of(book->ws, STAGE_FORMAT, run_id);
+        result = run_stage_by_id(book->ws, run_id, &stage, &err);
     }
     if (result < 0) {
         note_unknown(entry, run_id[0] ? "req_run_unreadable" : "req_latest_unknown", run_id, lang, &err);
@@ -244,13 +247,13 @@ static void look_at_run(struct book *book, struct book_entry *entry, enum lang l
 /* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */
 static bool is_run_known(struct book *book, const struct book_entry *old)
 {
-    struct book_stamp note = stamp_of_note(book->ws, old->request.id);
+    struct book_stamp note = stamp_of(book->ws, NOTE_FORMAT, old->request.id);
     if (!stamp_holds(&old->note, &note))
         return false;
     if (!old->run)
         return note.ino == 0;
     bool is_over = run_is(old, "DONE") || run_is(old, "FAILED") || run_is(old, "CANCELLED");
-    struct book_stamp stage = stamp_of_stage(book->ws, json_get_string(old->run, "run_id", ""));
+    struct book_stamp stage = stamp_of(book->ws, STAGE_FORMAT, json_get_string(old->run, "run_id", ""));
     return is_over && stamp_holds(&old->stage, &stage);
 }
 
@@ -261,7 +264,7 @@ static bool has_lock_file(struct tsk_workspace *ws, const struct lock_target *ta
     return fs->fstatat(ws->locks_dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
-static void look_at_lock(struct book *book, struct book_entry *entry, enum lang lang)
+static void entry_look_at_lock(struct book *book, struct book_entry *entry, enum lang lang)
 {
     struct lock_target target;
     struct judgement found;
@@ -318,40 +321,26 @@ json_t *book_json(const struct book_entry *entry)
 
 /* ---- the order ------------------------------------------------------------------------------------------ */
 
-/* RQ-20260207T223000-… : the time in an id, in seconds; -1: it has none. */
-static int64_t time_in_id(const char *id)
+static struct book_place request_place(const struct request *request)
 {
-    char text[32];
-    int64_t ms;
-    const char *digits = id + strlen(REQUEST_PREFIX);
-    if (strlen(id) < strlen(REQUEST_PREFIX) + 15 || strspn(digits, "0123456789") != 8 || digits[8] != 'T' ||
-        strspn(digits + 9, "0123456789") != 6)
-        return -1;
-    snprintf(text, sizeof text, "%.4s-%.2s-%.2sT%.2s:%.2s:%.2sZ", digits, digits + 4, digits + 6, digits + 9,
-             digits + 11, digits + 13);
-    return time_parse(text, &ms) < 0 ? -1 : ms / 1000;
-}
-
-static struct book_place place_of(const struct request *request)
-{
-    int64_t time_s = time_in_id(request->id);
-    bool has_time = time_s >= 0;
-    return (struct book_place){request->priority, has_time ? time_s : request->mtime_ns / 1000000000,
+    int64_t time_ms = time_of_id(request->id);
+    bool has_time = time_ms >= 0;
+    return (struct book_place){request->priority, has_time ? time_ms / 1000 : request->mtime_ns / 1000000000,
                                has_time ? 0 : request->mtime_ns};
 }
 
-static int compare(const void *left, const void *right)
+static int compare_numbers(int64_t a, int64_t b)
 {
-    const struct request *a = &((const struct book_entry *)left)->request,
-                         *b = &((const struct book_entry *)right)->request;
-    const struct book_place x = ((const struct book_entry *)left)->place, y = ((const struct book_entry *)right)->place;
-    if (x.priority != y.priority)
-        return x.priority < y.priority ? -1 : 1;
-    if (x.age_s != y.age_s)
-        return x.age_s < y.age_s ? -1 : 1;
-    if (x.mtime_ns != y.mtime_ns)
-        return x.mtime_ns < y.mtime_ns ? -1 : 1;
-    return strcmp(a->id, b->id);
+    return (a > b) - (a < b);
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct book_entry *a = left, *b = right;
+    int order = compare_numbers(a->place.priority, b->place.priority);
+    order = order ? order : compare_numbers(a->place.age_s, b->place.age_s);
+    order = order ? order : compare_numbers(a->place.mtime_ns, b->place.mtime_ns);
+    return order ? order : strcmp(a->request.id, b->request.id);
 }
 
 void book_put_place(const struct book_entry *entry, struct buf *b)
@@ -404,7 +393,8 @@ static void put_holder(struct buf *detail, const json_t *holder, const char *run
         buf_printf(detail, "pid %lld", (long long)pid);
 }
 
-static enum book_reason judge(const struct book *book, struct book_entry *entry, bool retries, struct depends *depends)
+static enum book_reason entry_judge(const struct book *book, struct book_entry *entry, bool retries,
+                                    struct depends *depends)
 {
     const char *run = json_get_string(entry->run, "run_id", "");
     if (entry->lock || run_is(entry, "RUNNING")) {
@@ -471,34 +461,33 @@ struct book_entry *book_next(const struct book *book)
 }
 
 /* The queue's order, and for each why it may not run. */
-static void settle(struct book *book, bool retries)
+static void book_settle(struct book *book, bool retries)
 {
     struct depends depends;
     for (size_t i = 0; i < book->count; i++)
-        book->entries[i].place = place_of(&book->entries[i].request);
+        book->entries[i].place = request_place(&book->entries[i].request);
     if (book->count)
-        qsort(book->entries, book->count, sizeof *book->entries, compare);
+        qsort(book->entries, book->count, sizeof *book->entries, compare_places);
     for (size_t i = 0; i < book->count; i++)
         book->by_id[i] = &book->entries[i];
     if (book->count)
         qsort(book->by_id, book->count, sizeof *book->by_id, compare_ids);
     depends_init(&depends, book);
     for (size_t i = 0; i < book->count; i++)
-        book->entries[i].reason = judge(book, &book->entries[i], retries, &depends);
+        book->entries[i].reason = entry_judge(book, &book->entries[i], retries, &depends);
     depends_clear(&depends);
 }
 
-/* From the old book what has not changed. -1: it was removed a moment ago. */
-static int add_entry(struct book *book, struct book_entry *old, const char *id, enum lang lang)
+/* From the old book what has not changed. A file that was removed a moment ago is no entry; any other failure is one: a request
+ * that is left out would not run, and those that depend on it would be reported as blocked. */
+static int add_entry(struct book *book, struct book_entry *old, const char *id, enum lang lang, struct tsk_error *err)
 {
-    struct tsk_error gone;
-    char path[LOCK_ID_MAX + 32];
     struct book_entry *entry = &book->entries[book->count];
-    snprintf(path, sizeof path, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id);
-    *entry = (struct book_entry){.detail = BUF_INIT, .file = stamp_of(book->ws->state_dir, path)};
+    *entry =
+        (struct book_entry){.detail = BUF_INIT, .file = stamp_of(book->ws, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id)};
     bool is_known = old && !request_is_broken(&old->request) && stamp_holds(&old->file, &entry->file);
-    if (!is_known && request_read(book->ws, id, lang, &entry->request, &gone) < 0)
-        return -1;
+    if (!is_known && request_read(book->ws, id, lang, &entry->request, err) < 0)
+        return err->code == TSK_REQUEST_NOT_FOUND ? 0 : -1;
     book->count++;
     if (is_known && is_run_known(book, old)) {
         entry->run = json_incref(old->run);
@@ -512,8 +501,8 @@ static int add_entry(struct book *book, struct book_entry *old, const char *id, 
         old->request.text = (struct buf){0};
     }
     if (!entry->note.is_settled)
-        look_at_run(book, entry, lang);
-    look_at_lock(book, entry, lang);
+        entry_look_at_run(book, entry, lang);
+    entry_look_at_lock(book, entry, lang);
     return 0;
 }
 
@@ -521,6 +510,7 @@ int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct b
 {
     json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *id;
     size_t i;
+    int result = 0;
     struct book fresh = {.ws = ws};
     if (workspace_lock_dirs(ws, err) < 0 || request_list(ws, &ids, &strays, err) < 0)
         return -1;
@@ -528,16 +518,21 @@ int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct b
     fresh.entries = calloc(most + 1, sizeof *fresh.entries);
     fresh.by_id = calloc(most + 1, sizeof *fresh.by_id);
     BUG(!fresh.entries || !fresh.by_id);
-    json_array_foreach (ids, i, id)
-        add_entry(&fresh, book_find(book, json_string_value(id)), json_string_value(id), lang);
+    for (i = 0; result == 0 && i < json_array_size(ids); i++) {
+        const char *name = json_string_value(json_array_get(ids, i));
+        result = add_entry(&fresh, book_find(book, name), name, lang, err);
+    }
     json_array_foreach (strays, i, id) {
         fresh.entries[fresh.count] = (struct book_entry){.detail = BUF_INIT};
         request_of_stray(json_string_value(id), lang, &fresh.entries[fresh.count++].request);
     }
-    settle(&fresh, retries);
-    book_clear(book);
-    *book = fresh;
-    return 0;
+    book_settle(&fresh, retries);
+    book_clear(book); /* also after a failure: a part of it is in the fresh one */
+    if (result == 0)
+        *book = fresh;
+    else
+        book_clear(&fresh);
+    return result;
 }
 
 int book_open(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *ret, struct tsk_error *err)

@@ -1,13 +1,13 @@
-/* book.h - all requests of a workspace with what became of them: their latest runs, their locks, their order in the queue.
+/* book.h - all requests of a workspace with their latest runs, their locks and their order in the queue.
  *
- * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is computed
- * by each look. Which run is a request's latest is noted in `runs/.requests/<id>` before it is made.
+ * Nothing of this is stored: it follows from the request files, the runs' stages, the locks and the dependencies, and is
+ * computed each time. The id of a request's latest run is written to `runs/.requests/<id>` before that run is made.
  *
  *  B1  Done: the latest run is DONE, and the file is the one that it was begun with: of the same time, or with the same text. For
  *      an archived request the file does not count: archiving what is done does not undo it.
- *  B2  A cancelled run leaves its request as ready as it was; so does an interrupted one, and the next run continues it.
+ *  B2  A cancelled run leaves its request ready. So does an interrupted run, and the next run of the request continues it.
  *  B3  A lock that only leftovers of an interrupted run keep blocks nothing: the next run of the request ends them.
- *  B4  A run that cannot be looked at is never taken for none: its request is broken until it can be. */
+ *  B4  A run that cannot be read does not count as missing: its request is broken until the run can be read. */
 #ifndef RUN_BOOK_H
 #define RUN_BOOK_H
 
@@ -87,11 +87,17 @@ bool book_has_begun(const json_t *stage);
 /* B1: whether the run was begun with what the request's file says now. One that was only touched, or checked out again, is the same. */
 bool book_is_same_file(const struct request *request, const json_t *stage);
 /* rundir_look, but what a damaged stage does not say comes from the journal. */
-int book_look_at(const struct rundir *run, json_t **ret, struct tsk_error *err);
+int book_run_stage(const struct rundir *run, json_t **ret, struct tsk_error *err);
 /* The same for a request's latest run; NULL: there is none, or it has not begun. */
-int book_look(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err);
+int book_latest_stage(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err);
 /* The id of a request's latest run, "" for none. Fails if that cannot be known: a caller that goes on then begins a second run. */
 int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX], struct tsk_error *err);
+/* again.c: puts a request back whose latest run is DONE or has FAILED: it has no latest run then, and the queue may take it.
+ * *ret_changed false: it is ready as it is. RUN_IN_PROGRESS, NEEDS_INPUT; CONFLICT for a draft or an archived one. */
+int book_put_back(struct tsk_workspace *ws, const char *request_id, enum lang lang, bool *ret_changed,
+                  struct tsk_error *err);
+/* Forgets which run is the request's latest. The request's lock must be ours. */
+int book_forget_run(struct tsk_workspace *ws, const char *request_id, struct tsk_error *err);
 /* Records that `run_id` is the request's latest run. */
 int book_note_run(struct tsk_workspace *ws, const char *request_id, const char *run_id, struct tsk_error *err);
 

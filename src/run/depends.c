@@ -5,7 +5,7 @@
 #define PATH_LENGTH_MAX 10   /* a cycle of so many is shown whole */
 #define PATH_LOOK_MAX   1000 /* requests looked at for one path: many cycles must not cost more than finding them */
 
-static uint32_t *numbers(size_t count)
+static uint32_t *number_array(size_t count)
 {
     uint32_t *list = calloc(count + 1, sizeof *list);
     BUG(!list);
@@ -31,7 +31,7 @@ static void make_graph(struct depends *d)
     size_t edges = 0, at = 0, count = d->book->count;
     for (size_t i = 0; i < count; i++)
         edges += json_array_size(json_object_get(d->book->entries[i].request.json, "depends_on"));
-    d->to = numbers(edges);
+    d->to = number_array(edges);
     for (size_t i = 0; i < count; i++) {
         d->first[i] = (uint32_t)at;
         at = add_edges(d, &d->book->entries[i], at);
@@ -49,7 +49,7 @@ struct search {
     uint32_t counter, top, depth, cycles;
 };
 
-static void enter(struct search *s, uint32_t node)
+static void search_enter(struct search *s, uint32_t node)
 {
     s->index[node] = s->low[node] = ++s->counter;
     s->next[node] = s->d->first[node];
@@ -78,7 +78,7 @@ static void take_component(struct search *s, uint32_t node)
     } while (other != node);
 }
 
-static void leave(struct search *s, uint32_t node)
+static void search_leave(struct search *s, uint32_t node)
 {
     s->depth--;
     if (s->depth && s->low[node] < s->low[s->way[s->depth - 1]])
@@ -89,16 +89,16 @@ static void leave(struct search *s, uint32_t node)
 
 static void search_from(struct search *s, uint32_t start)
 {
-    enter(s, start);
+    search_enter(s, start);
     while (s->depth) {
         uint32_t node = s->way[s->depth - 1];
         if (s->next[node] == s->d->first[node + 1]) {
-            leave(s, node);
+            search_leave(s, node);
             continue;
         }
         uint32_t other = s->d->to[s->next[node]++];
         if (!s->index[other])
-            enter(s, other);
+            search_enter(s, other);
         else if (s->is_stacked[other] && s->index[other] < s->low[node])
             s->low[node] = s->index[other];
     }
@@ -108,11 +108,11 @@ static void find_cycles(struct depends *d)
 {
     size_t count = d->book->count;
     struct search s = {.d = d,
-                       .index = numbers(count),
-                       .low = numbers(count),
-                       .next = numbers(count),
-                       .stack = numbers(count),
-                       .way = numbers(count),
+                       .index = number_array(count),
+                       .low = number_array(count),
+                       .next = number_array(count),
+                       .stack = number_array(count),
+                       .way = number_array(count),
                        .is_stacked = calloc(count + 1, 1)};
     BUG(!s.is_stacked);
     for (uint32_t i = 0; i < count; i++)
@@ -129,11 +129,11 @@ static void find_cycles(struct depends *d)
 void depends_init(struct depends *d, const struct book *book)
 {
     *d = (struct depends){.book = book,
-                          .first = numbers(book->count + 1),
-                          .cycle = numbers(book->count),
-                          .seen = numbers(book->count),
-                          .from = numbers(book->count),
-                          .queue = numbers(book->count)};
+                          .first = number_array(book->count + 1),
+                          .cycle = number_array(book->count),
+                          .seen = number_array(book->count),
+                          .from = number_array(book->count),
+                          .queue = number_array(book->count)};
     make_graph(d);
     find_cycles(d);
 }

@@ -1,13 +1,12 @@
 #include "run/detach.h"
-#include "base/fs.h"
 #include "base/ident.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/rundir.h"
 #include "hold/protocol.h"
 #include "proc/launch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,9 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FOLDER      "runners"
-#define MESSAGE_MAX (64u << 20)
-#define TIDY_AGE_S  10 /* a younger directory may be one that is just being made */
+#define RUNNERS_FOLDER "runners"
+#define MESSAGE_MAX    (64u << 20)
+#define TIDY_AGE_S     10 /* a younger directory may be one that is just being made */
 
 /* ---- messages ------------------------------------------------------------------------------------------- */
 
@@ -108,20 +107,17 @@ static int error_unpack(const json_t *packed, struct tsk_error *err)
 
 static void empty_dir(int dir)
 {
-    struct dirent **names = NULL;
-    int count = scandirat(dir, ".", &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(names[i]->d_name, HOLD_LOG_DIR) == 0) {
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, dir, ".", 0);
+    for (const char *name; (name = listing_next(&names));)
+        if (strcmp(name, HOLD_LOG_DIR) == 0) {
             int log CLEANUP_FD = fs->openat(dir, HOLD_LOG_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
             if (log >= 0)
                 empty_dir(log);
             fs->unlinkat(dir, HOLD_LOG_DIR, AT_REMOVEDIR);
-        } else if (names[i]->d_name[0] != '.') {
-            fs->unlinkat(dir, names[i]->d_name, 0);
+        } else if (name[0] != '.') {
+            fs->unlinkat(dir, name, 0);
         }
-        free(names[i]);
-    }
-    free(names);
 }
 
 /* T4. A process that has a lock of it still uses it. */
@@ -147,24 +143,19 @@ static void place_tidy(int runners, const char *name)
 
 static void places_tidy(int runners)
 {
-    struct dirent **names = NULL;
-    int count = scandirat(runners, ".", &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
-        if (names[i]->d_name[0] != '.')
-            place_tidy(runners, names[i]->d_name);
-        free(names[i]);
-    }
-    free(names);
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, runners, ".", 0);
+    for (const char *name; (name = listing_next(&names));)
+        if (name[0] != '.')
+            place_tidy(runners, name);
 }
 
 static int place_make(struct tsk_workspace *ws, struct tsk_error *err)
 {
     char name[24];
-    if (fs_make_dirs(ws->state_dir, FOLDER) < 0)
-        return fs_error(err, "make", ws->state_dir, FOLDER);
-    int runners CLEANUP_FD = fs->openat(ws->state_dir, FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int runners CLEANUP_FD = fs_open_made_dir(ws->state_dir, RUNNERS_FOLDER);
     if (runners < 0)
-        return fs_error(err, "open", ws->state_dir, FOLDER);
+        return fs_error(err, "open", ws->state_dir, RUNNERS_FOLDER);
     places_tidy(runners);
     random_hex(name, 16);
     if (fs->mkdirat(runners, name, 0700 | FS_KEEP) < 0)
@@ -175,7 +166,8 @@ static int place_make(struct tsk_workspace *ws, struct tsk_error *err)
 
 /* ---- the starter ---------------------------------------------------------------------------------------- */
 
-/* It is our own process, not one of `tasuki proc`: what is wrong is the machine, and there is nothing to look up. */
+/* The runner is our own process, not one of `tasuki proc`: a failed start is a problem of the machine, and `proc
+ * status` would show nothing. */
 static int not_launched(struct tsk_error *err)
 {
     if (err->code != TSK_PROCESS_START_FAILED)
@@ -196,7 +188,7 @@ static int launch_runner(struct tsk_workspace *ws, const json_t *job, int channe
     const char *words[] = {"--root", ws->root, DETACH_WORD, NULL};
     struct launch_self what = {.dir = dir,
                                .name = json_get_string(job, "name", "run"),
-                               .cwd = getcwd(cwd, sizeof cwd) ? cwd : ws->root,
+                               .cwd = json_get_string(job, "cwd", getcwd(cwd, sizeof cwd) ? cwd : ws->root),
                                .words = words,
                                .pass = channel};
     int result = launch_self(&what, &launch, err);
@@ -241,7 +233,7 @@ int job_take(json_t **ret, struct tsk_error *err)
     return 0;
 }
 
-static void reply(json_t *document_take)
+static void detach_reply(json_t *document_take)
 {
     json_t *document CLEANUP_JSON = document_take;
     send_document(HOLD_FD_PASS, document); /* a starter that is gone is not missed */
@@ -263,10 +255,10 @@ void job_answer(struct tsk_workspace *ws, const char *run_id, const json_t *answ
 {
     if (run_id)
         move_output(ws, run_id);
-    reply(json_pack("{s:O}", "answer", answer));
+    detach_reply(json_pack("{s:O}", "answer", answer));
 }
 
 void job_fail(const struct tsk_error *err)
 {
-    reply(json_pack("{s:o}", "failed", error_pack(err)));
+    detach_reply(json_pack("{s:o}", "failed", error_pack(err)));
 }

@@ -11,10 +11,11 @@
  *        v                                              v executes it, output in runs/RUN-…/runner.log
  *
  *  T1  The runner takes the locks, not the starter: their life is the runner's life.
- *  T2  The holder is parent and subreaper. A runner that a signal ends takes its whole tree with it, so that a killed run leaves
- *      nothing that works on. A killed holder ends nobody; a killed runner is not started again.
- *  T3  Nothing of the starter goes along but its environment without the words that mark its own processes (TASUKI_RUN_ID, …).
- *  T4  A holder's directory, `.aiflow/runners/<name>/`, is removed by a later run_detach, when nobody has its locks.
+ *  T2  The holder is parent and subreaper. If a signal ends the runner, the holder ends its whole tree, so that nothing of a
+ *      killed run continues. If the holder is killed, the runner continues. A killed runner is not started again.
+ *  T3  The runner inherits only the starter's environment, without the variables that mark the starter's own processes
+ *      (TASUKI_RUN_ID, …).
+ *  T4  A later run_detach removes the holder's directory, `.aiflow/runners/<name>/`, when no process holds its locks.
  *
  * Safe from any thread: nothing is forked, the directory is not changed. */
 #ifndef RUN_DETACH_H
@@ -28,14 +29,15 @@
 #define DETACH_RUNNER_LOG "runner.log" /* in the run's directory */
 
 /* Starts the runner, waits for its decision: the answer (owned), or its error as our own. `job` is an object with `name` (for
- * people who look at processes) and whatever job_take's caller understands. */
+ * people who look at processes), `cwd` (absent: ours) and whatever job_take's caller understands. */
 int run_detach(struct tsk_workspace *ws, const json_t *job, json_t **ret_answer, struct tsk_error *err);
 
 /* Waits until nobody executes the run any more, at most `timeout_ms` (< 0: for ever) or until is_cancelled says so; then its stage
  * as it is, also when the time is up. It returns when the run's locks are released, so that the next run is not refused.
- * `request_id`: of a run whose lock was seen and which may not be there yet; NULL: whatever the run says. RUN_NOT_FOUND when it never
+ * `lock`: of a run whose lock was seen and which may not be there yet; NULL: whatever the run says. RUN_NOT_FOUND when it never
  * came to be. */
-int run_follow(struct tsk_workspace *ws, const char *run_id, const char *request_id, int64_t timeout_ms,
+struct run_lock;
+int run_follow(struct tsk_workspace *ws, const char *run_id, const struct run_lock *lock, int64_t timeout_ms,
                bool (*is_cancelled)(void *data), void *data, json_t **ret_stage, struct tsk_error *err);
 
 /* ---- the other side ---- */

@@ -1,45 +1,41 @@
 /* edit.c - changing request files: one at a time (Q2), and never at the cost of what was not read. */
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/listing.h"
 #include "base/log.h"
 #include "lock/wait.h"
 #include "run/edit_text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define GUARD_NAME   "requests.lock"
-#define GUARD_MS     10000
-#define REMOVED      "removed"
-#define NEW_ID_TRIES 20
+#define REQUESTS_GUARD_NAME "requests.lock"
+#define GUARD_MS            10000
+#define REMOVED             "removed"
+#define NEW_ID_TRIES        20
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
 
-/* What somebody left who was killed while he wrote. Only with the guard: then nobody is writing. */
+/* Removes the private files of writers that were killed. The caller must hold the guard, so that no other process is
+ * writing. */
 static void sweep_private(struct tsk_workspace *ws)
 {
-    struct dirent **names = NULL;
-    int folder CLEANUP_FD = fs->openat(ws->state_dir, REQUEST_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, NULL);
-    for (int i = 0; i < count; i++) {
-        if (fs_is_private_name(names[i]->d_name))
-            fs->unlinkat(folder, names[i]->d_name, 0);
-        free(names[i]);
-    }
-    free(names);
+    struct listing names CLEANUP(listing_close);
+    listing_open(&names, ws->state_dir, REQUEST_FOLDER, 0);
+    for (const char *name; (name = listing_next(&names));)
+        if (fs_is_private_name(name))
+            fs->unlinkat(names.fd, name, 0);
 }
 
 /* Q2. A descriptor that ends the wait of others when it is closed. */
 static int guard_take(struct tsk_workspace *ws, struct tsk_error *err)
 {
-    int fd = fs->openat(ws->state_dir, GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = fs->openat(ws->state_dir, REQUESTS_GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return fs_error(err, "open", ws->state_dir, GUARD_NAME);
+        return fs_error(err, "open", ws->state_dir, REQUESTS_GUARD_NAME);
     if (fs_lock_try(fd, F_WRLCK, 0, 1) == 0 || wait_for_byte(fd, F_WRLCK, 0, GUARD_MS) == 0) {
         sweep_private(ws);
         return fd;
@@ -47,12 +43,12 @@ static int guard_take(struct tsk_workspace *ws, struct tsk_error *err)
     if (errno == ETIMEDOUT)
         error_set(err, TSK_CONFLICT, "request_busy", NULL);
     else
-        fs_error(err, "lock", ws->state_dir, GUARD_NAME);
+        fs_error(err, "lock", ws->state_dir, REQUESTS_GUARD_NAME);
     close(fd);
     return -1;
 }
 
-static int open_folder(struct tsk_workspace *ws, struct tsk_error *err)
+static int open_request_folder(struct tsk_workspace *ws, struct tsk_error *err)
 {
     int folder = fs_make_dirs(ws->state_dir, REQUEST_FOLDER) < 0
                      ? -1
@@ -60,90 +56,82 @@ static int open_folder(struct tsk_workspace *ws, struct tsk_error *err)
     return folder < 0 ? fs_error(err, "open", ws->state_dir, REQUEST_FOLDER) : folder;
 }
 
-static void report(struct tsk_workspace *ws, const char *type, const char *id)
+static void request_report(struct tsk_workspace *ws, const char *type, const char *id)
 {
-    struct tsk_error problem;
-    struct now now = clock_now();
-    struct buf data CLEANUP(buf_clear) = BUF_INIT;
-    buf_puts(&data, "{");
-    buf_json_pair(&data, "request_id", id);
-    buf_puts(&data, "}");
-    struct event event = {.type = type, .data = buf_str(&data)};
-    if (workspace_event(ws, &now, &event, &problem) < 0)
-        log_problem(&problem);
-}
-
-/* The milliseconds are in it as well, so that ids sort as they were made. */
-static void new_id(char id[LOCK_ID_MAX])
-{
-    char random[3];
-    int64_t now_ms = clock_now().wall_ms;
-    time_t now = (time_t)(now_ms / 1000);
-    struct tm utc;
-    gmtime_r(&now, &utc);
-    random_hex(random, 2);
-    size_t at = strftime(id, LOCK_ID_MAX, REQUEST_PREFIX "%Y%m%dT%H%M%S-", &utc);
-    snprintf(id + at, LOCK_ID_MAX - at, "%03x%s", (unsigned)(now_ms % 1000), random);
+    workspace_report(ws, (struct event){.type = type}, json_pack("{s:s}", "request_id", id));
 }
 
 /* A file that is not there yet, whole from the first instant. 1: there is one. */
-static int publish(int folder, const char *id, const struct buf *text, struct tsk_error *err)
+static int request_publish(int folder, const char *id, const struct buf *text, struct tsk_error *err)
 {
     char private_name[FS_PRIVATE_NAME_MAX], name[LOCK_ID_MAX + 8];
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, id);
     int fd CLEANUP_FD = fs_temp_open(folder, 0644, private_name);
-    if (fd < 0 || fs_write_all(fd, text->data, text->len) < 0)
-        return fs_error(err, "write", folder, name);
-    if (fs_publish(fd, private_name, folder, name) == 0)
-        return 0;
-    int number = errno;
+    bool is_written = fd >= 0 && fs_write_all(fd, text->data, text->len) == 0;
+    int result = is_written ? fs_publish(fd, private_name, folder, name) : -1, number = errno;
     if (private_name[0])
         fs->unlinkat(folder, private_name, 0);
+    if (result == 0)
+        return 0;
     errno = number;
-    return number == EEXIST ? 1 : fs_error(err, "create", folder, name);
+    return is_written && number == EEXIST ? 1 : fs_error(err, is_written ? "create" : "write", folder, name);
 }
 
-static int add_with_id(int folder, const char *id, const json_t *values, enum lang lang, struct tsk_error *err)
+/* The request as its file says now; if that cannot be read, as it was written. */
+static void request_read_written(struct tsk_workspace *ws, const char *id, const struct buf *text, enum lang lang,
+                                 struct request *ret)
 {
-    struct buf text CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
+    struct tsk_error problem;
+    if (request_read(ws, id, lang, ret, &problem) == 0)
+        return;
+    log_problem(&problem);
+    request_parse(id, buf_str(text), text->len, lang, ret);
+}
+
+static int add_with_id(int folder, const char *id, const json_t *values, enum lang lang, struct buf *text,
+                       struct tsk_error *err)
+{
     struct request request CLEANUP(request_clear) = {.json = NULL};
     json_t *all CLEANUP_JSON = json_pack("{s:s}", "id", id);
     json_object_update_missing(all, (json_t *)values);
-    edit_text_new(&text, all);
-    if (text.failed)
+    buf_reset(text);
+    edit_text_new(text, all);
+    if (text->failed)
         return error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, NULL);
-    request_parse(id, buf_str(&text), text.len, lang, &request);
+    request_parse(id, buf_str(text), text->len, lang, &request);
     if (request_need_whole(&request, err) < 0)
         return -1;
     if (!edit_text_says(&request, all)) /* never something else than was asked for */
         return error_set(err, TSK_INTERNAL, NULL, "request", id, NULL);
-    return publish(folder, id, &text, err);
+    return request_publish(folder, id, text, err);
 }
 
 int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, struct request *ret,
                 struct tsk_error *err)
 {
     char id[LOCK_ID_MAX];
+    struct buf text CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
     const char *given = json_get_string(values, "id", NULL);
     int guard CLEANUP_FD = guard_take(ws, err), result = 1;
     if (guard < 0)
         return -1;
-    int folder CLEANUP_FD = open_folder(ws, err);
+    int folder CLEANUP_FD = open_request_folder(ws, err);
     if (folder < 0)
         return -1;
     for (int i = 0; result == 1 && i < (given ? 1 : NEW_ID_TRIES); i++) {
         if (given)
             snprintf(id, sizeof id, "%s", given);
         else
-            new_id(id);
-        result = add_with_id(folder, id, values, lang, err);
+            time_id(id, LOCK_ID_MAX, REQUEST_PREFIX, 2);
+        result = add_with_id(folder, id, values, lang, &text, err);
     }
     if (result == 1)
         return error_set(err, TSK_CONFLICT, "request_exists", "request", id, NULL);
     if (result < 0)
         return -1;
-    report(ws, "request.added", id);
-    return request_read(ws, id, lang, ret, err);
+    request_report(ws, "request.added", id);
+    request_read_written(ws, id, &text, lang, ret);
+    return 0;
 }
 
 int request_check_time(const struct request *request, const char *expected, struct tsk_error *err)
@@ -155,8 +143,8 @@ int request_check_time(const struct request *request, const char *expected, stru
 }
 
 /* With the guard: the text takes the file's place, if it is a whole request. */
-static int put_text(struct tsk_workspace *ws, const struct request *before, const struct buf *text, enum lang lang,
-                    struct request *ret, struct tsk_error *err)
+static int request_put_text(struct tsk_workspace *ws, const struct request *before, const struct buf *text,
+                            enum lang lang, struct request *ret, struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + 8];
     struct stat st;
@@ -164,7 +152,7 @@ static int put_text(struct tsk_workspace *ws, const struct request *before, cons
     request_parse(before->id, buf_str(text), text->len, lang, &after);
     if (request_need_whole(&after, err) < 0)
         return -1;
-    int folder CLEANUP_FD = open_folder(ws, err);
+    int folder CLEANUP_FD = open_request_folder(ws, err);
     if (folder < 0)
         return -1;
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, before->id);
@@ -173,8 +161,9 @@ static int put_text(struct tsk_workspace *ws, const struct request *before, cons
     if (!is_same && fs_replace_file(folder, name, mode, text->data, text->len) < 0)
         return error_errno(err, "write", before->source);
     if (!is_same)
-        report(ws, "request.edited", before->id);
-    return request_read(ws, before->id, lang, ret, err);
+        request_report(ws, "request.edited", before->id);
+    request_read_written(ws, before->id, text, lang, ret);
+    return 0;
 }
 
 /* What was not read cannot be kept. */
@@ -201,7 +190,7 @@ int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values,
         return -1;
     if (need_known(&before, err) < 0 || edit_text_change(&before, values, lang, &text, err) < 0)
         return -1;
-    return put_text(ws, &before, &text, lang, ret, err);
+    return request_put_text(ws, &before, &text, lang, ret, err);
 }
 
 int request_replace(struct tsk_workspace *ws, const char *id, const char *text, size_t len,
@@ -216,7 +205,7 @@ int request_replace(struct tsk_workspace *ws, const char *id, const char *text, 
     if (before.read_errno) /* it is not what the editor had */
         return request_need_whole(&before, err);
     buf_put(&copy, text, len);
-    return put_text(ws, &before, &copy, lang, ret, err);
+    return request_put_text(ws, &before, &copy, lang, ret, err);
 }
 
 int request_remove(struct tsk_workspace *ws, const char *id, char kept[PATH_MAX], struct tsk_error *err)
@@ -236,6 +225,6 @@ int request_remove(struct tsk_workspace *ws, const char *id, char kept[PATH_MAX]
     }
     if (result < 0)
         return fs_error(err, "remove", ws->state_dir, from);
-    report(ws, "request.removed", id);
+    request_report(ws, "request.removed", id);
     return 0;
 }

@@ -7,49 +7,19 @@
  * anything would be lost with it. */
 #include "run/edit_text.h"
 #include "base/utf8.h"
+#include "base/yaml.h"
 #include "base/yaml_reader.h"
 
 #include <string.h>
-#include <strings.h>
 
 /* ---- writing values ------------------------------------------------------------------------------------- */
-
-static bool is_reserved(const char *text)
-{
-    static const char *const words[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcasecmp(words[i], text) == 0)
-            return true;
-    return false;
-}
-
-/* Length of the character at `at` if YAML reads another than was written, or none: controls, a BOM, and the line breaks that
- * other programs do not know. 0: it is harmless. */
-static size_t odd_character(const char *at)
-{
-    const unsigned char *c = (const unsigned char *)at;
-    if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-        return 2;
-    if ((c[0] == 0xe2 && c[1] == 0x80 && (c[2] == 0xa8 || c[2] == 0xa9)) ||
-        (c[0] == 0xef && ((c[1] == 0xbb && c[2] == 0xbf) || (c[1] == 0xbf && c[2] >= 0xbe))))
-        return 3;
-    return c[0] == 0x7f;
-}
-
-static bool has_odd_characters(const char *text)
-{
-    for (; *text; text++)
-        if (odd_character(text))
-            return true;
-    return false;
-}
 
 /* Whether it means itself without quotes. */
 static bool is_plain(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     size_t len = strlen(text);
-    if (!len || !strchr(letters, text[0]) || text[len - 1] == ' ' || is_reserved(text) || has_odd_characters(text))
+    if (!len || !strchr(letters, text[0]) || text[len - 1] == ' ' || yaml_is_reserved(text) || yaml_needs_escapes(text))
         return false;
     for (const char *at = text; *at; at++)
         if ((unsigned char)*at < 0x80 && !strchr(letters, *at) && !strchr("0123456789 ._/+=@()-", *at))
@@ -62,7 +32,7 @@ static bool is_block(const char *text)
 {
     size_t len = strlen(text);
     if (!strchr(text, '\n') || text[0] == ' ' || text[0] == '\n' || text[0] == '\t' || len < 2 ||
-        (text[len - 1] == '\n' && text[len - 2] == '\n') || has_odd_characters(text))
+        (text[len - 1] == '\n' && text[len - 2] == '\n') || yaml_needs_escapes(text))
         return false;
     for (const char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' && *at != '\n' && *at != '\t')
@@ -84,33 +54,16 @@ static void put_block(struct buf *b, const char *text)
     }
 }
 
-static void put_quoted(struct buf *b, const char *text)
-{
-    struct buf json CLEANUP(buf_clear) = BUF_INIT;
-    buf_json_string(&json, text);
-    for (const char *at = buf_str(&json); *at;) {
-        const unsigned char *c = (const unsigned char *)at;
-        size_t len = odd_character(at);
-        if (!len)
-            buf_put(b, at, 1);
-        else if (len == 1)
-            buf_puts(b, "\\u007f");
-        else
-            buf_printf(b, "\\u%04x", len == 2 ? c[1] : (c[0] & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u));
-        at += len ? len : 1;
-    }
-}
-
 static void put_scalar(struct buf *b, const char *text)
 {
     if (is_plain(text))
         buf_puts(b, text);
     else
-        put_quoted(b, text);
+        yaml_put_quoted(b, text);
 }
 
 /* One line, or a block; without the end of its last line. */
-static void put_value(struct buf *b, const json_t *value)
+static void put_yaml_value(struct buf *b, const json_t *value)
 {
     const char *text = json_string_value(value);
     size_t i;
@@ -132,7 +85,7 @@ static void put_value(struct buf *b, const json_t *value)
 static void put_pair(struct buf *b, const char *key, const json_t *value)
 {
     buf_printf(b, "%s: ", key);
-    put_value(b, value);
+    put_yaml_value(b, value);
     buf_puts(b, "\n");
 }
 
@@ -353,7 +306,7 @@ static int change_key(struct buf *text, const char *key, const json_t *value)
             text_splice(text, e->from, e->to, "");
         return 0;
     }
-    put_value(&with, value);
+    put_yaml_value(&with, value);
     bool is_line = !strchr(buf_str(&with), '\n');
     if (e && e->value_to > e->value_from && is_line) {
         text_splice(text, e->value_from, e->value_to, buf_str(&with));
@@ -369,7 +322,7 @@ static int change_key(struct buf *text, const char *key, const json_t *value)
 }
 
 /* What the file must say afterwards: what it said, with `values` over it. */
-static json_t *wanted(const struct request *before, const json_t *values)
+static json_t *wanted_values(const struct request *before, const json_t *values)
 {
     json_t *all = json_object(), *value;
     const char *key;
@@ -399,7 +352,7 @@ bool edit_text_says(const struct request *request, const json_t *values)
 }
 
 /* The places where the keys stand are not known, or a key cannot simply be added: all values once more, if that is all. */
-static int write_anew(const struct request *before, const json_t *want, struct buf *text, struct tsk_error *err)
+static int request_rewrite(const struct request *before, const json_t *want, struct buf *text, struct tsk_error *err)
 {
     if (request_need_whole(before, err) < 0)
         return -1;
@@ -417,7 +370,7 @@ int edit_text_change(const struct request *before, const json_t *values, enum la
                      struct tsk_error *err)
 {
     const char *key;
-    json_t *value, *want CLEANUP_JSON = wanted(before, values);
+    json_t *value, *want CLEANUP_JSON = wanted_values(before, values);
     struct buf anew CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
     struct request after CLEANUP(request_clear) = {.json = NULL}, meant CLEANUP(request_clear) = {.json = NULL};
     bool is_done = true;
@@ -432,5 +385,5 @@ int edit_text_change(const struct request *before, const json_t *values, enum la
     /* Broken by what was asked for, or still as broken as it was: the caller says how. */
     if (is_done && request_is_broken(&after) && (request_is_broken(&meant) || request_is_broken(before)))
         return 0;
-    return write_anew(before, want, text, err);
+    return request_rewrite(before, want, text, err);
 }

@@ -1,4 +1,4 @@
-/* edit_text.h - what edit.c writes: the texts of request files. */
+/* edit_text.h - the text of a request file, as edit.c writes it. */
 #ifndef RUN_EDIT_TEXT_H
 #define RUN_EDIT_TEXT_H
 

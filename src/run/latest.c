@@ -1,4 +1,4 @@
-/* latest.c - S6, S7, S9: what the latest run of a request means for who wants to run it, or to go on with that run. */
+/* latest.c - S6, S7, S9: what the latest run of a request means for the next `request run`, resume or queue. */
 #include "base/fs.h"
 #include "lock/lock.h"
 #include "run/book.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LEAVE_MS 2000
+#define LEAVE_MS 2000 /* at most this long latest_wait waits for a killed runner to close its files */
 
 /* A request whose latest run cannot be known is not run: doctor names the file. */
 static int latest_unknown(struct tsk_error *err)
@@ -31,7 +31,7 @@ static int look_at_latest(struct tsk_workspace *ws, const char *request_id, char
         return 0;
     if (rundir_open(ws, latest, &dir, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 0 : latest_unknown(err);
-    int looked = book_look_at(&dir, &stage, err);
+    int looked = book_run_stage(&dir, &stage, err);
     bool has_begun = looked == 0 && book_has_begun(stage);
     if (looked == 0 && !has_begun && tidies)
         rundir_remove_unbegun(ws, &dir); /* its runner was killed before it began: it cannot be continued */
@@ -187,7 +187,7 @@ int latest_need(struct tsk_workspace *ws, const struct run_start *start, const c
         return 0;
     if (rundir_open(ws, run_id, &run, err) < 0)
         return -1;
-    int looked = start->is_instead ? book_look_at(&run, &stage, err) : rundir_look(&run, &stage, err);
+    int looked = start->is_instead ? book_run_stage(&run, &stage, err) : rundir_look(&run, &stage, err);
     rundir_clear(&run);
     if (looked < 0 || book_latest_run(ws, request_id, latest, err) < 0)
         return latest_unknown(err);

@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "lock/held.h"
 #include "lock/report.h"
+#include "run/after.h"
 #include "run/book.h"
+#include "run/notify.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,13 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-#define RECORD_NAME "queue.json"
-#define STOP_NAME   "queue.stop"
-#define MISSES_MAX  100
-#define MISS_MS     10
+#define MISSES_MAX 100
+#define MISS_MS    10
+#define RAN_MAX    200 /* of a queue that stays, so many of the last are in its record */
 
 const char *const queue_reason_names[] = {NULL,
-#define X(name, help) #name,
+#define X(name, code, why) #name,
                                           QUEUE_REASONS
 #undef X
 };
@@ -29,8 +30,12 @@ struct queue {
     json_t *ran;    /* [{request_id, run_id, status}] */
     json_t *record; /* queue.json */
     json_t *error;  /* why a run could not begin */
+    int64_t count;  /* of the runs */
+    json_t *seen;   /* {request_id: {run_id, updated_at}}: the runs, for U2 and U7 */
     int64_t deadline_ms;
-    enum queue_reason reason;
+    enum queue_reason reason, passed; /* why it ended; the worst that it has passed over (U8) */
+    struct queue_stay stay;
+    bool has_waited;
     unsigned misses; /* runs in a row that could not begin because somebody was faster */
     json_t *missed;  /* {request_id: …}: those that are tried again when nothing else is left (U6) */
     struct run_start start;
@@ -41,16 +46,10 @@ struct queue {
 
 /* ---- reports --------------------------------------------------------------------------------------- */
 
-static void put_event(struct queue *q, const char *type, json_t *data_take)
+static void put_queue_event(struct queue *q, const char *type, json_t *data_take)
 {
-    struct tsk_error problem;
-    struct now now = clock_now();
-    json_t *data CLEANUP_JSON = data_take;
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    json_write(&text, data, false);
-    struct event event = {.type = type, .run_id = json_get_string(data, "run_id", NULL), .data = buf_str(&text)};
-    if (workspace_event(q->ws, &now, &event, &problem) < 0)
-        log_problem(&problem);
+    workspace_report(q->ws, (struct event){.type = type, .run_id = json_get_string(data_take, "run_id", NULL)},
+                     data_take);
 }
 
 static void write_record(struct queue *q)
@@ -59,8 +58,8 @@ static void write_record(struct queue *q)
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_write(&text, q->record, true);
     buf_puts(&text, "\n");
-    if (fs_replace_file(q->ws->state_dir, RECORD_NAME, 0600, text.data, text.len) < 0) {
-        fs_error(&problem, "write", q->ws->state_dir, RECORD_NAME);
+    if (fs_replace_file(q->ws->state_dir, QUEUE_RECORD_NAME, 0600, text.data, text.len) < 0) {
+        fs_error(&problem, "write", q->ws->state_dir, QUEUE_RECORD_NAME);
         log_problem(&problem);
     }
 }
@@ -78,9 +77,9 @@ static void tell_started(struct queue *q)
                           (int)q->lock->record.pid, "fence", (json_int_t)tsk_lock_fence(q->lock), "ended_at", "reason",
                           "ran", q->ran);
     write_record(q);
-    put_event(q, "queue.started",
-              json_pack("{s:I, s:I, s:b}", "max", (json_int_t)q->options->max, "for_ms", (json_int_t)q->options->for_ms,
-                        "retry", (int)q->options->retries));
+    put_queue_event(q, "queue.started",
+                    json_pack("{s:I, s:I, s:b}", "max", (json_int_t)q->options->max, "for_ms",
+                              (json_int_t)q->options->for_ms, "retry", (int)q->options->retries));
 }
 
 /* U3. */
@@ -93,7 +92,10 @@ static void tell_stopped(struct queue *q)
     if (q->error)
         json_object_set(q->record, "error", q->error);
     write_record(q);
-    put_event(q, "queue.stopped", json_pack("{s:s, s:O}", "reason", reason, "ran", q->ran));
+    put_queue_event(q, "queue.stopped", json_pack("{s:s, s:O}", "reason", reason, "ran", q->ran));
+    bool is_stuck = q->reason == QUEUE_DOCTOR_FAILED || q->reason == QUEUE_LOCK_LOST || q->error;
+    if (is_stuck) /* of a run that has failed or asks, the run itself has notified */
+        notify_queue(q->ws, tsk_lock_fence(q->lock), reason);
 }
 
 /* ---- the lock ------------------------------------------------------------------------------------------- */
@@ -117,19 +119,29 @@ static bool name_run(struct queue *q, const char *request_id, const char *run_id
     return true;
 }
 
-static enum queue_stopping told_to(struct queue *q)
+static enum queue_stopping queue_stopping_of(struct queue *q)
 {
     return queue_stop_read(q->ws, tsk_lock_fence(q->lock)); /* U4 */
 }
 
 static bool is_told_to_stop(struct queue *q)
 {
-    return told_to(q) != QUEUE_RUNS_ON;
+    return queue_stopping_of(q) != QUEUE_RUNS_ON;
 }
 
 /* ---- one after the other -------------------------------------------------------------------------------- */
 
-/* U4: our lock names the run before we look, who stops us has written the file before it looks at the lock. */
+/* The last of the runs, and what its request is about. */
+static void tell_run(struct queue *q)
+{
+    const struct book_entry *entry = book_find(q->book, q->request_id);
+    const json_t *line = json_array_get(q->ran, json_array_size(q->ran) - 1);
+    if (q->options->tells)
+        q->options->tells(q->options->waits_data, line, json_get_string(entry->request.json, "title", ""));
+}
+
+/* U4: we name the run in our lock before we look for a stop file; a process that stops the queue writes the stop file
+ * before it reads the lock. So one of the two sees the other. */
 static bool run_begun(void *data, const json_t *stage)
 {
     struct queue *q = data;
@@ -138,9 +150,10 @@ static bool run_begun(void *data, const json_t *stage)
     json_array_append_new(
         q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "RUNNING"));
     write_record(q);
-    put_event(q, "queue.next", json_pack("{s:s, s:s}", "request_id", q->request_id, "run_id", run));
+    put_queue_event(q, "queue.next", json_pack("{s:s, s:s}", "request_id", q->request_id, "run_id", run));
+    tell_run(q);
     bool goes_on = !q->options->start.begun || q->options->start.begun(q->options->start.begun_data, stage);
-    return told_to(q) != QUEUE_STOPS_NOW && goes_on;
+    return queue_stopping_of(q) != QUEUE_STOPS_NOW && goes_on;
 }
 
 /* Whether the request's file and its latest run are what the book has seen. */
@@ -152,7 +165,7 @@ static bool is_as_seen(struct queue *q, const struct book_entry *entry)
     if (request_read(q->ws, entry->request.id, q->start.lang, &now, &ignored) < 0 ||
         strcmp(now.id, entry->request.id) != 0 || strcmp(now.updated_at, entry->request.updated_at) != 0)
         return false;
-    if (book_look(q->ws, now.id, &stage, &ignored) < 0)
+    if (book_latest_stage(q->ws, now.id, &stage, &ignored) < 0)
         return false;
     if (!stage)
         return !entry->run;
@@ -161,7 +174,7 @@ static bool is_as_seen(struct queue *q, const struct book_entry *entry)
 }
 
 /* U5, under the request's lock. */
-static int decide(void *data, struct tsk_error *err)
+static int queue_decide(void *data, struct tsk_error *err)
 {
     struct queue *q = data;
     const struct book_entry *entry = book_find(q->book, q->request_id), *other;
@@ -170,7 +183,8 @@ static int decide(void *data, struct tsk_error *err)
     json_t *id;
     json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id)
         is_same = is_same && (other = book_find(q->book, json_string_value(id))) && is_as_seen(q, other);
-    q->decision = is_told_to_stop(q) ? DECIDE_STOP : is_same ? DECIDE_GO : DECIDE_LATE;
+    bool is_stopped = is_told_to_stop(q) || queue_stay_is_signalled(&q->stay);
+    q->decision = is_stopped ? DECIDE_STOP : is_same ? DECIDE_GO : DECIDE_LATE;
     if (q->decision == DECIDE_GO)
         return 0;
     return error_set(err, TSK_CONFLICT, "queue_changed", "request", q->request_id, NULL);
@@ -219,6 +233,21 @@ static void note_error(struct queue *q, json_t *line, const struct tsk_error *er
             q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "FAILED"));
 }
 
+/* After a run that has begun, or was recorded. */
+static void note_seen(struct queue *q, const struct book_entry *entry, size_t before)
+{
+    size_t count = json_array_size(q->ran);
+    if (count == before)
+        return;
+    tell_run(q);
+    q->count++;
+    json_object_set_new(q->seen, entry->request.id,
+                        json_pack("{s:O, s:s}", "run_id", json_object_get(json_array_get(q->ran, before), "run_id"),
+                                  "updated_at", entry->request.updated_at));
+    if (q->options->stays && count > RAN_MAX)
+        json_array_remove(q->ran, 0);
+}
+
 static enum queue_reason run_one(struct queue *q, const struct book_entry *entry)
 {
     struct tsk_error err;
@@ -233,6 +262,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     json_t *line = json_array_size(q->ran) > before ? json_array_get(q->ran, before) : NULL;
     if (result < 0) {
         note_error(q, line, &err);
+        note_seen(q, entry, before);
         return reason_of_error(q, &err);
     }
     q->misses = 0;
@@ -240,43 +270,80 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     const char *status = json_get_string(stage, "status", "");
     if (line)
         json_object_set_new(line, "status", json_string(status));
+    note_seen(q, entry, before);
     return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
 }
 
-/* What was run, by id: with it a look at all requests takes time that grows with them, not with their square. */
-static json_t *ids_run(const struct queue *q)
+/* U8: whether it goes on although that run, which is recorded, did not end well. */
+static enum queue_reason pass_over(struct queue *q, enum queue_reason reason, int64_t count_before)
 {
-    size_t i;
-    json_t *line, *ids = json_object();
-    json_array_foreach (q->ran, i, line)
-        json_object_set_new(ids, json_get_string(line, "request_id", ""), json_true());
-    return ids;
+    bool is_passed =
+        q->options->keeps_going && q->count > count_before && (reason == QUEUE_FAILED || reason == QUEUE_NEEDS_INPUT);
+    if (!is_passed)
+        return reason;
+    q->passed = q->passed == QUEUE_FAILED ? QUEUE_FAILED : reason;
+    json_decref(q->error);
+    q->error = NULL;
+    return QUEUE_GOES_ON;
+}
+
+/* U2, U7. */
+static bool was_run(const struct queue *q, const struct book_entry *entry)
+{
+    const json_t *seen = json_object_get(q->seen, entry->request.id);
+    if (!seen || !q->options->stays)
+        return seen;
+    return strcmp(json_get_string(seen, "run_id", ""), json_get_string(entry->run, "run_id", "?")) == 0 &&
+           strcmp(json_get_string(seen, "updated_at", ""), entry->request.updated_at) == 0;
 }
 
 static enum queue_reason limit_reached(struct queue *q)
 {
-    if (is_told_to_stop(q))
+    if (is_told_to_stop(q) || queue_stay_is_signalled(&q->stay))
         return QUEUE_STOPPED;
-    if (q->options->max && (int64_t)json_array_size(q->ran) >= q->options->max)
+    if (q->options->max && q->count >= q->options->max)
         return QUEUE_MAX;
     return q->deadline_ms && clock_now().boot_ms >= q->deadline_ms ? QUEUE_TIME : QUEUE_GOES_ON;
 }
 
 /* U2, U6: the next one; of those that could not begin a moment ago only if there is no other, and after a pause. */
-static const struct book_entry *choose(struct queue *q, struct book *book)
+static const struct book_entry *queue_choose(struct queue *q, struct book *book)
 {
-    json_t *ran CLEANUP_JSON = ids_run(q);
     for (size_t i = 0; i < book->count; i++) {
-        const char *id = book->entries[i].request.id;
-        book->entries[i].was_run = json_object_get(ran, id) || json_object_get(q->missed, id);
+        struct book_entry *entry = &book->entries[i];
+        entry->was_run = was_run(q, entry) || json_object_get(q->missed, entry->request.id);
     }
     const struct book_entry *next = book_next(book);
     if (next || json_object_size(q->missed) == 0)
         return next;
     for (size_t i = 0; i < book->count; i++)
-        book->entries[i].was_run = json_object_get(ran, book->entries[i].request.id);
+        book->entries[i].was_run = was_run(q, &book->entries[i]);
     nanosleep(&(struct timespec){.tv_nsec = MISS_MS * 1000000}, NULL);
     return book_next(book);
+}
+
+static void queue_idles(struct queue *q, bool is_idle)
+{
+    if (q->options->idles)
+        q->options->idles(q->options->waits_data, is_idle);
+}
+
+/* U7. Nothing is left: until there may be more. */
+static enum queue_reason wait_for_more(struct queue *q)
+{
+    struct tsk_error problem;
+    int64_t renew_ms = clock_now().boot_ms + q->lock->record.ttl_ms / 3;
+    if (!q->has_waited && q->options->waits)
+        q->options->waits(q->options->waits_data, q->ran);
+    q->has_waited = true;
+    queue_idles(q, true);
+    enum queue_woken woken =
+        queue_stay_wait(&q->stay, q->deadline_ms && q->deadline_ms < renew_ms ? q->deadline_ms : renew_ms);
+    queue_idles(q, false);
+    if (woken == QUEUE_SIGNALLED)
+        return QUEUE_STOPPED;
+    int kept = woken == QUEUE_TIME_UP ? tsk_lock_renew(q->lock, &problem) : tsk_lock_verify(q->lock, &problem);
+    return kept < 0 && problem.code == TSK_LOCK_LOST ? QUEUE_LOCK_LOST : QUEUE_GOES_ON;
 }
 
 /* Until there is a reason; -1 when the requests cannot be read. */
@@ -284,11 +351,14 @@ static int run_all(struct queue *q, struct tsk_error *err)
 {
     struct book book CLEANUP(book_clear) = {.entries = NULL};
     while ((q->reason = limit_reached(q)) == QUEUE_GOES_ON) {
+        if (q->options->stays)
+            queue_stay_watch(&q->stay, q->ws);
         if (book_update(q->ws, q->options->retries, q->options->start.lang, &book, err) < 0)
             return -1;
-        const struct book_entry *next = choose(q, &book);
+        const struct book_entry *next = queue_choose(q, &book);
+        int64_t count = q->count;
         q->book = &book;
-        q->reason = next ? run_one(q, next) : QUEUE_EMPTY;
+        q->reason = next ? pass_over(q, run_one(q, next), count) : q->options->stays ? wait_for_more(q) : QUEUE_EMPTY;
         q->book = NULL;
         if (q->reason != QUEUE_GOES_ON)
             break;
@@ -299,27 +369,25 @@ static int run_all(struct queue *q, struct tsk_error *err)
     return 0;
 }
 
-enum tsk_code queue_verdict(const char *name)
+enum tsk_code queue_verdict(const char *reason)
 {
-    enum queue_reason reason = QUEUE_GOES_ON;
-    for (enum queue_reason r = QUEUE_EMPTY; r <= QUEUE_LOCK_LOST; r++)
-        reason = strcmp(queue_reason_names[r], name) == 0 ? r : reason;
-    switch (reason) {
-    case QUEUE_NEEDS_INPUT:
-        return TSK_NEEDS_INPUT;
-    case QUEUE_FAILED:
-    case QUEUE_CANCELLED:
-        return TSK_RUN_FAILED;
-    case QUEUE_DOCTOR_FAILED:
-        return TSK_DOCTOR_FAILED;
-    case QUEUE_LOCK_LOST:
-        return TSK_LOCK_LOST;
-    default:
-        return TSK_OK;
-    }
+#define X(name, code, why)                                                                                             \
+    if (strcmp(reason, #name) == 0)                                                                                    \
+        return code;
+    QUEUE_REASONS
+#undef X
+    return TSK_OK;
 }
 
-static int refused(struct tsk_error *err)
+/* As make -k: what was passed over is the outcome of a queue that has ended for no other reason. One that stays ends when it is
+ * stopped, and that is no failure. */
+static enum tsk_code outcome_of(const struct queue *q)
+{
+    enum tsk_code code = queue_verdict(queue_reason_names[q->reason]);
+    return code == TSK_OK && q->passed && !q->options->stays ? queue_verdict(queue_reason_names[q->passed]) : code;
+}
+
+static int queue_refused(struct tsk_error *err)
 {
     if (err->code != TSK_QUEUE_IN_PROGRESS)
         return -1;
@@ -333,34 +401,40 @@ int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t 
               struct tsk_error *err)
 {
     struct tsk_error problem;
-    struct queue q = {
-        .ws = ws, .options = options, .start = options->start, .ran = json_array(), .missed = json_object()};
+    struct queue q = {.ws = ws, .options = options, .start = options->start, .stay = {.inotify = -1, .signals = -1}};
     struct tsk_lock_options lock = {.size = sizeof lock};
+    if (options->stays && queue_stay_open(&q.stay, err) < 0)
+        return -1;
     if (tsk_lock_acquire(ws, TSK_LOCK_QUEUE, NULL, &lock, &q.lock, err) < 0) {
-        json_decref(q.ran);
-        json_decref(q.missed);
-        return refused(err);
+        queue_stay_close(&q.stay);
+        return queue_refused(err);
     }
+    q.ran = json_array();
+    q.missed = json_object();
+    q.seen = json_object();
     q.deadline_ms = options->for_ms ? clock_now().boot_ms + options->for_ms : 0;
     q.start.begun = run_begun;
     q.start.begun_data = &q;
-    q.start.decide = decide;
+    q.start.decide = queue_decide;
     q.start.decide_data = &q;
     q.start.queue = q.lock;
     tell_started(&q);
+    after_start(ws, NULL); /* pending runs of runners that died */
     int result = run_all(&q, err);
     if (result < 0)
         q.reason = QUEUE_FAILED;
     tell_stopped(&q);
     if (is_told_to_stop(&q))
-        fs->unlinkat(ws->state_dir, STOP_NAME, 0);
+        fs->unlinkat(ws->state_dir, QUEUE_STOP_NAME, 0);
     if (tsk_lock_release(q.lock, &problem) < 0)
         log_problem(&problem);
     if (result == 0) {
         *ret = json_pack("{s:s, s:s, s:O, s:O?}", "status", "STOPPED", "reason", queue_reason_names[q.reason], "ran",
                          q.ran, "error", q.error);
-        *ret_verdict = queue_verdict(queue_reason_names[q.reason]);
+        *ret_verdict = outcome_of(&q);
     }
+    queue_stay_close(&q.stay);
+    json_decref(q.seen);
     json_decref(q.ran);
     json_decref(q.missed);
     json_decref(q.record);

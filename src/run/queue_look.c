@@ -1,5 +1,6 @@
 /* queue_look.c - the queue from outside: what it does, what it would do next, telling it to stop. */
 #include "base/fs.h"
+#include "base/word.h"
 #include "lock/report.h"
 #include "run/book.h"
 #include "run/queue.h"
@@ -9,12 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORD_NAME "queue.json"
-#define STOP_NAME   "queue.stop"
-#define STOP_NOW    " now"
+#define STOP_NOW " now"
 
-static int look_at_lock(struct tsk_workspace *ws, struct lock_target *target, struct judgement *found,
-                        struct tsk_error *err)
+static int look_at_queue_lock(struct tsk_workspace *ws, struct lock_target *target, struct judgement *found,
+                              struct tsk_error *err)
 {
     struct stat st;
     if (lock_target_init(target, ws, lock_kind_get(TSK_LOCK_QUEUE), NULL, NULL, err) < 0)
@@ -25,9 +24,15 @@ static int look_at_lock(struct tsk_workspace *ws, struct lock_target *target, st
     return lock_inspect(target, found, err);
 }
 
-static json_t *text_or_null(const char *text)
+bool queue_is_running(struct tsk_workspace *ws)
 {
-    return text[0] ? json_string(text) : json_null();
+    struct lock_target target;
+    struct judgement found;
+    struct tsk_error ignored;
+    if (look_at_queue_lock(ws, &target, &found, &ignored) < 0)
+        return false;
+    lock_target_clear(&target);
+    return found.verdict == VERDICT_HELD;
 }
 
 /* ---- stop ----------------------------------------------------------------------------------------------- */
@@ -38,8 +43,8 @@ static int write_stop(struct tsk_workspace *ws, uint64_t fence, bool is_now, str
     char text[32];
     bool was_now = queue_stop_read(ws, fence) == QUEUE_STOPS_NOW;
     int len = snprintf(text, sizeof text, "%" PRIu64 "%s\n", fence, is_now || was_now ? STOP_NOW : "");
-    if (fs_replace_file(ws->state_dir, STOP_NAME, 0600, text, (size_t)len) < 0)
-        return fs_error(err, "write", ws->state_dir, STOP_NAME);
+    if (fs_replace_file(ws->state_dir, QUEUE_STOP_NAME, 0600, text, (size_t)len) < 0)
+        return fs_error(err, "write", ws->state_dir, QUEUE_STOP_NAME);
     return 0;
 }
 
@@ -47,7 +52,8 @@ enum queue_stopping queue_stop_read(struct tsk_workspace *ws, uint64_t fence)
 {
     char *end;
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    if (!fence || fs_read_file(ws->state_dir, STOP_NAME, 40, &text) < 0 || strtoull(buf_str(&text), &end, 10) != fence)
+    if (!fence || fs_read_file(ws->state_dir, QUEUE_STOP_NAME, 40, &text) < 0 ||
+        strtoull(buf_str(&text), &end, 10) != fence)
         return QUEUE_RUNS_ON;
     return strncmp(end, STOP_NOW, strlen(STOP_NOW)) == 0 ? QUEUE_STOPS_NOW : QUEUE_STOPS;
 }
@@ -80,7 +86,7 @@ int queue_stop(struct tsk_workspace *ws, bool is_now, json_t **ret, struct tsk_e
 {
     struct lock_target target;
     struct judgement found;
-    if (look_at_lock(ws, &target, &found, err) < 0)
+    if (look_at_queue_lock(ws, &target, &found, err) < 0)
         return -1;
     const struct lock_record *record = &found.record;
     bool is_running = found.verdict == VERDICT_HELD;
@@ -92,7 +98,7 @@ int queue_stop(struct tsk_workspace *ws, bool is_now, json_t **ret, struct tsk_e
     if (result == 0 && is_running && is_now)
         result = cancel_named(&target, &found, ws, err);
     if (result == 0)
-        *ret = json_pack("{s:s, s:o, s:o}", "status", is_running ? "stopping" : "not_running", "request_id",
+        *ret = json_pack("{s:s, s:s?, s:s?}", "status", is_running ? "stopping" : "not_running", "request_id",
                          text_or_null(record->request_id), "run_id", text_or_null(record->run_id));
     lock_target_clear(&target);
     return result;
@@ -100,7 +106,7 @@ int queue_stop(struct tsk_workspace *ws, bool is_now, json_t **ret, struct tsk_e
 
 /* ---- next ----------------------------------------------------------------------------------------------- */
 
-static json_t *explain(const struct book_entry *entry, size_t position)
+static json_t *explain_entry(const struct book_entry *entry, size_t position)
 {
     json_t *json = json_pack("{s:s, s:s?, s:s, s:s, s:s?}", "request_id", entry->request.id, "title",
                              json_get_string(entry->request.json, "title", NULL), "priority",
@@ -135,18 +141,18 @@ int queue_next(struct tsk_workspace *ws, bool retries, enum lang lang, json_t **
     json_t *others = json_array();
     for (size_t i = 0; i < book.count; i++)
         if (&book.entries[i] != next)
-            json_array_append_new(others,
-                                  explain(&book.entries[i], book.entries[i].reason == BOOK_MAY_RUN ? ++position : 0));
+            json_array_append_new(
+                others, explain_entry(&book.entries[i], book.entries[i].reason == BOOK_MAY_RUN ? ++position : 0));
     *ret = json_pack("{s:o, s:o}", "next", describe_next(next), "others", others);
     return 0;
 }
 
 /* ---- status --------------------------------------------------------------------------------------------- */
 
-static json_t *read_record(struct tsk_workspace *ws)
+static json_t *read_queue_record(struct tsk_workspace *ws)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    if (fs_read_file(ws->state_dir, RECORD_NAME, JSON_SIZE_MAX, &text) < 0)
+    if (fs_read_file(ws->state_dir, QUEUE_RECORD_NAME, JSON_SIZE_MAX, &text) < 0)
         return json_null();
     json_t *record = json_loadb(buf_str(&text), text.len, 0, NULL);
     return record ? record : json_null();
@@ -161,23 +167,22 @@ static void put_lock(struct tsk_workspace *ws, const struct lock_target *target,
     static const char *const keys[] = {"holder", "created_at", "age_ms", "expires_at", "expires_in_ms", "fence"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         json_object_set(status, keys[i], json_object_get(lock, keys[i]));
-    json_object_set_new(status, "request_id", text_or_null(record->request_id));
-    json_object_set_new(status, "run_id", text_or_null(record->run_id));
+    json_set_text(status, "request_id", record->request_id);
+    json_set_text(status, "run_id", record->run_id);
     json_object_set_new(status, "stopping", json_boolean(queue_stop_read(ws, record->fence) != QUEUE_RUNS_ON));
 }
 
-int queue_status(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err)
+int queue_status(struct tsk_workspace *ws, const struct book *book, json_t **ret, struct tsk_error *err)
 {
     struct lock_target target;
     struct judgement found;
-    struct book book CLEANUP(book_clear) = {.entries = NULL};
     size_t ready = 0;
-    if (book_open(ws, false, lang, &book, err) < 0 || look_at_lock(ws, &target, &found, err) < 0)
+    if (look_at_queue_lock(ws, &target, &found, err) < 0)
         return -1;
-    for (size_t i = 0; i < book.count; i++)
-        ready += book.entries[i].reason == BOOK_MAY_RUN;
-    const struct book_entry *next = book_next(&book);
-    json_t *last = read_record(ws);
+    for (size_t i = 0; i < book->count; i++)
+        ready += book->entries[i].reason == BOOK_MAY_RUN;
+    const struct book_entry *next = book_next(book);
+    json_t *last = read_queue_record(ws);
     bool is_running = found.verdict == VERDICT_HELD;
     bool was_killed = !is_running && strcmp(json_get_string(last, "status", ""), "RUNNING") == 0;
     json_t *status = json_pack("{s:s, s:I, s:s?, s:o}", "status",

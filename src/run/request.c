@@ -1,17 +1,16 @@
 #include "run/request.h"
-#include "base/fs.h"
 #include "base/ident.h"
+#include "base/listing.h"
 #include "base/utf8.h"
 #include "base/word.h"
 #include "base/yaml.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXCERPT_MAX 160
+#define REQUEST_EXCERPT_MAX 160
 
 const char *const request_status_names[REQUEST_STATUS_COUNT + 1] = {"draft", "ready", "archived", NULL};
 const char *const request_priorities[] = {"P0", "P1", "P2", "P3", NULL};
@@ -36,7 +35,7 @@ struct reader {
     enum lang lang;
 };
 
-static void excerpt(const struct reader *r, unsigned line, char out[EXCERPT_MAX + 8])
+static void request_excerpt(const struct reader *r, unsigned line, char out[REQUEST_EXCERPT_MAX + 8])
 {
     const char *at = r->text, *end = r->text + r->len;
     for (; line > 1 && at; line--) {
@@ -44,9 +43,9 @@ static void excerpt(const struct reader *r, unsigned line, char out[EXCERPT_MAX 
         at = at ? at + 1 : NULL;
     }
     size_t n = 0;
-    while (at && at + n < end && n < EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
+    while (at && at + n < end && n < REQUEST_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
-    if (n == EXCERPT_MAX) /* not in the middle of a character */
+    if (n == REQUEST_EXCERPT_MAX) /* not in the middle of a character */
         while (n > 0 && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80)
             n--;
     memcpy(out, at ? at : "", n);
@@ -55,8 +54,8 @@ static void excerpt(const struct reader *r, unsigned line, char out[EXCERPT_MAX 
 
 static void add_problem(struct reader *r, unsigned line, unsigned column, const char *reason)
 {
-    char shown[EXCERPT_MAX + 8];
-    excerpt(r, line, shown);
+    char shown[REQUEST_EXCERPT_MAX + 8];
+    request_excerpt(r, line, shown);
     json_t *problem =
         json_pack("{s:i, s:i, s:s, s:s}", "line", (int)line, "column", (int)column, "reason", reason, "excerpt", shown);
     if (!problem) /* the line is not UTF-8 */
@@ -77,7 +76,7 @@ static void __attribute__((sentinel)) req_problem(struct reader *r, const struct
 
 /* ---- values --------------------------------------------------------------------------------------------- */
 
-static void read_text(struct reader *r, const struct yaml_node *node)
+static void read_request_text(struct reader *r, const struct yaml_node *node)
 {
     const char *text = yaml_text(node);
     if (text)
@@ -118,7 +117,7 @@ static void read_depends(struct reader *r, const struct yaml_node *node)
 static void read_run(struct reader *r, const struct yaml_node *node)
 {
     if (node->type == YAML_SCALAR) {
-        read_text(r, node);
+        read_request_text(r, node);
         return;
     }
     json_t *words = json_array();
@@ -145,7 +144,7 @@ static void read_key(struct reader *r, const struct yaml_node *node)
 {
     struct request *request = r->request;
     if (strcmp(node->key, "title") == 0 || strcmp(node->key, "flow") == 0 || strcmp(node->key, "body") == 0) {
-        read_text(r, node);
+        read_request_text(r, node);
     } else if (strcmp(node->key, "id") == 0) {
         if (!yaml_text(node) || strcmp(yaml_text(node), request->id) != 0)
             req_problem(r, node, "req_id", "id", request->id, NULL);
@@ -165,7 +164,7 @@ static void read_key(struct reader *r, const struct yaml_node *node)
 }
 
 /* What the keys must be together, and what those that are missing stand for. */
-static void settle(struct reader *r, const struct yaml_node *root)
+static void request_settle(struct reader *r, const struct yaml_node *root)
 {
     struct request *request = r->request;
     const struct yaml_node *status = yaml_get(root, "status"), *run = yaml_get(root, "run");
@@ -185,15 +184,17 @@ static void settle(struct reader *r, const struct yaml_node *root)
 }
 
 /* What libyaml says becomes the one problem. */
-static void refused(struct reader *r, const struct tsk_error *err)
+static void reader_refused(struct reader *r, const struct tsk_error *err)
 {
     const char *line = tsk_error_context(err, "line"), *column = tsk_error_context(err, "column"),
                *reason = tsk_error_context(err, "reason");
+    struct buf words CLEANUP(buf_clear) = BUF_INIT;
+    text_put_reason(&words, r->lang, reason ? reason : "?");
     add_problem(r, line ? (unsigned)strtoul(line, NULL, 10) : 1, column ? (unsigned)strtoul(column, NULL, 10) : 1,
-                reason ? reason : "?");
+                buf_str(&words));
 }
 
-static void begin(struct request *request, const char *id)
+static void request_begin(struct request *request, const char *id)
 {
     *request = (struct request){.priority = REQUEST_PRIORITY_DEFAULT, .problems = json_array()};
     request->text = (struct buf){.max = REQUEST_SIZE_MAX + 1};
@@ -202,13 +203,13 @@ static void begin(struct request *request, const char *id)
     request->json = json_pack("{s:s}", "id", id);
 }
 
-static void parse(struct request *request, const char *text, size_t len, enum lang lang)
+static void request_parse_text(struct request *request, const char *text, size_t len, enum lang lang)
 {
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     struct tsk_error err;
     struct reader r = {.request = request, .text = text, .len = len, .lang = lang};
     if (yaml_parse(text, len, request->source, &doc, &err) < 0) {
-        refused(&r, &err);
+        reader_refused(&r, &err);
         return;
     }
     const struct yaml_node *root = yaml_root(doc);
@@ -223,14 +224,14 @@ static void parse(struct request *request, const char *text, size_t len, enum la
         request->given |= yaml_get(root, request_keys[i]) ? 1u << i : 0;
     for (const struct yaml_node *node = root->first; node; node = node->next)
         read_key(&r, node);
-    settle(&r, root);
+    request_settle(&r, root);
 }
 
 void request_parse(const char *id, const char *text, size_t len, enum lang lang, struct request *ret)
 {
-    begin(ret, id);
+    request_begin(ret, id);
     buf_put(&ret->text, text, len);
-    parse(ret, text, len, lang);
+    request_parse_text(ret, text, len, lang);
 }
 
 int request_need_whole(const struct request *request, struct tsk_error *err)
@@ -258,7 +259,7 @@ int request_need_whole(const struct request *request, struct tsk_error *err)
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
 
-static int open_folder(struct tsk_workspace *ws)
+static int look_in_folder(struct tsk_workspace *ws)
 {
     return fs->openat(ws->state_dir, REQUEST_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 }
@@ -286,11 +287,6 @@ static bool is_stray(const char *name)
            (ends_with(name, ".yml") && strncmp(name, REQUEST_PREFIX, strlen(REQUEST_PREFIX)) == 0);
 }
 
-static int compare_names(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static void list_file(const char *name, json_t *ids, json_t *strays)
 {
     char id[LOCK_ID_MAX];
@@ -307,24 +303,17 @@ static void list_file(const char *name, json_t *ids, json_t *strays)
 
 int request_list(struct tsk_workspace *ws, json_t **ret, json_t **ret_strays, struct tsk_error *err)
 {
-    struct dirent **names = NULL;
-    int folder CLEANUP_FD = open_folder(ws);
-    if (folder < 0 && errno != ENOENT)
+    struct listing names CLEANUP(listing_close);
+    if (listing_open(&names, ws->state_dir, REQUEST_FOLDER, LISTING_SORTED) < 0 && errno != ENOENT)
         return fs_error(err, "open", ws->state_dir, REQUEST_FOLDER);
-    int count = folder < 0 ? 0 : scandirat(folder, ".", &names, NULL, compare_names);
-    if (count < 0)
-        return fs_error(err, "read", ws->state_dir, REQUEST_FOLDER);
     *ret = json_array();
     *ret_strays = json_array();
-    for (int i = 0; i < count; i++) {
-        list_file(names[i]->d_name, *ret, *ret_strays);
-        free(names[i]);
-    }
-    free(names);
+    for (const char *name; (name = listing_next(&names));)
+        list_file(name, *ret, *ret_strays);
     return 0;
 }
 
-static int not_found(const char *id, const char *key, const char *near, struct tsk_error *err)
+static int request_not_found(const char *id, const char *key, const char *near, struct tsk_error *err)
 {
     error_set(err, TSK_REQUEST_NOT_FOUND, key, "request", id, near ? "near" : NULL, near, NULL);
     error_add(err, "request_id", id);
@@ -349,7 +338,8 @@ static int count_beginning(struct tsk_workspace *ws, const char *start, char id[
     return found;
 }
 
-/* What a user has put there instead of a file is said in his words, not in the system's. */
+/* Describes in plain words what is there instead of a regular file (a link, a directory), not by the system's error
+ * text. */
 static void add_unreadable(struct reader *r, int reason)
 {
     const char *key = reason == ELOOP    ? "req_symlink"
@@ -369,7 +359,7 @@ static int read_file(int folder, struct request *request, enum lang lang, struct
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, request->id);
     int fd CLEANUP_FD = fs->openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
     if (fd < 0 && errno == ENOENT)
-        return not_found(request->id, "request_unknown", NULL, err);
+        return request_not_found(request->id, "request_unknown", NULL, err);
     bool is_file = fd >= 0 && fs->fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || (errno = EINVAL, false));
     if (!is_file || fs_read_fd(fd, REQUEST_SIZE_MAX, &request->text) < 0) {
         /* Q1: what cannot be read is broken, and no reason to stop. */
@@ -380,7 +370,7 @@ static int read_file(int folder, struct request *request, enum lang lang, struct
     }
     request->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     time_format_exact(request->mtime_ns / 1000000, request->updated_at);
-    parse(request, buf_str(&request->text), request->text.len, lang);
+    request_parse_text(request, buf_str(&request->text), request->text.len, lang);
     return 0;
 }
 
@@ -396,45 +386,137 @@ int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struc
 {
     char near[LOCK_ID_MAX];
     if (!id_is_valid(id))
-        return not_found(id, "request_unknown", NULL, err);
-    int folder CLEANUP_FD = open_folder(ws);
+        return request_not_found(id, "request_unknown", NULL, err);
+    int folder CLEANUP_FD = look_in_folder(ws);
     if (folder < 0)
-        return errno == ENOENT ? not_found(id, "request_unknown", NULL, err)
+        return errno == ENOENT ? request_not_found(id, "request_unknown", NULL, err)
                                : fs_error(err, "open", ws->state_dir, REQUEST_FOLDER);
     struct request request;
-    begin(&request, id);
+    request_begin(&request, id);
     if (read_file(folder, &request, lang, err) < 0) {
         request_clear(&request);
         struct tsk_error ignored; /* the file itself is missing: a failed search only costs the hint */
-        return count_beginning(ws, id, near, &ignored) == 1 ? not_found(id, "request_unknown_near", near, err) : -1;
+        return count_beginning(ws, id, near, &ignored) == 1 ? request_not_found(id, "request_unknown_near", near, err)
+                                                            : -1;
     }
     finish_json(&request);
     *ret = request;
     return 0;
 }
 
-int request_find(struct tsk_workspace *ws, const char *start, enum lang lang, struct request *ret,
-                 struct tsk_error *err)
+/* @1 is the request that was added last; 0: it is no such name. */
+static size_t place_of_name(const char *name)
 {
-    char id[LOCK_ID_MAX];
-    if (request_read(ws, start, lang, ret, err) == 0)
+    char *end;
+    unsigned long place = name[0] == '@' && name[1] >= '1' && name[1] <= '9' ? strtoul(name + 1, &end, 10) : 0;
+    return place && !*end ? place : 0;
+}
+
+/* When it was added: the time in its id, else its file's. */
+static int64_t added_ms(int folder, const char *id)
+{
+    char name[LOCK_ID_MAX + 8];
+    struct stat st;
+    int64_t time_ms = time_of_id(id);
+    snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, id);
+    if (time_ms >= 0 || fs->fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return time_ms;
+    return (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+}
+
+struct added {
+    const char *id;
+    int64_t ms;
+};
+
+/* The newest first; ids of one time as they sort. */
+static int compare_added(const void *left, const void *right)
+{
+    const struct added *a = left, *b = right;
+    return a->ms != b->ms ? (a->ms < b->ms) - (a->ms > b->ms) : strcmp(b->id, a->id);
+}
+
+static const char *id_at_place(struct tsk_workspace *ws, const json_t *ids, size_t place)
+{
+    size_t i, count = json_array_size(ids);
+    json_t *id;
+    int folder CLEANUP_FD = look_in_folder(ws);
+    if (place > count || folder < 0)
+        return NULL;
+    struct added *all = calloc(count, sizeof *all);
+    BUG(!all);
+    json_array_foreach ((json_t *)ids, i, id)
+        all[i] = (struct added){json_string_value(id), added_ms(folder, json_string_value(id))};
+    qsort(all, count, sizeof *all, compare_added);
+    const char *found = all[place - 1].id;
+    free(all);
+    return found;
+}
+
+/* How well a name fits an id: 3 it is the id, with or without RQ-; 2 its beginning; 1 a part of it; 0 not at all. What changes
+ * something needs a name that cannot be another request's id: RQ-1 is never RQ-10. -1: as such a name it is too short. */
+static int fit_of(const char *id, const char *name, bool may_change)
+{
+    const char *rest = id + strlen(REQUEST_PREFIX);
+    size_t len = strlen(name);
+    if (strcmp(id, name) == 0 || strcmp(rest, name) == 0)
+        return 3;
+    if (may_change && strncmp(name, REQUEST_PREFIX, strlen(REQUEST_PREFIX)) == 0)
         return 0;
-    if (err->code != TSK_REQUEST_NOT_FOUND || !id_is_valid(start))
+    if (may_change && len < REQUEST_PART_MIN)
+        return strstr(rest, name) ? -1 : 0;
+    if (strncmp(id, name, len) == 0 || (!may_change && strncmp(rest, name, len) == 0))
+        return 2;
+    return strstr(rest, name) ? 1 : 0;
+}
+
+static int refuse_short(const char *name, struct tsk_error *err)
+{
+    char count[24];
+    snprintf(count, sizeof count, "%d", REQUEST_PART_MIN);
+    request_not_found(name, "request_part_short", NULL, err);
+    error_add(err, "count", count);
+    return -1;
+}
+
+int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change, char id[LOCK_ID_MAX],
+                    struct tsk_error *err)
+{
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
+    const char *found = NULL;
+    size_t i, count = 0, place = place_of_name(name);
+    int best = 0;
+    bool is_short = false;
+    snprintf(id, LOCK_ID_MAX, "%s", name);
+    if (!place && !id_is_valid(name))
+        return request_not_found(name, "request_unknown", NULL, err);
+    if (request_list(ws, &ids, &strays, err) < 0)
         return -1;
-    struct tsk_error unknown = *err;
-    int found = count_beginning(ws, start, id, err);
-    if (found == 1)
-        return request_read(ws, id, lang, ret, err);
-    if (found == 0)
-        *err = unknown;
-    return found > 1 ? not_found(start, "request_ambiguous", NULL, err) : -1;
+    json_array_foreach (ids, i, one) {
+        int fit = place ? 0 : fit_of(json_string_value(one), name, may_change);
+        is_short = is_short || fit < 0;
+        found = fit > best ? json_string_value(one) : found;
+        count = fit > best ? 1 : count + (fit > 0 && fit == best);
+        best = fit > best ? fit : best;
+    }
+    if (place)
+        found = id_at_place(ws, ids, place);
+    if (count > 1)
+        return request_not_found(name, "request_ambiguous", NULL, err);
+    if (found)
+        snprintf(id, LOCK_ID_MAX, "%s", found);
+    else if (is_short)
+        return refuse_short(name, err);
+    else if (place)
+        return request_not_found(name, json_array_size(ids) ? "request_unknown" : "request_none", NULL, err);
+    return 0; /* the one that reads it says that there is none */
 }
 
 void request_of_stray(const char *name, enum lang lang, struct request *ret)
 {
     char id[LOCK_ID_MAX];
     utf8_copy(id, sizeof id, name);
-    begin(ret, id);
+    request_begin(ret, id);
     snprintf(ret->source, sizeof ret->source, ".aiflow/" REQUEST_FOLDER "/%s", name);
     struct reader r = {.request = ret, .text = "", .lang = lang};
     req_problem(&r, NULL, "req_name", NULL);

@@ -1,12 +1,13 @@
-/* request.h - a request: a file `.aiflow/requests/RQ-….yaml` that says what is to be done.
+/* request.h - a request: a file `.aiflow/requests/RQ-….yaml` that describes work.
  *
- * It is written by people and agents and kept in git; tasuki reads it and changes it only by request_edit. What becomes of a
- * request (its runs, its lock) is never written into it.
+ * People and agents write it and keep it in git; tasuki reads it and changes it only by request_edit. The progress of a request
+ * (its runs, its lock) is never written into it.
  *
- *  Q1  A file that cannot be understood is a broken request, with all of its problems and their places. It stands in lists, is
- *      never run, and is in nobody's way.
- *  Q2  A change is a new file in the place of the old one, whole at every instant; changes wait for each other at
- *      `.aiflow/requests.lock`. What was not mentioned stays byte for byte, comments included (edit.c says where not).
+ *  Q1  A file that cannot be parsed is a broken request, with all of its problems and their positions. It is listed but never
+ *      run, and it does not block other requests.
+ *  Q2  A change replaces the file in one step, so that it is complete at every instant; changes wait for each other at
+ *      `.aiflow/requests.lock`. The rest of the file is unchanged byte for byte, comments included (edit.c lists the
+ *      exceptions).
  *
  * Keys: id (as the file's name, may be missing) title status priority depends_on, flow or run, body. */
 #ifndef RUN_REQUEST_H
@@ -23,6 +24,7 @@
 #define REQUEST_PREFIX   "RQ-"
 #define REQUEST_SUFFIX   ".yaml"
 #define REQUEST_SIZE_MAX (1u << 20)
+#define REQUEST_PART_MIN 4 /* characters of a part of an id, for what changes something */
 
 enum request_status { REQUEST_DRAFT, REQUEST_READY, REQUEST_ARCHIVED, REQUEST_STATUS_COUNT };
 extern const char *const request_status_names[REQUEST_STATUS_COUNT + 1]; /* ends with NULL */
@@ -54,10 +56,11 @@ static inline bool request_is_broken(const struct request *request)
 
 /* Reads the request of that whole id. REQUEST_NOT_FOUND. A broken one is read, too. */
 int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err);
-/* The same for the one whose id is, or alone begins with, `start`: for people who only want to look. What starts, changes or
- * removes something wants the whole id: one that begins so may be another than was meant. */
-int request_find(struct tsk_workspace *ws, const char *start, enum lang lang, struct request *ret,
-                 struct tsk_error *err);
+/* The id that a name means: the id itself, with or without RQ-, or a part of it that no other has; @1 is the request that was added
+ * last, @2 the one before. `may_change`: the caller changes something, so a name that looks like an id is that id and no other. A
+ * name that fits none stays as it is; several: REQUEST_NOT_FOUND. */
+int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change, char id[LOCK_ID_MAX],
+                    struct tsk_error *err);
 /* A file that can have no id (`ret_strays` of request_list): broken, and shown with its name. */
 void request_of_stray(const char *name, enum lang lang, struct request *ret);
 /* Of the file's text: whether it is the same, whatever its time says. */

@@ -1,31 +1,32 @@
-/* start.h - executing the run of a request: under its lock, from the first task to the release.
+/* start.h - executing a run: under the lock of its request or of its flow, from the first task to the release.
  *
- *  S1  The order is: queue lock (if a queue runs it), request lock, the run's own byte. They are always taken in that order
+ *  S1  The order is: queue lock (if a queue runs it), the lock of the request or flow, the run's own byte. They are always taken in that order
  *      and released in the opposite one.
- *  S2  The request's lock is taken before the run exists and names it; it is released last, and always: by us after the run's
+ *  S2  The lock is taken before the run exists and names it; it is released last, and always: by us after the run's
  *      final stage is written, or by our death.
- *  S3  Tasks inherit the lock's life. If we are killed, the request stays locked until the last of them is gone; the next run of the
- *      request ends them first and does not have to wait.
- *  S4  A lock that was lost (somebody has forced it away) cancels the run within a second or two: two must not work on one
- *      request. A run that has nothing left to do is DONE all the same.
- *  S5  What a caller has decided by what it saw without the lock, it decides again under it (`decide`): nobody else begins, resumes
- *      or answers-and-resumes a run of this request then. Cancelling a run that nobody executes needs only the run's byte; so
- *      that is looked at once more under the byte (runner_options.refuses_cancelled).
+ *  S3  Tasks inherit the lock's life byte. If we are killed, the request or flow stays locked until the last of them is gone;
+ *      the next run of it ends them first and need not wait.
+ *  S4  If the lock is lost (taken by force), the run is cancelled within a second or two, because two must not work on one
+ *      request. A run that has nothing left to do is still DONE.
+ *  S5  A decision that a caller made without the lock is made again under it (`decide`), when no other process can begin or
+ *      resume a run of this request. Cancelling a run that nobody executes needs only the run's byte, so this case is checked
+ *      again under the byte (runner_options.refuses_cancelled).
  *  S6  Taking the lock is the intention to begin: refusals that need no lock come before it.
- *  S7  A run that goes on because of an answer was not asked for by name: it is refused if it was cancelled, if another runner
- *      has continued it already, or if it is not its request's latest run any more.
- *  S8  A queue leaves no request behind that is as ready as before although it cannot begin: what is wrong with its flow, or with
- *      the run that was to go on, is recorded as a run that has FAILED (unbegun.c).
- *  S9  A run that can go on and that nobody executes (its question was answered: `answered` in its stage; or it was interrupted) is
- *      not overtaken: the next run of its request continues it, unless --new gives it up. So nothing is done twice, and the first
- *      runner that comes uses the answer. If the request or its flow was changed since the interruption, a person
- *      decides: by hand that is a refusal; the queue goes on. */
+ *  S7  A run that continues because of an answer was not requested by name: it is refused if it was cancelled, if another
+ *      runner has already continued it, or if it is no longer its request's latest run.
+ *  S8  If a request cannot begin, a queue does not leave it ready: the problem with its flow, or with the run that should
+ *      continue, is recorded as a run that has FAILED (unbegun.c).
+ *  S9  A run that can continue and that nobody executes (its question was answered: `answered` in its stage; or it was
+ *      interrupted) is continued by the next run of its request, unless --new abandons it. So nothing is done twice, and the
+ *      next runner uses the answer. If the request or its flow has changed since the interruption, a person decides: a run by
+ *      hand is refused; the queue continues the run. */
 #ifndef RUN_START_H
 #define RUN_START_H
 
 #include "graph/runner.h"
 #include "lock/lock.h"
 #include "run/request.h"
+#include "run/run_lock.h"
 
 #define START_ANSWER_USED "answer_used" /* the text of a CONFLICT */
 
@@ -34,11 +35,14 @@ struct run_start {
     const char *resume;                  /* go on with this run instead of beginning one; NULL: a new one */
     const char *flow_source, *flow_text; /* with another flow, as in runner_options */
     size_t flow_len;
-    bool is_new;      /* a run that waits for an answer, or could go on, is cancelled (S9) */
-    bool is_by_hand;  /* max_runs counts */
-    bool is_answered; /* it goes on because of an answer (S7) */
-    bool is_instead;  /* it goes on because its request was to be run (S9) */
-    int64_t wait_ms;  /* for the lock */
+    const char *redis; /* where its attempts go (elsewhere.h); NULL: as it is configured */
+    bool is_local;     /* with workers elsewhere: one here as well */
+    bool is_new;       /* a run that waits for an answer, or could go on, is cancelled (S9) */
+    bool is_by_hand;   /* max_runs counts */
+    bool is_answered;  /* it goes on because of an answer (S7) */
+    bool is_instead;   /* it goes on because its request was to be run (S9) */
+    const char *after; /* it was pending, with this id (after.h); NULL: it was not */
+    int64_t wait_ms;   /* for the lock */
     enum lang lang;
     int64_t parallel;
     runner_tell *tell;
@@ -63,7 +67,23 @@ struct run_start {
  * `latest_run`, NEEDS_INPUT (its latest run waits for an answer), FLOW_INVALID, CONFLICT (max_runs; changed since it was interrupted), what
  * `examine` says. */
 int start_request(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
-/* Goes on with any run; of a request's, under its lock. `start->resume` names it, start->request_id is found. */
+/* A flow that is run directly, not by a request. */
+struct run_flow {
+    struct flow *flow;
+    const char *text;
+    size_t len;
+    const json_t *values, *params; /* flow_params_settle */
+    const char *start;             /* the task to begin with, or NULL */
+    const json_t *only;            /* as in runner_options */
+    struct run_lock lock;          /* run_lock_of_flow; without an id it may run several times at a time */
+    const char *again;             /* the command that asked for it, for hints */
+};
+/* Executes a new run of the flow, as start_request does. RUN_IN_PROGRESS if it is exclusive and runs already. */
+int start_flow(struct tsk_workspace *ws, const struct run_start *start, const struct run_flow *what, json_t **ret,
+               struct tsk_error *err);
+/* Whether the request's flow, if it has one, can be opened. */
+int request_flow_find(struct tsk_workspace *ws, const struct request *request, struct tsk_error *err);
+/* Goes on with any run; of a request's or an exclusive flow's, under its lock. `start->resume` names it, start->request_id is found. */
 int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
 
 /* The run that a RUN_IN_PROGRESS names; false: none, the lock is held without one. */
@@ -71,7 +91,7 @@ bool start_refused_by(const struct tsk_error *err, char run_id[LOCK_ID_MAX]);
 
 /* True if the error says that another runner has continued the run in the meantime. */
 bool start_was_answer_used(const struct tsk_error *err);
-/* Whether the process that took the lock has ended; then who keeps it alive are leftovers. In doubt: not. */
+/* Whether the process that took the lock has ended; then only leftovers keep it alive. In doubt: not. */
 bool start_is_holder_gone(const struct lock_record *record);
 
 /* ---- latest.c ---- */
@@ -84,8 +104,9 @@ struct wanted {
     const struct buf *flow;
 };
 
-/* With the lock, nobody executes a run of the request. But who was killed closes its files one after the other, and who cancels a
- * run or ends its leftovers has its byte for a moment: until then it is RUNNING, and would be overtaken (S9). */
+/* Waits until the latest run no longer looks RUNNING. While the caller has the request's lock, no other process
+ * executes a run of the request; but a killed runner closes its files one by one, and a process that cancels the run or
+ * ends its leftovers holds the run's byte for a moment. Without this wait the run would be overtaken (S9). */
 void latest_wait(struct tsk_workspace *ws, const char *request_id);
 /* What is to be done about the latest run of a request that waits for an answer, or that can go on. 0: nothing, or with is_new it
  * is cancelled now. -1: a refusal; or goes_on is set, and that run is the one to be executed (S9). The lock must be ours. */

@@ -3,7 +3,9 @@
  * What is seen before the run's byte is taken decides only who is asked: its runner, or we ourselves. Under the byte the journal
  * decides (D4 in rundir.h): a run that somebody has brought to its end meanwhile keeps that end. */
 #include "graph/journal.h"
+#include "graph/run_tasks.h"
 #include "run/book.h"
+#include "run/settle.h"
 #include "run/start.h"
 
 #include <errno.h>
@@ -30,12 +32,12 @@ static bool nap_until(int64_t until)
 }
 
 /* A run that has just begun may not have said who executes it. */
-static int look(const struct rundir *run, json_t **ret, struct tsk_error *err)
+static int stop_look(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
     struct proc_id id;
     int64_t until = clock_now().boot_ms + BEGIN_MS;
     for (;;) {
-        if (book_look_at(run, ret, err) < 0)
+        if (book_run_stage(run, ret, err) < 0)
             return -1;
         bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
         if (!is_running || rundir_runner(*ret, &id) || !nap_until(until))
@@ -56,7 +58,7 @@ static int ask_runner(const struct rundir *run, json_t **stage, bool is_now, boo
         if (err->sys_errno != ESRCH || !nap_until(until))
             return -1;
         json_free(stage);
-        if (look(run, stage, err) < 0)
+        if (stop_look(run, stage, err) < 0)
             return -1;
     }
     return 0;
@@ -72,8 +74,9 @@ static const char *over_word(const char *status)
     return NULL;
 }
 
-/* With both bytes taken; *ret_status: how the run has ended meanwhile, NULL: it has not. */
-static int take_idle(struct rundir *run, const char **ret_status, struct tsk_error *err)
+/* With both bytes taken; *ret_status: how the run has ended meanwhile, NULL: it has not. What is out on workers ends before any process
+ * of this machine does: without the server the cancel is refused and must have changed nothing (T2 in settle.h). */
+static int take_idle(struct tsk_workspace *ws, struct rundir *run, const char **ret_status, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL;
     *ret_status = NULL;
@@ -83,7 +86,9 @@ static int take_idle(struct rundir *run, const char **ret_status, struct tsk_err
     if (journal_read_whole(run->dir, &records, err) < 0 && err->sys_errno != ENOENT)
         return -1;
     *ret_status = over_word(rundir_end_of(records));
-    return *ret_status ? 0 : rundir_take_life(run, rundir_was_interrupted(records), err);
+    if (*ret_status)
+        return 0;
+    return settle_run(ws, run->id, err) < 0 ? -1 : rundir_take_life(run, rundir_was_interrupted(records), err);
 }
 
 /* The stage as it is under the byte, or what was seen before if it cannot be read. */
@@ -95,7 +100,7 @@ static int write_cancelled(struct rundir *run, json_t *seen, struct tsk_error *e
     if (rundir_read_stage(run, &stage, &ignored) < 0)
         stage = json_incref(seen);
     json_object_set_new(stage, "status", json_string("CANCELLED"));
-    json_object_set_new(stage, "questions", json_array());
+    run_tasks_set_questions(stage, json_array());
     time_format_utc(clock_now().wall_ms, time);
     json_array_append_new(json_object_get(stage, "history"),
                           json_pack("{s:s, s:s, s:s}", "time", time, "what", "ended", "status", "CANCELLED"));
@@ -110,7 +115,7 @@ static int cancel_idle(struct tsk_workspace *ws, struct rundir *run, json_t *sta
     struct now now = clock_now();
     struct event event = {
         .type = "run.ended", .session_id = run->id, .run_id = run->id, .data = "{\"status\":\"CANCELLED\"}"};
-    if (take_idle(run, ret_status, err) < 0)
+    if (take_idle(ws, run, ret_status, err) < 0)
         return -1;
     if (*ret_status)
         return 0;
@@ -135,7 +140,7 @@ int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char id[
         return -1;
     snprintf(id, RUN_ID_MAX, "%s", run.id);
     bool is_asked = false;
-    int result = look(&run, &stage, err);
+    int result = stop_look(&run, &stage, err);
     if (result == 0)
         result = ask_runner(&run, &stage, is_now, &is_asked, err);
     *ret_status = is_asked ? "CANCELLING" : over_word(json_get_string(stage, "status", ""));

@@ -20,13 +20,10 @@ static bool is_lasting(const struct tsk_error *why)
            why->code != TSK_PROCESS_STOP_FAILED && why->code != TSK_STORAGE_FULL;
 }
 
-static void put_reason(json_t *stage, enum lang lang, const struct tsk_error *why)
+static void put_stage_reason(json_t *stage, enum lang lang, const struct tsk_error *why)
 {
-    struct buf message CLEANUP(buf_clear) = BUF_INIT;
-    text_put_error(&message, lang, why);
     json_object_set_new(stage, "status", json_string("FAILED"));
-    json_object_set_new(stage, "reason_code", json_string(tsk_code_name(why->code)));
-    json_object_set_new(stage, "reason", json_string(buf_str(&message)));
+    text_keep_reason(stage, lang, why);
     json_object_set_new(stage, "runner", json_null());
 }
 
@@ -40,7 +37,7 @@ static json_t *stage_of(const struct request *request, const char *run_id, enum 
                   run_id, "source", flow ? flow : request->source, "session_id", run_id, "request_id", request->id,
                   "request_updated_at", request->updated_at, "started_at", time, "ended_at", time, "counts", "total", 0,
                   "done", 0, "failed", 0, "steps", 0, "failures", "questions", "channel", "tasks");
-    put_reason(stage, lang, why);
+    put_stage_reason(stage, lang, why);
     return stage;
 }
 
@@ -66,16 +63,10 @@ static int write_journal(const struct rundir *run, const struct request *request
     return result;
 }
 
-static void tell(struct tsk_workspace *ws, const char *run_id, const struct tsk_error *why)
+static void unbegun_tell(struct tsk_workspace *ws, const char *run_id, const struct tsk_error *why)
 {
-    struct tsk_error problem;
-    struct now now = clock_now();
-    json_t *data CLEANUP_JSON = json_pack("{s:s, s:s}", "status", "FAILED", "reason_code", tsk_code_name(why->code));
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    json_write(&text, data, false);
-    struct event event = {.type = "run.ended", .session_id = run_id, .run_id = run_id, .data = buf_str(&text)};
-    if (workspace_event(ws, &now, &event, &problem) < 0)
-        log_problem(&problem);
+    workspace_report(ws, (struct event){.type = "run.ended", .session_id = run_id, .run_id = run_id},
+                     json_pack("{s:s, s:s}", "status", "FAILED", "reason_code", tsk_code_name(why->code)));
 }
 
 int unbegun_record(struct tsk_workspace *ws, const struct request *request, const char *run_id, enum lang lang,
@@ -96,7 +87,7 @@ int unbegun_record(struct tsk_workspace *ws, const struct request *request, cons
     rundir_clear(&run);
     if (result < 0)
         return -1;
-    tell(ws, run_id, why);
+    unbegun_tell(ws, run_id, why);
     *err = *why;
     error_add(err, "run_id", run_id);
     return -1;
@@ -108,7 +99,7 @@ void unbegun_mark(const struct rundir *run, enum lang lang, struct tsk_error *er
     json_t *stage CLEANUP_JSON = NULL;
     if (run->runner_fd < 0 || !is_lasting(err) || rundir_look(run, &stage, &problem) < 0 || !book_has_begun(stage))
         return;
-    put_reason(stage, lang, err);
+    put_stage_reason(stage, lang, err);
     if (rundir_write_stage(run, stage, &problem) < 0)
         log_problem(&problem);
     else

@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sqlite3.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static enum tsk_code code_of_sqlite(int rc)
@@ -89,22 +87,26 @@ static void block_stopping(struct db *db)
  * passed over until its time is up. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
-/* A statement without parameters and rows. */
-static int run_command(struct db *db, const char *sql, struct tsk_error *err)
+static void end_turn(struct db *db)
 {
-    return db_exec(db, err, sql, 0);
+    db->in_transaction = false;
+    pthread_mutex_unlock(&turn);
+    db_conn_unlock(db->conn);
+    pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
 }
 
 int db_begin(struct db *db, struct tsk_error *err)
 {
     BUG(db->in_transaction);
-    if (db_conn_exchange(db, err) < 0)
+    db_conn_lock(db->conn);
+    if (db_conn_exchange(db, err) < 0) {
+        db_conn_unlock(db->conn);
         return -1;
+    }
     block_stopping(db);
     pthread_mutex_lock(&turn);
-    if (run_command(db, "BEGIN IMMEDIATE", err) < 0) {
-        pthread_mutex_unlock(&turn);
-        pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
+    if (db_exec(db, err, "BEGIN IMMEDIATE") < 0) {
+        end_turn(db);
         return -1;
     }
     db->in_transaction = true;
@@ -114,13 +116,11 @@ int db_begin(struct db *db, struct tsk_error *err)
 int db_commit(struct db *db, struct tsk_error *err)
 {
     BUG(!db->in_transaction);
-    if (run_command(db, "COMMIT", err) < 0) {
+    if (db_exec(db, err, "COMMIT") < 0) {
         db_rollback(db);
         return -1;
     }
-    db->in_transaction = false;
-    pthread_mutex_unlock(&turn);
-    pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
+    end_turn(db);
     return 0;
 }
 
@@ -129,67 +129,76 @@ void db_rollback(struct db *db)
     if (!db->in_transaction)
         return;
     struct tsk_error ignored;
-    run_command(db, "ROLLBACK", &ignored); /* fails only if SQLite did it already */
-    db->in_transaction = false;
-    pthread_mutex_unlock(&turn);
-    pthread_sigmask(SIG_SETMASK, &db->saved_signals, NULL);
+    db_exec(db, &ignored, "ROLLBACK"); /* fails only if SQLite did it already */
+    end_turn(db);
 }
 
 /* ---- statements --------------------------------------------------------------------------------------- */
 
-/* Prepares, binds and makes the first step; *ret_rc is its outcome. A connection that only looks, and finds that it cannot, is
- * exchanged: in the time between two statements others may have opened the database or changed its files. */
-static int start(struct db *db, struct sqlite3_stmt **ret, int *ret_rc, struct tsk_error *err, const char *sql,
-                 unsigned count, va_list values)
+static int bind_value(struct sqlite3_stmt *statement, int place, const struct db_value *value)
+{
+    return value->is_number ? sqlite3_bind_int64(statement, place, value->number)
+                            : sqlite3_bind_text(statement, place, value->text, -1, SQLITE_TRANSIENT);
+}
+
+/* Prepares, binds and makes the first step; *ret_rc is its outcome. The thread has the connection to itself until the statement
+ * is finished (N4). A connection that only looks, and finds that it cannot, is exchanged: in the time between two statements
+ * others may have opened the database or changed its files. */
+static int statement_start(struct db *db, struct sqlite3_stmt **ret, int *ret_rc, struct tsk_error *err,
+                           const char *sql, size_t count, const struct db_value *values)
 {
     struct sqlite3_stmt *statement = NULL;
-    va_list again;
-    va_copy(again, values);
+    int result = -1;
+    db_conn_lock(db->conn);
     int rc = db_conn_prepare(db->conn, sql, &statement);
-    for (unsigned i = 1; rc == SQLITE_OK && i <= count; i++)
-        rc = sqlite3_bind_text(statement, (int)i, va_arg(values, const char *), -1, SQLITE_TRANSIENT);
+    for (size_t i = 0; rc == SQLITE_OK && i < count; i++)
+        rc = bind_value(statement, (int)i + 1, &values[i]);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(statement);
-    int result = 0;
     if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
         *ret = statement;
         *ret_rc = rc;
-    } else if (db_conn_needs_exchange(db->conn, rc)) {
+        return 0;
+    }
+    if (db_conn_needs_exchange(db->conn, rc)) {
         sqlite3_finalize(statement);
-        result = db_conn_exchange(db, err) < 0 ? -1 : start(db, ret, ret_rc, err, sql, count, again);
+        if (db_conn_exchange(db, err) == 0)
+            result = statement_start(db, ret, ret_rc, err, sql, count, values);
     } else {
-        result = db_fail(db, rc, err);
+        db_fail(db, rc, err);
         sqlite3_finalize(statement);
     }
-    va_end(again);
+    db_conn_unlock(db->conn);
     return result;
 }
 
-int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned count, ...)
+static void statement_finish(struct db *db, struct sqlite3_stmt *statement)
+{
+    db_conn_finish(db->conn, statement);
+    db_conn_unlock(db->conn);
+}
+
+int db_exec_values(struct db *db, struct tsk_error *err, const char *sql, size_t count, const struct db_value *values)
 {
     struct sqlite3_stmt *statement;
-    va_list values;
     int rc = SQLITE_ERROR;
-    va_start(values, count);
-    int result = start(db, &statement, &rc, err, sql, count, values);
-    va_end(values);
-    if (result < 0)
+    if (statement_start(db, &statement, &rc, err, sql, count, values) < 0)
         return -1;
     BUG(rc == SQLITE_ROW);
-    db_conn_finish(db->conn, statement);
+    statement_finish(db, statement);
     return 0;
 }
 
-int db_query(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, unsigned count, ...)
+int db_query_values(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, size_t count,
+                    const struct db_value *values)
 {
-    va_list values;
     int rc = SQLITE_ERROR;
     *ret = (struct db_rows){.db = db};
-    va_start(values, count);
-    int result = start(db, &ret->statement, &rc, err, sql, count, values);
-    va_end(values);
+    int result = statement_start(db, &ret->statement, &rc, err, sql, count, values);
     ret->is_at_first = result == 0 && rc == SQLITE_ROW;
     ret->is_at_end = result == 0 && rc == SQLITE_DONE;
+    if (ret->is_at_end)
+        db_rows_free(ret);
     return result;
 }
 
@@ -203,7 +212,9 @@ int db_next(struct db_rows *rows, struct tsk_error *err)
     if (rc == SQLITE_ROW)
         return 1;
     rows->is_at_end = true;
-    return rc == SQLITE_DONE ? 0 : db_fail(rows->db, rc, err);
+    int result = rc == SQLITE_DONE ? 0 : db_fail(rows->db, rc, err);
+    db_rows_free(rows);
+    return result;
 }
 
 const char *db_column_text(const struct db_rows *rows, int column)
@@ -219,7 +230,7 @@ int64_t db_column_int(const struct db_rows *rows, int column)
 void db_rows_free(struct db_rows *rows)
 {
     if (rows->statement)
-        db_conn_finish(rows->db->conn, rows->statement);
+        statement_finish(rows->db, rows->statement);
     rows->statement = NULL;
 }
 
@@ -231,7 +242,7 @@ int64_t db_changes(const struct db *db)
 int db_int(struct db *db, struct tsk_error *err, int64_t *ret, int64_t fallback, const char *sql)
 {
     struct db_rows rows CLEANUP(db_rows_free) = {0};
-    int more = db_query(db, &rows, err, sql, 0) < 0 ? -1 : db_next(&rows, err);
+    int more = db_query(db, &rows, err, sql) < 0 ? -1 : db_next(&rows, err);
     if (more >= 0)
         *ret = more ? db_column_int(&rows, 0) : fallback;
     return more < 0 ? -1 : 0;
@@ -246,7 +257,7 @@ int db_event(struct db *db, const struct now *now, const struct event *event, st
     event_put_line(&line, now, event);
     if (line.failed)
         return error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, "event", event->type, NULL);
-    return db_exec(db, err, "INSERT INTO outbox (line) VALUES (?1)", 1, buf_str(&line));
+    return db_exec(db, err, "INSERT INTO outbox (line) VALUES (?1)", DB_TEXT(buf_str(&line)));
 }
 
 /* The stored line ends with the end of `data`, of the object and a newline: `}}\n`. */
@@ -264,7 +275,7 @@ static int append_rows(struct db *db, struct event_trail *trail, int64_t *ret_la
     struct buf line CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
     int more;
     *ret_last = 0;
-    if (db_query(db, &rows, err, "SELECT id, line FROM outbox ORDER BY id", 0) < 0)
+    if (db_query(db, &rows, err, "SELECT id, line FROM outbox ORDER BY id") < 0)
         return -1;
     while ((more = db_next(&rows, err)) == 1) {
         const char *stored = db_column_text(&rows, 1);
@@ -282,9 +293,7 @@ static int flush_in_transaction(struct db *db, struct event_trail *trail, struct
     int64_t last;
     if (append_rows(db, trail, &last, err) < 0 || event_trail_sync(trail, err) < 0)
         return -1;
-    char sql[64];
-    snprintf(sql, sizeof sql, "DELETE FROM outbox WHERE id <= %lld", (long long)last);
-    return db_exec(db, err, sql, 0);
+    return db_exec(db, err, "DELETE FROM outbox WHERE id <= ?1", DB_INT(last));
 }
 
 int db_flush_outbox(struct db *db, struct event_trail *trail, struct tsk_error *err)

@@ -1,9 +1,9 @@
 /* db.h - the workspace's SQLite database `.aiflow/state.db` (WAL).
  *
- * Only SQLite opens state.db, its -wal and -shm: closing any other descriptor of them would drop its locks. Every
- * write is one short BEGIN IMMEDIATE … COMMIT with synchronous=FULL and a 5 s busy timeout; SIGTSTP, SIGINT and SIGTERM
- * are blocked inside, so that no lock is held by a stopped process. No handle crosses a fork. A look writes nothing and syncs
- * nothing (db_conn.h, N1 and N2).
+ * Only SQLite opens state.db, its -wal and -shm: closing any other descriptor of them would drop its locks. Every write is one
+ * short BEGIN IMMEDIATE … COMMIT with synchronous=FULL and a 5 s busy timeout; SIGTSTP, SIGINT and SIGTERM are blocked inside,
+ * so that no lock is held by a stopped process. No handle crosses a fork. Reading writes nothing and syncs nothing (db_conn.h,
+ * N1 and N2).
  *
  * Events of database changes are inserted into the table `outbox` in the same transaction (db_event) and moved to the
  * trail by the next command (db_flush_outbox): an event is in the trail if and only if its change was committed. */
@@ -44,22 +44,37 @@ int db_begin(struct db *db, struct tsk_error *err);
 int db_commit(struct db *db, struct tsk_error *err);
 void db_rollback(struct db *db); /* no-op outside a transaction */
 
-/* Runs a statement that returns no rows, with the text parameters ?1, ?2, … (`count` strings; NULL binds NULL). */
-int db_exec(struct db *db, struct tsk_error *err, const char *sql, unsigned count, ...);
-/* Rows of a SELECT, with text parameters as above:
+/* The parameters ?1, ?2, … of a statement. DB_TEXT(NULL) is NULL. */
+struct db_value {
+    const char *text;
+    int64_t number;
+    bool is_number;
+};
+#define DB_TEXT(value) ((struct db_value){.text = (value)})
+#define DB_INT(value)  ((struct db_value){.number = (value), .is_number = true})
+#define DB_VALUES(...) ((const struct db_value[]){__VA_ARGS__})
+#define DB_COUNT(...)  (sizeof DB_VALUES(__VA_ARGS__) / sizeof(struct db_value))
+
+/* Runs a statement that returns no rows: db_exec(db, err, "DELETE FROM process WHERE id = ?1", DB_TEXT(id)) */
+#define db_exec(db, err, sql, ...) db_exec_values(db, err, sql, DB_COUNT(__VA_ARGS__), DB_VALUES(__VA_ARGS__))
+int db_exec_values(struct db *db, struct tsk_error *err, const char *sql, size_t count, const struct db_value *values);
+/* Rows of a SELECT:
  *
  *     struct db_rows rows CLEANUP(db_rows_free);
- *     if (db_query(db, &rows, err, "SELECT id FROM process WHERE id > ?1", 1, after) < 0) return -1;
+ *     if (db_query(db, &rows, err, "SELECT id FROM process WHERE id > ?1", DB_TEXT(after)) < 0) return -1;
  *     while ((more = db_next(&rows, err)) == 1)
  *         puts(db_column_text(&rows, 0));   // borrowed until the next db_next; NULL for NULL
  *
- * db_next: 1 a row, 0 no more, -1. */
+ * db_next: 1 a row, 0 no more, -1. With the last two the statement is no longer in use. */
 struct db_rows {
     struct db *db;
     struct sqlite3_stmt *statement;
     bool is_at_first, is_at_end;
 };
-int db_query(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, unsigned count, ...);
+#define db_query(db, ret, err, sql, ...)                                                                               \
+    db_query_values(db, ret, err, sql, DB_COUNT(__VA_ARGS__), DB_VALUES(__VA_ARGS__))
+int db_query_values(struct db *db, struct db_rows *ret, struct tsk_error *err, const char *sql, size_t count,
+                    const struct db_value *values);
 int db_next(struct db_rows *rows, struct tsk_error *err);
 const char *db_column_text(const struct db_rows *rows, int column);
 int64_t db_column_int(const struct db_rows *rows, int column);

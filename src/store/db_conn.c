@@ -13,12 +13,12 @@
 
 #define DB_NAME         "state.db"
 #define BUSY_TIMEOUT_MS 5000
-#define TIGHT_BYTES     (64u << 20)
+#define DB_TIGHT_BYTES  (64u << 20)
 #define SHM_CUT         3
 #define SHM_REGION      (32 << 10) /* what SQLite maps at a time */
 #define WAL_HEADER      32
 #define WAL_FRAMES      64 /* pages */
-#define KEPT_MAX        8  /* connections that nobody uses */
+#define CONN_KEPT_MAX   8  /* connections that nobody uses */
 
 /* Migration i makes version i+1 out of version i. A released entry is never changed; new ones go to the end.
  */
@@ -83,6 +83,25 @@ static const char *const migrations[] = {
     "  PRIMARY KEY (instance, root, file)) WITHOUT ROWID;"
     "CREATE TRIGGER instance_gone AFTER DELETE ON instance BEGIN"
     "  DELETE FROM instance_sprint WHERE instance = OLD.id; END;",
+
+    /* The who of an instance (own/who.h). `label` is name#number, or the name alone for number 1; numbers are given among the
+     * living. `directory` is where it works. */
+    "ALTER TABLE instance ADD COLUMN name TEXT;"
+    "ALTER TABLE instance ADD COLUMN number INTEGER;"
+    "ALTER TABLE instance ADD COLUMN user TEXT;"
+    "ALTER TABLE instance ADD COLUMN program TEXT;"
+    "ALTER TABLE instance ADD COLUMN session TEXT;"
+    "ALTER TABLE instance ADD COLUMN subagent TEXT;"
+    "ALTER TABLE instance ADD COLUMN note TEXT;"
+    "ALTER TABLE instance ADD COLUMN directory TEXT;"
+    "ALTER TABLE instance ADD COLUMN is_agent INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX instance_name ON instance (name) WHERE name IS NOT NULL;"
+    /* As JSON: the owner's at its claim, and the starter's of the newest start. */
+    "ALTER TABLE workflow ADD COLUMN who TEXT;"
+    "ALTER TABLE process ADD COLUMN started_by TEXT;",
+
+    /* The who, as JSON, of the party that has registered it. */
+    "ALTER TABLE process ADD COLUMN created_by TEXT;",
 };
 
 enum { VERSION = sizeof migrations / sizeof migrations[0] };
@@ -105,7 +124,7 @@ static int keep_pathname(sqlite3_vfs *vfs, const char *name, int size, char *ret
 /* The process that opens the database first resets the -shm file: SQLite cuts it to 3 bytes. A checkpoint that empties the WAL
  * cuts it to 0 bytes. On a full disk neither file would get its blocks back. As many zeros, or a header of zeros, mean the same
  * and keep the blocks. */
-static int cut(int fd, off_t size)
+static int cut_file(int fd, off_t size)
 {
     static char zeros[SHM_REGION]; /* not const: it would be 32 KiB of the program file */
     struct stat st;
@@ -141,7 +160,7 @@ static void register_vfs(void)
 {
     static sqlite3_vfs vfs;
     vfs = *sqlite3_vfs_find(NULL);
-    vfs.xSetSystemCall(&vfs, "ftruncate", (sqlite3_syscall_ptr)cut);
+    vfs.xSetSystemCall(&vfs, "ftruncate", (sqlite3_syscall_ptr)cut_file);
     vfs.xSetSystemCall(&vfs, "mmap", (sqlite3_syscall_ptr)shm_map);
     vfs.xSetSystemCall(&vfs, "fchown", (sqlite3_syscall_ptr)give_to_owner);
     vfs.zName = "tasuki";
@@ -237,7 +256,7 @@ static int migrate_once(struct db *db, int64_t version, struct tsk_error *err)
 }
 
 /* The version is read again inside the transaction: another process may have been first. */
-static int migrate(struct db *db, struct tsk_error *err)
+static int conn_migrate(struct db *db, struct tsk_error *err)
 {
     int64_t version = 0;
     if (read_version(db, &version, err) < 0)
@@ -293,7 +312,7 @@ static int after_commit(void *data, sqlite3 *handle, const char *name, int pages
 static void make_room(struct db_conn *conn)
 {
     struct statfs st;
-    if (fs->fstatfs(conn->dir, &st) < 0 || (uint64_t)st.f_bavail * (uint64_t)st.f_bsize >= TIGHT_BYTES)
+    if (fs->fstatfs(conn->dir, &st) < 0 || (uint64_t)st.f_bavail * (uint64_t)st.f_bsize >= DB_TIGHT_BYTES)
         return;
     sqlite3_db_config(conn->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     sqlite3_wal_checkpoint_v2(conn->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
@@ -323,7 +342,7 @@ static int open_to_write(struct db *db, struct tsk_error *err)
     sqlite3_wal_hook(db->conn->handle, after_commit, NULL);
     if (run_sql(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON", err) < 0)
         return -1;
-    return migrate(db, err);
+    return conn_migrate(db, err);
 }
 
 /* ---- keeping ---- */
@@ -337,11 +356,36 @@ static bool is_file(const struct stat *st, const struct db_conn *conn)
     return st->st_ino == conn->inode && st->st_dev == conn->device;
 }
 
+static struct db_conn *conn_new(int state_dir)
+{
+    struct db_conn *conn = calloc(1, sizeof *conn);
+    pthread_mutexattr_t attr;
+    BUG(!conn);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&conn->turn, &attr);
+    pthread_mutexattr_destroy(&attr);
+    conn->users = 1;
+    conn->dir = fcntl(state_dir, F_DUPFD_CLOEXEC, 3);
+    return conn;
+}
+
 static void conn_free(struct db_conn *conn)
 {
     close_handle(conn);
     fs_close(&conn->dir);
+    pthread_mutex_destroy(&conn->turn);
     free(conn);
+}
+
+void db_conn_lock(struct db_conn *conn)
+{
+    pthread_mutex_lock(&conn->turn);
+}
+
+void db_conn_unlock(struct db_conn *conn)
+{
+    pthread_mutex_unlock(&conn->turn);
 }
 
 /* With the mutex: takes out of the list those that nobody uses and that `is_unwanted` names (NULL: all). */
@@ -387,7 +431,7 @@ void db_use(enum db_use wanted)
 }
 
 /* With the mutex. A connection that looks is shared by all of a process (N1). */
-static struct db_conn *find(const struct stat *st)
+static struct db_conn *conn_find(const struct stat *st)
 {
     for (struct db_conn *conn = conns; conn; conn = conn->next) {
         BUG(conn->pid != getpid()); /* N4 */
@@ -404,7 +448,7 @@ static struct db_conn *take_kept(int state_dir)
     if (use == DB_USE_ONCE || fs->fstatat(state_dir, DB_NAME, &st, 0) < 0)
         return NULL;
     pthread_mutex_lock(&mutex);
-    struct db_conn *conn = find(&st);
+    struct db_conn *conn = conn_find(&st);
     if (conn)
         conn->users++;
     else
@@ -415,7 +459,7 @@ static struct db_conn *take_kept(int state_dir)
 }
 
 /* From now on in the list. The file may have been made by opening it. */
-static void enter(struct db_conn *conn)
+static void conn_enter(struct db_conn *conn)
 {
     struct stat st;
     if (fs->fstatat(conn->dir, DB_NAME, &st, 0) == 0) {
@@ -438,24 +482,33 @@ static int open_new(struct db *db, struct tsk_error *err)
     return conn->is_look ? 0 : open_to_write(db, err);
 }
 
-int db_conn_take(struct db *db, struct tsk_error *err)
+static int take_or_open(struct db *db, struct tsk_error *err)
 {
     db->conn = take_kept(db->state_dir);
     if (db->conn) {
         db->is_read_only = db->conn->is_read_only;
         return 0;
     }
-    db->conn = calloc(1, sizeof *db->conn);
-    BUG(!db->conn);
-    db->conn->users = 1;
-    db->conn->dir = fcntl(db->state_dir, F_DUPFD_CLOEXEC, 3);
+    db->conn = conn_new(db->state_dir);
     int result = db->conn->dir < 0 ? error_errno(err, "open", DB_NAME) : open_new(db, err);
     if (result < 0) {
         conn_free(db->conn);
         db->conn = NULL;
     } else if (use != DB_USE_ONCE) {
-        enter(db->conn);
+        conn_enter(db->conn);
     }
+    return result;
+}
+
+/* Of two threads that look, the second finds the connection of the first (N1). */
+int db_conn_take(struct db *db, struct tsk_error *err)
+{
+    static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+    if (use != DB_USE_LOOK)
+        return take_or_open(db, err);
+    pthread_mutex_lock(&opening);
+    int result = take_or_open(db, err);
+    pthread_mutex_unlock(&opening);
     return result;
 }
 
@@ -471,7 +524,7 @@ void db_conn_give_back(struct db_conn *conn)
     conn->users--;
     for (struct db_conn *each = conns; each; each = each->next)
         idle += each->users == 0;
-    if (idle > KEPT_MAX) {
+    if (idle > CONN_KEPT_MAX) {
         is_surplus = true;
         struct db_conn **at = &conns;
         while (*at != conn)

@@ -7,7 +7,7 @@
 enum {
     READ_CHUNK = 64 * 1024,
     RECALL_SPAN = 32 * 1024,
-    ATTEMPTS = 16, /* a segment may be closed, renamed or removed between looking and opening */
+    READ_ATTEMPTS = 16, /* a segment may be closed, renamed or removed between looking and opening */
 };
 
 /* ---- finding a segment -------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ static int reader_find(struct event_reader *reader, uint64_t id, enum wanted wan
 {
     int rc = 0;
     bool is_stale = true;
-    for (int i = 0; i < ATTEMPTS && is_stale; i++) {
+    for (int i = 0; i < READ_ATTEMPTS && is_stale; i++) {
         is_stale = false;
         rc = find_once(reader, id, wanted, &is_stale);
     }
@@ -112,8 +112,8 @@ static int64_t outbox_id_of(const char *line, size_t len)
     return json_get_int(json_object_get(stored, "data"), "outbox_id", 0);
 }
 
-/* E6 for one who goes on reading where he stopped: the last outbox_id before here, as far as it is near (a repetition follows
- * its first copy closely: the next flush makes it). */
+/* E6 for a reader that continues from an offset: recalls the last outbox_id shortly before it. Looking back a short way
+ * is enough, because the next flush writes a repetition close to its first copy. */
 static void reader_recall(struct event_reader *reader, uint64_t offset)
 {
     struct buf text CLEANUP(buf_clear) = {.max = 2 * EVENT_LINE_MAX};

@@ -1,5 +1,6 @@
 /* The writing end of the trail; invariants E1-E6 are in events.h. */
 #include "base/ident.h"
+#include "base/who.h"
 #include "store/segment.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 enum {
     SMALL_LINE = 2048,     /* an event of usual size is put together on the stack */
     TRAIL_WAIT_MS = 10000, /* for the lock of the trail */
-    ATTEMPTS = 16,         /* for what only another process's doing at the same moment can make fail */
+    APPEND_ATTEMPTS = 16,  /* for what only another process's doing at the same moment can make fail */
 };
 
 /* ---- the line ----------------------------------------------------------------------------------------- */
@@ -75,6 +76,8 @@ void event_put_line(struct buf *b, const struct now *now, const struct event *ev
     put_optional(b, "session_id", event->session_id);
     put_optional(b, "run_id", event->run_id);
     put_optional(b, "task_id", event->task_id);
+    buf_json_key(b, "actor");
+    buf_puts(b, event->actor ? event->actor : who_current_text());
     buf_json_key(b, "data");
     buf_puts(b, data);
     buf_puts(b, "}\n");
@@ -108,11 +111,11 @@ static int trail_lock(struct event_trail *trail, short type)
             return 0;
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return -1;
-        if (i >= ATTEMPTS && clock_now().boot_ms >= deadline) {
+        if (i >= APPEND_ATTEMPTS && clock_now().boot_ms >= deadline) {
             errno = ETIMEDOUT;
             return -1;
         }
-        if (i < ATTEMPTS) {
+        if (i < APPEND_ATTEMPTS) {
             sched_yield();
             continue;
         }
@@ -122,33 +125,13 @@ static int trail_lock(struct event_trail *trail, short type)
     }
 }
 
-/* The process that a line of /proc/locks names for this inode; 0: none. */
-static pid_t pid_of_line(const char *line, ino_t ino)
-{
-    /* "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"; an open-file-description lock names no process. */
-    const char *colon = strrchr(line, ':');
-    const char *mode = strstr(line, "WRITE ");
-    if (!mode || !colon || strtoull(colon + 1, NULL, 10) != (unsigned long long)ino)
-        return 0;
-    long pid = strtol(mode + strlen("WRITE "), NULL, 10);
-    return pid > 0 ? (pid_t)pid : 0;
-}
-
-/* The process that keeps the lock, by the kernel's list of locks; 0: it cannot be told. */
+/* The process that keeps the lock; 0: the kernel names none (a lock of an open file, another PID namespace). */
 static pid_t trail_holder(const struct event_trail *trail)
 {
-    struct stat st;
-    pid_t pid = 0;
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    if (fs->fstat(trail->lock_fd, &st) < 0 || fs_read_file(AT_FDCWD, "/proc/locks", 1 << 20, &text) < 0)
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    if (fs->ofd_lock(trail->lock_fd, F_OFD_GETLK, &range) < 0 || range.l_type == F_UNLCK || range.l_pid < 0)
         return 0;
-    for (char *line = text.data, *end; line && *line && !pid; line = end ? end + 1 : NULL) {
-        end = strchr(line, '\n');
-        if (end)
-            *end = '\0';
-        pid = pid_of_line(line, st.st_ino);
-    }
-    return pid;
+    return range.l_pid;
 }
 
 static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *err)
@@ -320,7 +303,7 @@ static int trail_follow(struct event_trail *trail, struct stat *st)
     if (trail->fd >= 0 && fs->fstatat(trail->state_dir, TRAIL_NAME, st, AT_SYMLINK_NOFOLLOW) == 0 &&
         trail->ino == (uint64_t)st->st_ino && trail->dev == (uint64_t)st->st_dev)
         return 0;
-    for (int i = 0; i < ATTEMPTS; i++) {
+    for (int i = 0; i < APPEND_ATTEMPTS; i++) {
         int rc = trail_open(trail, st);
         if (rc)
             return rc < 0 ? -1 : 0;
@@ -339,7 +322,7 @@ static bool is_long(const struct event_trail *trail, const struct stat *st)
 static bool trail_lock_exclusively(struct event_trail *trail)
 {
     trail_unlock(trail);
-    for (int i = 0; i < ATTEMPTS; i++) {
+    for (int i = 0; i < APPEND_ATTEMPTS; i++) {
         if (fs_lock_try(trail->lock_fd, F_WRLCK, 0, 1) == 0)
             return true;
         sched_yield();
@@ -403,7 +386,7 @@ static int append_locked(struct event_trail *trail, const char *text, size_t len
     if (is_long(trail, &st) && trail_rotate(trail, &st) < 0)
         return -1;
     off_t offset = -1;
-    for (int i = 0; i < ATTEMPTS && offset < 0; i++)
+    for (int i = 0; i < APPEND_ATTEMPTS && offset < 0; i++)
         if (trail_write(trail, &st, text, len, &offset) < 0)
             return -1;
     if (offset < 0) {

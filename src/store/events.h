@@ -1,8 +1,8 @@
 /* events.h - the audit trail `.aiflow/events.ndjson`: one JSON object per event and line, only ever appended.
  *
  * Invariants
- *  E1  A line on disk is `{"time":…,"type":…[,"session_id":…][,"run_id":…][,"task_id":…],"data":{…}}`. The first line
- *      of a segment is `{"segment":{"base":N,"stream":"<32 hex>"}}`.
+ *  E1  A line on disk is `{"time":…,"type":…[,"session_id":…][,"run_id":…][,"task_id":…],"actor":…,"data":{…}}`; `actor` is
+ *      the who of base/who.h, null for a death. The first line of a segment is `{"segment":{"base":N,"stream":"<32 hex>"}}`.
  *  E2  An event's id is base + byte offset of its line in its segment. It follows from the position alone, grows along the
  *      trail, and stays valid when a rotation renames the segment (the next base is this base plus this segment's length).
  *  E3  An append is one write(2) with O_APPEND under a shared lock of events.lock; rotation takes the lock exclusively.
@@ -35,6 +35,7 @@ struct event {
     const char *type;
     const char *session_id, *run_id, *task_id;
     const char *data;
+    const char *actor; /* serialised, "null" for a death; NULL: the party that acts now (base/who.h) */
 };
 
 /* The writing end. The first append opens it. Only one thread at a time may use it, and only one side of a fork: the lock

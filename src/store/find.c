@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool join(char out[PATH_MAX], const char *dir, const char *name)
+static bool join_path(char out[PATH_MAX], const char *dir, const char *name)
 {
     const char *slash = dir[0] && dir[strlen(dir) - 1] == '/' ? "" : "/";
     return snprintf(out, PATH_MAX, "%s%s%s", dir, slash, name) < PATH_MAX;
@@ -22,7 +22,7 @@ struct look {
     bool was_denied; /* some directory may not be searched */
 };
 
-static void note_failure(struct look *look)
+static void look_note_failure(struct look *look)
 {
     if (errno == EACCES)
         look->was_denied = true;
@@ -34,11 +34,11 @@ static mode_t type_of(struct look *look, const char *dir, const char *name)
 {
     char path[PATH_MAX];
     struct stat st;
-    if (!join(path, dir, name))
+    if (!join_path(path, dir, name))
         return 0;
     if (fs->fstatat(AT_FDCWD, path, &st, 0) == 0)
         return st.st_mode & S_IFMT;
-    note_failure(look);
+    look_note_failure(look);
     return 0;
 }
 
@@ -57,10 +57,10 @@ static bool read_line(struct look *look, const char *dir, const char *name, cons
 {
     char path[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (!join(path, dir, name))
+    if (!join_path(path, dir, name))
         return false;
     if (fs_read_file(AT_FDCWD, path, PATH_MAX, &b) < 0) {
-        note_failure(look);
+        look_note_failure(look);
         return false;
     }
     b.data[strcspn(b.data, "\r\n")] = '\0';
@@ -70,12 +70,12 @@ static bool read_line(struct look *look, const char *dir, const char *name, cons
 }
 
 /* `path` seen from `dir`, made absolute and free of symbolic links. */
-static bool resolve(const char *dir, const char *path, char out[PATH_MAX])
+static bool resolve_path(const char *dir, const char *path, char out[PATH_MAX])
 {
     char joined[PATH_MAX];
     if (path[0] == '/')
         return realpath(path, out) != NULL;
-    return join(joined, dir, path) && realpath(joined, out) != NULL;
+    return join_path(joined, dir, path) && realpath(joined, out) != NULL;
 }
 
 /* If `dir` is the top of a linked worktree: the common git directory of its repository. */
@@ -83,8 +83,8 @@ static bool linked_common_dir(struct look *look, const char *dir, char common[PA
 {
     char line[PATH_MAX], git_dir[PATH_MAX];
     return type_of(look, dir, ".git") == S_IFREG && read_line(look, dir, ".git", "gitdir: ", line) &&
-           resolve(dir, line, git_dir) && read_line(look, git_dir, "commondir", "", line) &&
-           resolve(git_dir, line, common);
+           resolve_path(dir, line, git_dir) && read_line(look, git_dir, "commondir", "", line) &&
+           resolve_path(git_dir, line, common);
 }
 
 /* The value of `key` in a git configuration's text, as far as tasuki needs to read one: the last line "key = value". */
@@ -111,12 +111,12 @@ static bool main_worktree(struct look *look, const char *common, char tree[PATH_
 {
     char path[PATH_MAX], value[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (join(path, common, "config") && fs_read_file(AT_FDCWD, path, 1 << 20, &b) < 0)
-        note_failure(look);
+    if (join_path(path, common, "config") && fs_read_file(AT_FDCWD, path, 1 << 20, &b) < 0)
+        look_note_failure(look);
     if (config_value(buf_str(&b), "bare", value) && strcasecmp(value, "true") == 0)
         return false;
     if (config_value(buf_str(&b), "worktree", value)) /* submodules */
-        return resolve(common, value, tree);
+        return resolve_path(common, value, tree);
     const char *base = strrchr(common, '/');
     if (!base || strcmp(base, "/.git") != 0)
         return false;
@@ -129,12 +129,12 @@ static bool place_of_common(struct look *look, const char *common, const char *b
 {
     char main_tree[PATH_MAX];
     if (!main_worktree(look, common, main_tree))
-        return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX && join(ret->state_path, common, "tasuki");
+        return snprintf(ret->root, PATH_MAX, "%s", common) < PATH_MAX && join_path(ret->state_path, common, "tasuki");
     if (snprintf(ret->root, PATH_MAX, "%s%s", main_tree, below) >= PATH_MAX)
         return false;
     if (below[0] && type_of(look, ret->root, ".aiflow") != S_IFDIR)
         snprintf(ret->root, PATH_MAX, "%s", main_tree);
-    return join(ret->state_path, ret->root, ".aiflow");
+    return join_path(ret->state_path, ret->root, ".aiflow");
 }
 
 /* What `.aiflow/` in `dir` is: 2 a workspace (it has something that `init` or people put there), 1 only the place of a sprint
@@ -184,7 +184,7 @@ static bool find_existing(struct look *look, const char *start, struct workspace
     if (!found[0])
         return false;
     snprintf(ret->root, PATH_MAX, "%s", found);
-    return join(ret->state_path, ret->root, ".aiflow");
+    return join_path(ret->state_path, ret->root, ".aiflow");
 }
 
 /* In a directory where anybody may write, anybody may have made one. */
@@ -192,12 +192,13 @@ static bool is_trusted(const char *dir)
 {
     char path[PATH_MAX];
     struct stat st;
-    return join(path, dir, ".aiflow") && fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return join_path(path, dir, ".aiflow") && fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
            (st.st_uid == geteuid() || st.st_uid == 0 || geteuid() == 0);
 }
 
-/* Where `init` makes one: `start` itself, unless it is in a linked worktree or a bare repository, or below a workspace: with a
- * second one there, the same lock could be held twice. A repository of its own may have its own. */
+/* Where `init` creates a workspace: in `start`, unless `start` is in a linked worktree, in a bare repository or below
+ * another workspace, where a second one would let the same lock be held twice. A nested repository may have its own
+ * workspace. */
 static bool find_new(struct look *look, const char *start, struct workspace_place *ret)
 {
     char dir[PATH_MAX], common[PATH_MAX];
@@ -209,14 +210,14 @@ static bool find_new(struct look *look, const char *start, struct workspace_plac
             return place_of_common(look, dir, "", ret);
         if (workspace_in(look, dir) == 2 && is_trusted(dir)) {
             snprintf(ret->root, PATH_MAX, "%s", dir);
-            return join(ret->state_path, ret->root, ".aiflow");
+            return join_path(ret->state_path, ret->root, ".aiflow");
         }
     } while (!type_of(look, dir, ".git") && go_up(dir));
     snprintf(ret->root, PATH_MAX, "%s", start);
-    return join(ret->state_path, ret->root, ".aiflow");
+    return join_path(ret->state_path, ret->root, ".aiflow");
 }
 
-static int absolute(const char *path, char out[PATH_MAX], struct tsk_error *err)
+static int absolute_path(const char *path, char out[PATH_MAX], struct tsk_error *err)
 {
     struct stat st;
     bool exists = realpath(path, out);
@@ -235,8 +236,8 @@ static bool find_given(struct look *look, const char *start, struct workspace_pl
 {
     snprintf(ret->root, sizeof ret->root, "%s", start);
     if (is_bare_repository(look, start))
-        return join(ret->state_path, start, "tasuki") && type_of(look, start, "tasuki") == S_IFDIR;
-    return join(ret->state_path, start, ".aiflow") && type_of(look, start, ".aiflow") == S_IFDIR;
+        return join_path(ret->state_path, start, "tasuki") && type_of(look, start, "tasuki") == S_IFDIR;
+    return join_path(ret->state_path, start, ".aiflow") && type_of(look, start, ".aiflow") == S_IFDIR;
 }
 
 static const char *given_root(const char *root)
@@ -257,7 +258,7 @@ int workspace_find(const char *root, struct workspace_place *ret, struct tsk_err
     const char *given = given_root(root);
     struct workspace_place place;
     struct look look = {0};
-    if (absolute(given ? given : ".", start, err) < 0)
+    if (absolute_path(given ? given : ".", start, err) < 0)
         return -1;
     bool found = given ? find_given(&look, start, &place) : find_existing(&look, start, &place);
     if (look.failed)
@@ -284,11 +285,11 @@ int workspace_place_new(const char *root, struct workspace_place *ret, struct ts
     char start[PATH_MAX];
     const char *given = given_root(root);
     struct look look = {0};
-    if (absolute(given ? given : ".", start, err) < 0)
+    if (absolute_path(given ? given : ".", start, err) < 0)
         return -1;
     snprintf(ret->root, PATH_MAX, "%s", start);
     bool is_plain = given && !is_bare_repository(&look, start);
-    bool fits = is_plain ? join(ret->state_path, start, ".aiflow") : find_new(&look, start, ret);
+    bool fits = is_plain ? join_path(ret->state_path, start, ".aiflow") : find_new(&look, start, ret);
     if (look.failed)
         return look_failed(&look, start, err);
     return fits ? 0 : error_set(err, TSK_INVALID_INPUT, "path_too_long", "path", start, NULL);
@@ -300,7 +301,7 @@ int workspace_project_root(const char *start, char root[PATH_MAX], struct tsk_er
     char dir[PATH_MAX], top[PATH_MAX];
     struct look look = {0};
     const char *given = given_root(start);
-    if (absolute(given ? given : ".", dir, err) < 0)
+    if (absolute_path(given ? given : ".", dir, err) < 0)
         return -1;
     snprintf(top, sizeof top, "%s", dir);
     do {

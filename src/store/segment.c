@@ -1,6 +1,6 @@
 #include "store/segment.h"
+#include "base/listing.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,19 +31,13 @@ static bool closed_name_parse(const char *name, uint64_t *ret_base)
 
 int segment_each_closed(int state_dir, void (*visit)(void *context, uint64_t base), void *context)
 {
-    int fd = fs->openat(state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    DIR *dir = fdopendir(fd);
-    if (!dir) {
-        fs_close(&fd);
-        return -1;
-    }
+    struct listing names CLEANUP(listing_close);
     uint64_t base;
-    for (struct dirent *entry; (entry = readdir(dir));)
-        if (closed_name_parse(entry->d_name, &base))
+    if (listing_open(&names, state_dir, ".", 0) < 0)
+        return -1;
+    for (const char *name; (name = listing_next(&names));)
+        if (closed_name_parse(name, &base))
             visit(context, base);
-    closedir(dir);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "store/workspace.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/word.h"
 #include "base/yaml.h"
 #include "store/db.h"
@@ -13,10 +14,8 @@
 int workspace_open_at(const struct workspace_place *place, struct tsk_workspace **ret, struct tsk_error *err)
 {
     struct tsk_workspace *ws = calloc(1, sizeof *ws);
-    if (!ws) {
-        errno = ENOMEM;
-        return error_errno(err, "open", place->root);
-    }
+    if (!ws)
+        return error_no_memory(err, "open", place->root);
     memcpy(ws->root, place->root, sizeof ws->root);
     memcpy(ws->state_path, place->state_path, sizeof ws->state_path);
     ws->locks_dir = ws->guard_dir = -1;
@@ -127,6 +126,18 @@ int workspace_event_later(struct tsk_workspace *ws, const struct now *now, const
     return result < 0 && err->sys_errno == 0 && put_in_outbox(ws, now, event) == 0 ? 0 : result;
 }
 
+void workspace_report(struct tsk_workspace *ws, struct event event, json_t *data)
+{
+    struct tsk_error problem;
+    struct now now = clock_now();
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&text, data, false);
+    event.data = buf_str(&text);
+    if (workspace_event_later(ws, &now, &event, &problem) < 0)
+        log_problem(&problem);
+    json_decref(data);
+}
+
 int workspace_event_lines(struct tsk_workspace *ws, const char *lines, size_t len, struct tsk_error *err)
 {
     pthread_mutex_lock(&ws->mutex);
@@ -143,24 +154,74 @@ int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_e
     return result;
 }
 
+int workspace_config(struct tsk_workspace *ws, struct yaml **ret, struct tsk_error *err)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &text) < 0)
+        return errno == ENOENT ? 0 : fs_error(err, "read", ws->state_dir, "config.yaml");
+    return yaml_parse(buf_str(&text), text.len, ".aiflow/config.yaml", ret, err) < 0 ? -1 : 1;
+}
+
 int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err)
 {
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) < 0) {
-        if (errno != ENOENT)
-            return fs_error(err, "read", ws->state_dir, "config.yaml");
-        *ret = fallback;
-        return 0;
-    }
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
-    if (yaml_parse(b.data, b.len, ".aiflow/config.yaml", &doc, err) < 0)
-        return -1;
-    const struct yaml_node *node = yaml_get(yaml_root(doc), key);
-    if (!node)
-        *ret = fallback;
-    else if (yaml_bool(node, ret) < 0)
-        return yaml_error(doc, node, err, "%s must be true or false", key);
+    int found = workspace_config(ws, &doc, err);
+    const struct yaml_node *node = found == 1 ? yaml_get(yaml_root(doc), key) : NULL;
+    *ret = fallback;
+    if (node && yaml_bool(node, ret) < 0)
+        return yaml_error(doc, node, err, "yaml_why_flag", "key", key, NULL);
+    return found < 0 ? -1 : 0;
+}
+
+int config_need_keys(const struct yaml *doc, const struct yaml_node *section, const char *const *keys,
+                     struct tsk_error *err)
+{
+    struct buf all CLEANUP(buf_clear) = BUF_INIT;
+    size_t count = 0;
+    if (!section || yaml_is_null(section)) /* all of it commented out */
+        return 0;
+    for (; keys[count]; count++)
+        buf_printf(&all, "%s%s", count ? ", " : "", keys[count]);
+    if (section->type != YAML_MAP)
+        return yaml_error(doc, section, err, "yaml_why_map", "key", section->key, "keys", buf_str(&all), NULL);
+    for (const struct yaml_node *node = section->first; node; node = node->next) {
+        bool is_known = false;
+        for (size_t i = 0; i < count; i++)
+            is_known = is_known || strcmp(node->key, keys[i]) == 0;
+        const char *near = is_known ? NULL : nearest_word(node->key, keys, count);
+        struct yaml_node key = *node; /* the place is the key's: its value may be right */
+        key.line = node->key_line;
+        key.column = node->key_column;
+        if (!is_known)
+            return yaml_error(doc, &key, err, near ? "yaml_why_near" : "yaml_why_unknown", "key", section->key, "name",
+                              node->key, "near", near, "keys", buf_str(&all), NULL);
+    }
     return 0;
+}
+
+int workspace_config_word(struct tsk_workspace *ws, const char *section, const char *key, const char *const *choices,
+                          unsigned *ret, struct tsk_error *err)
+{
+    struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
+    if (workspace_config(ws, &doc, err) < 0)
+        return -1;
+    const struct yaml_node *map = doc ? yaml_get(yaml_root(doc), section) : NULL;
+    if (config_need_keys(doc, map, (const char *const[]){key, NULL}, err) < 0)
+        return -1;
+    const struct yaml_node *node = map && map->type == YAML_MAP ? yaml_get(map, key) : NULL;
+    const char *word = node ? yaml_text(node) : NULL;
+    struct buf want CLEANUP(buf_clear) = BUF_INIT;
+    for (unsigned i = 0; node && choices[i]; i++) {
+        buf_printf(&want, "%s%s", i ? ", " : "", choices[i]);
+        if (word && strcmp(word, choices[i]) == 0) {
+            *ret = i;
+            return 0;
+        }
+    }
+    struct buf path CLEANUP(buf_clear) = BUF_INIT;
+    buf_printf(&path, "%s.%s", section, key);
+    return node ? yaml_error(doc, node, err, "yaml_why_word", "key", buf_str(&path), "choices", buf_str(&want), NULL)
+                : 0;
 }
 
 static int refuse_locks_key(struct tsk_workspace *ws, const struct yaml_node *key, struct tsk_error *err)
@@ -178,7 +239,6 @@ int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
 {
     struct stat st;
     struct tsk_error ignored;
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     if (fs->fstatat(ws->state_dir, "config.yaml", &st, 0) < 0)
         return 0;
@@ -188,8 +248,7 @@ int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
     pthread_mutex_unlock(&ws->mutex);
     if (is_known)
         return 0;
-    if (fs_read_file(ws->state_dir, "config.yaml", YAML_SIZE_MAX, &b) == 0 &&
-        yaml_parse(buf_str(&b), b.len, "config.yaml", &doc, &ignored) == 0) {
+    if (workspace_config(ws, &doc, &ignored) == 1) {
         const struct yaml_node *key = yaml_get(yaml_root(doc), "locks");
         if (key)
             return refuse_locks_key(ws, key, err);

@@ -54,13 +54,28 @@ int workspace_event_lines(struct tsk_workspace *ws, const char *lines, size_t le
  * to the trail later. */
 int workspace_event_later(struct tsk_workspace *ws, const struct now *now, const struct event *event,
                           struct tsk_error *err);
+/* workspace_event_later for a caller that can undo nothing: a problem is logged. Takes `data`. */
+void workspace_report(struct tsk_workspace *ws, struct event event, json_t *data);
 
 /* db_flush_outbox to this trail; safe from several threads. Not inside a transaction. */
 struct db;
 int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_error *err);
 
+/* config.yaml: 1 parsed (the caller frees it, yaml.h), 0 there is none, -1. */
+struct yaml;
+int workspace_config(struct tsk_workspace *ws, struct yaml **ret, struct tsk_error *err);
 /* The boolean `key` of config.yaml; `fallback` when the file or the key is absent. A broken file is an error. */
 int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err);
+
+struct yaml_node;
+/* INVALID_INPUT with the place, unless the section of config.yaml is absent, empty, or a map that has only these keys (the last is
+ * NULL). */
+int config_need_keys(const struct yaml *doc, const struct yaml_node *section, const char *const *keys,
+                     struct tsk_error *err);
+/* The word `section: {key: WORD}` of config.yaml as its place in `choices` (ends with NULL); *ret stays when the file or the key is
+ * absent. Another word, or a broken file, is an error. */
+int workspace_config_word(struct tsk_workspace *ws, const char *section, const char *key, const char *const *choices,
+                          unsigned *ret, struct tsk_error *err);
 
 /* Refuses (INVALID_INPUT) a config.yaml that has the key `locks`. Every lock is local to this machine, so a workspace that asks
  * for another kind must get none: two machines would both be granted the same lock. A file that cannot be parsed is accepted

@@ -17,7 +17,7 @@ ROWS = [
     ("lock",),
     ("proc",),
     ("graph",),
-    ("run",),
+    ("run", "redis"),  # redis is in the program tasuki-worker only
     ("doctor",),
     ("ops",),
     ("mcp", "cli"),
@@ -30,6 +30,10 @@ THIRD_PARTY = {
     "jansson.h": "base",
     "yaml.h": "base",
     "sqlite3.h": "store",
+    "hiredis": "redis",
+    "openssl": "redis",
+    "curses.h": "cli",
+    "term.h": "cli",
 }
 SYSTEM_FOLDERS = ("sys", "linux", "asm", "bits", "sanitizer", "net", "netinet", "arpa")
 SYSTEM = set("""assert ctype dirent endian err errno fcntl float fnmatch getopt glob grp inttypes langinfo libgen limits link

@@ -20,7 +20,7 @@ STRING = r'"((?:\\.|[^"\\])*)"'
 KEY_ARGUMENT = {"error_set": 2, "text_get": 0, "text_put": 2, "bad": 2, "label": 1, "cli_put_line": 3, "print_ids": 1, "put_pairs": 2, "put_probe": 2,
                 "workflow_refuse_as": 2, "find": 2, "print_line": 2, "finding_add": 2, "req_problem": 2, "not_yet": 0, "finding_summary": 1, "finding_fixed": 1, "finding_recovered": 1, "too_large": 1}
 CALL = re.compile(r"(?<!\w)(" + "|".join(KEY_ARGUMENT) + r")\(")
-ERROR_TEXT = re.compile(r"->text = ([^;]*);")
+ASSIGNED_TEXT = re.compile(r"->(?:text|says) = ([^;]*);")
 
 
 def catalogue(lang):
@@ -44,6 +44,11 @@ def argument(code, start, wanted):
     return ""
 
 
+def without_characters(code):
+    """A quotation mark as a character constant begins no string."""
+    return re.sub(r"'(\\.|[^\\'\n])'", "' '", code)
+
+
 def without_calls(text):
     """`get(a, "b") ? "c" : "d"` -> `get ? "c" : "d"`: only the literals that can be the value."""
     while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
@@ -52,12 +57,19 @@ def without_calls(text):
 
 
 def keys_made_from_facts():
-    """Keys that are made from words of the layers below: how_<how> and state_<verdict> (print.c), doctor_title_<check>."""
+    """Keys that are made from words of the layers below (cli_word, cli_key): how_<how>, state_<verdict>, doctor_title_<check>,
+    queue_end_<reason>, why_<reason>."""
     judged = "".join(read(path) for path in c_files("src/lock"))
     hows = [word for found in re.findall(r"->how = ([^;]*);", judged) for word in re.findall(STRING, found)]
+    known = "".join(read(path) for path in [*c_files("src/own"), ROOT / "src/ops/op_agents.c"])
+    hows += re.findall(r'agent_of\([^;]*, "([^"]+)"\);', known)
+    hows += re.findall(STRING, "".join(re.findall(r"state_with\([^;]*;", known)))
     states = re.findall(r"\[VERDICT_\w+\] = " + STRING, judged)
     states += re.findall(r'(?<!{)"state", ' + STRING, "".join(read(path) for path in c_files("src/ops")))
+    states += re.findall(r"&& json_is_false\(alive\) \? " + STRING, read(ROOT / "src/cli/print_lock.c"))
     titles = {"doctor_title_" + check for check in re.findall(r"^X\((\w+),", read(ROOT / "src/doctor/checks.def"), re.MULTILINE)}
+    for prefix, header in (("queue_end_", "src/run/queue.h"), ("why_", "src/run/book.h")):
+        titles |= {prefix + reason.lower() for reason in re.findall(r"^ *X\((\w+)[,)]", read(ROOT / header), re.MULTILINE)}
     return titles | {"how_" + re.sub(r"[^A-Za-z0-9]", "_", how) for how in hows} | {"state_" + state for state in states}
 
 
@@ -70,7 +82,7 @@ def keys_in(code):
             key = " ".join(re.findall(rf"[\s*]{key} = ([^;]*);", code))
         key = without_calls(key)
         found += [(call.start(), word) for word in re.findall(STRING, key) if re.fullmatch(r"[a-z]\w+", word)]
-    return found + [(m.start(), literal) for m in ERROR_TEXT.finditer(code) for literal in re.findall(STRING, m[1])]
+    return found + [(m.start(), literal) for m in ASSIGNED_TEXT.finditer(code) for literal in re.findall(STRING, m[1])]
 
 
 def used_keys():
@@ -132,8 +144,9 @@ def _(_ws):
 
 @test("every text of the catalogues is named somewhere in the code", init=False)
 def _(_ws):
-    # Keys also stand in tables, so any literal counts.
-    literals = {m for path in c_files("src") for m in re.findall(STRING, read(path))}
+    # Keys also stand in tables, so any literal counts; some are made from a prefix and a word.
+    literals = {m for path in c_files("src") for m in re.findall(STRING, without_characters(read(path)))}
+    literals |= {prefix + word.lower() for prefix in ("view_", "phase_", "request_status_", "task_line_") for word in literals}
     refuse(sorted(set(catalogue("en")["texts"]) - literals - keys_made_from_facts()), "texts that nobody says:")
 
 
@@ -203,6 +216,20 @@ def _(_ws):
         "actions": ["別タブ/別ウィンドウで起動していないか確認", "しばらく待つ（TTLで回収されます）",
                     "必要なら doctor(full) でロック回収を実施"],
     }
+
+
+@test("every type of event has a sentence on the page")
+def _(_ws):
+    protocol = ROOT / "docs/protocol"
+    tables = re.findall(r"^\| (`[^|]*) \|", read(protocol / "events.md").split("## Types")[1].split("## Segments")[0], re.M)
+    lists = [read(protocol / name).split("## Events")[1].split("\n## ")[0] for name in ("runs.md", "requests.md")]
+    types = set(re.findall(r"`((?!data\.)[a-z]+\.[a-z_]+|L[A-Z_]{4,})`", "\n".join(tables + lists)))
+    assert len(types) > 50, sorted(types)
+    page, texts = read(ROOT / "ui/src/sentences.ts"), json.loads(read(ROOT / "ui/texts.json"))
+    plain = re.findall(r'^  "?([\w.]+)"?: \["', page, re.M)
+    known = set(re.findall(r'case "([\w.]+)":', page)) | set(plain)
+    refuse([f"ui/src/sentences.ts: {one}" for one in sorted(types - known)], "types without a sentence")
+    refuse([f"ui/texts.json: event.{one}" for one in plain if f"event.{one}" not in texts], "sentences without a text")
 
 
 main(__name__)

@@ -14,7 +14,7 @@ from harness.sources import NOISE, ROOT, c_files, code_of, lines_matching, place
 BANNED = """strcpy stpcpy strcat strncpy strncat sprintf vsprintf strtok atoi atol atoll atof gets
     system popen tmpnam tempnam mktemp alloca gmtime localtime ctime asctime rand srand bsd_signal siglongjmp
     longjmp setjmp""".split()
-# The latter would make the static program larger by 80 KB and 120 KB (words_split, host_addresses).
+# The latter would make the static program (not tasuki-worker, which is dynamic) larger by 80 KB and 120 KB (words_split, host_addresses).
 BANNED_IN_SRC = """scanf fscanf
     sscanf vsscanf getaddrinfo gethostbyname gethostbyname_r""".split()
 # Calls that fault injection must be able to see (src/base/fs.h).
@@ -25,13 +25,18 @@ THROUGH_FS = """open openat openat2 creat pread write pwrite ftruncate truncate 
 FS_EXCEPTIONS = {
     ("src/lock/guard.c", "fopen"): "reads /proc",
     ("src/lock/wait.c", "write"): "an eventfd",
+    ("src/graph/pack.c", "symlinkat"): "the private directory of an attempt on a worker",
     ("src/http/job.c", "write"): "an eventfd",
     ("src/mcp/signals.c", "write"): "an eventfd, in a signal handler",
     ("src/mcp/stdio.c", "write"): "an eventfd",
     ("src/store/db_conn.c", "fstat"): "made for SQLite, whose calls the table does not see either",
     ("src/store/db_conn.c", "ftruncate"): "the same",
     ("src/store/db_conn.c", "pwrite"): "the same",
-    ("src/cli/print_status.c", "write"): "the terminal, in a signal handler",
+    ("src/ops/up_follow.c", "write"): "a pipe, also in a signal handler",
+    ("src/cli/watch.c", "read"): "an eventfd",
+    ("src/cli/watch.c", "write"): "an eventfd",
+    ("src/cli/watch_feed.c", "write"): "an eventfd",
+    ("src/cli/attach.c", "write"): "the terminal",
 }
 FILE_LINES_MAX = 600  # as CONTRIBUTING.md says
 FUNCTION_LINES_MEDIAN_MAX = 22
@@ -69,7 +74,7 @@ def function_lengths(path):
 @test("no banned function is called", init=False)
 def _(_ws):
     found = [p for path in c_files() for p in lines_matching(path, call(BANNED))]
-    found += [p for path in c_files("src") for p in lines_matching(path, call(BANNED_IN_SRC))]
+    found += [p for path in c_files("src") if path.parent.name != "redis" for p in lines_matching(path, call(BANNED_IN_SRC))]
     refuse(found, "banned functions:")
 
 
@@ -81,6 +86,57 @@ def _(_ws):
     for good in ("my_system(s)", "table->system(s)", "systems(s)", "int strcpy_count;", "snprintf(b, n, f)"):
         assert not re.search(pattern, good), good
     assert not re.search(pattern, NOISE.sub(" ", '/* strcpy(a) */ "strcpy(a)" // strcpy(a)'))
+
+
+def numbers_of(path):
+    """The names that a file gives to numbers and texts: `#define NAME 3000`, `enum {NAME = 3000}`."""
+    text = path.read_text()
+    names = re.findall(r'^#define (\w+)[ \t]+(?:[(\d"-]|U?INT64_C)', text, re.M)
+    return names + [name for body in re.findall(r"enum \{(.*?)\}", text, re.S)
+                    for name in re.findall(r"\b([A-Z][A-Z0-9_]+) = ", body)]
+
+
+@test("a number has one name and a name one number, so that a reader who searches for it finds it", init=False)
+def _(_ws):
+    places = {}
+    for path in [*ROOT.glob("src/**/*.[ch]")]:
+        for name in numbers_of(path):
+            places.setdefault(name, set()).add(str(path.relative_to(ROOT)))
+    refuse([f"{name}: {', '.join(sorted(files))}" for name, files in sorted(places.items()) if len(files) > 1],
+           "names of numbers that stand in several files:")
+
+
+STATIC = re.compile(r"^static\s(?:__attribute__\(\(.*?\)\)\s)?[^=;{}()]*?\b(?!__attribute__)(\w+)\(", re.MULTILINE)
+# The handler of the operation NOUN.VERB is `run_VERB` in src/ops/op_NOUN*.c: the row beside it names the noun (CONTRIBUTING.md).
+HANDLER = re.compile(r"run_\w+")
+
+
+def homes_of_statics(files):
+    """Static functions by name: the files that define one."""
+    homes = {}
+    for path in files:
+        is_op = path.parent.name == "ops" and path.name.startswith("op_")
+        for name in set(STATIC.findall(code_of(path))):
+            if not (is_op and HANDLER.fullmatch(name)):
+                homes.setdefault(name, []).append(path.name)
+    return homes
+
+
+@test("a static function has a name of its own: at most two files have one of the same name", init=False)
+def _(_ws):
+    homes = homes_of_statics(c_files("src"))
+    refuse([f"{name}: {', '.join(sorted(files))}" for name, files in sorted(homes.items()) if len(files) > 2],
+           "name it after its noun, or share it:")
+
+
+@test("the check for names of static functions sees definitions, and handlers only where they belong", init=False)
+def _(ws):
+    (ws.path / "ops").mkdir()
+    text = "static __attribute__((cold)) int take(int a)\n{\n}\nstatic const char *\nput(void)\n{\n}\nstatic int run_list(void)\n{\n}\nint x = take(3);\n"
+    for name in ("a.c", "ops/op_a.c"):
+        (ws.path / name).write_text(text)
+    homes = homes_of_statics([ws.path / "a.c", ws.path / "ops/op_a.c"])
+    assert homes == {"take": ["a.c", "op_a.c"], "put": ["a.c", "op_a.c"], "run_list": ["a.c"]}, homes
 
 
 @test("file-system calls go through the table", init=False)
@@ -113,7 +169,7 @@ def _(_ws):
 
 @test("only the command line and main end the process or write to stdout", init=False)
 def _(_ws):
-    skins = ("cli", "hold", "http", "mcp")
+    skins = ("cli", "hold", "http", "mcp", "redis")  # redis is a program of its own
     files = [p for p in c_files("src") if p.relative_to(ROOT / "src").parts[0] not in (*skins, "main.c")]
     refuse([q for p in files for q in lines_matching(p, call(["exit", "printf", "puts", "putchar"]))], "found:")
 

@@ -9,6 +9,7 @@ import random
 import signal
 
 from harness.harness import eq, kill_tree, main, test
+from spec.common import strace_of
 
 WAITERS = 50
 TICKETS = 1 << 62
@@ -213,6 +214,36 @@ def _(ws):
         eq(waiters[i].wait(60), 0, f"exit of {i}")
         holder.kill()
         ws.finish(holder)
+
+
+@test("a waiter makes one helper thread for its wait, not one for each second look")
+def _(ws):
+    queue = Queue(ws)
+    strace = strace_of(ws)
+    traces = []
+
+    def threads(trace):
+        return len([line for line in trace.read_text().splitlines() if " clone" in line and "resumed" not in line])
+
+    for name in ("head", "second"):
+        trace = ws.base / name
+        argv = [strace, "-f", "-o", trace, "-e", "trace=clone,clone3,newfstatat,openat", ws.binary, "lock", "run", "w", "--wait", "100s", "--", "true"]
+        queue.waiters.append(ws.spawn_command(argv))
+        ws.until(lambda: "clone" in (trace.read_text() if trace.exists() else ""), f"{name} waits")
+        traces.append(trace)
+
+    def looks(trace):
+        text = trace.read_text()
+        return text[text.index("clone"):].count('"name.w.lock.json"')
+
+    for trace in traces:
+        ws.until(lambda: looks(trace) >= 1, f"a look of the {trace.name}")
+        ws.until(lambda: looks(trace) >= 4, f"four looks of the {trace.name}")
+        made = threads(trace)  # one waits, one shows that it waits, and TSan adds one of its own
+        assert made <= 3, f"{made} threads of the {trace.name}"
+    queue.release()
+    for proc in queue.waiters:
+        eq(proc.wait(60), 0, "exit")
 
 
 @test("waiting while another tool writes its temporary file ends at the deadline and costs no processor time")

@@ -13,7 +13,8 @@
  *   TASUKI_FAULT_STICKY=1      with an errno: all later counted calls fail as well
  *   TASUKI_FAULT_STOP_AT=n     SIGSTOP before that call, so that a test can look at, or overtake, a frozen
  * process TASUKI_FAULT_COUNT=path    the number of counted calls is appended at the end of the process
- *   TASUKI_FAULT_PATH=end      only openat of a path that ends so is counted: the window before a named file is touched
+ *   TASUKI_FAULT_PATH=end      only openat (with TASUKI_FAULT_ONLY=unlinkat: unlinkat) of a path that ends so is counted: the
+ * window before a named file is touched
  *   TASUKI_FAKE_WALL_MS=ms     the wall clock is off by that much
  *   TASUKI_FAKE_FSTYPE=nfs     (cifs, smb2, fuse, 9p) what fstatfs says */
 #include "base/clock.h"
@@ -91,7 +92,8 @@ static enum verdict fault_at_this_call(bool needs_space)
 
 static enum verdict fault_before(const char *name, bool needs_space)
 {
-    if ((plan.only && !name_is_listed(plan.only, name)) || (plan.path && strcmp(name, "openat") != 0))
+    if ((plan.only && !name_is_listed(plan.only, name)) ||
+        (plan.path && strcmp(name, plan.only ? plan.only : "openat") != 0))
         return MAKE_IT;
     unsigned long n = atomic_fetch_add(&calls_made, 1) + 1;
     if (n == plan.stop_at)
@@ -142,12 +144,20 @@ static enum verdict fault_before(const char *name, bool needs_space)
     }
 PLAIN_CALLS(DEFINE_WRAPPER)
 
-static int fault_openat_path(int dir, const char *path, int flags, mode_t mode)
+static bool is_other_path(const char *path)
 {
     size_t len = strlen(path), end = plan.path ? strlen(plan.path) : 0;
-    if (plan.path && (len < end || strcmp(path + len - end, plan.path) != 0))
-        return fs_system_calls.openat(dir, path, flags, mode);
-    return fault_openat(dir, path, flags, mode);
+    return plan.path && (len < end || strcmp(path + len - end, plan.path) != 0);
+}
+
+static int fault_openat_path(int dir, const char *path, int flags, mode_t mode)
+{
+    return is_other_path(path) ? fs_system_calls.openat(dir, path, flags, mode) : fault_openat(dir, path, flags, mode);
+}
+
+static int fault_unlinkat_path(int dir, const char *path, int flags)
+{
+    return is_other_path(path) ? fs_system_calls.unlinkat(dir, path, flags) : fault_unlinkat(dir, path, flags);
 }
 
 static ssize_t fault_write(int fd, const void *data, size_t len)
@@ -320,6 +330,7 @@ int main(int argc, char **argv)
     if (plan.count_path)
         atexit(report_count);
     fault_calls.openat = fault_openat_path;
+    fault_calls.unlinkat = fault_unlinkat_path;
     fs = &fault_calls;
     clock_source = &fault_clock;
     return cli_main(argc, argv);

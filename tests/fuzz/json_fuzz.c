@@ -6,8 +6,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Q1 of json_read.c. */
+static void check_quick_reader(const char *text, size_t len)
+{
+    json_t *quick CLEANUP_JSON = json_read_plain(text, len);
+    json_t *value CLEANUP_JSON = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    BUG(quick && !json_equal(quick, value));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    check_quick_reader((const char *)data, size);
     struct tsk_error err;
     json_t *value CLEANUP_JSON = NULL;
     json_t *again CLEANUP_JSON = NULL;

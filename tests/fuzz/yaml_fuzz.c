@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(text, data, size);
     if (yaml_parse(text, size, "input", &doc, &err) == 0) {
         BUG(walk(yaml_root(doc), 0) > YAML_NODES_MAX);
-        yaml_error(doc, yaml_root(doc), &err, "shown");
+        yaml_error(doc, yaml_root(doc), &err, "yaml_why_tasks", NULL);
     }
     BUG(!tsk_error_context(&err, "line") || !tsk_error_context(&err, "reason"));
     yaml_doc_free(doc);

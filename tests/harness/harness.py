@@ -27,6 +27,7 @@ import resource
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,10 +43,11 @@ class Deadline(Exception):
 PR_SET_CHILD_SUBREAPER = 36
 
 _tests = []
+_kept = []  # processes of the suite
 
 
 class _Test:
-    def __init__(self, name, function, init, long, slow, quick, deadline):
+    def __init__(self, name, function, init, long, slow, quick, deadline, before):
         self.name = " ".join(name.split())
         self.function = function
         self.init = init
@@ -53,16 +55,32 @@ class _Test:
         self.slow = slow
         self.quick = quick
         self.deadline = deadline
+        self.before = before
 
 
-def test(name, init=True, long=False, slow=False, quick=True, deadline=None):
-    """Registers the decorated function as the test of the rule `name`."""
+def test(name, init=True, long=False, slow=False, quick=True, deadline=None, before=None):
+    """Registers the decorated function as the test of the rule `name`; `before` is called in the process of the suite."""
 
     def register(function):
-        _tests.append(_Test(name, function, init, long, slow, quick, deadline))
+        _tests.append(_Test(name, function, init, long, slow, quick, deadline, before))
         return function
 
     return register
+
+
+def keep(process):
+    """A process of the suite outlives its tests: it ends when its input does."""
+    _kept.append(process)
+
+
+def _end_kept():
+    for process in _kept:
+        process.stdin.close()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            kill_tree(process.pid)
+    _end_orphans()
 
 
 def main(module_name):
@@ -77,11 +95,14 @@ def main(module_name):
     failed = 0
     for number, one in enumerate(chosen, 1):
         began = time.monotonic(), _cpu_seconds()
+        if one.before:
+            one.before()
         verdict, details = _run_forked(one, one.deadline or options.deadline, options.grace)
         failed += verdict == "not ok"
         _report(number, one.name, verdict, details)
         if options.times:
             print(f"# {time.monotonic() - began[0]:.2f} s, {_cpu_seconds() - began[1]:.2f} s of a processor", flush=True)
+    _end_kept()
     sys.exit(1 if failed else 0)
 
 
@@ -173,12 +194,21 @@ def _read_until(fd, end):
 
 def _end_child(pid):
     """Nothing of a test survives it: its process and whatever came to us as an orphan is killed."""
-    for child in children_of(os.getpid()):
+    for child in _children():
         kill_tree(child)
     os.waitpid(pid, 0)
-    while _reap() or children_of(os.getpid()):
-        for child in children_of(os.getpid()):
+    _end_orphans()
+
+
+def _end_orphans():
+    while _reap() or _children():
+        for child in _children():
             kill_tree(child)
+
+
+def _children():
+    kept = {process.pid for process in _kept if process.poll() is None}
+    return [child for child in children_of(os.getpid()) if child not in kept]
 
 
 def _reap():

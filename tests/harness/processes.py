@@ -57,6 +57,14 @@ def environment_of(pid):
     return dict(pair.partition("=")[::2] for pair in text.split("\0") if pair)
 
 
+def open_files_of(pid):
+    """The paths that a process has open; none when it is gone."""
+    try:
+        return {os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    except OSError:
+        return set()
+
+
 def descendants_of(pid):
     found = []
     for child in children_of(pid):
@@ -137,7 +145,7 @@ class Processes:
         return self.create(id, ("sh", "-c", text), *options)
 
     def start(self, id):
-        return self.call("start", id).expect(0).json
+        return self.call("start", id, "--no-wait").expect(0).json
 
     def stop(self, id, *options):
         return self.call("stop", id, *options).expect(0).json

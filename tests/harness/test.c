@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -263,6 +264,8 @@ int main(int argc, char **argv)
 {
     unsigned count = 0, number = 0;
     int failed = 0;
+    mallopt(M_PERTURB,
+            0xa5); /* memory that is read before it is written, or after its release, is never zero by chance */
     for (struct test *test = first; test; test = test->next)
         count += is_wanted(test, argc, argv);
     prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -7,6 +7,7 @@ import pathlib
 import pty
 import select
 import signal
+import struct
 import subprocess
 import termios
 import threading
@@ -150,7 +151,8 @@ class Workspace:
     def env(self, extra=None):
         """A clean environment; a value of None in `extra` removes the variable."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        env.update(HOME=str(self.home), LANG="C.UTF-8", TASUKI_LANG="en", TERM="dumb", TMPDIR=str(self.base))
+        env.update(HOME=str(self.home), LANG="C.UTF-8", TASUKI_LANG="en", TERM="dumb", TMPDIR=str(self.base),
+                   MALLOC_PERTURB_="165")  # memory that is read before it is written is never zero by chance
         env.update(extra or {})
         return {name: str(value) for name, value in env.items() if value is not None}
 
@@ -219,16 +221,18 @@ class Workspace:
         out, err = proc.communicate(timeout=timeout)
         return self._record(proc.args, proc.returncode, out or "", err or "")
 
-    def tty(self, args, answers=(), split=False, cwd=None, env=None, timeout=60):
+    def tty(self, args, answers=(), split=False, size=None, cwd=None, env=None, timeout=60):
         """Runs tasuki on a terminal. Each time a new `[y/N]` shows up the next of `answers` is typed (None: nothing
         is typed; a function is called for its answer). Result.out is what the terminal showed; split=True: stdout is
-        a pipe and Result.out is what it got, Result.err what the terminal showed."""
+        a pipe and Result.out is what it got, Result.err what the terminal showed. size: its rows and columns."""
         argv = [str(self.binary), *map(str, args)]
         try:
             main, side = pty.openpty()
         except OSError as error:
             raise Skip(f"no terminal is available here: {error}") from None
         out_r, out_w = os.pipe() if split else (-1, -1)
+        if size:
+            fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
 
         def take_terminal():
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)

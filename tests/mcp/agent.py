@@ -16,7 +16,8 @@ FORMS = {"elicitation": {}}
 class Agent:
     """One connection. The server's requests are answered by `on_request(method, params)`, which returns the result."""
 
-    def __init__(self, ws, *args, capabilities=None, initialize=True, env=None, on_request=None, command=None, **options):
+    def __init__(self, ws, *args, capabilities=None, initialize=True, env=None, on_request=None, command=None, name="test",
+                 **options):
         self.ws = ws
         self.capabilities = capabilities or {}
         self.on_request = on_request
@@ -31,7 +32,7 @@ class Agent:
         threading.Thread(target=self._read, daemon=True).start()
         if initialize:
             self.hello = self.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": self.capabilities,
-                                                     "clientInfo": {"name": "test", "version": "1"}})["result"]
+                                                     "clientInfo": {"name": name, "version": "1"}})["result"]
             self.notify("notifications/initialized")
 
     # -- frames -------------------------------------------------------------------------------------------

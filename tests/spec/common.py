@@ -219,3 +219,15 @@ def strace_of(ws):
         raise Skip("strace may not trace here")
     os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     return program
+
+
+def until_let_go(ws):
+    """Waits until the programs have ended that keep what closed MCP clients of this workspace held, for their grace."""
+    def is_one(pid):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                return b"--let-go" in file.read() and os.readlink(f"/proc/{pid}/cwd") == str(ws.path)
+        except OSError:
+            return False
+
+    ws.until(lambda: not any(is_one(pid) for pid in os.listdir("/proc") if pid.isdigit()), "the grace of closed clients is over")

@@ -4,6 +4,7 @@ import json
 import os
 
 from harness.harness import eq
+from harness.redis import Redis
 
 
 def write_flow(ws, text, name="flow.yaml"):
@@ -12,7 +13,15 @@ def write_flow(ws, text, name="flow.yaml"):
 
 
 def with_tool(ws):
-    return {"PATH": f"{ws.build}:{os.environ['PATH']}"}
+    """The environment of a run. With TASUKI_TEST_REDIS in the test's own, its tasks are executed by three workers, over Redis."""
+    env = {"PATH": f"{ws.build}:{os.environ['PATH']}"}
+    if not os.environ.get("TASUKI_TEST_REDIS"):
+        return env
+    if not getattr(ws, "redis", None):
+        ws.redis = Redis(ws)
+        for _ in range(3):
+            ws.redis.worker("-j", "4")
+    return {**env, "TASUKI_REDIS": ws.redis.url}
 
 
 def run_flow(ws, text, *args, code=0, timeout=60):

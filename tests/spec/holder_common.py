@@ -107,15 +107,12 @@ class Holder:
             words["adopt"] = adopt
         argv = [self.binary, self.id, *(f"{k}={v}" for k, v in words.items()), "--", *command]
         fds = [os.open(self.dir, os.O_RDONLY | os.O_DIRECTORY),
-               os.open(self.dir / "holder.lock", os.O_RDWR | os.O_CREAT, 0o600),
-               os.open(self.dir / f"run.{n}.lock", os.O_RDWR | os.O_CREAT, 0o600)]
+               os.open(self.dir / "holder.lock", os.O_RDWR | os.O_CREAT, 0o600)]
         report, writer = os.pipe()
         fds.append(writer)
         if lock:
             lock_wait(fds[1], 0)
-            if not adopt:
-                lock_call(fds[2], F_OFD_SETLK, 0)
-        self._spawn(argv, fds)
+        self._spawn(argv, fds, self.dir / f"run.{n}.lock", lock and not adopt)
         for fd in fds:
             os.close(fd)
         if kill_after_s is not None:
@@ -124,8 +121,12 @@ class Holder:
         with open(report, encoding="ascii") as stream:
             return stream.read().split()
 
-    def _spawn(self, argv, fds):
+    def _spawn(self, argv, fds, run_lock, takes_life):
         def place():
+            # Here, so that the test has no descriptor of it: the holder removes only what nobody has.
+            fds.insert(2, os.open(run_lock, os.O_RDWR | os.O_CREAT, 0o600))
+            if takes_life:
+                lock_call(fds[2], F_OFD_SETLK, 0)
             high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 50) for fd in fds]
             for number, fd in enumerate(high, 3):
                 os.dup2(fd, number, inheritable=True)

@@ -14,10 +14,11 @@ from harness.harness import eq, main, test  # noqa: E402
 from harness.workspace import children_of  # noqa: E402
 from mcp.agent import Agent  # noqa: E402
 from spec.common import dead_pid, sleeper  # noqa: E402
+from spec.who_common import WRAPPER  # noqa: E402
 
 HOST = socket.gethostname()
 WORKFLOW = "2026-02-25T18-44-58--edb94a81"
-CHECK_KEYS = ["owned", "ulTaskId", "ownerInstanceId", "ownerPid", "ownerAlive", "fence"]
+CHECK_KEYS = ["owned", "ulTaskId", "ownerInstanceId", "ownerPid", "ownerAlive", "fence", "who"]
 DETAIL_KEYS = ["error", "ulTaskId", "ownerInstanceId", "ownerPid", "outcomeCode", "retryRecommended"]
 DEAD = {"TASUKI_INSTANCE_ID": f"{HOST}-{2**22 + 1}-1708940400000"}  # no pid is that large
 
@@ -249,7 +250,7 @@ def _(ws):
 @test("a released workflow belongs to nobody, keeps its fence, and a check leaves it free")
 def _(ws):
     eq(check(ws), {"owned": False, "ulTaskId": WORKFLOW, "ownerInstanceId": None, "ownerPid": None, "ownerAlive": None,
-                   "fence": 0}, "before anybody came")
+                   "fence": 0, "who": None}, "before anybody came")
     ws.tasuki("own", "show", WORKFLOW, "--json").expect(5, "NOT_FOUND")
     ws.tasuki("own", "claim", WORKFLOW).expect(0)
     eq(ws.tasuki("own", "release", WORKFLOW, "--json").expect(0).json["existed"], True, "the first release")
@@ -315,7 +316,8 @@ def _(ws):
     text, error = agent.refused("ul_workflow_force_claim", ulTaskId=WORKFLOW, confirm=True)
     eq(error["reason_code"], "NEEDS_CONFIRMATION", "its own yes is not enough")
     token = error["context"]["confirm_token"]
-    ws.tasuki("confirm", token).expect(0)
+    ws.tasuki("confirm", token).expect(6)  # this test is the agent
+    ws.run([sys.executable, "-c", WRAPPER, ws.binary, "confirm", token]).expect(0)
     taken = agent.ok("ul_workflow_force_claim", ulTaskId=WORKFLOW, confirm_token=token)
     eq((taken["owned"], taken["ownerPid"]), (True, os.getpid()), "after a person's yes")
 

@@ -563,8 +563,12 @@ def _(ws):
     ws.run([*git, "worktree", "remove", "--force", str(tree)]).expect(0)
     listing = ws.tasuki("proc", "list").expect(0).out
     assert f"api: its directory is gone: {tree}" in listing, listing
-    finding = next(c for c in ws.tasuki("--json", "doctor").json["checks"] if "directory" in json.dumps(c) and "api" in json.dumps(c))
-    eq(finding["status"], "WARN")
+    for verb in ("stop", "remove"):  # it is never removed by force: what is alive is stopped first
+        checks = ws.tasuki("--json", "doctor").json["checks"]
+        finding = next(c for c in checks if "directory is gone" in json.dumps(c) and "api" in json.dumps(c))
+        eq(finding["status"], "WARN")
+        assert f"proc {verb} api" in json.dumps(finding) and "--force" not in json.dumps(finding), finding
+        p.call(verb, "api").expect(0)
     p.call("stop", "--all").expect(0)
 
 
@@ -580,6 +584,46 @@ def _(ws):
     status = dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
     for mask in ("SigBlk", "SigIgn"):
         eq(int(status[mask], 16), 0, f"{mask} of the process")
+
+
+@test("remove refuses a running process with the commands that show and stop it, in that order")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "start", "web").expect(0)
+    error = ws.tasuki("proc", "remove", "web", "--json").expect(6, "NEEDS_CONFIRMATION").error
+    eq(error["next"][:2], ["tasuki proc status web", "tasuki proc stop web"], "next")
+    eq(ws.tasuki("proc", "status", "web", "--json").expect(0).json["state_name"], "Running", "it runs on")
+    ws.tasuki("proc", "remove", "web", "--force").expect(0)
+
+
+@test("remove --all looks at the machine's processes once, not once for each")
+def _(ws):
+    calls = {}
+    others = [ws.spawn_command(["sleep", "1000"]) for _ in range(200)]
+    for count in (3, 9):
+        for i in range(count):
+            ws.tasuki("proc", "create", f"p{i}", "--", "true").expect(0)
+        ws.tasuki("proc", "start", "--all", "--no-wait").expect(0)
+        for i in range(count):
+            ws.tasuki("proc", "wait", f"p{i}", "--for", "exit").expect(0)
+        calls[count] = ws.fault("proc", "remove", "--all", "--json").expect(0).calls
+    for other in others:
+        other.kill()
+        other.wait()
+    each = (calls[9] - calls[3]) / 6
+    assert each < 200, f"{each} calls for each further process, with 200 others on the machine"
+
+
+@test("remove --all ends what the processes have left behind")
+def _(ws):
+    for i in range(3):
+        ws.tasuki("proc", "create", f"p{i}", "--", "sh", "-c", "setsid sleep 1000 & echo $! > left.$0; exit 0", str(i)).expect(0)
+    ws.tasuki("proc", "start", "--all", "--no-wait").expect(0)
+    for i in range(3):
+        ws.tasuki("proc", "wait", f"p{i}", "--for", "exit").expect(0)
+    pids = [int((ws.path / f"left.{i}").read_text()) for i in range(3)]
+    eq(ws.tasuki("proc", "remove", "--all", "--json").expect(0).json["removed"], ["p0", "p1", "p2"], "removed")
+    eq([pid for pid in pids if ws.alive(pid)], [], "left behind")
 
 
 @test("remove --all on a terminal asks once, and force is the yes; without a terminal nothing asks")
@@ -640,6 +684,21 @@ def _(ws):
         ws.until(is_shown, f"{words[0]} shows something")
         follower.kill()
         follower.wait()
+
+
+@test("a command that runs inside the process that it stops does not stop itself, also when the holder is gone")
+def _(ws):
+    p = Processes(ws)
+    for kills_holder in (False, True):
+        record = p.run(f"p{kills_holder}")
+        words = pathlib.Path(f"/proc/{record['pid']}/environ").read_bytes().decode().split("\0")
+        inside = dict(word.split("=", 1) for word in words if word.startswith("TASUKI_"))
+        assert "TASUKI_PROCESS_START" in inside, inside
+        if kills_holder:
+            os.kill(record["holder_pid"], signal.SIGKILL)
+        for verb in ("status", "stop"):
+            p.call(verb, record["id"], env=inside).expect(0)
+        ws.until(lambda: not ws.alive(record["pid"]), "its end")
 
 
 main(__name__)

@@ -86,8 +86,8 @@ def _(ws):
 @test("help says how many documents --json prints")
 def _(ws):
     for words in (("request", "run"), ("queue", "run")):
-        assert "One JSON document per line" in ws.tasuki(*words, "--help").out, words
-    assert "One JSON document on stdout" in ws.tasuki("lock", "list", "--help").out
+        assert "One JSON document per line" in ws.tasuki(*words, "--help", "--all").out, words
+    assert "One JSON document on stdout" in ws.tasuki("lock", "list", "--help", "--all").out
     add(ws, "RQ-1", "true")
     for line in call(ws, "queue", "run").out.splitlines():
         json.loads(line)

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import sys
@@ -390,6 +391,17 @@ def _(ws):
     eq((loop["agents"][0]["executions"], loop["reason_code"]), (2, "CYCLE_LIMIT_EXCEEDED"), "at the limit")
     agent(ws, "loop", "coder", "x", "--max-iterations", "0").expect(2, "INVALID_INPUT")
     agent(ws, "loop", "coder", "x").expect(2, "INVALID_INPUT")
+
+
+@test("a loop by a program whose file was removed meanwhile is refused with the reason, and no agent is called")
+def _(ws):
+    configure(ws)
+    gone = ws.base / "tasuki-gone"
+    shutil.copy2(ws.binary, gone)
+    result = ws.run(["sh", "-c", 'exec 9< "$0" && rm "$0" && exec /proc/self/fd/9 "$@"', gone, "--json", "agent", "loop", "coder", "x",
+                     "--max-iterations", "1"]).expect(3, "ENVIRONMENT")
+    assert f"({gone}) was removed while it ran" in result.error["message"], result
+    eq(calls(ws), [], "calls")
 
 
 # -- the configuration ---------------------------------------------------------------------------------------------

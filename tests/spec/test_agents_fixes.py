@@ -260,4 +260,17 @@ def _(ws):
     assert not (ws.path / ".aiflow/runs").exists() or not list((ws.path / ".aiflow/runs").glob("RUN-*"))
 
 
+@test("a program that was removed while it runs says so where it would start itself again")
+def _(ws):
+    configure(ws)
+    ws.tasuki("proc", "create", "p", "--", "true").expect(0)
+    for words in ("agent loop slow x --max-iterations 1", "run none.yaml --detach", "proc start p"):
+        copy = ws.base / "copy"
+        shutil.copy(ws.binary, copy)
+        (ws.path / "none.yaml").write_text("tasks: {a: 'true'}\n")
+        script = f'exec 9<"{copy}"; rm "{copy}"; exec /proc/self/fd/9 --json {words}'
+        result = ws.run(["sh", "-c", script]).expect(3, "ENVIRONMENT")
+        assert str(copy) in result.error["message"], result
+
+
 main(__name__)

@@ -18,15 +18,17 @@ def tree(path):
 
 # -- ids ----------------------------------------------------------------------------------------------------
 
-@test("an id that is not [A-Za-z0-9][A-Za-z0-9._-]{0,127} is INVALID_INPUT, and nothing is created")
+@test("a request's id that is not [A-Za-z0-9][A-Za-z0-9._-]{0,127} is INVALID_INPUT, and nothing is created; a name is any printable text")
 def _(ws):
     before = tree(ws.base)
     for bad in BAD_IDS:
-        for kind in ("name", "request"):
-            for verb in ("acquire", "release", "renew", "check"):
-                result = ws.tasuki("lock", verb, kind, bad, "--json")
-                assert result.code == 2, f"id {bad!r}\n{result}"
-                check_error(result, 2, "INVALID_INPUT")
+        for verb in ("acquire", "release", "renew", "check"):
+            result = ws.tasuki("lock", verb, "request", bad, "--json")
+            assert result.code == 2, f"id {bad!r}\n{result}"
+            check_error(result, 2, "INVALID_INPUT")
+    for bad in ("", "x" * 201, "a\nb", "\x7f", "\u202e"):
+        for verb in ("acquire", "release", "renew", "check"):
+            check_error(ws.tasuki("lock", verb, "name", bad, "--json"), 2, "INVALID_INPUT")
         assert ws.tasuki("lock", "run", bad, "--", "true").code == 2, bad
     eq(tree(ws.base), before, "the files")
 
@@ -141,6 +143,16 @@ def _(ws):
 
 # -- places that cannot be written --------------------------------------------------------------------------
 
+@test("a workspace of another user is refused with its path, the reason and the command that shows its permissions")
+def _(ws):
+    need_root("another user")
+    (ws.path / ".aiflow").chmod(0o700)
+    result = run_as_nobody(ws, [ws.binary, "status"]).expect(3)
+    assert f"{ws.path}/.aiflow: Permission denied" in result.err and f"next      namei -l {ws.path}/.aiflow\n" in result.err, result.err
+    shown = run_as_nobody(ws, ["namei", "-l", f"{ws.path}/.aiflow"])
+    assert "drwx------ root" in shown.out, shown.out
+
+
 @test("a read-only directory: ENVIRONMENT, exit 3, nothing is changed")
 def _(ws):
     ws.tasuki("lock", "acquire", "name", "other").expect(0)
@@ -184,6 +196,24 @@ def _(ws):
     result = unshare(ws, ["-m"], script).expect(0)
     assert "STORAGE_FULL" in result.out and "code 3" in result.out, result
     assert "a lock was left" not in result.out and "works again" in result.out, result
+    assert f'"df -h {ws.base.resolve()}/small"' in result.out, result
+
+
+@test("a full disk: a process that is created and started names the file and asks for room, not for another command")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    script = """
+        mkdir "$B/small"; mount -t tmpfs -o size=1m tmpfs "$B/small"; cd "$B/small"
+        "$T" init >/dev/null
+        "$T" proc create first --start -- true >/dev/null
+        dd if=/dev/zero of=fill bs=4096 2>/dev/null || true
+        "$T" proc create web --start -- sleep 1000 2>&1 || echo "code $?"
+        "$T" proc list
+    """
+    result = unshare(ws, ["-m"], script).expect(0)
+    assert "No space left on device" in result.out and "code 3" in result.out, result
+    assert "next      df -h " in result.out and "--help" not in result.out and "web " not in result.out, result
 
 
 @test("a full disk: a lock can still be released, and nobody is kept out")
@@ -240,7 +270,7 @@ def _(ws):
     (run / "flow.yaml").write_text("tsks: {}\n")
     for args in (("resume",), ("runs", "graph")):
         text = ws.tasuki(*args, run.name, "--json").expect(2, "FLOW_INVALID").json["error"]["message"]
-        assert f"{run}/flow.yaml:1:" in text, text
+        assert text.startswith(f".aiflow/runs/{run.name}/flow.yaml:1:"), text  # of a line in a file: from where one stands
     (state / "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\n")
     names(state / "config.yaml", "request", "run", "RQ-1")
 
@@ -290,6 +320,18 @@ def _(ws):
     eq(check["fix"], [f"sudo chown -hR {NOBODY}:{NOBODY} {ws.path}/.aiflow"])
     os.chown(directory, NOBODY, NOBODY)
     user("proc", "stop", "--all").expect(0)
+
+
+@test("who may not read a workspace, a run or a flow is told what to look at; a run that cannot be opened is in the list as BROKEN", init=False)
+def _(ws):
+    user = nobodys_workspace(ws)
+    (ws.path / "f.yaml").write_text("tasks: {a: 'true'}\n")
+    ws.tasuki("run", "f.yaml", "--quiet").expect(0)
+    run = ws.path.resolve() / ".aiflow/runs" / next((ws.path / ".aiflow/runs").glob("RUN-*")).name
+    eq([(r["run_id"], r["status"]) for r in user("runs", "list", "--json").expect(0).json["runs"]], [(run.name, "BROKEN")], "the list")
+    eq(user("runs", "show", run.name, "--json").expect(3, "ENVIRONMENT").json["error"]["next"], [f"namei -l {run}"])
+    os.chmod(ws.path / "f.yaml", 0)
+    eq(user("run", "f.yaml", "--json").expect(3, "ENVIRONMENT").json["error"]["next"], ["namei -l f.yaml"])
 
 
 FULL_DISK = """

@@ -15,13 +15,12 @@ STATE = ("locks", "events.ndjson", "events.lock", "state.db", "server.sock", "se
 
 # -- help and unknown words ---------------------------------------------------------------------------------
 
-@test("--help exits 0 and names every noun; so do `help` and a bare `tasuki` show how to go on", init=False)
+@test("help --all names every command and exits 0", init=False)
 def _(ws):
-    text = ws.tasuki("--help").expect(0).out
+    text = ws.tasuki("help", "--all").expect(0).out
     for word in ("lock", "sprint", "init", "status", "events", "version", "completion"):
         assert word in text, f"{word} is missing in:\n{text}"
-    bare = ws.tasuki()
-    assert bare.code in (0, 2) and "tasuki" in bare.out + bare.err, bare
+    eq(ws.tasuki("--help", "--all").expect(0).out, text, "the output of --help --all")
 
 
 @test("every noun and verb has --help, which needs no workspace", init=False)
@@ -72,7 +71,7 @@ def _(ws):
     run_held(ws, "a")
     for words, code, reason in ((["lokc"], 2, "INVALID_INPUT"), (["lock", "aquire"], 2, "INVALID_INPUT"),
                                 (["lock", "list", "--x"], 2, "INVALID_INPUT"),
-                                (["lock", "acquire", "name", "../x"], 2, "INVALID_INPUT"),
+                                (["lock", "acquire", "request", "../x"], 2, "INVALID_INPUT"),
                                 (["lock", "acquire", "name", "a"], 4, "LOCK_HELD"),
                                 (["--root", "missing", "lock", "list"], 5, "NOT_FOUND")):
         check_error(ws.tasuki("--json", *words), code, reason)
@@ -85,9 +84,21 @@ def _(ws):
     ws.tasuki("lock", "acquire", "--json", "name", "a").expect(0).json
 
 
+@test("a wrong value names the parameter as it is typed, and the command's help; documents keep the parameter's name")
+def _(ws):
+    for words, message, help in ((("run", "-j", "0", "x"), "--parallel: 0 is out of range (1 … 100000)", "tasuki run --help"),
+                                 (("runs", "prune", "--keep", "x"), "--keep: 'x' is not a whole number (0 … 2147483647)", "tasuki runs prune --help"),
+                                 (("init", "."), "unexpected argument '.'", "tasuki init --help"),
+                                 (("lock", "acquire", "request"), "ID is missing", "tasuki lock acquire --help")):
+        refused = ws.tasuki(*words).expect(2)
+        eq(refused.err, f"tasuki: {message}\n  next      {help}\n", " ".join(words))
+        eq(ws.tasuki("--json", *words).expect(2).json["error"]["next"], [help], "as a document")
+    eq(ws.tasuki("--json", "run", "-j", "0", "x").json["error"]["context"]["param"], "parallel", "the name in a document")
+
+
 @test("without --json an error goes to stderr and stdout stays empty")
 def _(ws):
-    result = ws.tasuki("lock", "acquire", "name", "../x").expect(2)
+    result = ws.tasuki("lock", "acquire", "request", "../x").expect(2)
     assert result.err and not result.out, result
 
 
@@ -130,18 +141,17 @@ def _(ws):
         eq(ws.tasuki("proc", "logs", id).expect(0).out, shown, f"the output of {id}")
 
 
-@test("a mistake in the words is named in one line; advice about the machine is not given")
+@test("a mistake in the words is named in one line, with the way to the help; advice about the machine is not given")
 def _(ws):
-    result = ws.tasuki("lock", "acquire", "name", "no/id").expect(2)
-    eq(len(result.err.splitlines()), 1, f"lines of {result.err!r}")
+    result = ws.tasuki("lock", "acquire", "request", "no/id").expect(2)
+    eq(result.err.splitlines()[1:], ["  next      tasuki lock acquire --help"], f"lines of {result.err!r}")
     assert len(ws.run(["sh", "-c", '"$0" version > /dev/full', ws.binary]).err.splitlines()) > 1, "advice is given otherwise"
 
 
 @test("the status of a process that failed says how, behind its label")
 def _(ws):
     ws.tasuki("proc", "create", "bad", "--", "sh", "-c", "exit 1").expect(0)
-    ws.tasuki("proc", "start", "bad").expect(0)
-    ws.until(lambda: ws.tasuki("--json", "proc", "status", "bad").json["state_name"] == "Failed", "the process fails")
+    ws.tasuki("proc", "start", "bad").expect(7)
     shown = ws.tasuki("proc", "status", "bad").out
     assert re.search(r"^  error +Process exited with code 1$", shown, re.MULTILINE), shown
     assert "bad" in ws.tasuki("proc", "list").out
@@ -370,11 +380,11 @@ def _(ws):
     assert not any("init" in command for command in error["next"]), error
 
 
-@test("with --json a missing command is an error like any other; without, help is shown")
+@test("with --json a missing command is an error like any other; a noun alone shows its verbs")
 def _(ws):
     for words in ((), ("lock",)):
         check_error(ws.tasuki("--json", *words), 2, "INVALID_INPUT")
-        assert "Usage" in ws.tasuki(*words).expect(2).out
+    assert "Usage" in ws.tasuki("lock").expect(2).out
 
 
 @test("a flag with a value, and --root without one, are refused with the reason")

@@ -1,10 +1,14 @@
 """Spec 8: what is generated from the operation table for shells and readers: completion, help and man pages."""
 
 import os
+import pathlib
+import re
 import shutil
 import unicodedata
 
 from harness.harness import Skip, eq, main, test
+
+COMMANDS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "protocol" / "cli.md"
 
 NOUNS = ("lock", "sprint", "init", "status", "events", "version")
 
@@ -22,15 +26,15 @@ LINES = {
     ("--la",): ["--lang"],
     ("lock", "--verb"): ["--verbose"],
     ("lock", "acquire", "--wait", "1m", "na"): ["name"],
-    ("help", "lo"): ["lock"],
+    ("help", "loc"): ["lock"],
     ("help", "comp"): ["completion"],
     ("help", "lock", "rel"): ["release"],
     ("help", "--format", ""): ["man", "text"],
     ("completion", ""): ["bash", "fish", "zsh"],
 }
 # Lines for which we have nothing to offer: the shell completes files.
-NOTHING = (("--root", ""), ("lock", "run", "x", "--", ""), ("lock", "run", "x", "--", "--j"),
-           ("--", "lo"), ("nonsense", ""), ("lock", "nonsense", ""))
+NOTHING = (("--root", ""), ("lock", "run", "x", "--", "make", ""), ("lock", "run", "x", "--", "--j"),
+           ("--", "lo", ""), ("nonsense", ""), ("lock", "nonsense", ""))
 
 
 def need(program):
@@ -69,7 +73,7 @@ def complete_in_zsh(ws, *words):
     need("zsh")
     program = """
         compdef() { }
-        compadd() { print -l -- "${(@P)2}" }
+        compadd() { print -l -- "${(@P)@[-1]}" }
         _files() { print FILES }
         _normal() { print COMMAND $CURRENT $words }
         source "$1"; shift
@@ -81,12 +85,13 @@ def complete_in_zsh(ws, *words):
     return sorted(result.out.split())
 
 
-def complete_in_fish(ws, *words):
+def complete_in_fish(ws, *words, env=None, in_order=False):
     need("fish")
     program = "source $argv[1]; complete -C \"$argv[2]\""
     line = " ".join(["tasuki", *words])
-    result = ws.run(["fish", "--no-config", "-c", program, script_for(ws, "fish"), line], env=with_tool(ws))
-    return sorted(row.partition("\t")[0] for row in result.expect(0).out.splitlines())
+    result = ws.run(["fish", "--no-config", "-c", program, script_for(ws, "fish"), line], env=env or with_tool(ws))
+    found = [row.partition("\t")[0] for row in result.expect(0).out.splitlines()]
+    return found if in_order else sorted(found)
 
 
 for shell in SHELLS:
@@ -104,7 +109,7 @@ def _(ws):
     eq(ws.tasuki("completion").code, 2, "exit without a shell")
 
 
-@test("bash completes past global options and their values, and nothing after --", init=False)
+@test("bash completes past global options and their values, and nothing of ours after --", init=False)
 def _(ws):
     for words, expected in LINES.items():
         eq(complete(ws, *words), expected, f"what is offered for {words}")
@@ -138,6 +143,77 @@ def _(ws):
     eq(complete_in_fish(ws, "--lang=z"), ["--lang=zh"], "after --lang=z")
     for words in (("--root", "a-f"), ("lock", "run", "x", "--", "a-f")):
         eq(complete_in_fish(ws, *words), ["a-file"], f"what is offered for {words}")
+    tool = ws.base / "bin" / "tool-of-mine"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    path = {"PATH": f"{tool.parent}:{with_tool(ws)['PATH']}"}
+    eq(complete_in_fish(ws, "lock", "run", "x", "--", "tool-of", env=path), ["tool-of-mine"], "a command after --")
+
+
+@test("zsh and fish show a description: a verb's summary, a run's flow and age, a task's state")
+def _(ws):
+    flows = ws.path / ".aiflow/flows"
+    flows.mkdir(parents=True, exist_ok=True)
+    (flows / "nightly.yaml").write_text("tasks: {first: {run: 'true'}}\n")
+    ws.tasuki("run", "nightly").expect(0)
+    run_id = next(path.name for path in (ws.path / ".aiflow/runs").glob("RUN-*"))
+    described = {words: ws.tasuki("__describe", *words).expect(0).out for words in
+                 (("lock", "acq"), ("run", "ni"), ("runs", "show", ""), ("runs", "logs", run_id, ""), ("sto",))}
+    assert described["lock", "acq"].startswith("acquire\tTake a lock"), described
+    eq(described["run", "ni"], "nightly\t.aiflow/flows/nightly.yaml\n")
+    name, text = described["runs", "show", ""].rstrip("\n").split("\t")
+    eq(name, run_id)
+    assert text.startswith("DONE · .aiflow/flows/nightly.yaml · "), text
+    eq(described["runs", "logs", run_id, ""], "first\tok\n")
+    assert described[("sto",)].startswith("stop\tStop processes"), described
+    eq(ws.tasuki("__complete", "run", "ni").expect(0).out, "nightly\n", "for bash")
+    eq(complete_in_zsh(ws, "lock", "acq"), ["acquire"], "what zsh inserts")
+
+
+@test("bash completes the command after -- where bash-completion is there", init=False)
+def _(ws):
+    need("bash")
+    program = """
+        _command_offset() { COMPREPLY=("offset $1"); }
+        source "$1"
+        COMP_WORDS=(tasuki lock run x -- make al); COMP_CWORD=6; COMPREPLY=()
+        _tasuki; printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    eq(ws.run(["bash", "-c", program, "bash", script_for(ws, "bash")], env=with_tool(ws)).expect(0).out, "offset 5\n")
+
+
+@test("bash completes the first word after -- as a command where bash-completion is not there", init=False)
+def _(ws):
+    need("bash")
+    program = 'source "$1"; COMP_WORDS=(tasuki lock run x -- mkdi); COMP_CWORD=5; _tasuki; printf "%s\\n" "${COMPREPLY[@]}"'
+    found = ws.run(["bash", "-c", program, "bash", script_for(ws, "bash")], env=with_tool(ws)).expect(0).out.split()
+    assert "mkdir" in found, found
+
+
+@test("a flow is completed from the workspace first, then from the files that have one; a run also by @N and the end of its id")
+def _(ws):
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / "sub").mkdir()
+    for name in (".aiflow/flows/nightly.yaml", "deploy.yaml", "sub/inner.yml"):
+        (ws.path / name).write_text("name: x\ntasks: {a: 'true'}\n")
+    (ws.path / "other.yaml").write_text("services: {}\n")
+    eq(ws.tasuki("__complete", "run", "").out.split(), ["nightly", "deploy.yaml"])
+    keeps = {shell: script_for(ws, shell).read_text() for shell in SHELLS}
+    assert "compadd -l -V " in keeps["zsh"] and " -k -a " in keeps["fish"], "a shell sorts what is offered"
+    registered = ws.run(["bash", "-c", 'source "$1"; complete -p tasuki', "bash", script_for(ws, "bash")]).expect(0).out
+    assert "-o nosort" in registered, registered
+    if shutil.which("fish"):
+        eq(complete_in_fish(ws, "run", "", in_order=True), ["nightly", "deploy.yaml"], "the order in fish")
+    eq(complete(ws, "flow", "show", "sub/"), ["sub/inner.yml"])
+    for _ in range(2):
+        ws.tasuki("run", "nightly").expect(0)
+    ids = sorted((path.name for path in (ws.path / ".aiflow/runs").glob("RUN-*")), reverse=True)
+    eq(ws.tasuki("__complete", "runs", "show", "").out.split(), ids)
+    eq(complete(ws, "runs", "show", "@"), ["@1", "@2"])
+    eq(complete(ws, "runs", "show", ids[0][-6:-1]), [ids[0][-6:]])
+    described = ws.tasuki("__describe", "").expect(0).out.splitlines()
+    eq([line for line in described if line.startswith("queue\t")], ["queue\trun, run-next, stop, next, status, add"], "a noun")
 
 
 @test("bash completes nouns, verbs and options", init=False)
@@ -202,7 +278,7 @@ def _(ws):
 
 @test("help aligns the parameters, whatever their letters", init=False)
 def _(ws):
-    found = rows(ws.tasuki("lock", "run", "--help").expect(0).out, "Parameters")
+    found = rows(ws.tasuki("lock", "run", "--help", "--all").expect(0).out, "Parameters")
     assert any("CMD…" in row for row in found), found
     for row in found:
         assert row[:24].endswith(" ") and row[24] != " ", row
@@ -210,7 +286,7 @@ def _(ws):
 
 @test("help says what errors mean in the user's language", init=False)
 def _(ws):
-    said = {lang: "\n".join(rows(ws.tasuki("--lang", lang, "lock", "run", "--help").expect(0).out,
+    said = {lang: "\n".join(rows(ws.tasuki("--lang", lang, "lock", "run", "--help", "--all").expect(0).out,
                                  "Errors (exit code)")) for lang in ("en", "ja", "zh")}
     eq(len(set(said.values())), 3, "number of different texts")
     for lang in ("ja", "zh"):
@@ -223,7 +299,11 @@ def man_source(ws, *noun):
 
 @test("there is a man page for tasuki and one per noun, and groff finds nothing wrong with them", init=False)
 def _(ws):
-    for noun in ([], ["lock"], ["sprint"]):
+    nouns = sorted(set(re.findall(r"\(tasuki (\w+) VERB\)", ws.tasuki("help", "--all").expect(0).out)))
+    assert "lock" in nouns, nouns
+    made = sorted(path.name for path in (ws.build / "share").glob("tasuki-*.1"))
+    eq(made, [f"tasuki-{noun}.1" for noun in nouns], "the pages that are installed (the list of share/meson.build)")
+    for noun in ([], *([noun] for noun in nouns)):
         text = man_source(ws, *noun).replace("\\-", "-")
         title = "-".join(["tasuki", *noun]).upper()
         assert text.startswith(f".TH {title} 1 "), text[:400]
@@ -241,6 +321,29 @@ def _(ws):
     text = man_source(ws, "lock").replace("\\-", "-")
     for word in ("acquire", "release", "renew", "check", "list", "run", "--ttl", "--wait", "--force", "--kill"):
         assert word in text, f"{word} is missing"
+
+
+def command_lines(ws):
+    """A line for each command. What many commands share has one word: the settings of a process, the pages of a list."""
+    operations = {op["name"]: op for op in ws.tasuki("help", "--json").expect(0).json["operations"]}
+    create = operations["process.create"]["usage"]
+    settings = create[create.index("[--env"):create.index(" [--start]")]
+    for op in operations.values():
+        usage = op["usage"].removeprefix("tasuki ").replace(settings, "[settings]")
+        usage = usage.replace("[-n N] [--cursor C]", "[PAGE]").replace("|", "\\|")
+        yield f"| `{usage}` | {op['summary']} |"
+
+
+@test("docs/protocol/cli.md lists every command (TASUKI_WRITE=1 writes it)", init=False)
+def _(ws):
+    before, head, rest = COMMANDS.read_text().partition("| command | does |\n|---|---|\n")
+    there, _, after = rest.partition("\n\n")
+    lines = list(command_lines(ws))
+    if os.environ.get("TASUKI_WRITE"):
+        COMMANDS.write_text(before + head + "\n".join(lines) + "\n\n" + after)
+        return
+    eq([line for line in lines if line not in there.splitlines()], [], "missing lines (TASUKI_WRITE=1 writes them)")
+    eq(there.splitlines(), lines, "the commands")
 
 
 main(__name__)

@@ -60,6 +60,33 @@ def _(ws):
     eq(own(ws, "leave", "--instance", "me").json["locks"], 1, "the second time")
 
 
+@test("the locks of an agent that has closed its connection are released one by one, each with an event")
+def _(ws):
+    agent = Agent(ws, "--grace", "0s")
+    for kind, id in (("name", "a"), ("request", "RQ-1")):
+        tool(agent, "lock_acquire", kind=kind, id=id)
+    agent.close()
+    ws.until(lambda: len(ws.events("lock.released")) == 2, "both are released")
+    released = [(e["data"]["kind"], e["data"]["id"]) for e in ws.events("lock.released")]
+    eq(sorted(released), [("name", "a"), ("request", "RQ-1")], "released")
+    eq(ws.tasuki("lock", "list", "--json").expect(0).json["locks"], [], "locks")
+
+
+@test("own leave names the locks that it cannot read, and releases the others")
+def _(ws):
+    for name in ("a", "b"):
+        ws.tasuki("lock", "acquire", "name", name, "--pid", str(os.getpid()), "--instance", "me").expect(0)
+    path = ws.lock_path("name", "a")
+    path.unlink()
+    path.mkdir()
+    text = ws.tasuki("own", "leave", "--instance", "me").expect(0).out
+    assert str(path) in text and "Released: 1" in text, text
+    answer = own(ws, "leave", "--instance", "me").json
+    eq((answer["locks"], answer["unreadable"]), (0, [str(path)]), "the second time")
+    path.rmdir()
+    eq(own(ws, "leave", "--instance", "me").json["unreadable"], [], "when all can be read")
+
+
 # -- forcing --------------------------------------------------------------------------------------------------
 
 @test("forcing has one code: NEEDS_CONFIRMATION, over HTTP as on the command line, for locks and workflows; confirm: true is the yes")

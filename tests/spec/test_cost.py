@@ -6,11 +6,12 @@ import re
 import signal
 import sqlite3
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
 from common import sleeper, strace_of  # noqa: E402
-from flows import run_flow  # noqa: E402
+from flows import run_flow, write_flow  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from http_common import Server, register  # noqa: E402
 
@@ -109,6 +110,75 @@ def _(ws):
         ws.run([*strace, "-o", str(trace), str(ws.binary), "proc", "stop", "--all"]).expect(0)
         looks.append(len(re.findall(r'openat\(AT_FDCWD[^,]*, "/proc",', trace.read_text())))
     assert looks[0] == looks[1] > 0, looks
+
+
+@test("an agent's acquisition takes the guard once, and looks at the agent's process once; so does its release")
+def _(ws):
+    strace = need_strace(ws)
+    strace[strace.index(f"trace={WRITES}")] = "trace=openat"
+    trace = ws.base / "trace"
+    agent = Agent(ws, command=[*strace, "-s", "100", "-o", str(trace), str(ws.binary), "mcp", "--tools", "all"])
+    costs = {"lock_acquire": [], "lock_release": []}
+    for tool in ("lock_acquire", "lock_release") * 4:
+        seen = len(trace.read_text())
+        agent.call(tool, kind="name", id="a")
+        opened = re.findall(r'openat\([^"]*"([^"]*)"', trace.read_text()[seen:])
+        costs[tool].append((opened.count("name.a"), len([path for path in opened if path.endswith("/stat")])))
+    for tool, found in costs.items():  # the first opens what the others keep open; one may meet the server's own look
+        eq(min(found[1:]), (1, 1), f"{tool}: the guard's and the process's file were opened")
+    agent.call("lock_acquire", kind="name", id="a")
+    text = agent.call("lock_acquire", kind="name", id="a")["content"][0]["text"]
+    assert "You hold name a already" in text, text
+
+
+@test("each process of a list costs the same few system calls, and its files are opened once")
+def _(ws):
+    strace = need_strace(ws)
+    strace[strace.index(f"trace={WRITES}")] = "trace=!mmap,munmap,brk,mprotect,madvise,futex"
+    trace, calls = ws.base / "trace", []
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    for first, last in ((0, 4), (4, 14)):
+        names = [f"p{i}" for i in range(first, last)]
+        for name in names:
+            ws.tasuki("proc", "create", name, "--", "sleep", "1000").expect(0)
+        ws.tasuki("proc", "start", *names).expect(0)
+        ws.tasuki("proc", "list").expect(0)
+        ws.run([*strace, "-s", "100", "-o", str(trace), str(ws.binary), "proc", "list", "--json"]).expect(0)
+        text = trace.read_text()
+        calls.append(len(text.splitlines()))
+    each = (calls[1] - calls[0]) / 10
+    assert each <= 15, f"{each} calls for each process"
+    opened = re.findall(r'openat\(.*?, "((?:[^"]*/)?(?:stat|status.json|want|history))",', text)
+    for record in ws.tasuki("proc", "list", "--json").json["processes"]:
+        eq(opened.count(f"/proc/{record['pid']}/stat"), 1, record["id"])
+    eq((opened.count("status.json"), opened.count("want"), opened.count("history")), (14, 0, 0), "files of processes")
+    ws.run([*strace, "-s", "100", "-o", str(trace), str(ws.binary), "proc", "status", "p0", "--json"]).expect(0)
+    opened = re.findall(r'openat\(\d+<[^>]*/p0>, "([^"]*)",', trace.read_text())
+    eq(sorted(opened), ["holder.lock", "status.json"], "files of one that was started once")
+
+
+@test("the events of many short tasks are appended together, at most one append in 20 ms")
+def _(ws):
+    strace = need_strace(ws)
+    strace[strace.index("-f")] = "-q"  # the runner, not its tasks
+    flow = write_flow(ws, "limits: {max_steps: 1000}\ntasks:\n" + "".join(f"  t{i}: 'true'\n" for i in range(200)))
+    begun = time.monotonic()
+    ws.run([*strace, "-o", str(ws.base / "trace"), str(ws.binary), "run", flow, "-j", "1"]).expect(0)
+    periods = (time.monotonic() - begun) * 1000 / 20
+    appends = re.findall(r"write\(\d+<[^>]*/events.ndjson>", (ws.base / "trace").read_text())
+    assert 1 < len(appends) <= periods + 3, (len(appends), periods)
+    eq(len([e for e in ws.events() if e["type"] in ("task.started", "task.ended")]), 400, "events of tasks")
+
+
+@test("a removal looks at the environment of the machine's processes, and not at their sessions")
+def _(ws):
+    strace = need_strace(ws)
+    strace[strace.index(f"trace={WRITES}")] = "trace=openat"
+    ws.tasuki("proc", "create", "p", "--start", "--", "true").expect(0)
+    ws.tasuki("proc", "wait", "p").expect(0)
+    ws.run([*strace, "-o", str(ws.base / "trace"), str(ws.binary), "proc", "remove", "p"]).expect(0)
+    opened = re.findall(r'openat\(\d+</proc/\d+>, "(\w+)"', (ws.base / "trace").read_text())
+    assert 0 < opened.count("environ") >= opened.count("stat"), (opened.count("environ"), opened.count("stat"))
 
 
 @test("a look that finds an end records it, and the next look writes nothing")

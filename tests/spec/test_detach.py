@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import pathlib
@@ -117,6 +118,34 @@ def _(ws):
     run = detach(ws, "tasks:\n  a: 'true'\n").json["run_id"]
     ws.until(lambda: status(ws, run) == "DONE", "it is done")
     eq(len(list(folder.iterdir())), 1, "places of holders")
+
+
+@test("what is refused is refused in the same words with --detach as without")
+def _(ws):
+    (ws.path / "wrong.yaml").write_text("tasks: {a: {rum: x}, b: {run: x, needs: c}}\n")
+    (ws.path / "ask.yaml").write_text("tasks: {a: tasuki task ask Which}\n")
+    requests = ws.path / ".aiflow/requests"
+    requests.mkdir(exist_ok=True)
+    (requests / "RQ-1.yaml").write_text("title: one\nflow: ask.yaml\n")
+    (requests / "RQ-2.yaml").write_text("title: [two]\n")
+    (requests / "RQ-3.yaml").write_text("title: three\nflow: none.yaml\n")
+    ws.tasuki("request", "run", "RQ-1", env=with_tool(ws)).expect(8)
+    for words in ("run none.yaml", "run wrong.yaml", "request run RQ-none", "request run RQ-1", "request run RQ-2", "request run RQ-3", "resume RUN-none",
+                  "run wrong.yaml --lang ja"):
+        plain, detached = (ws.tasuki("--json", *words.split(), *more, env=with_tool(ws)) for more in ([], ["--detach"]))
+        eq((detached.code, detached.error), (plain.code, plain.error), words)
+        assert plain.error["message"], plain
+
+
+@test("a program whose file was removed meanwhile starts nothing apart: it says so, and leaves no run")
+def _(ws):
+    gone = ws.base / "tasuki-gone"
+    ws.tasuki("proc", "create", "web", "--", "true").expect(0)
+    for words in (("run", write_flow(ws, "tasks: {a: 'true'}\n"), "--detach"), ("proc", "start", "web")):
+        shutil.copy2(ws.binary, gone)
+        result = ws.run(["sh", "-c", 'exec 9< "$0" && rm "$0" && exec /proc/self/fd/9 "$@"', gone, "--json", *words])
+        assert f"({gone}) was removed while it ran" in result.expect(3, "ENVIRONMENT").error["message"], result
+    eq(run_ids(ws), set(), "runs")
 
 
 main(__name__)

@@ -94,6 +94,7 @@ def _(ws):
     for name, body in STAND_INS.items():
         (stand_ins / name).write_text(f"#!/bin/sh\n{body}\n")
         (stand_ins / name).chmod(0o755)
+    (ws.path / "Procfile").write_text("web: echo hello\n")
     (ws.path / "release.yaml").write_text("flow: a >> b\ntasks: {a: echo a, b: echo b}\n")
     for command in commands:
         result = ws.run(["sh", "-c", command], env={"PATH": f"{stand_ins}:{ws.build}:{os.environ['PATH']}"})

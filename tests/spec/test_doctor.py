@@ -17,6 +17,7 @@ from agent import Agent  # noqa: E402
 from common import foreign_lock, make_old, need_namespace, need_root, parse_time, run_as_nobody, sleeper, unshare  # noqa: E402
 from doctor_common import check, defect, differences, examine, problems, started, state, tree, type_in  # noqa: E402
 from flows import only_run, run_flow  # noqa: E402
+from http_common import Server
 from harness.harness import eq, main, test  # noqa: E402
 
 
@@ -138,6 +139,19 @@ def _(ws):
     eq(problems(examine(ws)), {}, "problems")
 
 
+@test("inside locks/, processes/ and runs/ --full finds what belongs to another user, files and folders; what is not lasting is left out")
+def _(ws):
+    need_root("chown")
+    for name, is_folder, is_told in (("locks/name.a.lock.json", False, True), ("processes/web", True, True), ("runs/RUN-x", True, True),
+                                     ("runs/.gone", True, False), ("locks/.tsk-0123456789abcdef", False, False)):
+        path = state(ws, name)
+        path.mkdir(parents=True) if is_folder else path.touch()
+        os.chown(path, 4321, 4321)
+        told = [line for line in check(examine(ws, "--full"), "workspace").get("evidence", []) if "belongs to uid 4321" in line]
+        eq((len(told), all(name in line for line in told)), (is_told, True), f"{name}: {told}")
+        path.rmdir() if is_folder else path.unlink()
+
+
 @test("a workspace that may not be written is a FAIL that names the place")
 def _(ws):
     need_root("another user")
@@ -247,7 +261,7 @@ def _(ws):
     assert found["status"] == "FAIL" and "newer tasuki" in found["summary"], found
 
 
-@defect("events that did not reach the trail are found; --fix moves them", "outbox", "WARN", "1 events have not reached", "both")
+@defect("events that did not reach the trail are found; --fix moves them", "outbox", "WARN", "1 event has not reached", "both")
 def _(ws):
     line = json.dumps({"time": "2026-01-01T00:00:00Z", "type": "process.created", "data": {"id": "web"}}) + "\n"
     with sqlite3.connect(state(ws, "state.db")) as db:
@@ -294,7 +308,7 @@ def _(ws):
 def _(ws):
     make_old(trail(ws), -7200)
     found = check(examine(ws), "clock")
-    assert found["status"] == "WARN" and "from the future" in found["summary"], found
+    assert found["status"] == "WARN" and "in the future" in found["summary"], found
 
 
 @defect("a config.yaml that is no YAML is found, with line and column", "config", "FAIL", "config.yaml:3:1: ", "look")
@@ -440,6 +454,20 @@ def _(ws):
         if result.calls < at:
             break
     assert at > 50, f"only {at} calls were seen"
+
+
+@test("the last full report over HTTP is there without another examination; before the first one there is none")
+def _(ws):
+    server = Server(ws)
+    eq(server.get("/api/doctor").expect(404, "NOT_FOUND").error["next"], ["tasuki doctor"], "the next command")
+    server.post("/api/doctor", {"mode": "quick"}).expect(200)
+    server.get("/api/doctor").expect(404)
+    report = server.post("/api/doctor").expect(200).json
+    (ws.path / ".aiflow/locks/name.left.lock.json").write_text("{")
+    last = server.get("/api/doctor").expect(200).json
+    eq((last["status"], last["checks"]), (report["status"], report["checks"]), "the report")
+    assert last["at"].endswith("Z") and last["took_ms"] >= 0, last
+    server.stop()
 
 
 main(__name__)

@@ -5,11 +5,13 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from common import dead_pid, foreign_lock, foreign_sprint, make_old, need_root, run_as_nobody, sleeper  # noqa: E402
+from doctor_common import problems  # noqa: E402
 from flows import journal, only_run, resume, run_flow, spawn_flow, trace, with_tool  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 
@@ -167,7 +169,7 @@ def _(ws):
     assert "::1:1 cannot be reached" in redis("redis://[::1]:1")["summary"]
     assert "localhost:1 cannot be reached" in redis("redis://localhost:1")["summary"]
     for url in ("redis://h:0", "redis://h:65536", "redis://h:12345678", "redis://[::1", "redis://h:x"):
-        assert "has not the form" in redis(url)["summary"], url
+        assert "must have the form" in redis(url)["summary"], url
 
 
 @test("an agent's program in a directory of its own is not missed")
@@ -295,6 +297,55 @@ def _(ws):
     ws.tasuki("request", "add", "t", "--id", "RQ-1", "--", "sh", "-c", "echo hi; sleep 1").expect(0)
     out = ws.tasuki("request", "show", "RQ-1").expect(0).out
     assert "sh -c 'echo hi; sleep 1'" in out, out
+
+
+@test("whatever cannot be read is found under its name, and the other checks go on")
+def _(ws):
+    for name, text in (("flow.yaml", "tasks: {a: 'true'}\n"), (".aiflow/flows/f.yaml", "tasks: {a: 'true'}\n"), (".aiflow/config.yaml", "max_runs: 2\n")):
+        (ws.path / name).parent.mkdir(exist_ok=True)
+        (ws.path / name).write_text(text)
+    for words in ("run flow.yaml", "request add t --id RQ-1 -- true", "lock acquire name a --pid 1", "own claim w --instance me", "proc create p -- true"):
+        ws.tasuki(*words.split()).expect(0)
+    run = only_run(ws)
+    eq(problems(examine(ws)), {}, "before")
+    denied = "cannot be used: Input/output error"
+    for place, found, words in (
+            ("config.yaml", {"config": "FAIL"}, f"config.yaml {denied}"), ("events.ndjson", {"events": "FAIL"}, f"events.ndjson {denied}"),
+            ("locks", {"locks": "FAIL", "requests": "FAIL"}, f"Cannot open {ws.path}/.aiflow/locks: "),
+            ("name.a.lock.json", {"locks": "FAIL"}, f"Cannot read {ws.path}/.aiflow/locks/name.a.lock.json: "),
+            (".guard/name.a", {"locks": "FAIL"}, f"Cannot open {ws.path}/.aiflow/locks/.guard/name.a: "),
+            ("runs", {"runs": "FAIL", "journals": "FAIL"}, f"Cannot read {ws.path}/.aiflow/runs: "),
+            (run, {"runs": "WARN"}, f"{ws.path}/.aiflow/runs/{run} {denied}"), ("stage.json", {"journals": "WARN"}, "stage.json cannot be read (the journal says: DONE)"),
+            ("journal", {"journals": "FAIL"}, f"runs/{run}/journal {denied}"), ("requests", {"requests": "FAIL"}, f"Cannot open {ws.path}/.aiflow/requests: "),
+            ("RQ-1.yaml", {"requests": "WARN"}, ".aiflow/requests/RQ-1.yaml:1:1: Input/output error"), ("f.yaml", {"flows": "WARN"}, f"flows/f.yaml {denied}"),
+            ("processes", {"processes": "FAIL"}, f"Cannot open {ws.path}/.aiflow/processes: ")):
+        name = place.rpartition("/")[2]
+        env = {"TASUKI_FAULT_PATH": name, "TASUKI_FAULT_STICKY": "1"}
+        report = ws.fault("doctor", "--json", at=1, mode="EIO", env=env).expect(3 if "FAIL" in found.values() else 0).json
+        eq(problems(report), found, f"what is found without {place}")
+        for one in found:
+            assert any(words in line for line in check(report, one)["evidence"]), f"{place}: {check(report, one)}"
+
+
+@test("--fix does not say that it has removed a stale lock whose guard or file it cannot use, and the lock stays")
+def _(ws):
+    def stale():
+        if not ws.lock_path("name", "a").exists():
+            ws.tasuki("lock", "acquire", "name", "a", "--pid", dead := sleeper(ws).pid).expect(0)
+            os.kill(dead, signal.SIGKILL)
+            ws.until(lambda: not ws.alive(dead), "its end")
+
+    faults = [(n, {"TASUKI_FAULT_PATH": name}) for name in ("name.a", "name.a.lock.json") for n in range(1, 5)]  # each time that it is opened
+    for n, env in [*faults, (1, {"TASUKI_FAULT_ONLY": "unlinkat", "TASUKI_FAULT_STICKY": "1"})]:
+        stale()
+        before = len(ws.events("LOCK_STALE_RECOVERED"))
+        report = ws.fault("doctor", "--fix", "--json", at=n, mode="EIO", env=env).json
+        is_left = ws.lock_path("name", "a").exists()
+        eq(len(ws.events("LOCK_STALE_RECOVERED")) - before, 0 if is_left else 1, f"{n}, {env}: number of events")
+        eq(check(report, "locks")["status"] in ("WARN", "FAIL"), is_left, f"{n}, {env}: {check(report, 'locks')}: whether a problem is reported")
+    assert is_left, "the last fault had no effect"
+    eq(check(examine(ws, "--fix"), "locks")["status"], "PASS", "without a fault")
+    assert not ws.lock_path("name", "a").exists(), "the lock file is left"
 
 
 main(__name__)

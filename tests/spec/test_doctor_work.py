@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -120,7 +121,7 @@ def _(ws):
     state(ws, "locks/name.a.lock.json").mkdir()
 
 
-@defect("a file whose name is no lock's is found", "locks", "WARN", "is no lock's name")
+@defect("a file whose name is no lock's is found", "locks", "WARN", "is not the name of a lock")
 def _(ws):
     state(ws, "locks/reqest.RQ-1.lock.json").write_text("{}")
 
@@ -307,13 +308,14 @@ def _(ws):
 
 @test("a running process whose files were removed is a FAIL, and ended in order by the command")
 def _(ws):
-    record, _ = started(ws)
+    record, status = started(ws)
     shutil.rmtree(state(ws, "processes/web"))
     found = check(examine(ws), "processes")
     eq(found["status"], "FAIL", "status")
     for command in found["fix"]:
         type_in(ws, command).expect(0)
-    ws.until(lambda: not ws.alive(record["pid"]), "it ends")
+    for pid in (record["pid"], status["holder"]["pid"]):  # doctor looks for the holder, which ends after its process
+        ws.until(lambda pid=pid: not ws.alive(pid), f"{pid} ends")
     eq(check(examine(ws), "processes")["status"], "PASS", "status")
 
 
@@ -366,6 +368,16 @@ def _(ws):
 @defect("a request that waits for one that is not there is found", "requests", "WARN", "RQ-9", "look")
 def _(ws):
     state(ws, "requests/RQ-1.yaml").write_text("title: one\nrun: 'true'\nstatus: ready\ndepends_on: [RQ-9]\n")
+
+
+@test("the name that a misnamed request gets is a good id: one dash for what an id cannot have, and the prefix once")
+def _(ws):
+    state(ws, "requests").mkdir(exist_ok=True)
+    named = {"RQ-a  b!!.yaml": "RQ-a-b-.yaml", "fix it.yaml": "RQ-fix-it.yaml", "RQ-plain.yml": "RQ-plain.yaml"}
+    for name in named:
+        state(ws, "requests", name).write_text("title: one\nrun: 'true'\n")
+    words = [shlex.split(fix) for fix in check(examine(ws), "requests")["fix"]]
+    eq({old.rpartition("/")[2]: new.rpartition("/")[2] for _, _, old, new in words}, named, "the new names")
 
 
 main(__name__)

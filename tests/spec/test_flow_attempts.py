@@ -37,7 +37,7 @@ def _(ws):
     found = [pause for i in range(8) for pause in pauses(ws, stage, f"t{i}")]
     eq(len(found), 24, "pauses")
     assert all(0 <= pause <= 110 for pause in found), found
-    assert len({pauses(ws, stage, f"t{i}")[0] for i in range(8)}) >= 3, found
+    assert len(set(found)) > 3, f"more than one for each of three attempts: {found}"
 
 
 for retries, needs, code in [(2, 2, 0), (2, 3, 0), (2, 4, 7)]:

@@ -125,4 +125,10 @@ def _(ws):
     eq((types[0], types[-2:]), ("run.started", ["task.failed", "run.ended"]), "the order")
 
 
+@test("the reason of a run with several failures is the first of them")
+def _(ws):
+    stage = run_flow(ws, "tasks:\n  a: exit 3\n  b: {run: sleep 1000, timeout: 50ms}\n", "--parallel", "1", code=7)
+    eq((stage["reason_code"], [one["task"] for one in stage["failures"]]), ("TASK_FAILED", ["a", "b"]), "the reason, and who failed")
+
+
 main(__name__)

@@ -1,6 +1,7 @@
 """Flow files and their pictures: what is accepted, what is refused and how that is said, what is drawn."""
 
 import json
+import pathlib
 import random
 import re
 import shutil
@@ -66,7 +67,7 @@ def _(ws):
     stage = json.loads(said(f"echo {flow} | $0 run - --json").splitlines()[-1])
     eq((stage["status"], stage["source"]), ("DONE", "stdin"))
     eq(ws.tasuki("runs", "logs", stage["run_id"]).expect(0).out.splitlines()[-1], "hello", "a task does not read the flow's rest")
-    eq(said(f"$0 flow validate <(echo {flow})").split(":")[1], " valid, 1 tasks, 0 groups\n")
+    eq(said(f"$0 flow validate <(echo {flow})").split(":")[1], " valid, 1 task, 0 groups\n")
     eq(said("echo 'tasks: 5' | $0 graph -", 2).startswith("tasuki: stdin:1:8: "), True)
     eq("cannot be detached" in said(f"echo {flow} | $0 run - --detach", 2), True)
     eq("cannot be detached" in said(f"$0 run <(echo {flow}) --detach", 2), True)
@@ -140,7 +141,9 @@ def _(ws):
 
 
 for name, text, place, words in [
-    ("an unknown key of a task", "tasks:\n  a: {run: x, cmd: y}\n", (2, 15), "'cmd' is not known"),
+    ("an unknown key of a task", "tasks:\n  a: {run: x, colour: y}\n", (2, 15), "'colour' is not known"),
+    ("another tool's name of a key", "tasks:\n  a: {run: x, cmd: y}\n", (2, 15), "'cmd' is called 'run' here"),
+    ("a third tool's name of a key", "tasks:\n  y: x\n  a: {run: x, requires: y}\n", (3, 15), "'requires' is called 'needs' here"),
     ("a task that the expression does not find", tasks("a >> b >> c >> d >> e"), (1, 27), "no task 'e'"),
     ("a task that stands twice in the expression", tasks("a >> b >> a >> c >> d"), (1, 17), "is in the flow twice"),
     ("an empty group", tasks("a >> () >> b >> c >> d"), (1, 13), "empty"),
@@ -157,6 +160,7 @@ for name, text, place, words in [
      "two branches of one group"),
     ("a task without a command", "tasks:\n  a: {timeout: 3s}\n", (2, 3), "no command"),
     ("an empty command", "tasks:\n  a: {run: []}\n", (2, 12), "empty"),
+    ("a command whose program is empty", "tasks:\n  a: {run: [\"\", x]}\n", (2, 12), "empty"),
     ("a policy that does not exist", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: besteffort}}\n"), (7, 22),
      "best_effort"),
     ("more branches than a group has", tasks("g(a | b) >> c >> d", more="groups: {g: {policy: {at_least: 3}}}\n"), (7, 10),
@@ -381,12 +385,107 @@ def _(ws):
     eq(texts, {"fetch", "transform_a", "transform_b", "store", "checks"}, "texts")
 
 
+@test("json has nodes, edges, and groups with their branches, in the order of the file", init=False)
+def _(ws):
+    text = "name: n\nflow: a >> g(b | c >> h(d | e)) >> f\ngroups: {h: {policy: best_effort}}\ntasks: {a: 'true', b: 'true', c: 'true', d: 'true', e: 'true', f: 'true'}\n"
+    graph = json.loads(ws.tasuki("graph", write(ws, text), "--format", "json").expect(0).out)
+    eq(ws.tasuki("graph", write(ws, text), "--format", "json", "--json").expect(0).json, {"format": "json", "graph": graph}, "--json")
+    names = {}
+
+    def shape(scope):
+        for node in scope["nodes"]:
+            names[node["node"]] = node["name"]
+        rows = [(n["name"], n["group"]["policy"], [(b["name"], shape(b)) for b in n["group"]["branches"]]) if "group" in n
+                else n["name"] for n in scope["nodes"]]
+        return rows, [f"{names[a]}>{names[b]}" for a, b in scope["edges"]]
+
+    inner = ("h", "best_effort", [("d", (["d"], [])), ("e", (["e"], []))])
+    group = ("g", "strict", [("b", (["b"], [])), ("c", (["c", inner], ["c>h"]))])
+    eq((graph["name"], shape(graph["scope"])), ("n", (["a", group, "f"], ["a>g", "g>f"])), "the graph")
+    eq(graph["commands"], dict.fromkeys("abcdef", "true"), "what they execute")
+
+
+@test("json has the command of each task as a shell takes it, and the beginning of a long one", init=False)
+def _(ws):
+    text = "tasks: {words: {run: [echo, 'a b', \"it's\"]}, line: 'echo $HOME | cat', long: {run: 'echo " + "é" * 2000 + "'}}\n"
+    commands = json.loads(ws.tasuki("graph", write(ws, text), "--format", "json").expect(0).out)["commands"]
+    eq((commands["words"], commands["line"]), ("echo 'a b' 'it'\\''s'", "echo $HOME | cat"), "commands")
+    assert commands["long"].startswith("echo 'éé") and len(commands["long"].encode()) < 1000, len(commands["long"])
+
+
 @test("a flow of 100,000 tasks is loaded", init=False)
 def _(ws):
     lines = [f"  t{i}: {{run: /bin/true, needs: [t{i - 1}]}}" for i in range(1, 100000)]
     text = "tasks:\n  t0: {run: /bin/true}\n" + "\n".join(lines) + "\n"
     result = ws.tasuki("flow", "validate", write(ws, text), "--json").expect(0).json
     eq((result["tasks"], result["edges"]), (100000, 99999), "tasks and edges")
+
+
+@test("what is wrong with YAML is said in three languages, with line and column: in flows, requests and config.yaml")
+def _(ws):
+    catalogues = {lang: json.loads((pathlib.Path(__file__).parents[2] / f"share/messages.v1.{lang}.json").read_text())["texts"] for lang in ("en", "ja", "zh")}
+    cases = (("token", "x:\n\ty: 1\n", "2:1"), ("colon", "x:\n  a: x: y\n", "2:7"), ("key", "x:\n  a: x\n b: y\n", "3:2"), ("quote", 'x: "y\n', "2:1"),
+             ("brace", "x: {a: y\n", "2:1"), ("alias", "x: *y\n", "1:4"), ("name", "x: *.txt\n", "1:5"), ("anchor", "x: &y {}\n", "1:4"), ("tag", "x: !y z\n", "1:4"),
+             ("block", "x: | text\n", "1:6"), ("token", "x: @y\n", "1:4"))
+    for key, text, place in cases:
+        write(ws, text.replace("x:", "tasks:", 1), "f.yaml")
+        write(ws, text, ".aiflow/requests/RQ-1.yaml")
+        write(ws, text, ".aiflow/config.yaml")
+        for lang, texts in catalogues.items():
+            line, column = place.split(":")
+            moved = f"1:{int(column) + 4}" if line == "1" else place  # tasks: is longer than x:
+            for words, where in ((["flow", "validate", "f.yaml"], moved), (["request", "show", "RQ-1"], place), (["runs", "prune"], place)):
+                result = ws.tasuki("--lang", lang, *words)
+                assert f":{where}: {texts['yaml_why_' + key]}\n" in result.out + result.err, (key, lang, words, result)
+    write(ws, "%FOO bar\n---\nx: 1\n", ".aiflow/config.yaml")
+    eq("“found unknown directive name”" in ws.tasuki("--lang", "ja", "runs", "prune").expect(2).err, True, "what has no text of its own")
+    write(ws, "max_runs: 1\n\nmax_runs: 2\n", ".aiflow/config.yaml")
+    eq("3:1: キー `max_runs` が二重に書かれています。最初は 1 行目です" in ws.tasuki("--lang", "ja", "runs", "prune").expect(2).err, True, "a key twice")
+
+
+@test("a text runs in the shell of its task, of the flow, or in /bin/sh, wherever the key stands")
+def _(ws):
+    write(ws, """\
+tasks:
+  own: {run: "false; echo own went on", shell: sh}
+  flows: {run: "false; echo flows went on"}
+  list: {run: [sh, -c, "false; echo list went on"]}
+  python: {shell: [python3, -I], run: "import sys; print(sys.flags.isolated)"}
+  words: {run: exit}
+shell: bash -e
+""")
+    result = ws.tasuki("run", "f.yaml", "--output", "grouped").expect(7)
+    for line in ("own went on", "list went on", "    1\n"):
+        assert line in result.out, (line, result.out)
+    assert "flows went on" not in result.out, result.out
+    shown = ws.tasuki("runs", "show", "--json").json
+    eq({task["task"]: task["state"] for task in shown["tasks"]},
+       {"own": "ok", "flows": "failed", "list": "ok", "python": "ok", "words": "ok"}, "tasks")
+
+
+@test("a shell that is empty, or that no text would use, is refused")
+def _(ws):
+    eq(problems(ws, """\
+shell: []
+tasks:
+  a: {run: [echo, a], shell: bash}
+  b: {run: echo, shell: " "}
+  c: {run: echo, shell: {a: b}}
+  d: {agent: x, run: do it, shell: bash}
+"""), [(1, 8, "the command is empty"),
+       (3, 30, "`shell` is only for a `run` that is a text; this one is a list or an agent's"),
+       (4, 25, "the command is empty"), (5, 25, "expected a text here"),
+       (6, 36, "`shell` is only for a `run` that is a text; this one is a list or an agent's")], "problems")
+
+
+@test("a task whose shell was changed is another task when the run is resumed with the flow")
+def _(ws):
+    write(ws, "flow: a >> b\ntasks: {a: {run: 'echo a; true', shell: sh}, b: {run: test -e ok}}\n")
+    ws.tasuki("run", "f.yaml").expect(7)
+    write(ws, "flow: a >> b\ntasks: {a: {run: 'echo a; true', shell: bash}, b: {run: test -e ok}}\n")
+    (ws.path / "ok").write_text("")
+    result = ws.tasuki("resume", "--flow", "f.yaml").expect(0)
+    assert "a: started" in result.out, result.out
 
 
 main(__name__)

@@ -1,5 +1,6 @@
 """A run that goes on with a repaired flow: `resume --flow FILE`; and without it, the report that the file has changed."""
 
+import json
 import os
 
 from flows import journal, resume, run_flow, trace, with_tool, write_flow
@@ -45,6 +46,18 @@ def _(ws):
     eq(trace(ws), ["a", "b", "b", "b"], "what ran")
 
 
+@test("a resume without a run takes the latest one, and takes no file of a request for a flow that was changed")
+def _(ws):
+    ws.tasuki("queue", "add", "--", "sh", "-c", "echo tried >> trace; exit 3").expect(0)
+    ws.tasuki("queue", "run").expect(7)
+    result = ws.tasuki("resume")
+    eq((result.code, (ws.path / "trace").read_text()), (7, "tried\n" * 2), "the second try")
+    check("--flow" not in result.out + result.err, f"nothing was changed: {result.err}")
+    ws.tasuki("queue", "add", "--", "true").expect(0)
+    ws.tasuki("queue", "run").expect(0)
+    check("nothing to do" in ws.tasuki("resume").expect(0).out, "the latest one is done")
+
+
 @test("resume --flow keeps what is completed and defined alike, reports the rest first, and stays with the new flow")
 def _(ws):
     run = run_flow(ws, BROKEN, code=7)["run_id"]
@@ -66,6 +79,16 @@ def _(ws):
     result = resumed(ws, run, "--flow", "flow.yaml")
     check("Changed: b; new: z; removed: -; completed, but run again because of them: a" in result.err, result.err)
     eq(trace(ws), ["a", "b", "a", "b", "1", "c"], "what ran")
+
+
+@test("the report names 20 tasks of a kind; of more it names 20 and says how many they are")
+def _(ws):
+    for count, more in ((20, ";"), (21, ", … (21);")):
+        run = run_flow(ws, flow("a", a="exit 1"), code=7)["run_id"]
+        names = [f"n{i}" for i in range(count)]
+        write_flow(ws, flow(" >> ".join(["a", *names]), a="exit 1", **dict.fromkeys(names, "true")))
+        result = resumed(ws, run, "--flow", "flow.yaml", code=7)
+        check(f"new: {', '.join(names[:20])}{more} removed" in result.err, result.err)
 
 
 @test("tasks keep their records by name when the numbers move, and a removed task is reported")
@@ -90,6 +113,17 @@ def _(ws):
     write_flow(ws, flow("q", q="true"))
     check("open question" in resumed(ws, asked, "--flow", "flow.yaml", code=4).err, "the reason")
     eq(content(ws, asked), before, "the run's files")
+
+
+@test("a task that has had its answer asks anew when the new flow changes it, and gets the new answer")
+def _(ws):
+    ask = 'answer=$(tasuki task ask "Which?"); test -n "$answer" || exit 0; echo {}$answer >> trace'
+    run = run_flow(ws, flow("q >> b", q=ask.format(""), b="exit 1"), code=8)["run_id"]
+    ws.tasuki("answer", run, "one", "--wait", env=with_tool(ws)).expect(7)
+    write_flow(ws, flow("q >> b", q=ask.format("new:"), b="true"))
+    resumed(ws, run, "--flow", "flow.yaml", code=8)
+    ws.tasuki("answer", run, "two", "--wait", env=with_tool(ws)).expect(0)
+    eq(trace(ws), ["one", "new:two"], "the answers")
 
 
 @test("a flow with a mistake, or one that is not there, is refused; the run is as before")
@@ -128,6 +162,28 @@ def _(ws):
     eq(resume(ws, run, "--flow", "flow.yaml", code=8)["questions"][0]["task"], "n", "the task that asks")
     ws.tasuki("answer", run, "new", "--wait", env=with_tool(ws)).expect(0)
     eq(trace(ws), ["q=old", "n=new"], "the answers")
+
+
+@test("each part of a task's definition counts: a completed task whose definition differs in one is changed and runs again")
+def _(ws):
+    backoff = {"initial": "1s", "factor": 2, "max": "2s", "jitter": 0}
+    whole = {"run": ["sh", "-c", NOTE], "retries": 1, "max_cycles": 5, "timeout": "30s", "cwd": ".", "env": {"A": "x", "B": "y"},
+             "on_interrupt": "fail", "when": "n == 1", "backoff": backoff}
+    variants = [("run", ["sh", "-c", f"{NOTE} "]), ("run", ["sh", "-c", NOTE, "x"]), ("run", NOTE), ("retries", 2), ("max_cycles", 6), ("timeout", "31s"),
+                ("cwd", "sub"), ("env", {"A": "x"}), ("env", {"A": "x", "B": "z"}), ("on_interrupt", "ask"), ("when", "n >= 1")]
+    variants += [("backoff", {**backoff, key: value}) for key, value in (("initial", "2s"), ("factor", 3), ("max", "3s"), ("jitter", 0.5))]
+    variants += [("backoff", None), ("env", None)]
+
+    def text(task):
+        return json.dumps({"flow": "a >> b", "tasks": {"a": task, "b": {"run": "exit 1"}}})
+
+    (ws.path / "sub").mkdir()
+    for key, value in [(None, None), *variants]:
+        run = run_flow(ws, text(whole), "--set", "n=1", code=7)["run_id"]
+        task = {one: what for one, what in {**whole, key: value}.items() if one and what is not None}
+        write_flow(ws, text(task))
+        result = resumed(ws, run, "--flow", "flow.yaml", code=7)
+        eq("Changed: a; new: -; removed: -" in result.err, key is not None, f"{key}: {value}: whether a is changed in {result.err!r}")
 
 
 main(__name__)

@@ -6,6 +6,7 @@ import re
 import signal
 import time
 
+from common import check_error
 from flows import journal, last_document, only_run, processes_of, resume, run_flow, run_ids, spawn_flow, trace, with_tool, write_flow
 from harness.harness import eq, main, test
 
@@ -428,31 +429,37 @@ def _(ws):
 
 # ---- the command line ----
 
-@test("without a terminal there is a line per task, and failures end with the path of their log")
+@test("without a terminal there is a line per task; a failure ends with its last 20 lines and the commands for log and resume")
 def _(ws):
-    result = ws.tasuki("run", write_flow(ws, flow("a >> b", b="echo broken; exit 9")), env=with_tool(ws)).expect(7)
+    result = ws.tasuki("run", write_flow(ws, flow("a >> b", b="seq 1 30; printf '\\033[2Jbroken' >&2; exit 9")), env=with_tool(ws)).expect(7)
     run = only_run(ws)
-    assert "[1/2] a ok" in result.out and "[2/2] b failed" in result.out, result.out
-    log = f".aiflow/runs/{run}/tasks/{run}/b.1.log"
-    assert log in result.out and "exit code 9" in result.out and f"tasuki resume {run}" in result.out, result.out
-    eq((ws.path / log).read_text(), "broken\n", "the log")
+    assert "a: ok in " in result.out and "b: failed after " in result.out, result.out
+    lines = [line.strip() for line in result.out.splitlines() if line.startswith("    ") and "tasuki" not in line]
+    eq(lines, [str(i) for i in range(12, 31)] + ["broken"], "the last lines, without what moves the cursor")
+    for text in ("exit code 9", f"tasuki runs logs {run} b", f"tasuki resume {run}"):
+        assert text in result.out, f"{text} is missing in:\n{result.out}"
+    stage = ws.tasuki("runs", "show", run, "--json").expect(0).json
+    eq((len(stage["failures"][0]["lines"]), stage["failures"][0]["lines"][0]), (20, "12"))
+    assert stage["duration_ms"] >= 0 and "lines" not in json.loads((ws.path / f".aiflow/runs/{run}/stage.json").read_text())["failures"][0]
 
 
-@test("on a terminal there is a bar")
+@test("a run is named by nothing, @N, or a part of its id; a part that two runs have is refused")
 def _(ws):
-    result = ws.tty(["run", write_flow(ws, flow("a >> b")), "--no-color"], env=with_tool(ws)).expect(0)
-    assert "########] 2/2" in result.out and "DONE" in result.out, result.out
-
-
-@test("the bar says what runs and for how long while nothing ends, cut to a narrow terminal")
-def _(ws):
-    name = "a-task-with-a-name-that-is-longer-than-many-terminals-are-wide"
-    wait = "until test -e .aiflow/runs/*/stage.json; do sleep 0.01; done"  # which is written just before the bar is drawn
-    result = ws.tty(["run", write_flow(ws, f"tasks: {{{name}: '{wait}'}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
-    assert re.search(r"\] 0/1  \d+ m?s  a-task-with-[a-z-]*…", result.out), result.out
-    names = ", ".join(f"{i}-{name}: '{wait.replace('*', '$TASUKI_RUN_ID')}'" for i in "abc")
-    result = ws.tty(["run", write_flow(ws, f"tasks: {{{names}}}\nlimits: {{parallel: 3}}\n"), "--no-color"], env=with_tool(ws)).expect(0)
-    assert re.search(r"\] 0/3  \d+ m?s  [abc]-a-task-with-[a-z-]*… \+2", result.out), result.out
+    file = write_flow(ws, flow("a >> b", b="echo out"))
+    for _ in range(3):
+        ws.tasuki("run", file, env=with_tool(ws)).expect(0)
+    newest = sorted((path.name for path in (ws.path / ".aiflow/runs").glob("RUN-*")), reverse=True)
+    show = lambda *name: ws.tasuki("runs", "show", *name, "--json").expect(0).json["run_id"]
+    eq([show(), show("@1"), show("@2"), show("@3")], [newest[0], *newest])
+    eq(show(newest[1][-6:]), newest[1], "the end of an id")
+    eq(ws.tasuki("runs", "logs", "b").expect(0).out.count("== b"), 1, "a task of the latest run")
+    for name in ("@4", "@0", "@", "@1x", newest[0][:8], "zz", "../x"):
+        check_error(ws.tasuki("runs", "show", name, "--json"), 5, "RUN_NOT_FOUND")
+    assert "tasuki runs list" in ws.tasuki("runs", "show", "@9").expect(5).err
+    ws.tasuki("runs", "cancel").expect(2)
+    assert newest[0] in ws.tasuki("resume").expect(0).out, "resume of the latest run"
+    late = ws.tasuki("runs", "cancel", "@2").expect(0).out
+    eq(late, f"{newest[1]} has ended already: DONE\n")
 
 
 @test("a flow may come through a pipe, and its run can be resumed like any other")
@@ -508,6 +515,15 @@ def _(ws):
     eq(trace(ws), ["c", "d"], "what ran")
 
 
+@test("--dry-run lists what would run: from --start on, and no task that only others ask for")
+def _(ws):
+    name = write_flow(ws, flow("a >> (b | c) >> d", "  fix: {run: 'true', when: never}\n"))
+    for words, tasks in ((["--start", "c"], ["c", "d"]), ([], ["a", "b", "c", "d"])):
+        order = ws.tasuki("run", name, "--dry-run", *words, "--json").expect(0).json["order"]
+        eq([o["task"] for o in order], tasks, words)
+    ws.tasuki("run", name, "b", "--start", "c", "--dry-run", "--json").expect(2, "INVALID_INPUT")
+
+
 @test("behind --start a task that is only asked for runs, in a branch as outside of it")
 def _(ws):
     text = flow("s >> (a | b) >> c", f"  fix: {{run: '{NOTE}', when: never}}\n", b="tasuki task next fix", c=f"{NOTE}; tasuki task next fix")
@@ -518,8 +534,8 @@ def _(ws):
 @test("what lies before --start is shown as skipped, also after a resume")
 def _(ws):
     result = ws.tasuki("run", write_flow(ws, flow("a >> (b | c) >> d", d="test -e fixed")), "--start", "c", env=with_tool(ws)).expect(7)
-    lines = [line.split("  ")[0] for line in result.out.splitlines()[:4]]
-    eq(lines, ["[1/4] a skipped", "[2/4] b skipped", "[3/4] c ok", "[4/4] d failed"], "lines")
+    lines = [" ".join(line.split()[:2]) for line in result.out.splitlines()[:6]]
+    eq(lines, ["a: skipped", "b: skipped", "c: started", "c: ok", "d: started", "d: failed"], "lines")
     (ws.path / "fixed").touch()
     states = {t["task"]: t["state"] for t in resume(ws, only_run(ws))["tasks"]}
     eq(states, {"a": "skipped", "b": "skipped", "c": "ok", "d": "ok"}, "states after resume")
@@ -529,9 +545,11 @@ def _(ws):
 @test("a task counts once however often it runs, and one that was added counts as well")
 def _(ws):
     once = "test -e once || { touch once; tasuki task spawn x -- true; tasuki task again; }"
-    result = ws.tasuki("run", write_flow(ws, flow("a >> b", a=once)), "-j", "1", env=with_tool(ws)).expect(0)
-    eq([line.split("  ")[0] for line in result.out.splitlines()[:-1]], ["[1/3] a ok", "[2/3] x ok", "[2/3] a ok", "[3/3] b ok"], "lines")
-    assert "3 of 3 tasks" in result.out, result.out
+    result = ws.tasuki("run", write_flow(ws, flow("a >> b", a=once)), "-j", "1", "--json", env=with_tool(ws)).expect(0)
+    ends = [json.loads(line) for line in result.out.splitlines() if '"task.ended"' in line]
+    eq([(end["task_id"], end["progress"]["done"], end["progress"]["total"]) for end in ends],
+       [("a", 1, 3), ("x", 2, 3), ("a", 2, 3), ("b", 3, 3)], "ends")
+    eq((last_document(result)["counts"]["ok"], last_document(result)["counts"]["total"]), (3, 3), "at the end")
     stage = run_flow(ws, flow("a >> b >> c", a="exit 1"), code=7)
     eq((stage["counts"]["done"], stage["counts"]["total"]), (1, 3), "what a run that failed has done")
 
@@ -563,6 +581,26 @@ def _(ws):
     run, = ws.tasuki("runs", "list", "--json").expect(0).json["runs"]
     eq((run["status"], run["counts"]["done"], run["counts"]["total"]), ("INTERRUPTED", 2, 4), "the run in the list")
     assert " 2/4 " in ws.tasuki("runs", "list").expect(0).out
+
+
+@test("a task that ran when its run was killed is shown as interrupted")
+def _(ws):
+    proc = spawn_flow(ws, flow("a >> b", b="exec sleep 300"))
+    states = lambda: [line.split()[1] for line in ws.tasuki("runs", "show").out.splitlines() if line.startswith(("a ", "b "))]  # noqa: E731
+    ws.until(lambda: states() == ["ok", "running"], "the stage says that the second task runs")
+    proc.kill()
+    ws.finish(proc)
+    eq(states(), ["ok", "interrupted"], "its tasks")
+
+
+@test("a list counts what has ended well or was skipped, and no failure")
+def _(ws):
+    ws.tasuki("run", write_flow(ws, flow("a >> b", b="exit 1"))).expect(7)
+    for words in (("runs", "list"), ("status",)):
+        assert " 1/2 " in ws.tasuki(*words).expect(0).out, words
+    run_flow(ws, "flow: c >> d\ntasks:\n  c: 'true'\n  d: {run: 'true', when: mode == fast}\n")
+    assert " 2/2 " in ws.tasuki("runs", "list").expect(0).out
+    assert "1 of 2 tasks, 1 failed" in ws.tasuki("runs", "show", "@2").expect(0).out
 
 
 @test("a run that died before its first record is listed without a count")

@@ -68,4 +68,18 @@ def _(ws):
     eq((ws.path / "got").read_text().strip(), "1.1", "n")
 
 
+@test("append joins texts and lists in one task and across branches; max and min compare texts, too")
+def _(ws):
+    flow = ("flow: s >> (a | b) >> c\nchannel: {merge: {t: append, l: append, u: append, n: append, m: max, w: min}}\ntasks:\n"
+            "  s: 'tasuki channel set t ab; tasuki channel append l 1; tasuki channel append l two; tasuki channel set n x'\n"
+            "  a: 'tasuki channel append t cd; tasuki channel append l 3; tasuki channel append u new; tasuki channel set n [7]; "
+            "echo m=pear >> $TASUKI_OUTPUT; echo w=pear >> $TASUKI_OUTPUT'\n"
+            "  b: 'tasuki channel append t ef; tasuki channel append l 4; tasuki channel set u [5]; echo m=apple >> $TASUKI_OUTPUT; "
+            "echo w=apple >> $TASUKI_OUTPUT'\n"
+            "  c: 'tasuki channel append t gh; tasuki channel get t > got; tasuki channel get l >> got'\n")
+    channel = run_flow(ws, flow)["channel"]
+    eq(channel, {"t": "abcdefgh", "l": [1, "two", 3, 4], "u": ["new", 5], "n": ["x", 7], "m": "pear", "w": "apple"}, "the channel")
+    eq((ws.path / "got").read_text().split("\n")[0], "abcdefgh", "what the task sees of itself")
+
+
 main(__name__)

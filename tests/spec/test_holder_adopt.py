@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import pathlib
 import signal
 import struct
 import time
@@ -10,7 +11,7 @@ import time
 from harness.harness import Skip, eq, main, test
 from holder_common import Holder, kill, python, sh, ticks_of, wait_until
 
-GRACE_MS = 60000
+GRACE_MS = 600000  # longer than any test waits, so a process that ends was ended by SIGTERM
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SYS_PIDFD_OPEN = 22, 38, 434
 POLICY = dict(restart="always", max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=0)
 
@@ -158,6 +159,34 @@ time.sleep(1000)
     eq([pid for pid in pids if ticks_of(pid)], [], "still alive")
 
 
+def watches_child(h):
+    """Whether it has an adopted child's pidfd, or works on what that said."""
+    folder = pathlib.Path(f"/proc/{h.proc.pid}")
+    state = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    try:
+        return state != "S" or any("pidfd" in os.readlink(fd) for fd in (folder / "fd").iterdir())
+    except FileNotFoundError:  # it has just closed one
+        return True
+
+
+@test("a stop after an adoption is over when the last descendant has ended, however long the grace is", init=False)
+def _(ws):
+    h = Holder(ws)
+    os.mkfifo(ws.path / "go")
+    slow = "trap 'read -r x < go; exit 0' TERM; echo $$ > slow; while :; do sleep 0.01; done"
+    command = ["/bin/sh", "-c", 'sh -c "$1" & exec sleep 1000', "sh", slow]
+    h.start(command)
+    pid = int(wait_until(lambda: (ws.path / "slow").exists() and (ws.path / "slow").read_text(), "the descendant's trap"))
+    h.kill()
+    h.adopt(command)
+    h.order_stop(GRACE_MS)
+    os.waitpid(h.pid, 0)
+    wait_until(lambda: not watches_child(h), "the holder hears of the child's end")
+    assert ticks_of(pid), "the descendant did not wait"
+    (ws.path / "go").write_text("x\n")
+    eq((h.wait()["exit"]["by"], ticks_of(pid)), ("stop", None))
+
+
 @test("a holder that is told where its strays are ends those and looks at no other process", init=False)
 def _(ws):
     h = Holder(ws)
@@ -182,6 +211,21 @@ time.sleep(1000)
     h.stop(GRACE_MS)
     eq((ticks_of(listed), bool(ticks_of(unlisted)), (h.dir / "strays").exists()), (None, True, False))
     kill(unlisted)
+
+
+for what, age_ms, end in (("torn", 0, ""), ("too old", 61000, "\n"), ("from the future", -60000, "\n")):
+    @test(f"what a holder is told about its strays counts for nothing when it is {what}: it looks for itself", init=False)
+    def _(ws, age_ms=age_ms, end=end):
+        h = Holder(ws)
+        h.start(python(f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n"
+                       f"    open('{ws.path}/stray', 'w').write(str(os.getpid()))\ntime.sleep(1000)"))
+        stray = wait_until(lambda path=ws.path / "stray": path.exists() and path.read_text() and int(path.read_text()), "the stray")
+        h.kill()
+        h.adopt(["true"])
+        told_ms = int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000) - age_ms
+        (h.dir / "strays").write_text(f"{told_ms} {h.pid}:{ticks_of(h.pid)}{end}")
+        h.stop(GRACE_MS)
+        eq((ticks_of(stray), (h.dir / "strays").exists()), (None, False))
 
 
 @test("a descendant that nothing marks is found in the child's session, and stays found when its parent has ended", init=False)

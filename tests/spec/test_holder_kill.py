@@ -7,7 +7,7 @@ import signal
 import time
 
 from harness.harness import Skip, eq, main, test
-from holder_common import Holder, check_invariants, kill, next_start
+from holder_common import Holder, check_invariants, kill, next_start, ticks_of, wait_until
 
 GRACE_MS = 60000
 POLICY = dict(restart="always", max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=0)
@@ -220,12 +220,16 @@ def begin(h, chance, n):
         h.start(COMMAND, n=n, kill_after_s=chance.random() * 0.004, **POLICY)
         return
     h.start(COMMAND, n=n, **POLICY)
+    killed = set()
     deadline = time.monotonic() + chance.random() * 0.012
     while time.monotonic() < deadline:
         if chance.random() < 0.3:
-            kill(h.pid)
+            pid = h.pid
+            killed.add(pid)
+            kill(pid)
         time.sleep(chance.random() * 0.001)
     h.kill()
+    wait_until(lambda: not any(map(ticks_of, killed)), "the end of the children that got a signal")
 
 
 @test(f"SIGKILL of holder and child at random moments, {ROUNDS} rounds", init=False, slow=True)

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import stat
 import subprocess
 import time
 
@@ -379,6 +380,25 @@ def _(ws):
     eq((offset, base, inode), (total, total - len(data), (h.dir / "log/stdout.log").stat().st_ino))
     eq(data, b"".join(b"%63d\n" % i for i in range((total - len(data)) // 64, total // 64)))
     eq(sorted(p.name for p in (h.dir / "log").iterdir()), ["stderr.log", "stdout.log"])
+
+
+@test("pipe: where the newest bytes cannot be copied the log stays as it is, and the next attempt moves them", init=False)
+def _(ws):
+    h = Holder(ws, directory=disk(ws, "ramfs", "mode=700"))
+    total, keep, new = 4 * MIB, MIB, h.dir / "log/stdout.new"
+    new.parent.mkdir(mode=0o700)
+    try:
+        os.mknod(new, 0o600 | stat.S_IFCHR, os.stat("/dev/full").st_rdev)  # every write to it says that the disk is full
+        os.close(os.open(new, os.O_RDWR))
+    except OSError as error:
+        raise Skip(f"no device can be made here: {error}") from None
+    code = f"import os\nfor i in range({total} // 64): os.write(1, b'%63d\\n' % i)"
+    h.start(python(code), log="pipe", log_max=keep)
+    h.wait()
+    assert (h.dir / "log/stdout.log").is_file() and not new.exists(), sorted((h.dir / "log").iterdir())
+    data, (_, offset, base, _) = h.log(), h.index()[-1]
+    eq((offset, base), (total, total - len(data)), "the newest record of the index")
+    eq(data, b"".join(b"%63d\n" % i for i in range(base // 64, total // 64)), "the newest bytes")
 
 
 for mode in ("pipe", "stamped"):

@@ -411,6 +411,42 @@ def _(ws):
     h.stop()
 
 
+TELLER = """#!/bin/sh
+echo "$*" "$(pwd)" "$(env | grep -c TASUKI_PROCESS_)" >> {path}/told
+"""
+
+
+def teller(ws):
+    path = ws.path / "teller"
+    path.write_text(TELLER.format(path=ws.path))
+    path.chmod(0o755)
+    return dict(tell=path, root="../../..")
+
+
+def said(ws):
+    path = ws.path / "told"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@test("a failure that no start follows is reported once, by a program that is no descendant of the process", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(sh("exit 3"), restart="on-failure", **{**POLICY, "max_retries": 2}, **teller(ws))
+    wait_until(lambda: said(ws), "it is reported")
+    eq(said(ws), [f"--root ../../.. __failed p 3 {h.dir} 0"], "its words, directory and marks")
+    h.wait()
+
+
+@test("a process that ends with 0, or is stopped, is not reported", init=False)
+def _(ws):
+    for name, command in (("good", "exit 0"), ("stopped", "exec sleep 100"), ("bad", "exit 3")):
+        h = Holder(ws, name)
+        h.start(sh(command), **teller(ws))
+        h.stop() if name == "stopped" else h.wait()
+    wait_until(lambda: said(ws), "the bad one is reported")
+    eq([line.split()[3] for line in said(ws)], ["bad"], "what was reported")
+
+
 @test("a probe that fails is started again, a few times; one that has done its work is not", init=False)
 def _(ws):
     h, other = Holder(ws), Holder(ws, "q")

@@ -1,16 +1,20 @@
 """Stopping by the holder program: who is ended, who is not, in which order, and that it is true when it is said."""
 
+import ctypes
 import json
 import os
 import pathlib
 import shutil
 import signal
+import sys
 
-from harness.harness import Skip, eq, main, test
+from common import need_namespace
+from harness.harness import Skip, Workspace, eq, main, test
 from holder_common import Holder, kill, python, sh, ticks_of, wait_until
 
 NOBODY = 65534
-GRACE_MS = 60000  # longer than any test: whoever ends, ended by SIGTERM
+PR_SET_PDEATHSIG = 1
+GRACE_MS = 600000  # longer than any test waits, so a process that ends was ended by SIGTERM
 
 
 def read_pid(path):
@@ -215,6 +219,21 @@ time.sleep(1000)
 
 @test("what goes on making more of itself does not escape", init=False)
 def _(ws):
+    """In a PID namespace, holder and all, whose init process ends with this one: nothing survives a test that is killed."""
+    namespace = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    need_namespace(ws, *namespace[1:])
+    inside = ws.base / "inside"
+    inside.mkdir()
+    inner = ws.spawn_command([*namespace, sys.executable, __file__, "--inside", inside], preexec_fn=end_with_parent,
+                             env={"TASUKI_BUILD": ws.build, "PYTHONPATH": os.pathsep.join(sys.path)})
+    ws.finish(inner).expect(0)
+
+
+def end_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def stop_a_bomb(ws):
     h = Holder(ws)
     # Each lives for a moment only, in a session of its own, after it has made its successor.
     code = """
@@ -314,4 +333,7 @@ def _(ws):
         kill(pid)
 
 
-main(__name__)
+if sys.argv[1:2] == ["--inside"]:
+    stop_a_bomb(Workspace(pathlib.Path(sys.argv[2])))
+else:
+    main(__name__)

@@ -111,7 +111,7 @@ def _(ws):
     server = Server(ws)
     for path in ("/../secret.txt", "/..%2fsecret.txt", "/static/../../secret.txt", "/api/../../secret.txt", "//secret.txt",
                  "/%2e%2e/secret.txt", "/api/processes/../../secret.txt/logs", "/api/processes/..%2f..%2fsecret.txt/logs",
-                 "/api/processes/%2e%2e/logs", "/api/locks/name/..%2f..%2fx", "/api/runs/..%2f..%2fx", "/api/templates/..%2fx"):
+                 "/api/processes/%2e%2e/logs", "/api/locks/request/..%2f..%2fx", "/api/runs/..%2f..%2fx", "/api/templates/..%2fx"):
         answer = server.get(path)
         assert answer.status in (400, 404) and b"do not show" not in answer.body, (path, answer.status, answer.body)
     for id in ("../x", "a/b", ".", "..", "a\0b", "\u202e", "x" * 200, "-x", ""):
@@ -405,6 +405,20 @@ def _(ws):
     late.settimeout(90)
     eq(status_of(late.recv(4096)), 200, "the late one")
     stream.close()
+    server.stop()
+
+
+@test("a client that closes its side while it waits gets the reason, and takes nothing")
+def _(ws):
+    server = Server(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", os.getpid()).expect(0)
+    sock = server.connect()
+    body = json.dumps({"wait": "40s", "pid": os.getpid()})
+    sock.sendall(f"POST /api/locks/name/a HTTP/1.1\r\nHost: localhost:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
+                 f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+    sock.shutdown(socket.SHUT_WR)
+    answer = read_all(sock)
+    assert b" 409 " in answer and b"closed its side" in answer and b"signal" not in answer, answer
     server.stop()
 
 

@@ -102,9 +102,9 @@ def _(ws):
 def _(ws):
     server, curl = started(ws)
     curl("POST", "/api/processes", {"id": "bad", "command": "sh", "args": ["-c", "exit 3"]}).expect(200)
-    curl("POST", "/api/processes/bad/start").expect(200)
-    failed = ws.until(lambda: isinstance(curl("GET", "/api/processes/bad").json["state"], dict)
-                      and curl("GET", "/api/processes/bad").json["state"].get("Failed"), "it has failed")
+    answer = curl("POST", "/api/processes/bad/start").expect(422).json
+    eq(answer["state"], curl("GET", "/api/processes/bad").json["state"], "the answer to the start, and the state")
+    failed = answer["state"]["Failed"]
     eq((failed["exit_code"], failed["error"]), (3, "Process exited with code 3"), "how")
     server.stop()
 

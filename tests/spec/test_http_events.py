@@ -6,7 +6,7 @@ import pathlib
 import select
 import socket
 
-from common import sleeper
+from common import foreign_lock, need_namespace, sleeper
 from harness.harness import eq, main, test
 from http_common import Server
 
@@ -76,6 +76,96 @@ def _(ws):
     stream = server.stream("/api/events", {"Last-Event-ID": stream.last_id})
     eq([data["data"]["n"] for _, data in take(stream, 3)], [510, 511, 512], "after an empty stream")
     stream.close()
+    server.stop()
+
+
+def usage_of(stream):
+    """The next usage message."""
+    for line in stream.file:
+        if line == b"event: usage\n":
+            text = json.loads(stream.file.readline().removeprefix(b"data: "))
+            eq(stream.file.readline(), b"\n", "the end of the message")
+            return text
+    raise AssertionError("the stream ended")
+
+
+@test("?usage=true has CPU and memory of what runs, without an id and not in the trail; other streams get none")
+def _(ws):
+    server = Server(ws)
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    ws.tasuki("proc", "create", "busy", "--start", "--", "sh", "-c", "while :; do :; done").expect(0)
+    ws.tasuki("proc", "create", "idle", "--start", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "create", "off", "--", "true").expect(0)
+    other = server.stream("/api/events").hello()
+    stream = server.stream("/api/events?usage=true").hello()
+    first = usage_of(stream)
+    eq((set(first), set(first["processes"])), ({"time", "processes"}, {"busy", "idle"}), "the first sample")
+    eq(first["processes"]["busy"]["cpu_percent"], None, "there is no share before the second sample")
+    assert first["processes"]["idle"]["rss_bytes"] > 0, first
+    second = usage_of(stream)
+    while second["processes"]["busy"]["cpu_percent"] <= second["processes"]["idle"]["cpu_percent"]:
+        second = usage_of(stream)
+    before = len(ws.events())
+    ws.tasuki("proc", "stop", "idle").expect(0)
+    while "idle" in usage_of(stream)["processes"]:
+        pass
+    stream.close()
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", sleeper(ws).pid).expect(0)
+    types = []
+    while "lock.acquired" not in types:
+        types.append(next(other)[1]["type"])
+    assert before < len(ws.events()) and not [e for e in ws.events() if "usage" in e["type"]], types
+    other.close()
+    server.stop()
+
+
+@test("?beat=true has the server's time at the begin and every 5 s, as an event of its own without an id")
+def _(ws):
+    server = Server(ws)
+    stream = server.stream("/api/events?beat=true").hello()
+    times = []
+    while len(times) < 2:
+        line = stream.file.readline()
+        assert line, "the stream ended"
+        if line == b"event: beat\n":
+            times.append(json.loads(stream.file.readline().removeprefix(b"data: "))["time"])
+            eq(stream.file.readline(), b"\n", "the end of the beat")
+    assert times == sorted(times) and times[0] != times[1], times
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    line = stream.file.readline()
+    while not line.startswith(b"data: {\"id\""):
+        line = stream.file.readline()
+    eq(json.loads(line.removeprefix(b"data: "))["type"], "lock.acquired", "events come as before")
+    stream.close()
+    server.stop()
+
+
+@test("a status knows its newest event; a stream from behind it has exactly what comes later")
+def _(ws):
+    server = Server(ws)
+    append(ws, 20)
+    status = server.get("/api/status").expect(200).json
+    eq(status["event_id"] + 1, server.get("/api/events?limit=1").expect(200).json["next"], "the id behind it")
+    append(ws, 2, first=20)
+    stream = server.stream(f"/api/events?after={status['event_id']}")
+    eq([data["data"]["n"] for _, data in take(stream, 2)], [20, 21], "what came later")
+    stream.close()
+    eq((status["queue"]["status"], status["questions"]), ("idle", []), "queue and questions")
+    (ws.path / "f.yaml").write_text("name: release\ntasks: {sign: 'tasuki task ask \"which key?\"'}\n")
+    ws.tasuki("run", "f.yaml", env={"PATH": f"{ws.build}:{os.environ['PATH']}"}).expect(8)
+    asked = server.get("/api/status").expect(200).json["questions"]
+    eq([(q["flow"], q["task"], q["question"]["question"]) for q in asked], [("release", "sign", "which key?")], "what a run asks")
+    (ws.path / "f.yaml").write_text("name: wide\ntasks: {ask: 'tasuki task ask now?', long: 'until test -e go; do sleep 0.02; done'}\n")
+    runner = ws.spawn("run", "f.yaml", env={"PATH": f"{ws.build}:{os.environ['PATH']}"})
+
+    def of_wide():
+        return [q["task"] for q in server.get("/api/status").expect(200).json["questions"] if q["flow"] == "wide"]
+
+    ws.until(lambda: of_wide() == ["ask"], "a question while another task runs")
+    eq([r["status"] for r in server.get("/api/status").json["runs"] if r["flow"] == "wide"], ["RUNNING"], "the run")
+    (ws.path / "go").touch()
+    ws.finish(runner)
     server.stop()
 
 
@@ -307,6 +397,93 @@ def _(ws):
             while data.count(b"ProcessNotFound") < 2:
                 data += sock.recv(65536) or b"ProcessNotFound" * 9
             eq(data.count(b"HTTP/1.1 404"), 2, "answers")
+    server.stop()
+
+
+@test("what another program changed is in the next answer, also what no event announces: a lock file, the end of a holder")
+def _(ws):
+    server = Server(ws)
+    for i in range(20):
+        holder = sleeper(ws)
+        eq(server.get("/api/locks").expect(200).json["locks"], [], "before")
+        foreign_lock(ws, "name", "a", holder.pid, created=0, expires=-1)
+        eq([lock["state"] for lock in server.get("/api/locks").expect(200).json["locks"]], ["held"], f"with another tool's lock ({i})")
+        holder.kill()
+        holder.wait()
+        eq([lock["state"] for lock in server.get("/api/locks").expect(200).json["locks"]], ["stale"], f"its holder has ended ({i})")
+        ws.lock_path("name", "a").unlink()
+    server.stop()
+
+
+@test("serve works when no inotify instance is left: it says so once, and streams show events all the same")
+def _(ws):
+    need_namespace(ws, "-Ur")
+    wrapper = ws.base / "without-inotify.sh"
+    wrapper.write_text('#!/bin/sh\nexec unshare -Ur sh -c \'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"\' - '
+                       f'{ws.binary} "$@"\n')
+    wrapper.chmod(0o755)
+    server = Server(ws, binary=wrapper)
+    stream = server.stream("/api/events").hello()
+    ws.tasuki("lock", "run", "news", "--", "true").expect(0)
+    while next(stream)[1]["type"] != "lock.released":
+        pass
+    stream.close()
+    server.proc.terminate()
+    server.proc.wait(60)
+    said = server.proc.stderr.read()
+    eq(said.count("once a second"), 1, f"how often it says so: {said}")
+
+
+@test("events by type, thing, actor and time; before an id; the same filters in a stream")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    ws.tasuki("proc", "create", "web", "--", "true").expect(0)
+    ws.tasuki("proc", "create", "api", "--", "true").expect(0)
+    ws.tasuki("lock", "acquire", "name", "web", "--pid", holder.pid, env={"TASUKI_AGENT": "claude"}).expect(0)
+    ws.tasuki("own", "claim", "w-1", "--instance", "me").expect(0)
+
+    def found(query):
+        return [(e["type"], e["data"].get("process_id") or e["data"].get("id") or e["data"].get("workflow"))
+                for e in server.get(f"/api/events?limit=100&{query}").expect(200).json["events"]]
+
+    eq(found("thing=process:web"), [("process.created", "web")], "of a process")
+    eq(found("thing=lock:web"), [("lock.acquired", "web")], "of a lock")
+    eq(found("thing=lock:name:web"), [("lock.acquired", "web")], "of a lock with its kind")
+    eq(found("thing=workflow:w-1"), [("workflow.claimed", "w-1")], "of a workflow")
+    ws.tasuki("sprint", "acquire", "--session", "s", "--epic", "e.md", "--pid", holder.pid).expect(0)
+    eq(found("thing=lock:sprint"), [("lock.acquired", ".sprint-running")], "of the sprint lock, by its kind")
+    eq(found("type=process.*"), [("process.created", "web"), ("process.created", "api")], "of a group of types")
+    eq(found("actor=claude"), [("lock.acquired", "web")], "of a party")
+    append(ws, 1)  # of the beginning of this year
+    eq(("test.event", None) in found("since=1h"), False, "what is old is not there")
+    eq(len(found("until=2026-01-02T00:00:00Z")), 1, "what is old")
+    everything = server.get("/api/events?limit=100").json["events"]
+    before = server.get(f"/api/events?limit=2&before={everything[3]['id']}").json["events"]
+    eq([e["id"] for e in before], [e["id"] for e in everything[1:3]], "the two before it")
+    eq(server.get(f"/api/events?limit=2&before={everything[0]['id']}").json["events"], [], "before the first one")
+    server.get("/api/events?limit=1&thing=web").expect(400, "INVALID_INPUT")
+    server.get("/api/events?limit=1&since=once").expect(400, "INVALID_INPUT")
+    eq(server.stream("/api/events?thing=web").status, 400, "a stream is refused, too")
+    stream = server.stream("/api/events?thing=process:api").hello()
+    ws.tasuki("proc", "update", "web", "--env", "A=1").expect(0)
+    ws.tasuki("proc", "update", "api", "--env", "A=1").expect(0)
+    eq(next(stream)[1]["data"]["process_id"], "api", "a stream of one thing")
+    stream.close()
+    eq([e["type"] for e in ws.tasuki("events", "--thing", "workflow:w-1", "--json").expect(0).json["events"]], ["workflow.claimed"], "CLI")
+    server.stop()
+
+
+@test("counts of events: as many parts as asked for, what went wrong counted beside")
+def _(ws):
+    server = Server(ws)
+    ws.tasuki("proc", "create", "bad", "--start", "--no-wait", "--", "false").expect(0)
+    ws.until(lambda: server.get("/api/events?limit=10&type=process.exited").json["events"], "its end is noted")
+    answer = server.get("/api/events/counts?bins=10&since=1h").expect(200).json
+    eq(len(answer["bins"]), 10, "parts")
+    eq((sum(one["all"] for one in answer["bins"]), sum(one["bad"] for one in answer["bins"])), (len(ws.events()), 1), "counts")
+    assert answer["from"] < answer["to"], answer
+    eq(len(server.get("/api/events/counts").json["bins"]), 120, "the default")
     server.stop()
 
 

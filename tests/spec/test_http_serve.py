@@ -1,9 +1,13 @@
 """Spec 8, HTTP: the server's life: where it is, what it says, how it ends, and what it leaves alone."""
 
+import contextlib
+import fcntl
+import gzip
 import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import stat
@@ -11,8 +15,9 @@ import subprocess
 import threading
 
 from common import NOBODY, sleeper
+from flows import only_run
 from harness.harness import Skip, eq, main, test
-from http_common import McpClient, Server, over_unix, read_all, register, status_of
+from http_common import McpClient, Server, as_headers, over_unix, read_all, register, status_of
 
 
 @test("serve says where it is, and its files are the user's alone")
@@ -51,12 +56,18 @@ def _(ws):
     eq(proc.wait(60), 0, "exit code")
 
 
-@test("a second serve says where the first one is")
+@test("a second serve says where the first one is, and ends well; without a readable token it is refused")
 def _(ws):
+    (ws.path / ".aiflow/server.lock").write_text("{" + "what an earlier one wrote was longer " * 20 + "}\n")
     server = Server(ws)
+    eq(json.loads((ws.path / ".aiflow/server.lock").read_text())["url"], server.url, "the whole file")
+    said = ws.tasuki("serve", "--json").expect(0).json
+    eq(said, {**server.said, "status": "running"}, "where")
+    assert server.said["page"] in ws.tasuki("serve").expect(0).out
+    eq(server.get("/healthz", token=False).expect(200).json, {"status": "ok"}, "the first one")
+    (ws.path / ".aiflow" / "server.token").chmod(0o644)
     refused = ws.tasuki("serve", "--json").expect(4, "CONFLICT").error
     eq((refused["context"]["url"], refused["context"]["pid"]), (server.url, server.proc.pid), "where")
-    assert server.url in ws.tasuki("serve").expect(4).err
     server.stop()
 
 
@@ -101,6 +112,41 @@ def _(ws):
     eq(second.port, first.port, "the port")
     second.get("/api/status").expect(200)
     second.stop()
+
+
+@test("a server takes the place of one that was just killed, also in the middle of a start")
+def _(ws):
+    server = Server(ws)
+
+    def begin(server, i):
+        with contextlib.suppress(OSError, http.client.HTTPException):  # it is killed meanwhile
+            server.post("/api/processes", {"id": f"p{i}", "command": "true", "start": True})
+
+    for i in range(8):
+        caller = threading.Thread(target=begin, args=(server, i))
+        caller.start()
+        server.proc.kill()  # not waited for: it may still be dying
+        server = Server(ws, port=server.port)
+        eq(server.said["status"], "serving", f"round {i}")
+        caller.join()
+    server.stop()
+
+
+@test("a server waits for a lock whose owner does not answer, and is refused if that one keeps it")
+def _(ws):
+    dying = os.open(ws.path / ".aiflow", os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(dying, fcntl.LOCK_EX)
+    releasing = threading.Timer(1, lambda: os.close(dying))
+    releasing.start()
+    server = Server(ws)
+    eq(server.said["status"], "serving", "after it")
+    releasing.join()
+    server.proc.send_signal(signal.SIGSTOP)
+    try:
+        eq(ws.tasuki("serve", "--json").expect(0).json, {**server.said, "status": "running"}, "beside one that stands still")
+    finally:
+        server.proc.send_signal(signal.SIGCONT)
+    server.stop()
 
 
 @test("a port that is taken: the next one by default, an error when it was asked for")
@@ -149,9 +195,37 @@ def _(ws):
     server = Server(ws)
     eq(server.get("/healthz", token=False).expect(200).json, {"status": "ok"}, "healthz")
     page = server.get("/", token=False).expect(200)
-    assert f"{server.url}/api/" in page.body.decode() and "default-src 'none'" in page.headers["Content-Security-Policy"], page.headers
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"], page.headers
     for path in ("/api/status", "/metrics", "/api/openapi.json", "/mcp", "/api/events", "/api/nothing"):
         server.get(path, token=False).expect(401, "UNAUTHORIZED")
+    server.stop()
+
+
+@test("the page: files without a token, compressed and kept by their hash; not changed is 304; only GET")
+def _(ws):
+    server = Server(ws)
+    page = server.get("/", token=False).expect(200)
+    eq((page.headers["Content-Type"], page.headers["Cache-Control"]), ("text/html; charset=utf-8", "no-cache"), "the first file")
+    for rule in ("script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"):
+        assert rule in page.headers["Content-Security-Policy"], page.headers["Content-Security-Policy"]
+    names = re.findall(r'(?:src|href)="(/assets/[^"]+)"', page.body.decode())
+    eq(len(names), 2, f"files that the first one names ({page.body})")
+    for name in ("/", *names):
+        file = server.get(name, token=False).expect(200)
+        again = server.get(name, token=False, headers={"If-None-Match": file.headers["ETag"]}).expect(304)
+        eq((again.body, again.headers["Content-Length"]), (b"", None), f"{name}, not changed")
+        server.get(name, token=False, headers={"If-None-Match": '"other"'}).expect(200)
+        head = server.ask("HEAD", name, token=False).expect(200)
+        eq((head.body, head.headers["ETag"]), (b"", file.headers["ETag"]), f"HEAD {name}")
+        server.post(name, token=False).expect(401)
+        server.post(name).expect(405)
+    for name in names:
+        file = server.get(name, token=False)
+        assert "immutable" in file.headers["Cache-Control"], file.headers
+        eq(file.headers["Content-Encoding"], "gzip", name)
+        assert gzip.decompress(file.body), name
+    server.get("/assets/nothing.js", token=False).expect(401)
+    server.get("/assets/nothing.js").expect(404)
     server.stop()
 
 
@@ -213,8 +287,13 @@ def _(ws):
     blocked = server.post("/api/sprint", {**body, "session": "s2"}).expect(409).json
     eq((blocked["status"], blocked["lock_info"]["session_id"]), ("blocked", "s1"), "the second")
     eq(server.post("/api/sprint", {"mode": "check"}).expect(409).json["status"], "blocked", "check by POST")
-    eq(server.post("/api/sprint", {"mode": "fly"}).expect(400, "INVALID_INPUT").error["message"], "Invalid mode", "fly")
-    eq(server.post("/api/sprint", {"mode": "release", "session": "s1"}).expect(200).json["status"], "released", "release")
+    fly = server.post("/api/sprint", {"mode": "fly"}).expect(400, "INVALID_INPUT")
+    eq((fly.error["message"], fly.json["status"], fly.json["mode"], fly.json["message"], fly.json["errors"]),
+       ("Invalid mode", "failure", "fly", "Invalid mode", ["Invalid mode"]), "fly")
+    eq(fly.json["lock_info"]["exists"], False, "lock_info")
+    refused = server.post("/api/sprint", {"mode": "release", "session": "s1"}).expect(409).json
+    eq((refused["status"], refused["needs_confirmation"]), ("blocked", True), "a session id, which everybody is shown, proves nothing")
+    eq(server.post("/api/sprint", {"mode": "release", "confirm": True}).expect(200).json["status"], "released", "release")
     server.stop()
 
 
@@ -241,7 +320,7 @@ def _(ws):
     info = server.post("/api/sprint", body).expect(200).json["lock_info"]
     eq((info["session_id"], info["epic_spec"]), ("s1", "e1"), "what was recorded")
     assert (ws.path / ".other").exists() and not (ws.path / ".sprint-running").exists()
-    body = {"mode": "release", "session_id": "s1", "lock_file_name": ".other"}
+    body = {"mode": "release", "session_id": "s1", "lock_file_name": ".other", "confirm": True}
     eq(server.post("/api/sprint", body).expect(200).json["status"], "released", "release")
     server.stop()
 
@@ -596,6 +675,63 @@ def _(ws):
     eq((server.proc.wait(60), read_all(stopping)), (0, b""), "exit code, and no answer")
     os.kill(pid, signal.SIGKILL)
     ws.until(lambda: not ws.alive(pid), "its end")
+
+
+@test("no operation leaves a descriptor of the server open, whether it succeeds or is refused")
+def _(ws):
+    (ws.path / "flow.yaml").write_text("tasks: {a: 'true'}\n")
+    ws.tasuki("run", "flow.yaml").expect(0)
+    run = only_run(ws)
+    server = Server(ws)
+    mine = as_headers(register(server))
+    calls = [("GET", f"/api/{path}", None) for path in (
+        "status", "events?limit=3", "flows", "runs", f"runs/{run}", f"runs/{run}/logs", f"runs/{run}/tasks", f"runs/{run}/graph",
+        "flows/graph?flow=flow.yaml", "runs/RUN-none", "requests", "requests/RQ-1", "queue", "queue/next", "locks", "locks/name/a",
+        "workflows", "workflows/w", "sprint", "processes", "processes/p", "processes/p/logs", "processes/export", "templates", "templates/t",
+        "wait?kind=lock&id=b")]
+    calls += [(method, f"/api/{path}", body) for method, path, body in (
+        ("POST", "requests", {"title": "t", "id": "RQ-1", "run": ["true"]}), ("PUT", "requests/RQ-1", {"title": "u"}),
+        ("DELETE", "requests/RQ-1", {}), ("DELETE", "requests/RQ-1", {}), ("POST", "locks/name/a", {}), ("POST", "locks/name/a", {}),
+        ("PUT", "locks/name/a", {}), ("DELETE", "locks/name/a", {}), ("DELETE", "locks/name/a", {}),
+        ("POST", "workflows/w/claim", {}), ("POST", "workflows/w/check", {}), ("POST", "workflows/w/release", {}),
+        ("POST", "sprint", {"mode": "acquire", "session": "s", "epic": "e"}), ("POST", "sprint", {"mode": "acquire", "session": "t", "epic": "e"}),
+        ("POST", "sprint", {"mode": "release", "session": "s"}), ("POST", "sprint", {"mode": "release", "session": "s"}),
+        ("POST", "processes", {"id": "p", "command": "true"}), ("POST", "processes", {"id": "p", "command": "true"}),
+        ("PUT", "processes/p", {"cwd": "/"}), ("POST", "processes/p/stop", {}), ("POST", "processes/none/start", {}), ("DELETE", "processes/p", {}),
+        ("POST", "templates", {"name": "t", "command": "true"}), ("POST", "templates/t/use", {"id": "q"}), ("DELETE", "processes/q", {}),
+        ("DELETE", "templates/t", {}), ("POST", "processes/import", {"content": "web: true\n", "format": "procfile"}),
+        ("DELETE", "processes/web", {}), ("POST", "flows/validate", {"flow": "flow.yaml"}), ("POST", "flows/validate", {"flow": "none.yaml"}),
+        ("POST", "doctor", {"mode": "quick"}), ("POST", "restore", {}), ("POST", "queue/stop", {}))]
+
+    def used():
+        return len(os.listdir(f"/proc/{server.proc.pid}/fd"))
+
+    def all_of_them():
+        for method, path, body in calls:
+            status = server.ask(method, path, body, headers=mine).status
+            assert status in (200, 404, 409), f"{method} {path}: {status}"
+
+    all_of_them()
+    all_of_them()
+    before = used()
+    for _ in range(3):
+        all_of_them()
+    ws.until(lambda: used() <= before, f"as few descriptors as before, {before}")
+    server.stop()
+
+
+@test("serve starts what should run; it is silent when all is well, and names what could not be started")
+def _(ws):
+    ws.tasuki("proc", "create", "good", "--auto-start", "--", "sleep", "1000").expect(0)
+    server = Server(ws)
+    ws.until(lambda: server.get("/api/processes/good").json["state_name"] == "Running", "the start")
+    server.stop()
+    eq(server.proc.stderr.read(), "", "what it said")
+    ws.tasuki("proc", "create", "bad", "--auto-start", "--", "./missing").expect(0)
+    server = Server(ws)
+    assert "bad: " in server.proc.stderr.readline()
+    server.stop()
+    ws.tasuki("proc", "stop", "good").expect(0)
 
 
 main(__name__)

@@ -207,6 +207,15 @@ def _(ws):
     ws.fault(*ACQUIRE, wall_ms=-DAY_MS).expect(4, "LOCK_HELD")
 
 
+for verb in ("check", "release", "renew"):
+    @test(f"wall clock ±1 day: {verb} of another tool's lock is a use that later steps of the clock are measured by")
+    def _(ws, verb=verb):
+        foreign_lock(ws, "name", "a", sleeper(ws).pid, created=0)
+        ws.tasuki("lock", verb, "name", "a").expect(4)
+        ws.fault(*ACQUIRE, wall_ms=DAY_MS).expect(4, "LOCK_HELD")
+        ws.fault(*ACQUIRE, wall_ms=-DAY_MS).expect(4, "LOCK_HELD")
+
+
 @test("wall clock -1 day: another tool's dead lock that would be expired by the true time stays held")
 def _(ws):
     foreign_lock(ws, "name", "a", dead_pid(), created=-3600, expires=-60)

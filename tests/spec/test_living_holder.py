@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
 from common import instance_of, sleeper  # noqa: E402
-from harness.harness import main, test  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
 from http_common import Server, register  # noqa: E402
 from requests_common import GATE, add, begin, go, spawn  # noqa: E402
 
@@ -71,6 +71,12 @@ def _(ws):
             assert "acquire --force --yes" not in answer and "acquire --yes" not in answer, answer
     text, _ = walk.agent.refused("sprint_release")
     assert "release --yes" not in text and "--force" not in text, text
+    for more in ((), ("--session", "s")):  # the session id stands in every refusal: it is no proof
+        assert "sprint acquire" not in text, text
+        eq(ws.tasuki("lock", "release", "sprint", *more, "--json").expect(6).error["next"], ["tasuki sprint check"], "what to do next")
+        shown = ws.tasuki("sprint", "release", *more).expect(6).err
+        assert "tasuki sprint check" in shown and "acquire" not in shown and "--yes" not in shown, shown
+        text = walk.agent.refused("sprint_release", **dict([(more[0][2:], more[1])] if more else []))[0]
 
 
 @test("a workflow of a living owner: look, wait, and force last; a refused force proposes no yes")
@@ -95,6 +101,7 @@ def _(ws):
          ("request_run", {"request": "RQ-1"}), busy)
     walk(ws, ("request", "run", "RQ-1", "--on-conflict", "replace"), None, None, forced)
     walk(ws, ("request", "rm", "RQ-1"), ("DELETE", "/api/requests/RQ-1", None), None, busy)
+    walk(ws, ("runs", "rm", run), ("DELETE", f"/api/runs/{run}", None), None, busy)
     walk(ws, ("resume", run), ("POST", f"/api/runs/{run}/resume", {}), ("run_resume", {"run": run}), busy)
     go(ws)
     runner.wait(60)

@@ -3,11 +3,13 @@
 import fcntl
 import os
 import pathlib
+import re
 import signal
 
 from common import (HOLDER_KEYS, NOBODY, acquire_from_a_script, check_error, dead_pid, foreign_lock, need_root, parse_time,
                     run_as_nobody, run_held, sleeper)
 from harness.harness import eq, main, test
+from harness.screen import tasuki_screen
 
 RESULT_KEYS = {"status", "kind", "id", "fence", "token", "path", "expires_at", "holder"}
 
@@ -216,11 +218,12 @@ def waiting_call(ws, me, wait="120s"):
     return proc
 
 
-def bounded_call(ws, me):
-    """A call that ends by its own time limit."""
-    error = check_error(ws.tasuki("lock", "acquire", "name", "a", "--instance", me, "--wait", "1s", "--json"), 4, "LOCK_HELD")
-    assert "same arguments" in error["message"] and "place in line is kept" in error["message"], error
-    assert "do not end your turn" in error["message"].lower(), error
+def bounded_call(ws, me, env=None):
+    """A call that ends by its own time limit. Only an agent reads words about its turn."""
+    error = check_error(ws.tasuki("lock", "acquire", "name", "a", "--instance", me, "--wait", "1s", "--json", env=env), 4, "LOCK_HELD")
+    assert "place in line is kept" in error["message"], error
+    eq(("Repeat the command" in error["message"], "same arguments" in error["message"], "Do not end your turn" in error["message"]),
+       (not env, bool(env), bool(env)), "the words for people, for agents")
     eq(error["context"]["place_kept_ms"], 120000, "for how long")
 
 
@@ -237,7 +240,7 @@ def _(ws):
     acquire(ws, "--pid", sleeper(ws).pid).expect(0)
     bounded_call(ws, "agent-1")
     later = waiting_call(ws, "agent-2")
-    bounded_call(ws, "agent-1")
+    bounded_call(ws, "agent-1", env={"TASUKI_AGENT": "codex"})
     again, second = waiting_call(ws, "agent-1"), waiting_call(ws, "agent-1")
     eq([next_holder(ws) for _ in range(3)], ["agent-1", "agent-2", "agent-1"], "the order")
     for proc in (again, later, second):
@@ -251,6 +254,32 @@ def _(ws):
     later = waiting_call(ws, "agent-2")
     eq(next_holder(ws), "agent-2", "the next holder")
     eq(later.wait(), 0, "exit")
+
+
+@test("a kept place is used up when its caller gets the lock without it: later it queues at the end")
+def _(ws):
+    acquire(ws, "--pid", sleeper(ws).pid).expect(0)
+    bounded_call(ws, "agent-1")
+    token = ws.read_lock("name", "a")["token"]
+    ws.tasuki("lock", "release", "name", "a", "--token", token).expect(0)
+    mine = ws.tasuki("lock", "acquire", "name", "a", "--instance", "agent-1", "--wait", "60s", "--json").expect(0).json
+    ws.tasuki("lock", "release", "name", "a", "--token", mine["token"]).expect(0)
+    acquire(ws, "--pid", sleeper(ws).pid).expect(0)
+    first, second = waiting_call(ws, "agent-2"), waiting_call(ws, "agent-1")
+    eq([next_holder(ws) for _ in range(2)], ["agent-2", "agent-1"], "the order")
+    for proc in (first, second):
+        eq(proc.wait(), 0, "exit")
+
+
+@test("a call whose time is up gets the free lock when the caller before it is stopped")
+def _(ws):
+    acquire(ws, "--pid", sleeper(ws).pid).expect(0)
+    first = waiting_call(ws, "agent-1")
+    first.send_signal(signal.SIGSTOP)
+    ws.until(lambda: " T " in pathlib.Path(f"/proc/{first.pid}/stat").read_text(), "the first one is stopped")
+    ws.tasuki("lock", "release", "name", "a", "--token", ws.read_lock("name", "a")["token"]).expect(0)
+    ws.tasuki("lock", "acquire", "name", "a", "--instance", "agent-2", "--wait", "1ms", "--json").expect(0)
+    first.kill()
 
 
 @test("a place is kept for its own instance only, and only by a call that waited")
@@ -285,7 +314,9 @@ def _(ws):
 @test("somebody who keeps the lock of the event trail: an acquire fails with its pid, a release goes on and its event comes later")
 def _(ws):
     acquire(ws).expect(0)
-    with open(ws.path / ".aiflow/events.lock", "r+") as trail:
+    with open(ws.path / ".aiflow/events.lock", "r+") as trail, open(ws.base / "other", "w") as other:
+        for byte in range(0, 600, 2):  # the kernel's list of locks is long
+            fcntl.lockf(other, fcntl.LOCK_EX, 1, byte)
         fcntl.lockf(trail, fcntl.LOCK_EX)
         error = check_error(acquire(ws, id="b"), 3, "ENVIRONMENT")
         assert str(os.getpid()) in error["message"], error
@@ -334,7 +365,7 @@ def _(ws):
         assert error["message"].startswith("You hold name a already"), error
         eq(error["next"], ["tasuki lock release name a"], "what to do")
     error = check_error(acquire(ws, "--pid", sleeper(ws).pid), 4, "LOCK_HELD")
-    assert "by another process" in error["message"], error
+    assert error["message"].startswith("a is held by test_lock_ops.py (pid "), error
 
 
 # -- force --------------------------------------------------------------------------------------------------
@@ -372,6 +403,23 @@ def _(ws):
     acquire(ws, "--force", "--yes", "--kill").expect(0)
     holder.wait(60)
     assert holder.returncode in (-signal.SIGTERM, -signal.SIGKILL), holder.returncode
+
+
+for mode in ("by a life byte", "by a process"):
+    @test(f"--kill of a holder that may not be ended is an error with the reason, and the lock stays where it is; held {mode}")
+    def _(ws, mode=mode):
+        need_root("another user")
+        holder = sleeper(ws) if mode == "by a process" else ws.spawn("lock", "run", "a", "--", "sleep", "1000")
+        if mode == "by a process":
+            acquire(ws, "--pid", holder.pid).expect(0)
+        ws.until_held("name", "a")
+        for path in (ws.base, ws.path, *ws.path.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        before = ws.lock_path("name", "a").read_text()
+        result = run_as_nobody(ws, [ws.binary, "lock", "acquire", "name", "a", "--json", "--force", "--yes", "--kill"])
+        error = check_error(result, 3, "ENVIRONMENT")
+        assert error["message"].startswith("Cannot end the holder") and "Operation not permitted" in error["message"], error
+        eq((ws.lock_path("name", "a").read_text(), holder.poll()), (before, None), "the lock and its holder")
 
 
 @test("--kill needs --force")
@@ -446,7 +494,7 @@ def _(ws):
 def _(ws):
     proc = run_held(ws, "deploy")
     since = ws.read_lock("name", "deploy")["created_at"]
-    text = ws.tasuki("lock", "acquire", "name", "deploy").expect(4).err
+    text = ws.tasuki("--verbose", "lock", "acquire", "name", "deploy").expect(4).err
     for fact in ("deploy", str(proc.pid), "alive", "kernel still holds", since, "expires", "--wait", "lock check", "--force"):
         assert fact in text, f"{fact!r} is missing in:\n{text}"
 
@@ -467,6 +515,24 @@ def _(ws):
     text = ws.tasuki("lock", "acquire", "name", "a").expect(4).err
     assert "dead" in text or "gone" in text or "ended" in text, text
     assert "expires" in text and "while the holder lives" not in text, text
+
+
+@test("the state of a lock whose holder is dead and that is not to be taken yet is dead for people, and held in JSON")
+def _(ws):
+    acquire_from_a_script(ws, "lock", "acquire", "name", "a").expect(0)
+    acquire(ws, id="b").expect(0)
+    eq([lock["state"] for lock in ws.tasuki("lock", "list", "--json").expect(0).json["locks"]], ["held", "held"], "states")
+    for lang, dead, held in (("en", "dead", "held"), ("ja", "保持者終了", "保持中"), ("zh", "持有者已退出", "被持有")):
+        for command in (("lock", "list"), ("status",)):
+            rows = {line.split()[1]: line.split()[2] for line in ws.tasuki("--lang", lang, *command).expect(0).out.splitlines()
+                    if line.startswith("name ")}
+            eq(rows, {"a": dead, "b": held}, f"{command} in {lang}")
+    assert ws.tasuki("lock", "check", "name", "a").expect(6).out.startswith("name a: dead\n")
+    assert "holds     name a (dead)" in ws.tasuki("agents").expect(0).out
+    assert "name b (" not in ws.tasuki("agents").out
+    watch = tasuki_screen(ws, "watch")
+    rows = watch.until(lambda text: text if re.search(r"^ *a +dead ", text, re.M) else None, "a row of the lock")
+    assert re.search(r"^ *b +held ", rows, re.M), rows
 
 
 main(__name__)

@@ -163,6 +163,28 @@ def _(ws):
     assert result.err, "nobody said that the lock was lost"
 
 
+def renewed_twice(ws, id):
+    for _ in range(2):
+        before = ws.read_lock("name", id)["expires_at"]
+        ws.until(lambda: ws.read_lock("name", id)["expires_at"] > before, "a renewal")
+
+
+@test("the lock is renewed while the command runs, again and again; that it is lost is said when it is found, and at the end")
+def _(ws):
+    one, two = (ws.spawn("--json", "lock", "run", id, "--ttl", "1s", "--", "sh", "-c", "while ! test -e go; do sleep 0.02; done")
+                for id in ("a", "b"))
+    for id in ("a", "b"):
+        ws.until_held("name", id)
+    renewed_twice(ws, "a")
+    ws.lock_path("name", "a").unlink()
+    said = [one.stderr.readline()]
+    renewed_twice(ws, "b")  # the first could have said it again meanwhile
+    (ws.path / "go").touch()
+    ws.finish(two).expect(0)
+    said += ws.finish(one).err.splitlines()
+    eq([json.loads(line)["error"]["reason_code"] for line in said], ["LOCK_LOST", "LOCK_LOST"], "found by a renewal, and at the end")
+
+
 @test("with --json a lost lock is one JSON document on stderr")
 def _(ws):
     proc = ws.spawn("--json", "lock", "run", "a", "--", "sh", "-c", "echo x > up; while ! test -e go; do sleep 0.02; done")
@@ -317,6 +339,19 @@ def _(ws):
     finally:
         os.close(terminal)
     eq(count.read_text().split(), ["int"], "signals that the command saw")
+
+
+@test("with too few descriptors lock run fails in words or runs, and leaves no lock behind in either case")
+def _(ws):
+    codes = set()
+    for limit in range(4, 20):
+        ran = ws.path / f"ran.{limit}"
+        result = ws.run(["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", ws.binary, "lock", "run", "x", "--", "touch", ran])
+        codes.add(result.code)
+        if result.code:
+            assert not ran.exists() and "Too many open files" in result.err, f"{limit} descriptors: {result}"
+        eq(sorted(os.listdir(ws.path / ".aiflow/locks")), [".guard"], f"what is left with {limit} descriptors")
+    eq(codes, {0, 3}, "exit codes")
 
 
 main(__name__)

@@ -5,12 +5,19 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
-from agent import FORMS, Agent  # noqa: E402
+from agent import FORMS  # noqa: E402
+from agent import Agent as Connection  # noqa: E402
 from common import sleeper  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from http_common import Server  # noqa: E402
+from who_common import WRAPPER  # noqa: E402
 
 FORCE = dict(kind="name", id="a", force=True)
+
+
+def Agent(ws, *args, command=None, **options):
+    """An agent with a process of its own: this test is a person, who may confirm."""
+    return Connection(ws, command=[sys.executable, "-c", WRAPPER, *(command or [ws.binary, "mcp", *args])], **options)
 
 
 def held_lock(ws):
@@ -194,7 +201,7 @@ def token_of(agent):
     text, error = agent.refused("lock_acquire", **FORCE)
     eq(error["reason_code"], "NEEDS_CONFIRMATION")
     token = error["context"]["confirm_token"]
-    assert f"tasuki confirm {token}" in text, text
+    assert f"tasuki confirm {token}" in text and f'repeat this call with the same arguments and confirm_token: "{token}"' in text, text
     assert error["context"]["holder"]["pid"], error
     return token
 
@@ -213,6 +220,102 @@ def _(ws):
     eq(agent.ok("lock_acquire", confirm_token=token, **FORCE)["forced"]["pid"], holder.pid, "from whom")
     text, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
     eq(error["reason_code"], "NOT_FOUND", "the second time")
+
+
+@test("an agent answers neither its own question nor another's: not with its name, not from the shell of its client; a person's yes counts")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Connection(ws, name="asker")  # the agent is this test, and so is the parent of its commands
+    token = token_of(agent)
+    for env, label in (({}, "asker"), ({"TASUKI_AGENT": "other"}, "other")):
+        for more in ((), ("--yes",), ("--deny",)):
+            refused = ws.tasuki("confirm", token, *more, "--json", env=env).expect(6, "NEEDS_CONFIRMATION").error
+            assert refused["message"].startswith(f"{label} is an agent. A person answers this question"), refused
+            eq(refused["next"], [], "no way past the person")
+    text, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+    eq((error["reason_code"], holder_of(ws)), ("NEEDS_CONFIRMATION", holder.pid), "after the agent's own yes")
+    person = [sys.executable, "-c", WRAPPER, ws.binary]
+    said = ws.run([*person, "confirm", token]).expect(0).out
+    eq(said.count("\n"), 1, "on one line")
+    assert said.startswith(f"Confirmed. Now asker repeats the same call with confirm_token {token}. The question was: The lock "), said
+    assert "Z. Taking it by force" in said and "⏎" not in said and "\\x0a" not in said, said
+    assert "⏎ Taking it by force" in ws.tasuki("events").expect(0).out and "\\x0a" not in ws.tasuki("events").out
+    assert agent.ok("lock_acquire", confirm_token=token, **FORCE)["forced"]
+    (ws.path / ".aiflow/config.yaml").write_text("agents_confirm_live: true\n")
+    ws.tasuki("lock", "release", "name", "a", "--token", ws.read_lock("name", "a")["token"]).expect(0)
+    held_lock(ws)
+    ws.tasuki("confirm", token_of(agent)).expect(0)
+
+
+@test("what an agent asks stands in the status with its end and who would lose what; a no removes it; all of it is events")
+def _(ws):
+    holder = held_lock(ws)
+    server = Server(ws)
+    agent = Agent(ws, name="asker")
+    token = token_of(agent)
+    open_ = server.get("/api/status").json["confirmations"]
+    eq([(one["token"], one["operation"], one["asked_by"]["label"], one["from"]["pid"], one["from_alive"], one["thing"]) for one in open_],
+       [(token, "lock.acquire", "asker", holder.pid, True, "a")], "open ones")
+    assert 0 < open_[0]["expires_in_ms"] <= 30000 and str(holder.pid) in open_[0]["question"] and "args" not in open_[0], open_
+    assert "token" not in agent.call("get_status")["structuredContent"]["confirmations"][0], "an agent sees no token"
+    shown = ws.tasuki("status").expect(0).out
+    assert "  asker wants a yes: The lock" in shown and f"tasuki confirm {token}" in shown, shown
+    shown = ws.tasuki("status", env={"TASUKI_AGENT": "other"}).expect(0).out
+    assert "asker wants a yes" in shown and token not in shown, shown
+    for agent_env, has_token in (({"TASUKI_AGENT": "other"}, False), ({}, True)):
+        open_ = ws.tasuki("status", "--json", env=agent_env).expect(0).json["confirmations"]
+        eq([one.get("token") for one in open_], [token if has_token else None], f"the token in JSON with {agent_env}")
+    eq(server.post("/api/confirm", {"token": token, "deny": True}).expect(200).json["status"], "denied", "the answer")
+    eq(server.get("/api/status").json["confirmations"], [], "open ones after the no")
+    server.post("/api/confirm", {"token": token}).expect(404, "NOT_FOUND")
+    _, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+    eq(error["reason_code"], "NOT_FOUND", "the agent's call")
+    token = token_of(agent)
+    ws.tasuki("confirm", token, "--json").expect(0)
+    eq(ws.tasuki("confirm", token, "--deny", "--json").expect(4, "CONFLICT").error["context"]["token"], token, "a no after the yes")
+    eq(server.get("/api/status").json["confirmations"], [], "a yes does not wait any more")
+    found = [(e["type"], e["data"]["confirmation"]) for e in ws.events() if e["type"].startswith("confirm.")]
+    first, second = open_[0]["id"], found[2][1]
+    eq(found, [("confirm.asked", first), ("confirm.denied", first), ("confirm.asked", second), ("confirm.given", second)], "events")
+    assert token not in (ws.path / ".aiflow/events.ndjson").read_text(), "the trail has no token"
+    server.stop()
+
+
+@test("a question that nobody answers is an event when its time is over, once")
+def _(ws):
+    held_lock(ws)
+    agent = Agent(ws)
+    token = token_of(agent)
+    path = ws.path / f".aiflow/confirm/{token}.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "expires_boot_ms": record["expires_boot_ms"] - 30001}))
+    view = ws.spawn("events", "-f", "--json")
+    ws.until(lambda: ws.events("confirm.expired"), "the event")
+    token_of(agent)
+    view.kill()
+    view.wait()
+    view = ws.spawn("events", "-f", "--json")
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "mark", "--pid", holder.pid).expect(0)
+    holder.kill()
+    holder.wait()
+    ws.until(lambda: ws.events("lock.holder_died"), "another look")
+    eq([e["data"]["operation"] for e in ws.events("confirm.expired")], ["lock.acquire"], "once")
+
+
+@test("a token whose record is damaged is reported as that, not as unknown, and nothing is forced")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    agent = Agent(ws)
+    token = token_of(agent)
+    (ws.path / f".aiflow/confirm/{token}.json").write_text("{")
+    error = ws.tasuki("confirm", token, "--json").expect(3, "ENVIRONMENT").error
+    assert "damaged" in error["message"], error
+    _, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+    assert "damaged" in error["message"], error
+    eq(ws.read_lock("name", "a")["pid"], holder.pid, "the holder")
+    agent.close()
 
 
 @test("a token is for its own call only, and one that is unknown is said to be")

@@ -258,7 +258,8 @@ def _(ws):
     server.post("/mcp", call, headers=good).expect(200)
     server.post("/mcp", call, headers={**good, "Mcp-Name": "=?base64?bG9ja19saXN0?="}).expect(200)
     for name, value in (("Mcp-Name", "get_status"), ("Mcp-Method", "tools/list"), ("MCP-Protocol-Version", "2025-11-25"),
-                        ("Mcp-Name", "=?base64?!!!!?="), ("Mcp-Name", "=?base64?bG9j?=")):
+                        ("Mcp-Name", "=?base64?!!!!?="), ("Mcp-Name", "=?base64?bG9j?="), ("Mcp-Name", "=?base64?bG9ja19saXN0!!!!?="),
+                        ("Mcp-Name", "=?base64?bG9ja19saXN0b?=")):
         answer = server.post("/mcp", call, headers={**good, name: value}).expect(400).json
         eq(answer["error"]["code"], -32020, f"{name}: {value}")
     for name in ("Mcp-Name", "Mcp-Method"):
@@ -340,7 +341,7 @@ def _(ws):
         server.ask("DELETE", "/api/locks/name/a", wrong).expect(401, "UNAUTHORIZED")
     other = two.call("get_status", register=True)["structuredContent"]
     held = two.call("lock_acquire", kind="name", id="a", instance=other["instance"], secret=other["secret"])
-    assert held["isError"] and held["content"][0]["text"].startswith(f"NOT ACQUIRED: held by instance {who['instance']}"), held
+    assert held["isError"] and held["content"][0]["text"].startswith(f"NOT ACQUIRED: held by tester, instance {who['instance']}"), held
     nobody = two.call("lock_acquire", kind="name", id="b")
     assert nobody["isError"] and "(get_status with register: true)" in nobody["content"][0]["text"], nobody
     for somebody, code in (({"instance": other["instance"], "secret": other["secret"]}, "LOCK_LOST"), ({}, "INVALID_INPUT")):

@@ -383,6 +383,17 @@ def _(ws):
     eq(holder_pid(ws), None, "after it has not")
 
 
+@test("an agent that has ended before anybody waits for its end: what it had is free at once, not after the grace")
+def _(ws):
+    agent = sleeper(ws)
+    instance = instance_of(agent.pid)
+    ws.tasuki("own", "claim", "w", "--instance", instance).expect(0)
+    agent.kill()
+    agent.wait()
+    ws.tasuki("mcp", "--let-go", "--instance", instance, "--grace", "1h", timeout=60).expect(0)
+    eq([one["ulTaskId"] for one in ws.tasuki("own", "list", "--json").json["workflows"]], [], "what is owned")
+
+
 @test("the grace period is that of the last end, and what was locked after it stays", slow=True)
 def _(ws):
     agent = Agent(ws, "--instance", "X", "--grace", "1h")

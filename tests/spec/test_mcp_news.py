@@ -7,6 +7,7 @@ import pathlib
 import signal
 import struct
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import META, TASKS, Agent  # noqa: E402
@@ -208,6 +209,22 @@ def _(ws):
     other = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     eq((task(other, number)["status"], task(other, second)["status"]), ("cancelled", "failed"))
     assert task(other, second)["error"]["message"], task(other, second)
+    ws.tasuki("proc", "stop", "p").expect(0)
+
+
+@test("the record of a task that is over is kept for an hour; the next task removes it")
+def _(ws):
+    folder = ws.path / ".aiflow/mcp"
+    folder.mkdir(exist_ok=True)
+    agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
+    now = time.time()
+    for name, status, age in (("task-old", "completed", 3700), ("task-orphan", "working", 3700), ("task-young", "completed", 3500),
+                              ("note-old", "completed", 3700)):
+        (folder / f"{name}.json").write_text(json.dumps({"taskId": name, "status": status}))
+        os.utime(folder / f"{name}.json", (now - age, now - age))
+    start_waiting(agent)
+    eq(sorted(path.stem for path in folder.glob("*-*.json") if len(path.stem) < 20), ["note-old", "task-young"], "what is kept")
+    agent.kill()
     ws.tasuki("proc", "stop", "p").expect(0)
 
 

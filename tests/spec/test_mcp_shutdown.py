@@ -19,7 +19,8 @@ def _(ws):
                                ("TASUKI_STOP_ON_SHUTDOWN", "false", "Running")):
         agent = Agent(ws, env={name: value})
         id = f"{name[0].lower()}-{value}"
-        for tool, arguments in (("create_process", {"id": id, "command": "sleep", "args": ["1000"]}), ("start_process", {"id": id})):
+        for tool, arguments in (("create_process", {"id": id, "command": "sleep", "args": ["1000"]}), ("start_process", {"id": id}),
+                                ("get_process_status", {"id": "other"}), ("list_processes", {})):
             answer = agent.request("tools/call", {"name": tool, "arguments": arguments})["result"]
             assert not answer.get("isError"), answer
         agent.proc.stdin.close()

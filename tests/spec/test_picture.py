@@ -1,6 +1,8 @@
-"""The picture in README.md: its commands work, and it shows what the program prints today."""
+"""The picture in README.md: its commands work, and it shows what the program prints today. The pictures of the page: all are there."""
 
 import html
+import importlib.util
+import os
 import pathlib
 import re
 import subprocess
@@ -40,6 +42,32 @@ def _(_ws):
     text = html.unescape(PICTURE.read_text(encoding="utf-8"))
     for word in ("/tmp/", "/home/", "/root", "pts/"):
         assert word not in text, word
+
+
+@test("no text of the picture needs its blanks: browsers join them", init=False)
+def _(_ws):
+    texts = [element.text for element in xml.etree.ElementTree.parse(PICTURE).iter("{http://www.w3.org/2000/svg}text")]
+    eq([text for text in texts if text != text.strip() or "  " in text], [], "blanks that would be lost")
+
+
+@test("docs/images has every page in light, dark, narrow and Japanese, with 4 MB at most", init=False)
+def _(_ws):
+    pages = ("overview", "processes", "requests", "runs", "run", "locks", "events", "doctor", "workers")
+    wanted = {f"page-{page}{kind}.png" for page in pages for kind in ("", "-dark", "-narrow", "-ja")}
+    found = {path.name: path.stat().st_size for path in (ROOT / "docs" / "images").glob("*.png")}
+    eq(sorted(wanted - found.keys()), [], "missing; tools/page_pictures.py takes them")
+    assert sum(found.values()) < 4_000_000, found
+
+
+@test("the pictures of the page show nothing of the caller's environment", init=False)
+def _(ws):
+    spec = importlib.util.spec_from_file_location("page_pictures", ROOT / "tools" / "page_pictures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    os.environ.update(TASUKI_LANG="ja", TASUKI_AGENT="somebody", TASUKI_INSTANCE_ID="one", CI="1")
+    env = module.Scene(ws.build / "tasuki", ws.path / "src" / "shop").by("codex-c")
+    eq(sorted(env), ["HOME", "LANG", "PATH", "TASUKI_AGENT", "TASUKI_LANG", "TASUKI_NOTE"], "the variables of the scene")
+    eq((env["TASUKI_LANG"], env["TASUKI_AGENT"], env["HOME"]), ("en", "codex-c", str(ws.path)), "their values")
 
 
 main(__name__)

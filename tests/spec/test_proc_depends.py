@@ -179,7 +179,7 @@ def _(ws):
     touch(ws, "go")
     error = fails(ws, start, "web", "it needs 'db' to be ready (web -> db), but that one has ended: "
                                     "Process exited with code 3")
-    eq(error["next"], ["tasuki proc logs db --both"], "the next command")
+    eq(error["next"], ["tasuki proc logs db"], "the next command")
     eq(state(p, "web"), "NotStarted", "the dependant's state")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import subprocess
 
 from harness.harness import eq, main, test
 from harness.processes import SLEEP, Processes
@@ -251,7 +252,25 @@ def _(ws):
     ws.tasuki("proc", "import", "sub/f.yaml").expect(0)
     ws.tasuki("proc", "import", "-", cwd=sub, input="version: 1\nprocesses: {c: {command: x, cwd: d}}\n").expect(0)
     found = exported(ws)
-    eq((found["a"]["cwd"], found["b"].get("cwd"), found["c"]["cwd"]), (str(sub / "d"), None, str(sub / "d")), "cwd")
+    eq((found["a"]["cwd"], found["b"].get("cwd"), found["c"]["cwd"]), ("sub/d", None, "sub/d"), "cwd")
+
+
+@test("an export names directories below the root relative to it and without `..`; those outside, and behind links, stay")
+def _(ws):
+    front = ws.path / "front"
+    front.mkdir()
+    outside = ws.base / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (ws.path / "link").symlink_to(outside / "deep")
+    for id, where, words in (("here", front, ()), ("above", front, ("--cwd", "..")), ("side", front, ("--cwd", "../front//.")),
+                             ("out", front, ("--cwd", "../../outside")), ("link", ws.path, ("--cwd", "link/..")),
+                             ("root", ws.path, ())):
+        ws.tasuki("proc", "create", id, *words, "--", "pwd", cwd=where).expect(0)
+    found = exported(ws)
+    eq({id: one.get("cwd") for id, one in found.items()},
+       {"here": "front", "above": ".", "side": "front", "out": str(outside), "link": "link/..", "root": None}, "cwd")
+    ws.tasuki("proc", "template", "create", "t", "--cwd", "front", "--", "x").expect(0)
+    assert "    cwd: front\n" in ws.tasuki("proc", "export").out.split("templates:")[1]
 
 
 @test("a file that is missing, a directory, too large, or binary is refused in plain words")
@@ -269,7 +288,7 @@ def _(ws):
 def _(ws):
     text = "version: 1\nprocesses: {a: {command: x, cwd: d}}\n"
     ws.tasuki("proc", "import", "--content", text).expect(0)
-    eq(exported(ws)["a"]["cwd"], str(ws.path / "d"), "cwd")
+    eq(exported(ws)["a"]["cwd"], "d", "cwd")
     ws.tasuki("--json", "proc", "import").expect(2, "INVALID_INPUT")
     (ws.path / "f").write_text(text)
     ws.tasuki("--json", "proc", "import", "f", "--content", text).expect(2, "INVALID_INPUT")
@@ -334,7 +353,7 @@ def _(ws):
             "both: make && make install\n")
     answer = imported(ws, text, "Procfile").json
     eq((answer["format"], answer["created"]), ("procfile", ["web", "worker", "both"]), "format and created")
-    here = {"cwd": str(ws.path)}
+    here = {"cwd": "."}
     eq(exported(ws), {"web": {"command": "sh", "args": ["-c", "bundle exec rails s -p $PORT"], **here},
                       "worker": {"command": "bin/worker", "args": ["--name", "a b", "c d", "e f"], **here},
                       "both": {"command": "sh", "args": ["-c", "make && make install"], **here}}, "the processes")
@@ -425,19 +444,18 @@ def _(ws):
                            "db.readiness_probe.exec.working_dir"], "ignored")
     eq(len(answer["warnings"]), 1, "the number of warnings")
     assert "web.environment.DIR" in answer["warnings"][0], answer
-    here = str(ws.path)
     eq(exported(ws), {
-        "web": {"command": "npm", "args": ["run", "dev server"], "cwd": here + "/front",
+        "web": {"command": "npm", "args": ["run", "dev server"], "cwd": "front",
                 "env": {"GLOBAL": "1", "PORT": "3000", "DIR": "$HOME/x"},
                 "depends_on": {"db": "ready", "init": "completed", "log": "started"},
                 "restart": "on-failure", "max_retries": 5, "backoff_ms": 2000, "backoff_max_ms": 2000,
                 "health": {"http": "http://localhost:3000/health", "interval_ms": 2000, "timeout_ms": 3000, "failures": 4,
                            "action": "restart"}},
-        "db": {"command": "bash", "args": ["-c", "postgres -D data | tee log"], "cwd": here,
+        "db": {"command": "bash", "args": ["-c", "postgres -D data | tee log"], "cwd": ".",
                "env": {"GLOBAL": "1", "PGDATA": "data"},
                "ready": {"command": ["pg_isready", "-q"], "interval_ms": 20000, "timeout_ms": 135000}},
-        "init": {"command": "./migrate", "cwd": here, "env": {"GLOBAL": "1"}},
-        "log": {"command": "tail", "args": ["-F", "x"], "cwd": here, "env": {"GLOBAL": "1"},
+        "init": {"command": "./migrate", "cwd": ".", "env": {"GLOBAL": "1"}},
+        "log": {"command": "tail", "args": ["-F", "x"], "cwd": ".", "env": {"GLOBAL": "1"},
                 "ready": {"log": r"up \(1\)\."}}}, "the processes")
 
 
@@ -465,6 +483,27 @@ def _(ws):
     imported(ws, "version: '0.5'\nshell: {shell_command: zsh, shell_argument: -ec}\nprocesses: {a: {command: 'x | y'}}\n")
     eq(exported(ws)["a"]["args"], ["-ec", "x | y"], "args")
     eq(exported(ws)["a"]["command"], "zsh", "the command")
+
+
+# -- linked worktrees --------------------------------------------------------------------------------------------
+
+@test("a directory in a linked worktree is exported relative to the root there: the file is for every checkout")
+def _(ws):
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=ws.path, check=True, capture_output=True)
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "start")
+    for name, tree in (("beside", ws.base / "feat"), ("inside", ws.path / ".trees" / "fix")):
+        git("worktree", "add", "-q", str(tree))
+        (tree / "front").mkdir()
+        ws.tasuki("proc", "create", name, "--", "true", cwd=tree / "front").expect(0)
+        ws.tasuki("proc", "create", f"{name}-top", "--", "true", cwd=tree).expect(0)
+    ws.tasuki("proc", "create", "far", "--cwd", str(ws.base), "--", "true").expect(0)
+    for place in (ws.path, ws.base / "feat"):
+        found = json.loads(ws.tasuki("proc", "export", "--format", "json", cwd=place).expect(0).out)["processes"]
+        eq({id: one.get("cwd") for id, one in found.items()},
+           {"beside": "front", "beside-top": ".", "inside": "front", "inside-top": ".", "far": str(ws.base)}, str(place))
 
 
 main(__name__)

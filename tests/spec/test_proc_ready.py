@@ -122,6 +122,23 @@ def taken_port():
     return other, other.getsockname()[1]
 
 
+@test("ready by a port: the listener is found behind a hundred others, which the kernel lists in pieces")
+def _(ws):
+    p = Processes(ws)
+    others = [socket.create_server(("127.0.0.1", 0)) for _ in range(100)]
+    by_port = {one.getsockname()[1]: one for one in others}
+    with open("/proc/self/net/tcp") as table:
+        ports = [int(line.split()[1].partition(":")[2], 16) for line in table.readlines()[1:]]
+    port = [port for port in ports if port in by_port][-1]
+    by_port[port].close()
+    python(p, "web", PORT_SERVER, port, "127.0.0.1", options=("--ready", f"port:{port}"))
+    go(ws)
+    p.start("web")
+    ws.finish(wait_ready(p, "web")).expect(0)
+    for one in others:
+        one.close()
+
+
 for kind, place in (("port", "port:{}"), ("http", "http://127.0.0.1:{}/")):
     @test(f"{kind}: what another program answers does not make a process ready")
     def _(ws, place=place):
@@ -142,6 +159,23 @@ for kind, place in (("port", "port:{}"), ("http", "http://127.0.0.1:{}/")):
         eq(heard, b"", "what the other program was asked")
         p.stop("web")
         other.close()
+
+
+@test("a phase file that cannot be read makes no process ready, and the status says so")
+def _(ws):
+    p = Processes(ws)
+    shell(p, "web", "echo up; exec sleep 1000", "--ready", "log:up")
+    shell(p, "api", "exec sleep 1000", "--health", "exec:true", "--health-interval", "1h")
+    for id, phase in (("web", "starting"), ("api", "unhealthy")):
+        p.start(id)
+        if id == "web":
+            ws.finish(wait_ready(p, id)).expect(0)  # its probe has ended
+        else:
+            ws.until_file(p.dir(id) / "phase")
+            send(probe_of(p, id), signal.SIGSTOP)
+        (p.dir(id) / "phase").write_text("{")
+        record = p.status(id)
+        eq((record["phase"], "cannot be read" in json.dumps(record)), (phase, True), id)
 
 
 @test("a server that dies of a taken port was never ready")
@@ -301,7 +335,7 @@ def _(ws):
     go(ws)
     error = check_error(ws.finish(waiter), 7, "ProcessStartFailed", "PROCESS")
     eq(error["message"], "Failed to start process 'web': it ended before it was ready: Process exited with code 3", "message")
-    eq(error["next"][0], "tasuki proc logs web --both", "the next command")
+    eq(error["next"][0], "tasuki proc logs web", "the next command")
 
 
 @test("a process that is stopped before it is ready: who waits is told at once")

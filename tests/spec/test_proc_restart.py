@@ -34,6 +34,27 @@ def restarts_of(p, id):
     return [(fact["retry"], fact["delay_ms"]) for fact in p.history(id, "restarting")]
 
 
+@test("a workspace that somebody renames during the backoff: the next start is in its new place")
+def _(ws):
+    p = Processes(ws)
+    (ws.path / "sub").mkdir()
+    p.script("web", f'pwd >> "{ws.base}/places"; while [ -e "{ws.base}/wait" ]; do sleep 0.05; done; exit 1', "--cwd", str(ws.path / "sub"),
+             "--restart", "on-failure", "--backoff", "1ms", "--backoff-max", "1ms", "--ready", f"exec:test -e {ws.base}/second")
+    (ws.base / "wait").touch()
+    p.start("web")
+    old, new = ws.path, ws.path.with_name("renamed")
+    old.rename(new)
+    (ws.base / "wait").unlink()
+    ws.until(lambda: str(new / "sub") in (ws.base / "places").read_text().split(), "it starts in the new place")
+    (ws.base / "wait").touch()
+    (ws.base / "second").touch()
+    old.symlink_to(new)  # for the commands of the test; the holder and its probe have begun without it
+    p.until_state("web", "Running", phase="ready")
+    p.stop("web")
+    old.unlink()
+    new.rename(old)
+
+
 # -- the policies ----------------------------------------------------------------------------------------------------
 
 @test("restart: no leaves a process that fails as it is")

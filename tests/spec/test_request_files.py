@@ -1,5 +1,6 @@
 """Spec 7: request files belong to their users. What was not read, not asked for or not understood is never lost."""
 
+import fcntl
 import os
 import pathlib
 import sys
@@ -168,6 +169,20 @@ def _(ws):
        [("started", None, None), ("asked", "run", None), ("ended", None, "NEEDS_INPUT"), ("answered", "run", None), ("resumed", None, None),
         ("ended", None, "DONE")], "the history")
     eq([h["time"] for h in history], sorted(h["time"] for h in history), "the times")
+
+
+@test("while another command changes requests the next one waits; after its time it is refused, and the files are as before", slow=True)
+def _(ws):
+    path = add(ws, "RQ-1")
+    before = path.read_text()
+    with open(ws.path / ".aiflow/requests.lock", "w") as guard:
+        fcntl.lockf(guard, fcntl.LOCK_EX, 1, 0)
+        commands = (("add", "t", "--id", "RQ-2", "--", "true"), ("edit", "RQ-1", "--title", "new"), ("rm", "RQ-1"))
+        waiting = [ws.spawn("--json", "request", *words) for words in commands]
+        for proc in waiting:
+            ws.finish(proc).expect(4, "CONFLICT")
+    eq((path.read_text(), file(ws, "RQ-2").exists()), (before, False), "the files")
+    call(ws, "request", "rm", "RQ-1")
 
 
 @test("files that can have no id are shown as broken, with their names")

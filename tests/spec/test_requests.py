@@ -48,6 +48,15 @@ def _(ws):
     eq(ws.events("request.added")[0]["data"], {"request_id": one["id"]}, "the event")
 
 
+@test("a flow that is not there yet is a warning at add and edit, not a refusal")
+def _(ws):
+    added = call(ws, "request", "add", "x", "--flow", "nope.yaml").json
+    eq((added["status"], added["warning"]), ("ready", "There is no flow nope.yaml, neither as a file nor in .aiflow/flows/"), "add")
+    assert "  warning   There is no flow nope.yaml" in ws.tasuki("request", "add", "x", "--flow", "nope.yaml").expect(0).out
+    (ws.path / "nope.yaml").write_text("tasks: {a: {run: 'true'}}\n")
+    assert "warning" not in call(ws, "request", "edit", added["id"], "--title", "y").json
+
+
 @test("a request without a flow or a command is a draft; its own id is taken, but only once")
 def _(ws):
     eq(call(ws, "request", "add", "Think", "--id", "RQ-think").json["status"], "draft", "status")
@@ -435,7 +444,11 @@ def _(ws):
 
 
 def reboot(ws):
-    """Everything that tells one boot from another says that there was one since."""
+    """Everything that tells one boot from another says that there was one since, and nobody is left who writes or removes files:
+    the holder of a detached runner ends after the runner."""
+    for path in (ws.path / ".aiflow").glob("runners/*/status.json"):
+        holder = json.loads(path.read_text())["holder"]["pid"]
+        ws.until(lambda pid=holder: not ws.alive(pid), f"the holder {holder} is gone")
     for path in (ws.path / ".aiflow").rglob("*"):
         if path.is_file() and path.suffix in (".json", ".lock") and path.stat().st_size:
             text = path.read_text(errors="surrogateescape")
@@ -493,6 +506,33 @@ def _(ws):
     eq(shown(ws, "RQ-1")["latest_run"]["status"], "INTERRUPTED", "the run")
     eq([line["status"] for line in queue(ws)["ran"]], ["DONE"], "what the queue does")
     eq((trace(ws), len(runs_of(ws))), (["started", "started"], 1), "executions and runs")
+
+
+@test("a request that would be longer than a request's file may be is refused, and the old file stays")
+def _(ws):
+    long = ["x" * 120000] * 9
+    call(ws, "request", "add", "t", "--id", "RQ-1", "--", "echo", *long, code=2, reason="PAYLOAD_TOO_LARGE")
+    eq(list((ws.path / ".aiflow/requests").iterdir()), [], "the requests")
+    path = add(ws, "RQ-1")
+    before = path.read_text()
+    call(ws, "request", "edit", "RQ-1", "--", "echo", *long, code=2)
+    eq(path.read_text(), before, "the file")
+
+
+@test("max_runs of config.yaml: a request by hand waits for nobody, it is refused until a place is free")
+def _(ws):
+    (ws.path / ".aiflow/config.yaml").write_text("max_runs: 1\n")
+    add(ws, "RQ-2", "true")
+    proc, _ = begin(ws, "RQ-1")
+    refusal = call(ws, "request", "run", "RQ-2", code=4, reason="CONFLICT").json["error"]
+    eq((refusal["context"]["max"], refusal["next"]), ("1", ["tasuki runs list --status RUNNING"]), "the refusal")
+    eq(runs_of(ws, "RQ-2"), [], "the runs")
+    (ws.path / ".aiflow/config.yaml").write_text("max_runs: 2\n")
+    eq(run(ws, "RQ-2")["status"], "DONE", "with a second place")
+    go(ws)
+    ws.finish(proc).expect(0)
+    (ws.path / ".aiflow/config.yaml").write_text("max_runs: 1\n")
+    eq(run(ws, "RQ-2", "--new")["status"], "DONE", "when the first has ended")
 
 
 main(__name__)

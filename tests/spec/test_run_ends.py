@@ -106,7 +106,7 @@ def _(ws):
         "$T" runs list
     """
     lines = unshare(ws, ["-m"], script).expect(0).out.splitlines()
-    said = [line.split()[1] for line in lines if line.startswith("RUN-")]
+    said = [line.split()[1] for line in lines if line.startswith("RUN-") or line == lines[-1]]
     eq((said, "code 7" in lines), (["FAILED", "FAILED"], True), "the command and the list")
 
 
@@ -225,6 +225,39 @@ for why, text, limit in [("17 MiB", LARGE.format("k", "x", 17 << 20), "16 MiB"),
         assert limit in stage["failures"][0]["reason"] and "file" in stage["failures"][0]["reason"], stage["failures"]
         (ws.path / "ok").touch()
         eq((resume(ws, stage["run_id"])["status"], len(run_ids(ws))), ("DONE", 1), "after resume")
+
+
+@test("the reason of a failure is in the language of its reader, not in that of the run; a stage of an older version keeps its words")
+def _(ws):
+    (ws.path / "f.yaml").write_text("tasks: {a: 'exit 3'}\n")
+    begun = last_document(ws.tasuki("--json", "--lang", "ja", "run", "f.yaml").expect(7))
+    eq((begun["reason"], begun["failures"][0]["reason"]), ("a は終了コード 3 で終わりました",) * 2, "the run itself")
+    words = {"ja": "a は終了コード 3 で終わりました", "en": "a ended with exit code 3", "zh": "a 以退出码 3 结束"}
+
+    def shown(lang):
+        show, listed, status = [ws.tasuki("--json", "--lang", lang, *name.split()).expect(0).json for name in ("runs show", "runs list", "status")]
+        return {show["reason"], show["failures"][0]["reason"], listed["runs"][0]["reason"], status["runs"][0]["reason"]}, "reason_text" in str((show, listed, status))
+
+    for lang, text in words.items():
+        eq(shown(lang), ({text}, False), lang)
+    stage = next((ws.path / ".aiflow/runs").glob("RUN-*/stage.json"))
+    kept = json.loads(stage.read_text())
+    for change in (lambda one: one["reason_text"].update(key="key_of_a_later_version"), lambda one: one.pop("reason_text")):
+        for one in (kept, *kept["failures"]):
+            change(one)
+        stage.write_text(json.dumps(kept))
+        eq(shown("en"), ({words["ja"]}, False), "its own words")
+
+
+@test("an error without a sentence of its own is kept by its code: a run that was cancelled")
+def _(ws):
+    (ws.path / "f.yaml").write_text("tasks: {a: 'sleep 600'}\n")
+    runner = ws.spawn("--lang", "ja", "run", "f.yaml", env=with_tool(ws))
+    ws.until(lambda: '"running"' in ws.tasuki("runs", "show", "--json").out, "a runs")
+    call(ws, "runs", "cancel", "@1")
+    ws.finish(runner)
+    reasons = {lang: ws.tasuki("--json", "--lang", lang, "runs", "show").expect(0).json["reason"] for lang in ("ja", "en", "zh")}
+    eq(len(set(reasons.values())), 3, f"three languages: {reasons}")
 
 
 main(__name__)

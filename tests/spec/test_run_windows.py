@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 
@@ -23,9 +24,9 @@ def state_of(pid):
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def held(ws, path, number, *args):
-    """tasuki, stopped before it opens the path for that time."""
-    env = {**with_tool(ws), "TASUKI_FAULT_PATH": path, "TASUKI_FAULT_STOP_AT": str(number)}
+def held(ws, path, number, *args, only=None):
+    """tasuki, stopped before it opens (only="unlinkat": removes) the path for that time."""
+    env = {**with_tool(ws), "TASUKI_FAULT_PATH": path, "TASUKI_FAULT_STOP_AT": str(number), "TASUKI_FAULT_ONLY": only}
     proc = ws.spawn_command([ws.fault_binary, "--json", *args], env=env)
     ws.until(lambda: state_of(proc.pid) == "T", f"{args} stops before {path}")
     return proc
@@ -215,7 +216,7 @@ def _(ws):
 def _(ws):
     with_flow(ws, "RQ-1")
     for number in (signal.SIGTERM, signal.SIGUSR1):
-        proc = held(ws, "request.RQ-1", 3, "request", "run", "RQ-1")  # the guard: taking (with a spare), releasing
+        proc = held(ws, "request.RQ-1.lock.json", 1, "request", "run", "RQ-1", only="unlinkat")
         eq([one["status"] for one in runs_of(ws, "RQ-1")][0], "DONE", "the run")
         assert ws.lock_path("request", "RQ-1").exists(), "its lock is there"
         proc.send_signal(number)
@@ -517,6 +518,19 @@ def _(ws):
     call(ws, "lock", "acquire", "request", "RQ-1", "--pid", holder.pid)
     other = call(ws, "queue", "next").json["others"][0]
     eq((other["reason"], other["detail"]), ("REQUEST_LOCKED", f"pid {holder.pid}"), "what is in the way")
+
+
+@test("a run that is removed between the look at the list and the look at the run is no run; the one before it is the latest")
+def _(ws):
+    with_flow(ws, "RQ-1", "exit 3")
+    runs = [last_document(ws.tasuki("--json", "request", "run", "RQ-1", "--new").expect(7))["run_id"] for _ in range(3)]
+    for run, words, seen in ((runs[2], None, ("ready", None)), (runs[1], "nonsense", ("failed", runs[0]))):
+        if words:  # a note that says nothing: the newest run is searched
+            (ws.path / ".aiflow/runs/.requests/RQ-1").write_text(words)
+        look = held(ws, f"runs/{run}", 1, "request", "show", "RQ-1")
+        shutil.rmtree(ws.path / ".aiflow/runs" / run)
+        found = let_go(ws, look).json
+        eq((found["status"], (found["latest_run"] or {}).get("run_id")), seen, "what is shown")
 
 
 main(__name__)

@@ -2,7 +2,7 @@
 
 import os
 
-from common import (ADDED_KEYS, ISO_UTC, NOBODY, acquire_from_a_script, check_error, check_u2, dead_pid, edit_lock,
+from common import (ADDED_KEYS, ISO_UTC, NOBODY, U2_KEYS, acquire_from_a_script, check_error, check_u2, dead_pid, edit_lock,
                     foreign_sprint, iso, make_old, need_root, run_as_nobody, sleeper)
 from harness.harness import eq, main, test
 
@@ -57,6 +57,21 @@ def _(ws):
                          f"started: {info['started_at']})")
     eq((info["pid_alive"], info["is_zombie"], info["exists"]), (True, False, True))
     eq(ws.lock_path("sprint").read_text(), before, "the lock file")
+
+
+@test("the commands of a refusal have the caller's session and epic, ready to be typed")
+def _(ws):
+    words = ("sprint", "acquire", "--session", "s-2", "--epic", "epic 5")
+    typed = "tasuki sprint acquire --session s-2 --epic 'epic 5'"
+    foreign_sprint(ws, sleeper(ws).pid, started=0)
+    text = ws.tasuki(*words).expect(4).err
+    assert f"{typed} --wait 30m\n" in text and f"{typed} --force\n" in text and "S --epic" not in text, text
+    text = ws.tasuki(*words, "--force").expect(6).err
+    assert f"{typed} --wait 30m\n" in text and "S --epic" not in text, text
+    ws.lock_path("sprint").unlink()
+    foreign_sprint(ws, dead_pid())
+    text = ws.tasuki(*words).err
+    assert f"{typed} --yes\n" in text and "S --epic" not in text, text
 
 
 @test("status blocked: check meets an active lock")
@@ -332,7 +347,7 @@ def _(ws):
 def _(ws):
     foreign_sprint(ws, dead_pid())
     text = ws.tasuki("sprint", "acquire", "--session", "s-1", "--epic", "e").expect(6).err
-    command = next(line for line in text.splitlines() if "--yes --session" in line).split("tasuki ", 1)[1]
+    command = next(line for line in text.splitlines() if line.endswith(" --yes")).split("tasuki ", 1)[1]
     ws.tasuki(*command.replace(" S ", " s-1 ").split()).expect(0)
 
 
@@ -527,6 +542,41 @@ def _(ws):
     assert (ws.path / ".sprint-running.tmp").is_dir()
     check_u2(ws.tasuki(*CHECK), "zombie-detected", 6, "check")
     assert not os.path.lexists(ws.path / ".sprint-running.tmp")
+
+
+@test("in a project that is no workspace, what a sprint lock needs is hidden from git, and a .gitignore that is there stays")
+def _(ws):
+    for name, before in (("new", None), ("own", "mine\n")):
+        project = ws.path / name
+        (project / ".git").mkdir(parents=True)
+        if before:
+            (project / ".aiflow").mkdir()
+            (project / ".aiflow/.gitignore").write_text(before)
+        lock = ws.tasuki("--json", "lock", "acquire", "sprint", "--session", "s", "--epic", "e", cwd=project).expect(0).json
+        eq((project / ".aiflow/.gitignore").read_bytes(), (before or "*\n").encode(), f"the file of {name}")
+        ws.tasuki("lock", "release", "sprint", "--token", lock["token"], cwd=project).expect(0)
+        eq(sorted(p.name for p in project.iterdir()), [".aiflow", ".git"], "what is left")
+
+
+@test("any other mode: U2's object with 'Invalid mode', and the lock is not touched")
+def _(ws):
+    foreign_sprint(ws, os.getpid())
+    before = ws.lock_path("sprint").read_text()
+    result = ws.tasuki("sprint", "fly", "--json").expect(2, "INVALID_INPUT").json
+    eq({key: result[key] for key in ("status", "mode", "message", "errors")},
+       {"status": "failure", "mode": "fly", "message": "Invalid mode", "errors": ["Invalid mode"]}, "the object")
+    assert U2_KEYS <= set(result), result
+    eq(ws.lock_path("sprint").read_text(), before, "the lock file")
+    assert "Invalid mode" in ws.tasuki("sprint", "fly").expect(2).err
+
+
+@test("a lock file with pid 0 names no process: no sentence calls it PID 0")
+def _(ws):
+    foreign_sprint(ws, 0)
+    for command in (("check",), ("acquire", "--session", "s", "--epic", "e")):
+        result = ws.tasuki("sprint", *command).expect(6)
+        assert "PID: 0" not in result.out + result.err and "PID: ?" in result.out + result.err, result
+        eq(ws.tasuki("sprint", *command, "--json").expect(6).json["lock_info"]["pid"], None, "pid")
 
 
 main(__name__)

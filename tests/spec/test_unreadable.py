@@ -53,4 +53,24 @@ def _(ws):
     assert "cannot be read" in answers["damaged"]["error"]["message"], answers
 
 
+@test("a flow whose file cannot be looked at is in the list, without a time")
+def _(ws):
+    flows = ws.path / ".aiflow/flows"
+    flows.mkdir(exist_ok=True)
+    (flows / "good.yaml").write_text("tasks: {a: {run: 'true'}}\n")
+    (flows / "loop.yaml").symlink_to("loop.yaml")
+    listed = ws.tasuki("flow", "list", "--json").expect(0).json["flows"]
+    eq([(flow["name"], flow["updated_at"] is not None) for flow in listed], [("good", True), ("loop", False)], "flows")
+    ws.tasuki("flow", "list").expect(0)
+
+
+@test("doctor reports a process folder that it cannot open")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "true").expect(0)
+    (ws.path / ".aiflow/processes/loop").symlink_to("loop")
+    report = ws.tasuki("doctor", "--json").json
+    found = [check for check in report["checks"] if "processes/loop" in str(check) and check["status"] != "PASS"]
+    assert found, report
+
+
 main(__name__)

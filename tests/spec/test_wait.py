@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from agent import Agent  # noqa: E402
-from common import run_held  # noqa: E402
+from common import run_held, sleeper  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from requests_common import add, begin, call, go, kill, spawn  # noqa: E402
 
@@ -71,6 +71,18 @@ def _(ws):
     eq(agent.answer(number)["result"]["structuredContent"]["status"], "DONE", "the run")
     eq(agent.answer(lock)["result"]["structuredContent"]["state"], "free", "the lock")
     ws.finish(proc).expect(0)
+
+
+@test("a lock names those that wait for it")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    waiter = ws.spawn("lock", "acquire", "name", "a", "--wait", "60s", env={"TASUKI_AGENT": "codex"})
+    found = ws.until(lambda: ws.tasuki("lock", "list", "--json").json["locks"][0].get("waiters"), "it waits")
+    eq([one["label"] for one in found], ["codex"], "those that wait")
+    waiter.kill()
+    waiter.wait()
+    ws.until(lambda: "waiters" not in ws.tasuki("lock", "list", "--json").json["locks"][0], "nobody waits any more")
 
 
 main(__name__)

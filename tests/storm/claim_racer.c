@@ -74,11 +74,11 @@ static void make_workflows(struct owners *owners, int rounds)
     for (int i = 1; i < rounds && result == 0; i++) {
         char id[32];
         workflow_name(id, i);
-        result =
-            db_exec(&owners->db, &err,
-                    "INSERT INTO workflow SELECT ?1, owner, fence, claimed_at, created_at, updated_at FROM workflow"
-                    " WHERE id = 'race-0'",
-                    1, id);
+        result = db_exec(&owners->db, &err,
+                         "INSERT INTO workflow (id, owner, fence, claimed_at, created_at, updated_at)"
+                         " SELECT ?1, owner, fence, claimed_at, created_at, updated_at FROM workflow"
+                         " WHERE id = 'race-0'",
+                         DB_TEXT(id));
     }
     if (result == 0 && db_commit(&owners->db, &err) == 0)
         return;

@@ -115,7 +115,7 @@ class Target:
         """The holder dies, and so does the process that is about to replace it."""
         self.kill_holder(record)
         for _ in range(self.draw.randint(1, 3)):
-            words = self.draw.choice([["status", self.id], ["list"], ["start", self.id], ["logs", self.id]])
+            words = self.draw.choice([["status", self.id], ["list"], ["start", self.id, "--no-wait"], ["logs", self.id]])
             self.run_and_kill(words, whole_chance=0.3)
         after = self.status()
         eq((after["state_name"], after["pid"]), ("Running", record["pid"]), "state and pid after the deaths of those who looked")
@@ -158,7 +158,7 @@ class Target:
             eq(self.lives.born, born + 1, "lives after one start")
 
     def hit_start(self, record):
-        self.run_and_kill(["start", self.id], whole_chance=0.2, below=True)
+        self.run_and_kill(["start", self.id, "--no-wait"], whole_chance=0.2, below=True)
 
     # -- hitting ---------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def _(ws):
     ws.at_close(lives.close)
     p.create("web", child(ws, "web"))
     for number in range(1, REPETITIONS + 1):
-        answers = race(ws, [[ws.binary, "--json", "proc", "start", "web"]] * STARTERS)
+        answers = race(ws, [[ws.binary, "--json", "proc", "start", "web", "--no-wait"]] * STARTERS)
         codes = [code for code, _ in answers]
         eq(sorted(codes), [0] + [4] * (STARTERS - 1), f"repetition {number}: the exit codes")
         eq({reason(out) for code, out in answers if code == 4}, {"ProcessAlreadyRunning"}, "the refusals")
@@ -58,7 +58,8 @@ def _(ws):
     ws.at_close(lives.close)
     p.create("web", child(ws, "web"))
     for number in range(25):
-        commands = [[ws.binary, "--json", "proc", verb, "web"] for verb in ("start", "stop", "start", "stop", "restart")]
+        commands = [[ws.binary, "--json", "proc", verb, "web", *(["--no-wait"] if verb != "stop" else [])]
+                    for verb in ("start", "stop", "start", "stop", "restart")]
         codes = [code for code, _ in race(ws, commands)]
         assert set(codes) <= {0, 4}, f"round {number}: {codes}"
         record = p.status("web")
@@ -105,7 +106,8 @@ ALLOWED = {  # which exit codes each verb may have when anybody does anything at
 def command_of(ws, draw):
     id = draw.choice(IDS)
     verb = draw.choices(list(ALLOWED), [4, 6, 4, 2, 2, 2, 2, 1, 1])[0]
-    words = {"create": ["proc", "create", id, "--restart", draw.choice(["no", "always"]), "--auto-start", "--", *child(ws, id)],
+    words = {"start": ["proc", "start", id, "--no-wait"], "restart": ["proc", "restart", id, "--no-wait"],
+             "create": ["proc", "create", id, "--restart", draw.choice(["no", "always"]), "--auto-start", "--", *child(ws, id)],
              "remove": ["proc", "remove", id, "--force"], "list": ["proc", "list"], "restore": ["restore"],
              "update": ["proc", "update", id, "--restart", draw.choice(["no", "on-failure", "always"])]}
     return verb, [ws.binary, "--json", *words.get(verb, ["proc", verb, id])]

@@ -5,14 +5,14 @@ import json
 import os
 import pathlib
 import random
-import signal
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
 from flows import journal, last_document, processes_of, run_ids, with_tool  # noqa: E402
-from harness.harness import children_of, eq, main, test  # noqa: E402
-from requests_common import call, no_locks, queue, runs_of  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from requests_common import call, no_locks, runs_of  # noqa: E402
+from storm.victims import everybody, strike  # noqa: E402
 
 ROUNDS = 200
 ROUNDS_QUICK = 30
@@ -55,48 +55,12 @@ def start(ws, rng):
     return ws.spawn(*command, "--quiet", env=with_tool(ws), stdout=-3, stderr=-3)
 
 
-def is_ours(ws, pid):
-    try:
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        where = os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return False
-    return where.startswith(str(ws.path)) or str(ws.path).encode() in words
-
-
-def everybody(ws):
-    """Living processes of this test: {name: [pids]}."""
-    found, todo = {}, [os.getpid()]
-    while todo:
-        for pid in children_of(todo.pop()):
-            todo.append(pid)
-            try:
-                name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-            except OSError:
-                continue
-            kind = {"tasuki": "runner", "tasuki-hold": "holder"}.get(name, "task")
-            found.setdefault(kind, []).append(pid)
-    return found
-
-
-def strike(ws, rng):
-    """SIGKILL for the runners, the holders, both, or all."""
-    victims = rng.choice([["runner"], ["runner"], ["holder"], ["runner", "holder"], ["holder", "runner"], ["runner", "holder", "task"]])
-    people = everybody(ws)
-    for kind in victims:
-        for pid in people.get(kind, []):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-
-
 def settle(ws, ids):
     """Restart and resume, as a person would: the queue until it has nothing left, the others one by one."""
     for _ in range(100):
         result = ws.tasuki("queue", "run", "--json", env=with_tool(ws))
         # A detached one that nobody has killed may be about to begin a draft: who begins it as well does it twice, as he said.
-        ws.until(lambda: not set(everybody(ws)) & {"runner", "holder"}, "nobody is at work")
+        ws.until(lambda: not set(everybody()) & {"runner", "holder"}, "nobody is at work")
         for command in by_hand(ws, is_alone=True):
             ws.tasuki(*command, "--quiet", env=with_tool(ws)).expect(0)
         if result.code == 0 and last_document(result)["reason"] == "EMPTY":
@@ -144,7 +108,7 @@ def one_world(ws, rng, number):
             write_request(ws, rng, ids[-1])
         proc = start(ws, rng)
         time.sleep(rng.random() * 0.12)
-        strike(ws, rng)
+        strike(rng)
         if rng.random() < 0.5:  # the dead are collected later: a pid that is a zombie must not look alive
             proc.wait()
     settle(ws, ids)

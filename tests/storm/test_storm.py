@@ -48,6 +48,18 @@ def await_state(pid, states):
         time.sleep(0.0005)
 
 
+def stop_wholly(pid):
+    """It does nothing more. What waits for a child between vfork and exec stops only when that child goes on, and the storm
+    may have stopped the child."""
+    send(pid, signal.SIGSTOP)
+    end = time.monotonic() + 60
+    while state_of(pid) not in "TZX":
+        assert time.monotonic() < end, f"process {pid} is {state_of(pid)}"
+        for child in children_of(pid):
+            send(child, signal.SIGCONT)
+        time.sleep(0.0005)
+
+
 def descendants_of(pid):
     found = []
     for child in children_of(pid):
@@ -75,8 +87,7 @@ class Contender:
         """For a client whose helpers (mv, rm, the work) act in its name, death means: nothing of it runs any more
         when others can first see it dead. So it is stopped, its helpers end, then it ends."""
         if self.whole_tree:
-            send(self.proc.pid, signal.SIGSTOP)
-            await_state(self.proc.pid, "TZX")
+            stop_wholly(self.proc.pid)
             helpers = descendants_of(self.proc.pid)
             for pid in helpers:
                 send(pid, signal.SIGKILL)
@@ -187,9 +198,8 @@ class Storm:
         for _, pid in self.stopped:
             send(pid, signal.SIGCONT)
         for one in self.contenders:
-            send(one.proc.pid, signal.SIGSTOP)
+            stop_wholly(one.proc.pid)
         for one in self.contenders:
-            await_state(one.proc.pid, "TZX")
             for pid in descendants_of(one.proc.pid):
                 send(pid, signal.SIGKILL)
             send(one.proc.pid, signal.SIGKILL)

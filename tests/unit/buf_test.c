@@ -76,3 +76,13 @@ TEST(pairs_get_their_commas)
     buf_puts(&b, "}}");
     ASSERT_STR(buf_str(&b), "{\"a\":\"x\",\"b\":-5,\"c\":{\"d\":null}}");
 }
+
+TEST(room_that_is_not_used_leaves_the_text_as_it_was)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    ASSERT(buf_reserve(&b, 1000));
+    ASSERT_STR(buf_str(&b), "");
+    buf_puts(&b, "x");
+    ASSERT(buf_reserve(&b, 100000));
+    ASSERT_STR(buf_str(&b), "x");
+}

@@ -257,12 +257,26 @@ TEST(option_names_have_dashes_for_underscores)
     ASSERT_STR(name, "");
 }
 
+TEST(every_printer_is_for_operations_that_exist_and_have_no_other)
+{
+    const char *seen[128];
+    size_t count = 0;
+    for (const struct cli_printer *const *printer = cli_printers; *printer; printer++)
+        for (const char *const *op = (*printer)->ops; *op; op++) {
+            if (!op_by_name(*op))
+                test_fail(__FILE__, __LINE__, "there is no operation %s", *op);
+            for (size_t i = 0; i < count; i++)
+                if (strcmp(seen[i], *op) == 0)
+                    test_fail(__FILE__, __LINE__, "%s has two printers", *op);
+            seen[count++] = *op;
+        }
+    ASSERT(count > 10);
+}
+
 TEST(every_option_of_every_row_is_understood_in_both_forms)
 {
-    size_t count;
-    const struct op *const *table = op_table(&count);
-    for (size_t i = 0; i < count; i++)
-        for (const struct op_param *param = table[i]->params; param->name; param++) {
+    op_foreach (op)
+        for (const struct op_param *param = op->params; param->name; param++) {
             char name[64], line[128];
             struct tsk_error err;
             json_t *args = NULL;
@@ -270,7 +284,7 @@ TEST(every_option_of_every_row_is_understood_in_both_forms)
                 continue;
             cli_option_name(param, name);
             snprintf(line, sizeof line, param->type == OP_BOOL ? "--%s" : "--%s=1", name);
-            int result = parse(table[i], line, &args, &err);
+            int result = parse(op, line, &args, &err);
             if (result < 0 && err.text && strncmp(err.text, "option_", 7) == 0)
                 scene_fail(__FILE__, __LINE__, line, &err);
             json_decref(args);

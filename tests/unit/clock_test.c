@@ -209,6 +209,20 @@ TEST(durations_are_shown_in_their_two_largest_units)
     }
 }
 
+TEST(a_time_that_is_left_is_rounded_up_to_the_second)
+{
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } rows[] = {{-5, "1 s"},   {0, "1 s"},    {1, "1 s"},       {1000, "1 s"},        {1001, "2 s"},
+                {1999, "2 s"}, {2000, "2 s"}, {59001, "1 min"}, {61500, "1 min 2 s"}, {7999, "8 s"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[TIME_TEXT_MAX];
+        duration_format_left(rows[i].ms, text);
+        ASSERT_STR(text, rows[i].text);
+    }
+}
+
 TEST(extreme_times_are_written_without_overrunning)
 {
     char text[TIME_TEXT_MAX];

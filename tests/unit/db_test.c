@@ -114,15 +114,15 @@ TEST(what_was_committed_is_there_and_what_was_rolled_back_is_not)
     struct db db;
     open_db(&db, dir);
     ASSERT_INT(db_begin(&db, &err), 0);
-    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", 1, "kept"), 0);
+    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", DB_TEXT("kept")), 0);
     ASSERT_INT(db_commit(&db, &err), 0);
     ASSERT_INT(db_begin(&db, &err), 0);
-    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", 1, "dropped"), 0);
+    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", DB_TEXT("dropped")), 0);
     db_rollback(&db);
     db_close(&db);
     open_db(&db, dir);
     ASSERT_INT(integer(&db, "SELECT count(*) FROM outbox"), 1);
-    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", 1, NULL), -1);
+    ASSERT_INT(db_exec(&db, &err, "INSERT INTO outbox (line) VALUES (?1)", DB_TEXT(NULL)), -1);
     ASSERT_INT(err.code, TSK_INTERNAL);
     db_close(&db);
 }
@@ -167,7 +167,7 @@ TEST(a_database_of_a_newer_tasuki_is_refused_and_left_alone)
     int dir CLEANUP_FD = state_dir();
     struct db db;
     open_db(&db, dir);
-    ASSERT_INT(db_exec(&db, &err, "PRAGMA user_version = 999", 0), 0);
+    ASSERT_INT(db_exec(&db, &err, "PRAGMA user_version = 999"), 0);
     db_close(&db);
     ASSERT_INT(db_open(&db, dir, &err), -1);
     ASSERT_INT(err.code, TSK_ENVIRONMENT);
@@ -224,7 +224,7 @@ static void make(int dir)
     struct db db;
     open_db(&db, dir);
     ASSERT_INT(db_begin(&db, &err), 0);
-    ASSERT_INT(db_exec(&db, &err, "CREATE TABLE kept (n INTEGER)", 0), 0);
+    ASSERT_INT(db_exec(&db, &err, "CREATE TABLE kept (n INTEGER)"), 0);
     ASSERT_INT(db_commit(&db, &err), 0);
     db_close(&db);
 }
@@ -232,7 +232,7 @@ static void make(int dir)
 static void insert(struct db *db)
 {
     ASSERT_INT(db_begin(db, &err), 0);
-    ASSERT_INT(db_exec(db, &err, "INSERT INTO kept VALUES (1)", 0), 0);
+    ASSERT_INT(db_exec(db, &err, "INSERT INTO kept VALUES (1)"), 0);
     ASSERT_INT(db_commit(db, &err), 0);
 }
 
@@ -251,6 +251,32 @@ TEST(a_look_becomes_a_change_in_all_places_that_have_it_open)
     ASSERT_INT(integer(&two, "SELECT count(*) FROM kept"), 2);
     db_close(&one);
     db_close(&two);
+    db_use(DB_USE_ONCE);
+}
+
+/* A look that finds that it cannot is exchanged, and no statement may be in use then. */
+TEST(rows_that_were_read_to_their_end_are_no_longer_in_use)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct db db;
+    struct db_rows none, one;
+    make(dir);
+    db_use(DB_USE_ONCE);
+    open_db(&db, dir);
+    insert(&db);
+    db_close(&db);
+    db_use(DB_USE_LOOK);
+    open_db(&db, dir);
+    ASSERT_INT(db_query(&db, &none, &err, "SELECT * FROM kept WHERE 0"), 0);
+    ASSERT_INT(db_next(&none, &err), 0);
+    ASSERT_INT(db_query(&db, &one, &err, "SELECT * FROM kept"), 0);
+    ASSERT_INT(db_next(&one, &err), 1);
+    ASSERT_INT(db_next(&one, &err), 0);
+    insert(&db);
+    ASSERT_INT(db_next(&one, &err), 0);
+    db_rows_free(&none);
+    db_rows_free(&one);
+    db_close(&db);
     db_use(DB_USE_ONCE);
 }
 

@@ -4,6 +4,8 @@
 #include "harness/test.h"
 #include "unit/scene.h"
 
+#include <sys/resource.h>
+
 TEST(the_arena_takes_what_fits_and_never_overruns)
 {
     for (size_t len = 1; len < TSK_ERROR_ARENA + 50; len += 97) {
@@ -192,4 +194,26 @@ TEST(a_message_is_cut_to_its_buffer)
         ASSERT(strnlen(text, size) < size);
         ASSERT(size == sizeof text || text[size] == 'z');
     }
+}
+
+TEST(a_broken_assumption_is_reported_with_its_place_and_ends_the_program)
+{
+    char text[256] = "";
+    int both[2], status;
+    ASSERT_INT(pipe2(both, O_CLOEXEC), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        dup2(both[1], STDERR_FILENO);
+        BUG(pid == 0);
+        _exit(0);
+    }
+    close(both[1]);
+    ASSERT(read(both[0], text, sizeof text - 1) > 0);
+    close(both[0]);
+    ASSERT_INT(waitpid(pid, &status, 0), pid);
+    ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    ASSERT(strstr(text, "tasuki: bug at ") == text && strstr(text, "error_test.c:") && strstr(text, ": pid == 0\n"));
 }

@@ -1,4 +1,5 @@
 #include "base/fs.h"
+#include "base/who.h"
 #include "harness/test.h"
 #include "store/events.h"
 
@@ -102,10 +103,23 @@ static char *oldest_closed(void)
 TEST(a_line_has_the_fields_of_the_event_in_order)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    struct event event = {.type = "lock.acquired", .session_id = "s\"1", .task_id = "t", .data = "{\"a\":1}"};
+    struct event event = {
+        .type = "lock.acquired", .session_id = "s\"1", .task_id = "t", .data = "{\"a\":1}", .actor = "null"};
     event_put_line(&line, &some_time, &event);
     ASSERT_STR(buf_str(&line), "{\"time\":\"2026-02-07T13:30:00.250Z\",\"type\":\"lock.acquired\","
-                               "\"session_id\":\"s\\\"1\",\"task_id\":\"t\",\"data\":{\"a\":1}}\n");
+                               "\"session_id\":\"s\\\"1\",\"task_id\":\"t\",\"actor\":null,\"data\":{\"a\":1}}\n");
+}
+
+TEST(a_line_names_the_party_that_acts)
+{
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    struct who who = {.label = "claude-code#2", .pid = 7, .note = "say \"hi\""};
+    who_enter(&who);
+    event_put_line(&line, &some_time, &(struct event){.type = "x"});
+    who_enter(NULL);
+    ASSERT(strstr(buf_str(&line),
+                  "\"type\":\"x\",\"actor\":{\"label\":\"claude-code#2\",\"user\":null,\"program\":null,\"pid\":7,"
+                  "\"host\":null,\"instance\":null,\"note\":\"say \\\"hi\\\"\"},\"data\":{}}"));
 }
 
 TEST(the_time_of_a_line_is_right_on_the_edges_of_the_calendar)

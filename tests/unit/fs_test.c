@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "base/fs.h"
+#include "base/listing.h"
 #include "harness/test.h"
 #include "unit/scene.h"
 
@@ -47,12 +47,29 @@ TEST(a_replaced_file_has_the_old_content_or_the_new_at_every_instant)
 static int count_entries(void)
 {
     int count = 0;
-    DIR *dir = opendir(".");
-    ASSERT(dir);
-    for (struct dirent *entry; (entry = readdir(dir));)
-        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    closedir(dir);
+    struct listing names CLEANUP(listing_close);
+    ASSERT_INT(listing_open(&names, AT_FDCWD, ".", 0), 0);
+    while (listing_next(&names))
+        count++;
     return count;
+}
+
+TEST(a_listing_has_all_names_sorted_on_request_and_none_when_it_could_not_be_opened)
+{
+    struct listing names CLEANUP(listing_close), none CLEANUP(listing_close);
+    ASSERT_INT(mkdir("d", 0700), 0);
+    ASSERT_INT(mkdir("d/b", 0700), 0);
+    ASSERT_INT(symlink("b", "d/a"), 0);
+    ASSERT_INT(symlink("d", "link"), 0);
+    ASSERT_INT(listing_open(&names, AT_FDCWD, "link", LISTING_SORTED), 0);
+    ASSERT_STR(listing_next(&names), "a");
+    ASSERT_INT(names.type, DT_LNK);
+    ASSERT_STR(listing_next(&names), "b");
+    ASSERT(!listing_next(&names));
+    ASSERT_INT(listing_open(&none, AT_FDCWD, "link", LISTING_SORTED | LISTING_NO_LINK), -1);
+    ASSERT_INT(none.fd, -1);
+    ASSERT(!listing_next(&none));
+    ASSERT_INT(count_entries(), 2);
 }
 
 static int fail_rename(int from, const char *old, int to, const char *new, unsigned flags)

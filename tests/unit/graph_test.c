@@ -361,6 +361,8 @@ TEST(fail_fast_stops_the_other_branches)
     task(&s, branch(&s, g, false), "bad", run_failing, NULL);
     ASSERT_INT(run(&s), -1);
     ASSERT_INT(times_seen("never"), 0);
+    ASSERT_INT(s.err.code, TSK_GROUP_FAILED);
+    ASSERT(!strstr(tsk_error_context(&s.err, "branches"), "endless")); /* it was stopped, it did not fail */
     end(&s);
 }
 

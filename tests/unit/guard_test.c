@@ -413,3 +413,65 @@ TEST(a_state_that_cannot_be_written_gives_no_fence)
     fs = &fs_system_calls;
     guard_close(&guard);
 }
+
+static ssize_t write_nothing_once(int fd, const void *data, size_t len, off_t offset)
+{
+    static bool was_full;
+    if (was_full)
+        return fs_system_calls.pwrite(fd, data, len, offset);
+    was_full = true;
+    return 0;
+}
+
+TEST(a_boot_that_could_not_be_noted_gives_no_fence_and_is_noted_by_the_next_call)
+{
+    static struct fs_calls calls;
+    struct tsk_error err;
+    struct guard guard = open_guard();
+    struct now now = clock_now();
+    uint64_t fence = 42;
+    calls = fs_system_calls;
+    calls.pwrite = write_nothing_once;
+    ASSERT_OK(guard_lock(&guard, &err));
+    fs = &calls;
+    ASSERT_CODE(guard_next_fence(&guard, &now, 0, false, &fence, &err), TSK_STORAGE_FULL);
+    ASSERT_INT(fence, 42);
+    ASSERT_OK(guard_next_fence(&guard, &now, 0, false, &fence, &err));
+    ASSERT(fence > 42);
+    fs = &fs_system_calls;
+    guard_close(&guard);
+}
+
+/* A place of that caller, entered and left. */
+static uint64_t keep_place(struct guard *guard, const char *key, bool is_kept)
+{
+    struct tsk_error err;
+    uint64_t ticket = 0;
+    ASSERT_OK(line_enter(guard, key, &ticket, &err));
+    ASSERT_INT(line_keep(guard, key, ticket), is_kept);
+    return ticket;
+}
+
+TEST(a_place_is_kept_for_its_caller_until_the_table_is_full_and_each_guard_has_its_own)
+{
+    char key[LINE_KEY_SIZE], name[24];
+    struct tsk_error err;
+    struct guard one = open_guard(), other;
+    ASSERT_OK(guard_open(&other, AT_FDCWD, "other", &err));
+    line_key("the caller", key);
+    uint64_t first = keep_place(&one, key, true);
+    ASSERT_INT(keep_place(&one, key, true), first);
+    for (int i = 1; i < 64; i++) {
+        snprintf(name, sizeof name, "caller %d", i);
+        line_key(name, key);
+        ASSERT(keep_place(&one, key, true) > first);
+    }
+    line_key("one too many", key);
+    keep_place(&one, key, false);
+    keep_place(&other, key, true); /* a file that is shorter than its table: what another guard had is not in it */
+    line_key("the caller", key);
+    ASSERT_INT(keep_place(&one, key, true), first);
+    keep_place(&one, "", false);
+    guard_close(&one);
+    guard_close(&other);
+}

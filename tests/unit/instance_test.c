@@ -230,7 +230,7 @@ TEST(after_a_reboot_a_lease_goes_by_the_wall_clock)
     char id[INSTANCE_HTTP_SIZE], secret[INSTANCE_SECRET_SIZE];
     ASSERT_OK(instance_register_http(ws, NULL, id, secret, &err));
     ASSERT_OK(owners_open(&owners, ws, &err));
-    ASSERT_OK(db_exec(&owners.db, &err, "UPDATE instance SET boot_id = 'another', lease_boot_ms = 0", 0));
+    ASSERT_OK(db_exec(&owners.db, &err, "UPDATE instance SET boot_id = 'another', lease_boot_ms = 0"));
     ASSERT_INT(judge_row(ws, id), LIVE_ALIVE);
     shift_clock(0, INSTANCE_LEASE_MS + 120000);
     ASSERT_INT(judge_row(ws, id), LIVE_DEAD);
@@ -256,8 +256,8 @@ TEST(a_secret_belongs_to_one_client_and_is_not_in_the_database)
     ASSERT_CODE(instance_verify_http(ws, a, "", &err), TSK_UNAUTHORIZED);
     ASSERT_CODE(instance_verify_http(ws, "http-0123456789abcdef", secret_a, &err), TSK_UNAUTHORIZED);
     ASSERT_OK(owners_open(&owners, ws, &err));
-    ASSERT_OK(db_query(&owners.db, &rows, &err, "SELECT 1 FROM instance WHERE secret_hash IN (?1, ?2)", 2, secret_a,
-                       secret_b));
+    ASSERT_OK(db_query(&owners.db, &rows, &err, "SELECT 1 FROM instance WHERE secret_hash IN (?1, ?2)",
+                       DB_TEXT(secret_a), DB_TEXT(secret_b)));
     ASSERT_INT(db_next(&rows, &err), 0);
     tsk_workspace_close(ws);
 }

@@ -143,6 +143,97 @@ TEST(compact_text_is_read_back_as_the_same_value)
     }
 }
 
+/* As its own text: json_equal does not see the order. */
+static void assert_as_jansson_reads_it(const char *text, size_t len)
+{
+    json_t *quick CLEANUP_JSON = json_read_plain(text, len);
+    json_t *value CLEANUP_JSON = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    struct buf ours CLEANUP(buf_clear) = BUF_INIT, theirs CLEANUP(buf_clear) = BUF_INIT;
+    if (!quick)
+        return;
+    if (!value)
+        test_fail(__FILE__, __LINE__, "accepted: %.*s", (int)len, text);
+    json_write(&ours, quick, false);
+    json_write(&theirs, value, false);
+    ASSERT_STR(buf_str(&ours), buf_str(&theirs));
+}
+
+TEST(the_quick_reader_accepts_what_programs_write)
+{
+    static const char *const texts[] = {
+        "{}",
+        "[]",
+        " { \"a\" : [ 1 , -2 , true , false , null , \"x y\" , { } , [ ] ] }\r\n\t",
+        "{\"\":0,\"n\":999999999999999999,\"m\":-999999999999999999}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        json_t *value CLEANUP_JSON = json_read_plain(texts[i], strlen(texts[i]));
+        ASSERT(value);
+        assert_as_jansson_reads_it(texts[i], strlen(texts[i]));
+    }
+}
+
+TEST(the_quick_reader_leaves_to_jansson_what_needs_care)
+{
+    static const char *const texts[] = {
+        "",
+        " ",
+        "1",
+        "null",
+        "\"a\"",
+        "{",
+        "[",
+        "[1",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{\"a\":1,}",
+        "{\"a\" 1}",
+        "{\"a\":1,\"a\":1}",
+        "{a:1}",
+        "[1] x",
+        "[01]",
+        "[-]",
+        "[-0]",
+        "[1.5]",
+        "[1e3]",
+        "[+1]",
+        "[tru]",
+        "[nulll]",
+        "[\"a]",
+        "[\"\\n\"]",
+        "[\"\xc3\xa4\"]",
+        "[\"\x01\"]",
+        "[\"\x7f\"]",
+        "[9999999999999999999]",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (json_read_plain(texts[i], strlen(texts[i])))
+            test_fail(__FILE__, __LINE__, "accepted: %s", texts[i]);
+    ASSERT(!json_read_plain("[1]\0", 4)); /* a NUL is no blank */
+    char deep[80];
+    memset(deep, '[', 40);
+    memset(deep + 40, ']', 40);
+    ASSERT(!json_read_plain(deep, sizeof deep));
+}
+
+TEST(the_quick_reader_gives_the_values_of_jansson)
+{
+    static const char seed[] =
+        "{\"a\":[1,-20,true,null,\"x y\",{\"b\":\"\",\"c\":0}],\"d\":{\"e\":[[]],\"f\":false}, \"g\":7}";
+    static const char signs[] = "{}[],:\"\\0123456789-+.eEtrufalsn x\n\x7f\xc3";
+    uint64_t random = 42;
+    for (int i = 0; i < 20000; i++) {
+        char text[sizeof seed];
+        memcpy(text, seed, sizeof seed);
+        for (int change = i % 4; change >= 0; change--) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            text[(random >> 33) % (sizeof seed - 1)] = signs[(random >> 17) % sizeof signs];
+        }
+        assert_as_jansson_reads_it(text, sizeof seed - 1);
+    }
+}
+
 TEST(an_error_becomes_the_document_of_the_interfaces)
 {
     error_set(&err, TSK_LOCK_HELD, NULL, "kind", "name", NULL);

@@ -115,9 +115,11 @@ TEST(bad_input_is_refused_before_anything_is_written)
     struct tsk_workspace *ws = scene_open();
     struct tsk_error err;
     struct tsk_lock *lock;
-    static const char *const ids[] = {NULL, "", "..", "a/b", "-x", "a b"};
+    static const char *const ids[] = {NULL, "", "..", "a/b", "-x", "a b"}, *const names[] = {NULL, "", "a\nb", "\xff"};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        ASSERT_CODE(tsk_lock_acquire(ws, TSK_LOCK_NAME, ids[i], NULL, &lock, &err), TSK_INVALID_INPUT);
+        ASSERT_CODE(tsk_lock_acquire(ws, TSK_LOCK_REQUEST, ids[i], NULL, &lock, &err), TSK_INVALID_INPUT);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        ASSERT_CODE(tsk_lock_acquire(ws, TSK_LOCK_NAME, names[i], NULL, &lock, &err), TSK_INVALID_INPUT);
     ASSERT_CODE(tsk_lock_acquire(ws, TSK_LOCK_QUEUE, "x", NULL, &lock, &err), TSK_INVALID_INPUT);
     ASSERT_CODE(tsk_lock_acquire(ws, TSK_LOCK_SPRINT, NULL, NULL, &lock, &err), TSK_INVALID_INPUT);
     ASSERT_CODE(tsk_lock_acquire(ws, (enum tsk_lock_kind)77, "x", NULL, &lock, &err), TSK_INVALID_INPUT);

@@ -1,6 +1,8 @@
 /* The table: what every row must say, since the skins, the help and the documentation are made from it. */
+#include "base/ident.h"
 #include "base/text.h"
 #include "harness/test.h"
+#include "ops/confirm.h"
 #include "ops/ops.h"
 #include "unit/scene.h"
 
@@ -8,9 +10,10 @@
 
 static const struct op *const *rows(size_t *count)
 {
-    const struct op *const *table = op_table(count);
+    for (*count = 0; op_rows[*count];)
+        ++*count;
     ASSERT(*count > 10);
-    return table;
+    return op_rows;
 }
 
 #define FAIL_ROW(op, what) test_fail(__FILE__, __LINE__, "%s: %s", (op)->name, what)
@@ -380,4 +383,101 @@ TEST(the_nearest_word_is_near_or_nothing)
         long_word[len] = 'a';
     }
     ASSERT(!nearest_word("acquire", words, 0));
+}
+
+/* ---- questions that a person must answer ---- */
+
+static json_t *question(size_t len)
+{
+    char *text = calloc(len + 1, 1);
+    ASSERT(text);
+    memset(text, 'x', len);
+    json_t *record = json_pack("{s:s}", "question", text);
+    free(text);
+    return record;
+}
+
+static void assert_gone(struct tsk_workspace *ws, const char *token)
+{
+    struct tsk_error err;
+    json_t *record = NULL;
+    ASSERT_CODE(confirm_look(ws, token, &record, &err), TSK_NOT_FOUND);
+    ASSERT_CODE(confirm_approve(ws, token, &record, &err), TSK_NOT_FOUND);
+    ASSERT_CODE(confirm_take(ws, token, &record, &err), TSK_NOT_FOUND);
+    ASSERT(!record);
+}
+
+TEST(a_yes_is_kept_until_it_is_used_and_used_once)
+{
+    struct tsk_error err;
+    struct tsk_workspace *ws = scene_open();
+    char token[CONFIRM_TOKEN_SIZE];
+    json_t *asked = question(10), *record = NULL;
+    ASSERT_OK(confirm_ask(ws, asked, token, &err));
+    ASSERT_INT(strlen(token), CONFIRM_TOKEN_SIZE - 1);
+    ASSERT_OK(confirm_look(ws, token, &record, &err));
+    ASSERT(!json_get_bool(record, "approved", true));
+    json_decref(record);
+    for (int i = 0; i < 2; i++) { /* the second yes changes nothing */
+        ASSERT_OK(confirm_approve(ws, token, &record, &err));
+        ASSERT_STR(json_get_string(record, "question", ""), "xxxxxxxxxx");
+        json_decref(record);
+        ASSERT_OK(confirm_look(ws, token, &record, &err));
+        ASSERT(json_get_bool(record, "approved", false));
+        json_decref(record);
+    }
+    ASSERT_OK(confirm_take(ws, token, &record, &err));
+    ASSERT(json_get_bool(record, "approved", false));
+    json_decref(record);
+    assert_gone(ws, token);
+    assert_gone(ws, "../../config");
+    assert_gone(ws, "");
+    json_decref(asked);
+    tsk_workspace_close(ws);
+}
+
+TEST(a_question_that_is_too_long_is_refused_and_leaves_nothing)
+{
+    struct tsk_error err;
+    struct tsk_workspace *ws = scene_open();
+    char token[CONFIRM_TOKEN_SIZE];
+    json_t *asked = question(70000);
+    ASSERT_CODE(confirm_ask(ws, asked, token, &err), TSK_PAYLOAD_TOO_LARGE);
+    json_decref(asked);
+    asked = question(60000);
+    ASSERT_OK(confirm_ask(ws, asked, token, &err));
+    json_decref(asked);
+    tsk_workspace_close(ws);
+}
+
+TEST(the_next_question_removes_those_that_are_over_and_old_ones_that_are_damaged)
+{
+    struct tsk_error err;
+    struct tsk_workspace *ws = scene_open();
+    char token[CONFIRM_TOKEN_SIZE], second[CONFIRM_TOKEN_SIZE], path[128], text[256];
+    json_t *asked = question(10);
+    ASSERT_OK(confirm_ask(ws, asked, token, &err));
+    snprintf(text, sizeof text, "{\"question\":\"old\",\"boot_id\":\"%s\",\"expires_boot_ms\":1}", boot_id());
+    scene_write(".aiflow/confirm/00000000000000000000000000000001.json", text);
+    scene_write(".aiflow/confirm/00000000000000000000000000000002.json",
+                "{\"question\":\"of another boot\",\"boot_id\":\"x\",\"expires_boot_ms\":9000000000000000}");
+    scene_write(".aiflow/confirm/00000000000000000000000000000003.json", "{");
+    scene_write(".aiflow/confirm/00000000000000000000000000000004.json", "{");
+    ASSERT_INT(utimensat(AT_FDCWD, ".aiflow/confirm/00000000000000000000000000000003.json",
+                         (struct timespec[]){{.tv_sec = 1}, {.tv_sec = 1}}, 0),
+               0);
+    assert_gone(ws, "00000000000000000000000000000001");
+    assert_gone(ws, "00000000000000000000000000000002");
+    ASSERT_INT(confirm_look(ws, "00000000000000000000000000000004", &(json_t *){NULL}, &err), -1);
+    ASSERT(err.code != TSK_NOT_FOUND);
+    ASSERT_OK(confirm_ask(ws, asked, second, &err));
+    for (int i = 1; i <= 3; i++) {
+        snprintf(path, sizeof path, ".aiflow/confirm/0000000000000000000000000000000%d.json", i);
+        ASSERT(!scene_exists(path));
+    }
+    snprintf(path, sizeof path, ".aiflow/confirm/%s.json", token);
+    ASSERT(scene_exists(path));
+    ASSERT(scene_exists(".aiflow/confirm/00000000000000000000000000000004.json"));
+    json_decref(asked);
+    tsk_workspace_close(ws);
 }

@@ -614,7 +614,7 @@ static struct probe_report run_probe(const struct subject *s, int notify_fd)
 {
     struct tsk_error err;
     struct probe_report report = {0};
-    ASSERT_OK(probe_run(&s->p, ".", notify_fd, &err));
+    ASSERT_OK(probe_run(NULL, &s->p, ".", notify_fd, &err));
     probe_report_read(s->p.dir, &report);
     return report;
 }

@@ -118,6 +118,35 @@ TEST(a_run_that_ends_while_somebody_looks_is_not_interrupted)
     tsk_workspace_close(ws);
 }
 
+/* D6: a process that found the run just before its removal. */
+TEST(a_run_that_was_removed_is_neither_taken_nor_shown_by_who_had_found_it)
+{
+    struct tsk_workspace *ws = scene_open();
+    struct tsk_error err;
+    struct rundir made, taker, looker;
+    json_t *stage = json_pack("{s:s}", "status", "FAILED"), *seen = NULL;
+    ASSERT_OK(rundir_create(ws, NULL, &made, &err));
+    ASSERT_OK(rundir_publish(ws, &made, &err));
+    ASSERT_OK(rundir_write_stage(&made, stage, &err));
+    rundir_clear(&made);
+    ASSERT_OK(rundir_open(ws, "", &taker, &err));
+    ASSERT_OK(rundir_open(ws, "", &looker, &err));
+    ASSERT_OK(rundir_open(ws, "", &made, &err));
+    ASSERT_OK(rundir_take_for_removal(&made, &err));
+    ASSERT_OK(rundir_remove(ws, &made, &err));
+    ASSERT(rundir_look(&looker, &seen, &err) < 0);
+    ASSERT(err.code == TSK_RUN_NOT_FOUND);
+    rundir_clear(&made);
+    ASSERT(rundir_look(&looker, &seen, &err) < 0);
+    ASSERT(err.code == TSK_RUN_NOT_FOUND);
+    ASSERT(rundir_take(&taker, &err) < 0);
+    ASSERT(err.code == TSK_RUN_NOT_FOUND);
+    json_decref(stage);
+    rundir_clear(&taker);
+    rundir_clear(&looker);
+    tsk_workspace_close(ws);
+}
+
 /* ---- a journal that cannot be read ---- */
 
 static int refuse_journal(int dir, const char *name, int flags, mode_t mode)
@@ -273,6 +302,13 @@ TEST(pauses_grow_by_the_factor_up_to_the_most)
             .backoff_initial_ms = cases[i].initial, .backoff_max_ms = cases[i].most, .backoff_factor = cases[i].factor};
         ASSERT_INT(attempt_pause(&detail, "s", "t", cases[i].attempt), cases[i].pause);
     }
+    /* No pause is none, also where the power is infinite; one millisecond is one. */
+    struct task_detail none = {.backoff_initial_ms = 0, .backoff_max_ms = 1000, .backoff_factor = 10};
+    ASSERT_INT(attempt_pause(&none, "s", "t", 1000), 0);
+    struct task_detail least = {.backoff_initial_ms = 1, .backoff_max_ms = 1000, .backoff_factor = 1};
+    ASSERT_INT(attempt_pause(&least, "s", "t", 1), 1);
+    least = (struct task_detail){.backoff_initial_ms = 5, .backoff_max_ms = 1, .backoff_factor = 1};
+    ASSERT_INT(attempt_pause(&least, "s", "t", 1), 1);
     ASSERT_INT(attempt_pause(NULL, "s", "t", 1), 1000);
     ASSERT_INT(attempt_pause(NULL, "s", "t", 3), 4000);
     ASSERT_INT(attempt_pause(NULL, "s", "t", 7), 60000);

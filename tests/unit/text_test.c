@@ -99,6 +99,18 @@ TEST(a_sentence_takes_its_values_from_the_pairs)
     ASSERT_STR(buf_str(&b), "Cannot open /x{what}: No such file");
 }
 
+TEST(a_word_agrees_with_its_number)
+{
+    static const char *const expected[] = {"f: valid, 1 task, 0 groups", "f: valid, 2 tasks, 1 group",
+                                           "f: valid, 11 tasks, 21 groups"};
+    static const char *const numbers[][2] = {{"1", "0"}, {"2", "1"}, {"11", "21"}};
+    for (size_t i = 0; i < 3; i++) {
+        struct buf b CLEANUP(buf_clear) = BUF_INIT;
+        text_put(&b, LANG_EN, "flow_valid", "source", "f", "tasks", numbers[i][0], "groups", numbers[i][1], NULL);
+        ASSERT_STR(buf_str(&b), expected[i]);
+    }
+}
+
 TEST(a_placeholder_without_a_value_stays_visible)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;

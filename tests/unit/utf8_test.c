@@ -43,6 +43,9 @@ TEST(what_could_harm_a_terminal_is_shown_as_text)
 {
     assert_visible("\x1b[31mred", false, "\\x1b[31mred");
     assert_visible("a\nb\tc", false, "a\\x0ab\\x09c");
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    utf8_put_line(&line, "a\nb\tc\033\xff");
+    ASSERT_STR(buf_str(&line), "a⏎ b\\x09c\\x1b\\xff");
     assert_visible("a\nb\tc", true, "a\nb\tc");
     assert_visible("\xc2\x9b", true, "\\x9b");
     assert_visible("\xe2\x80\xae", false, "\\u{202e}");

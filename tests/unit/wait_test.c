@@ -109,15 +109,15 @@ TEST(the_turn_comes_when_no_smaller_ticket_is_there_any_more)
     ASSERT_INT(fs_lock_try(early, F_WRLCK, GUARD_TICKET_BASE + 2, 1), 0);
     ASSERT_INT(fs_lock_try(middle, F_WRLCK, GUARD_TICKET_BASE + 5, 1), 0);
     ASSERT_INT(fs_lock_try(late, F_WRLCK, GUARD_TICKET_BASE + 9, 1), 0);
-    ASSERT_INT(wait_for_turn(early, 2, 1000), 0);
-    ASSERT_INT(wait_for_turn(middle, 5, 10), -1);
+    ASSERT_INT(wait_for_turn(early, 2, 1000, NULL, NULL), 0);
+    ASSERT_INT(wait_for_turn(middle, 5, 10, NULL, NULL), -1);
     ASSERT_INT(errno, ETIMEDOUT);
-    ASSERT_INT(wait_for_turn(late, 9, 0), -1);
+    ASSERT_INT(wait_for_turn(late, 9, 0, NULL, NULL), -1);
     ASSERT_INT(fs_lock_try(early, F_UNLCK, 0, 0), 0);
-    ASSERT_INT(wait_for_turn(middle, 5, 1000), 0);
-    ASSERT_INT(wait_for_turn(late, 9, 10), -1);
+    ASSERT_INT(wait_for_turn(middle, 5, 1000, NULL, NULL), 0);
+    ASSERT_INT(wait_for_turn(late, 9, 10, NULL, NULL), -1);
     ASSERT_INT(fs_lock_try(middle, F_UNLCK, 0, 0), 0);
-    ASSERT_INT(wait_for_turn(late, 9, -1), 0);
+    ASSERT_INT(wait_for_turn(late, 9, -1, NULL, NULL), 0);
     ASSERT_INT(fs_lock_probe(early, F_RDLCK, GUARD_TICKET_BASE + 9, 1, NULL), 1); /* its own ticket stays */
 }
 

@@ -84,18 +84,18 @@ TEST(an_empty_document_is_an_empty_map)
 TEST(an_error_about_a_node_names_its_place_and_shows_its_line)
 {
     struct yaml *doc CLEANUP(yaml_cleanup) = parse("a: 1\n  \nttl:   soon\n");
-    ASSERT_INT(yaml_error(doc, yaml_get(yaml_root(doc), "ttl"), &err, "not a %s", "duration"), -1);
+    ASSERT_INT(yaml_error(doc, yaml_get(yaml_root(doc), "ttl"), &err, "yaml_why_flag", "key", "ttl", NULL), -1);
     ASSERT_STR(tsk_error_context(&err, "line"), "3");
     ASSERT_STR(tsk_error_context(&err, "column"), "8");
-    ASSERT_STR(tsk_error_context(&err, "reason"), "not a duration");
+    ASSERT_STR(tsk_error_context(&err, "reason"), "ttl must be true or false");
     ASSERT_STR(tsk_error_context(&err, "excerpt"), "ttl:   soon");
 }
 
 TEST(a_duplicate_key_is_refused_at_its_second_place)
 {
-    assert_refused("a: 1\nb: 2\na: 3\n", "3", "1", "second time; the first is in line 1");
+    assert_refused("a: 1\nb: 2\na: 3\n", "3", "1", "duplicate key `a`; it was first defined in line 1");
     ASSERT_STR(tsk_error_context(&err, "excerpt"), "a: 3");
-    assert_refused("m: {a: 1, 'a': 2}\n", "1", "11", "second time");
+    assert_refused("m: {a: 1, 'a': 2}\n", "1", "11", "duplicate key `a`");
 }
 
 TEST(a_duplicate_among_very_many_keys_is_found_quickly)
@@ -110,7 +110,7 @@ TEST(a_duplicate_among_very_many_keys_is_found_quickly)
     ASSERT_INT(value, 199999);
     yaml_doc_free(doc);
     buf_puts(&text, "k777: 1\n");
-    assert_refused_bytes(buf_str(&text), text.len, "200001", "1", "the first is in line 778");
+    assert_refused_bytes(buf_str(&text), text.len, "200001", "1", "it was first defined in line 778");
 }
 
 TEST(every_size_of_map_keeps_and_checks_all_its_keys)

@@ -1,0 +1,78 @@
+/* print_workspace.c - the workspace and its trail for people. */
+#include "base/who.h"
+#include "cli/cli.h"
+
+#include <string.h>
+
+PRINTER(version, "version")
+{
+    printf("tasuki %s\n", json_get_string(result, "version", ""));
+}
+
+const json_t *cli_event_who(const json_t *event, const char **ret_key)
+{
+    const json_t *actor = json_object_get(event, "actor"), *data = json_object_get(event, "data");
+    const json_t *who = json_object_get(data, "who");
+    *ret_key = NULL;
+    if (json_is_object(actor))
+        return actor;
+    if (json_is_object(who)) {
+        *ret_key = "who";
+        return who;
+    }
+    *ret_key = strcmp(json_get_string(event, "type", ""), "instance.ended") == 0 ? "label" : NULL;
+    return *ret_key ? data : NULL;
+}
+
+void cli_put_event_value(struct buf *b, const json_t *value)
+{
+    if (json_get_string(value, "label", NULL))
+        who_put_label(b, value);
+    else
+        text_put_value(b, value);
+}
+
+void cli_print_event(const struct cli_options *options, const json_t *event)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, data CLEANUP(buf_clear) = BUF_INIT;
+    const json_t *body = json_object_get(event, "data");
+    char time[TIME_TEXT_MAX];
+    cli_clock_seconds(options, json_get_string(event, "time", ""), time);
+    cli_put(&b, options, stdout, STYLE_DIM, time);
+    buf_puts(&b, "  ");
+    cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(event, "type", ""));
+    const char *said;
+    who_put_label(&data, cli_event_who(event, &said));
+    if (data.len) {
+        buf_puts(&b, "  ");
+        cli_put(&b, options, stdout, STYLE_PLAIN, buf_str(&data));
+    }
+    static const char *const keys[] = {"session_id", "run_id", "task_id"};
+    for (size_t i = 0; i < 3; i++)
+        if (json_get_string(event, keys[i], NULL)) {
+            buf_printf(&b, "  %s=", keys[i]);
+            cli_put(&b, options, stdout, STYLE_PLAIN, json_get_string(event, keys[i], ""));
+        }
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)body, key, value) {
+        buf_reset(&data);
+        if (json_is_null(value) || strcmp(key, "outbox_id") == 0 || (said && strcmp(key, said) == 0) ||
+            json_equal(value, json_object_get(event, key)))
+            continue;
+        cli_put_event_value(&data, value);
+        buf_puts(&b, "  ");
+        cli_put(&b, options, stdout, STYLE_DIM, key);
+        buf_puts(&b, "=");
+        cli_put(&b, options, stdout, STYLE_PLAIN, buf_str(&data));
+    }
+    printf("%s\n", buf_str(&b));
+}
+
+PRINTER(events, "events")
+{
+    size_t i;
+    json_t *event;
+    json_array_foreach (json_object_get(result, "events"), i, event)
+        cli_print_event(options, event);
+}

@@ -1,0 +1,120 @@
+#include "ops/event_filter.h"
+#include "base/clock.h"
+
+#include <string.h>
+
+/* What a thing is called in the events about it: the key of `data`, or of the event itself. */
+static const struct thing_kind {
+    const char *name, *key;
+    bool is_beside; /* the key stands beside `data` */
+} thing_kinds[] = {
+    {"process", "process_id", false}, {"run", "run_id", true},         {"request", "request_id", false},
+    {"workflow", "workflow", false},  {"template", "template", false}, {"agent", "instance", false},
+    {"session", "session_id", true},  {"task", "task_id", true},
+};
+
+static bool is_kind(const char *thing, const char *kind)
+{
+    size_t len = strlen(kind);
+    return strncmp(thing, kind, len) == 0 && thing[len] == ':';
+}
+
+static bool has_kind(const char *thing)
+{
+    for (size_t i = 0; i < sizeof thing_kinds / sizeof thing_kinds[0]; i++)
+        if (is_kind(thing, thing_kinds[i].name))
+            return true;
+    return is_kind(thing, "lock");
+}
+
+/* A time, or how long ago ("10m"). */
+static int filter_time(const json_t *args, const char *param, int64_t *ret_ms, struct tsk_error *err)
+{
+    const char *text = json_get_string(args, param, NULL);
+    int64_t ago_ms, now_ms = clock_now().wall_ms;
+    *ret_ms = -1;
+    if (!text)
+        return 0;
+    if (duration_parse(text, &ago_ms) == 0 && ago_ms <= now_ms)
+        *ret_ms = now_ms - ago_ms;
+    else if (time_parse(text, ret_ms) < 0)
+        return error_set(err, TSK_INVALID_INPUT, "log_time", "param", param, "value", text, NULL);
+    return 0;
+}
+
+int event_filter_take(const json_t *args, struct event_filter *ret, struct tsk_error *err)
+{
+    *ret = (struct event_filter){.type = json_get_string(args, "type", NULL),
+                                 .thing = json_get_string(args, "thing", NULL),
+                                 .actor = json_get_string(args, "actor", NULL)};
+    if (ret->thing && !has_kind(ret->thing))
+        return error_set(err, TSK_INVALID_INPUT, "event_thing", "value", ret->thing, NULL);
+    return filter_time(args, "since", &ret->since_ms, err) < 0 || filter_time(args, "until", &ret->until_ms, err) < 0
+               ? -1
+               : 0;
+}
+
+static bool fits_type(const char *type, const char *wanted)
+{
+    size_t len = strlen(wanted);
+    return len && wanted[len - 1] == '*' ? strncmp(type, wanted, len - 1) == 0 : strcmp(type, wanted) == 0;
+}
+
+/* lock:KIND:ID, lock:KIND (queue, sprint), or lock:NAME. */
+static bool is_of_lock(const char *lock, const json_t *data)
+{
+    const char *kind = json_get_string(data, "kind", NULL), *id = json_get_string(data, "id", "");
+    if (!kind || !json_object_get(data, "fence"))
+        return false;
+    if (is_kind(lock, kind))
+        return strcmp(lock + strlen(kind) + 1, id) == 0;
+    bool is_only_one = !*id || strcmp(kind, "sprint") == 0;
+    return strcmp(lock, id) == 0 || (is_only_one && strcmp(lock, kind) == 0);
+}
+
+static bool is_of_thing(const char *thing, const json_t *event)
+{
+    const json_t *data = json_object_get(event, "data");
+    if (is_kind(thing, "lock"))
+        return is_of_lock(thing + 5, data);
+    for (size_t i = 0; i < sizeof thing_kinds / sizeof thing_kinds[0]; i++) {
+        const struct thing_kind *kind = &thing_kinds[i];
+        if (is_kind(thing, kind->name))
+            return strcmp(json_get_string(kind->is_beside ? event : data, kind->key, ""), strchr(thing, ':') + 1) == 0;
+    }
+    return false;
+}
+
+static bool is_in_time(const struct event_filter *filter, const json_t *event)
+{
+    int64_t time_ms;
+    if (filter->since_ms < 0 && filter->until_ms < 0)
+        return true;
+    return time_parse(json_get_string(event, "time", ""), &time_ms) == 0 && time_ms >= filter->since_ms &&
+           (filter->until_ms < 0 || time_ms <= filter->until_ms);
+}
+
+bool event_filter_wants(const struct event_filter *filter, const json_t *event)
+{
+    const char *label = json_get_string(json_object_get(event, "actor"), "label", "");
+    return (!filter->type || fits_type(json_get_string(event, "type", ""), filter->type)) &&
+           (!filter->thing || is_of_thing(filter->thing, event)) &&
+           (!filter->actor || strcmp(label, filter->actor) == 0) && is_in_time(filter, event);
+}
+
+bool event_is_bad(const json_t *event)
+{
+    static const char *const bad[] = {
+        "lock.holder_died",  "lock.lost",    "run.interrupted", "queue.interrupted", "workflow.owner_died",
+        "process.unhealthy", "process.lost", "process.gave_up", "process.not_ready", "process.start_failed",
+        "task.failed",       "LOG_GAP",      "LOG_DISK_FULL",
+    };
+    const json_t *data = json_object_get(event, "data");
+    const char *type = json_get_string(event, "type", "");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (strcmp(type, bad[i]) == 0)
+            return true;
+    if (strcmp(type, "process.exited") == 0)
+        return json_get_int(data, "status", 0) != 0 && strcmp(json_get_string(data, "by", ""), "itself") == 0;
+    return strcmp(type, "run.ended") == 0 && strcmp(json_get_string(data, "status", ""), "FAILED") == 0;
+}

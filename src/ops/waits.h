@@ -1,0 +1,24 @@
+/* waits.h - a call that waits: others see it (own/waiting.h), and so does the person who called (call->waits). */
+#ifndef OPS_WAITS_H
+#define OPS_WAITS_H
+
+#include "ops/ops.h"
+#include "own/waiting.h"
+
+struct op_wait {
+    struct op_call *call;
+    struct waiting file;
+};
+#define OP_WAIT_NONE                                                                                                   \
+    {                                                                                                                  \
+        .file = WAITING_NONE                                                                                           \
+    }
+
+/* From now on until op_wait_end the call waits for `kind` `id` (may be NULL). */
+void op_wait_begin(struct op_wait *wait, struct op_call *call, const char *kind, const char *id);
+void op_wait_end(struct op_wait *wait); /* for CLEANUP */
+
+/* All that wait: array of {kind id since who for}, owned. The lists (may be NULL) say who has what they wait for. */
+json_t *waits_list(struct tsk_workspace *ws, const json_t *locks, const json_t *workflows, const json_t *processes);
+
+#endif

@@ -1,0 +1,130 @@
+/* link_results.c - what workers report, in the order in which it happened. */
+#include "base/clock.h"
+#include "redis/cluster.h"
+#include "redis/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RESULTS_COUNT "256"
+
+void link_lose(struct link *l, struct out *out, const char *why)
+{
+    link_tell(l, "lost", out->id, why, out->worker, NULL);
+    link_ack(l, out->id, out->session);
+    out_drop(l, out);
+}
+
+/* A field of an entry. */
+static struct piece field_of(const redisReply *fields, const char *name)
+{
+    for (size_t i = 0; i + 1 < fields->elements; i += 2)
+        if (strcmp(reply_text(fields, i), name) == 0)
+            return (struct piece){fields->element[i + 1]->str, fields->element[i + 1]->len};
+    return (struct piece){"", 0};
+}
+
+static void tell_bytes(struct link *l, const char *word, const struct out *out, const char *more, struct piece bytes)
+{
+    size_t began = frame_begin(&l->outgoing);
+    parcel_puts(&l->outgoing, word);
+    parcel_puts(&l->outgoing, out->id);
+    parcel_puts(&l->outgoing, out->fence);
+    parcel_puts(&l->outgoing, more);
+    parcel_put(&l->outgoing, bytes.data, bytes.len);
+    frame_end(&l->outgoing, began);
+}
+
+static void take_claim(struct link *l, struct out *out, const redisReply *fields)
+{
+    if (out->state == OUT_ENDED)
+        return;
+    out->state = OUT_CLAIMED;
+    out->is_unsure = false;
+    out->is_stopping = false; /* it was in the queue when it was to be stopped */
+    out->tick = -1;
+    snprintf(out->fence, sizeof out->fence, "%s", field_of(fields, "f").data);
+    snprintf(out->worker, sizeof out->worker, "%s", field_of(fields, "w").data);
+    char name[REDIS_NAME_MAX];
+    const char *told = field_of(fields, "n").data; /* NAME, a tab, COMMIT */
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(told, "\t"), told);
+    const char *tab = strchr(told, '\t');
+    link_tell(l, "claimed", out->id, out->fence, name, tab ? tab + 1 : "", NULL);
+}
+
+static void take_end(struct link *l, struct out *out, const char *entry, const redisReply *fields)
+{
+    if (out->state == OUT_ENDED)
+        return;
+    out->state = OUT_ENDED;
+    snprintf(out->entry, sizeof out->entry, "%s", entry);
+    *l->ends_last = out;
+    l->ends_last = &out->next_end;
+    tell_bytes(l, "end", out, field_of(fields, "w").data, field_of(fields, "b"));
+}
+
+static void take_entry(struct link *l, const char *entry, const redisReply *fields)
+{
+    const char *what = field_of(fields, "t").data;
+    struct out *out = out_find(l, field_of(fields, "i").data);
+    snprintf(l->last, sizeof l->last, "%s", entry);
+    if (!out)
+        return;
+    if (strcmp(what, "claim") == 0)
+        take_claim(l, out, fields);
+    else if (strcmp(what, "end") == 0)
+        take_end(l, out, entry, fields);
+    else if (strcmp(what, "log") == 0)
+        tell_bytes(l, "log", out, field_of(fields, "o").data, field_of(fields, "b"));
+    else if ((strcmp(what, "back") == 0 || strcmp(what, "lease") == 0) && out->state != OUT_ENDED)
+        link_lose(l, out, what);
+}
+
+static void take_entries(struct link *l, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 || reply->element[0]->elements < 2)
+        return;
+    const redisReply *entries = reply->element[0]->element[1];
+    for (size_t i = 0; i < entries->elements; i++)
+        if (entries->element[i]->elements == 2)
+            take_entry(l, reply_text(entries->element[i], 0), entries->element[i]->element[1]);
+}
+
+static bool read_on(struct link *l, struct tsk_error *err)
+{
+    char key[KEY_MAX], wait[16];
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    key_of_run(&l->settings, l->root, "results", key);
+    snprintf(wait, sizeof wait, "%d", REDIS_BLOCK_S * 1000);
+    command_begin(&command, "XREAD");
+    const char *const words[] = {"COUNT", RESULTS_COUNT, "BLOCK", wait, "STREAMS", key, l->last};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        command_puts(&command, words[i]);
+    l->is_reading = redis_send(&l->results, &command, NULL, err) == 0;
+    return l->is_reading;
+}
+
+void link_results(struct link *l)
+{
+    struct tsk_error err;
+    if (l->results.fd < 0) {
+        l->is_reading = false;
+        if (cluster_connect(&l->results, &l->settings, l->steps.meta, &err) < 0)
+            return;
+    }
+    while (l->results.fd >= 0) {
+        redisReply *reply CLEANUP_REPLY = NULL;
+        if (!l->is_reading && !read_on(l, &err))
+            return;
+        int result = redis_receive(&l->results, 0, &reply, &err);
+        if (result <= 0)
+            return;
+        l->is_reading = false;
+        if (reply->type == REDIS_REPLY_ERROR) { /* MOVED: the next connection finds it; or refused for now */
+            redis_close(&l->results);
+            return;
+        }
+        take_entries(l, reply);
+    }
+}

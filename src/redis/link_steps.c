@@ -1,0 +1,480 @@
+/* link_steps.c - what a link says to the server, and what follows from the answers. */
+#include "base/clock.h"
+#include "redis/cluster.h"
+#include "redis/link.h"
+#include "redis/pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PUSH_MAX        256
+#define PUSH_BYTES      (4 << 20)
+#define LOOK_MAX_MS     500
+#define LINK_LIVE_MS    10000
+#define WAKE_MS         1000
+#define WAKES_MAX       64
+#define WORKERS_SOON_MS 1000
+#define WORKERS_LATE_MS 5000
+#define NOBODY_MS       2000
+
+static bool ask(struct link *l, const struct redis_command *command, redisReply **ret)
+{
+    struct tsk_error err;
+    enum steps_answer answer = steps_ask(&l->calls, &l->steps, command, ret, &err);
+    if (answer == STEPS_AWAY)
+        link_away(l, &err);
+    else if (answer == STEPS_STALE || answer == STEPS_ENDED)
+        link_stale(l);
+    else if (answer == STEPS_FOREIGN) {
+        link_away(l, &err);
+        l->is_over = true;
+    }
+    return answer == STEPS_OK;
+}
+
+static void step(struct link *l, struct redis_command *command, const char *name)
+{
+    steps_begin(command, &l->calls, &l->steps, name);
+    command_puts(command, l->owner);
+}
+
+/* L2. */
+void link_stale(struct link *l)
+{
+    link_tell(l, "stale", NULL);
+    l->phase = LINK_BEGINS;
+    l->steps.seen = 0;
+    l->epoch++;
+    l->was_interrupted = true;
+    snprintf(l->owner + strlen(l->owner) - 4, 5, "%04x", (unsigned)(l->epoch & 0xffff));
+    redis_close(&l->results);
+    snprintf(l->last, sizeof l->last, "0-0");
+}
+
+/* ---- beginning ------------------------------------------------------------------------------------------ */
+
+/* Tells workers to end the attempts of an earlier runner of this run. The server has recorded them, so we will see
+ * their end. */
+static bool revoke_page(struct link *l, const redisReply *page)
+{
+    char order[300];
+    struct tsk_error err;
+    for (size_t i = 2; i + 1 < page->elements; i += 2) {
+        const char *id = reply_text(page, i), *state = reply_text(page, i + 1), *worker = strchr(state, ' ');
+        if (!worker)
+            continue;
+        snprintf(order, sizeof order, "revoke %s %s %.*s", l->root, id, (int)(worker - state), state);
+        if (pool_order(&l->calls, &l->settings, worker + 1, order, &err) < 0)
+            return false;
+    }
+    return true;
+}
+
+static bool revoke_all(struct link *l)
+{
+    for (;;) {
+        struct redis_command command CLEANUP(command_clear) = {.count = 0};
+        redisReply *reply CLEANUP_REPLY = NULL;
+        step(l, &command, "holders");
+        if (!ask(l, &command, &reply) || !revoke_page(l, reply))
+            return false;
+        if (reply->elements < 4)
+            return true;
+    }
+}
+
+static bool sweep(struct link *l, const char *how)
+{
+    for (;;) {
+        struct redis_command command CLEANUP(command_clear) = {.count = 0};
+        redisReply *reply CLEANUP_REPLY = NULL;
+        step(l, &command, "sweep");
+        command_puts(&command, how);
+        if (!ask(l, &command, &reply))
+            return false;
+        if (strcmp(reply_text(reply, 1), "1") != 0)
+            return true;
+    }
+}
+
+/* R5 of graph/remote.h: the list that wakes the runner's own worker. */
+static void local_list(const struct link *l, char name[80])
+{
+    snprintf(name, 80, "wake:%s", l->root);
+}
+
+bool link_sweep_all(struct link *l)
+{
+    char key[KEY_MAX], name[80];
+    struct tsk_error err;
+    if (l->calls.fd < 0 || l->phase == LINK_BEGINS || !sweep(l, "end"))
+        return false;
+    key_of_pool(&l->settings, "live", key);
+    redis_say(&l->calls, NULL, &err, "ZREM", key, l->root, NULL);
+    local_list(l, name);
+    key_of_pool(&l->settings, name, key);
+    if (l->is_local && l->calls.fd >= 0)
+        redis_say(&l->calls, NULL, &err, "DEL", key, NULL);
+    return true;
+}
+
+/* All that was out is put there again, so that results are taken; who had it is not known any more. */
+static void doubt_outs(struct link *l)
+{
+    for (size_t i = 0; i < l->out_count; i++) {
+        struct out *out = l->outs[i];
+        if (out->state == OUT_ENDED)
+            continue;
+        out->is_unsure = out->was_sent;
+        out->state = OUT_NEW;
+        out->is_stopping = false;
+    }
+    for (struct values *values = l->values; values; values = values->next)
+        values->is_sent = false;
+    l->has_files = false;
+    l->has_new = l->out_count > 0;
+}
+
+void link_begin(struct link *l)
+{
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    if (!l->root[0])
+        return;
+    steps_begin(&command, &l->calls, &l->steps, "begin");
+    command_put_int(&command, l->epoch);
+    command_put_int(&command, l->lease_ms);
+    command_puts(&command, l->owner);
+    l->steps.seen = 0;
+    if (!ask(l, &command, &reply))
+        return;
+    l->epoch = strtoll(reply_text(reply, 1), NULL, 10);
+    l->steps.seen = strtoll(reply_text(reply, 2), NULL, 10);
+    const char *was = reply_text(reply, 3);
+    bool is_same = strcmp(was, "SAME") == 0, is_new = strcmp(was, "NEW") == 0;
+    if ((!l->has_begun && is_same && !revoke_all(l)) || !sweep(l, ""))
+        return;
+    bool must_wait = l->has_begun || l->was_interrupted || !is_new;
+    l->may_be_early = !l->has_begun && is_same;
+    l->settled_ms = must_wait ? clock_now().boot_ms + l->lease_ms : 0;
+    doubt_outs(l);
+    l->phase = LINK_SETTLES;
+}
+
+static bool is_settled(struct link *l)
+{
+    char key[KEY_MAX];
+    struct tsk_error err;
+    redisReply *reply CLEANUP_REPLY = NULL;
+    if (clock_now().boot_ms >= l->settled_ms)
+        return true;
+    if (!l->may_be_early)
+        return false;
+    key_of_run(&l->settings, l->root, "revoked", key);
+    return redis_say(&l->calls, &reply, &err, "HLEN", key, NULL) == 0 && reply->integer == 0;
+}
+
+void link_settle(struct link *l)
+{
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    if (!is_settled(l))
+        return;
+    step(l, &command, "open");
+    if (!ask(l, &command, &reply))
+        return;
+    l->phase = LINK_OPEN;
+    l->has_begun = true;
+    for (size_t i = l->out_count; i > 0; i--) {
+        struct out *out = l->outs[i - 1];
+        if (out->state == OUT_ENDED)
+            continue;
+        if (out->is_unsure)
+            link_lose(l, out, out->fence[0] ? "server" : "unsure");
+        else
+            out->state = OUT_NEW;
+    }
+    l->has_new = true;
+    link_tell(l, "open", NULL);
+}
+
+/* ---- attempts ------------------------------------------------------------------------------------------- */
+
+static void put_trim(struct link *l, struct redis_command *command)
+{
+    char entry[64], *dash;
+    if (l->ends)
+        command_puts(command, l->ends->entry);
+    else if (strtoull(l->last, &dash, 10) && *dash == '-') {
+        snprintf(entry, sizeof entry, "%.*s-%llu", (int)(dash - l->last), l->last, strtoull(dash + 1, NULL, 10) + 1);
+        command_puts(command, entry);
+    } else
+        command_puts(command, "");
+}
+
+static size_t put_pushes(struct link *l, struct redis_command *command, struct out *list[PUSH_MAX])
+{
+    size_t count = 0, bytes = 0;
+    for (size_t i = 0; i < l->out_count && count < PUSH_MAX && bytes < PUSH_BYTES; i++) {
+        if (l->outs[i]->state != OUT_NEW)
+            continue;
+        list[count++] = l->outs[i];
+        l->outs[i]->was_sent = true;
+        bytes += l->outs[i]->spec_len;
+    }
+    command_put_int(command, (int64_t)count);
+    for (size_t i = 0; i < count; i++) {
+        command_puts(command, list[i]->id);
+        command_puts(command, list[i]->session);
+        command_puts(command, list[i]->tags);
+        command_put(command, list[i]->spec, list[i]->spec_len);
+    }
+    return count;
+}
+
+static void wake_list(struct link *l, const char *name, size_t count)
+{
+    char key[KEY_MAX];
+    struct tsk_error err;
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    key_of_pool(&l->settings, name, key);
+    command_begin(&command, "RPUSH");
+    command_puts(&command, key);
+    for (size_t i = 0; i < count && i < WAKES_MAX; i++)
+        command_puts(&command, l->root);
+    if (cluster_ask(&l->calls, key, &command, &reply, &err) == 0 && reply->integer > 1024)
+        redis_say(&l->calls, NULL, &err, "LTRIM", key, "-1024", "-1", NULL);
+    if (l->calls.fd >= 0)
+        redis_say(&l->calls, NULL, &err, "EXPIRE", key, "86400", NULL);
+}
+
+static void wake(struct link *l, size_t count)
+{
+    char name[80];
+    local_list(l, name);
+    wake_list(l, "wake", count);
+    if (l->is_local && l->calls.fd >= 0)
+        wake_list(l, name, 1);
+    l->wake_ms = clock_now().boot_ms + WAKE_MS;
+}
+
+void link_channel(struct link *l, struct parcel words)
+{
+    struct piece text = {"", 0};
+    const char *session = parcel_text(&words);
+    int64_t version = parcel_int(&words), old = parcel_int(&words);
+    parcel_next(&words, &text);
+    for (struct values **at = &l->values; *at;) {
+        struct values *one = *at;
+        if (strcmp(one->session, session) != 0 || one->version > old) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        free(one);
+    }
+    struct values *values = malloc(sizeof *values + text.len + strlen(session) + 1);
+    BUG(!values);
+    *values = (struct values){.version = version, .old = old, .len = text.len, .next = l->values};
+    values->session = memcpy(values->text + text.len, session, strlen(session) + 1);
+    memcpy(values->text, text.data, text.len);
+    l->values = values;
+    l->has_new = true;
+}
+
+/* What an attempt may read is there before the attempt. */
+static bool put_values(struct link *l)
+{
+    for (struct values *values = l->values; values; values = values->next) {
+        struct redis_command command CLEANUP(command_clear) = {.count = 0};
+        redisReply *reply CLEANUP_REPLY = NULL;
+        if (values->is_sent)
+            continue;
+        step(l, &command, "channel");
+        command_puts(&command, values->session);
+        command_put_int(&command, values->version);
+        command_put(&command, values->text, values->len);
+        command_put_int(&command, values->old);
+        if (!ask(l, &command, &reply))
+            return false;
+        values->is_sent = true;
+    }
+    return true;
+}
+
+void link_advance(struct link *l)
+{
+    struct out *list[PUSH_MAX];
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    size_t acks = json_array_size(l->acks);
+    if ((!l->has_new && !acks) || !link_files(l) || !put_values(l))
+        return;
+    step(l, &command, "advance");
+    put_trim(l, &command);
+    command_put_int(&command, (int64_t)acks / 2);
+    for (size_t i = 0; i < acks; i++)
+        command_puts(&command, json_string_value(json_array_get(l->acks, i)));
+    size_t count = put_pushes(l, &command, list);
+    if (!ask(l, &command, &reply))
+        return;
+    json_array_clear(l->acks);
+    int64_t now = clock_now().boot_ms;
+    for (size_t i = 0; i < count; i++) {
+        list[i]->state = OUT_PUSHED;
+        list[i]->pushed_ms = now;
+    }
+    l->has_new = count == PUSH_MAX;
+    if (count && l->phase == LINK_OPEN) {
+        l->workers_ms = now + NOBODY_MS < l->workers_ms ? now + NOBODY_MS : l->workers_ms;
+        wake(l, count);
+    }
+}
+
+static void stop_answered(struct link *l, struct out *out, const char *answer)
+{
+    char order[300];
+    struct tsk_error err;
+    if (strcmp(answer, "gone") == 0) {
+        link_tell(l, "gone", out->id, NULL);
+        link_ack(l, out->id, out->session);
+        out_drop(l, out);
+        return;
+    }
+    out->is_stopping = true;
+    if (strncmp(answer, "at ", 3) != 0 || !out->fence[0]) {
+        out->is_stopping = strncmp(answer, "at ", 3) != 0; /* its claim is about to be read */
+        return;
+    }
+    snprintf(order, sizeof order, "stop %s %s %s", l->root, out->id, out->fence);
+    pool_order(&l->calls, &l->settings, answer + 3, order, &err);
+}
+
+void link_stop(struct link *l)
+{
+    for (size_t i = l->out_count; i > 0 && l->calls.fd >= 0; i--) {
+        struct out *out = l->outs[i - 1];
+        struct redis_command command CLEANUP(command_clear) = {.count = 0};
+        redisReply *reply CLEANUP_REPLY = NULL;
+        if (!out->must_stop || out->is_stopping || out->state == OUT_ENDED)
+            continue;
+        step(l, &command, "stop");
+        command_puts(&command, "1");
+        command_puts(&command, out->id);
+        command_puts(&command, out->session);
+        command_puts(&command, out->tags);
+        if (!ask(l, &command, &reply))
+            return;
+        stop_answered(l, out, reply_text(reply, 2));
+    }
+}
+
+/* ---- leases --------------------------------------------------------------------------------------------- */
+
+static void reclaim(struct link *l, struct out *out)
+{
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    step(l, &command, "reclaim");
+    command_puts(&command, "1");
+    command_puts(&command, out->id);
+    command_put_int(&command, out->tick);
+    ask(l, &command, &reply); /* the results say whether it was taken back */
+}
+
+/* L3. `now` is from before the ticks were asked for. */
+static void look_at_lease(struct link *l, const char *id, int64_t tick, int64_t now)
+{
+    struct out *out = out_find(l, id);
+    if (!out || out->state == OUT_ENDED)
+        return;
+    if (out->tick != tick) {
+        out->tick = tick;
+        out->tick_ms = clock_now().boot_ms;
+    } else if (now - out->tick_ms >= l->lease_ms) {
+        reclaim(l, out);
+    }
+}
+
+/* Also with nothing out: what the server has forgotten is to be noticed while the run waits for a timer, too. */
+void link_leases(struct link *l)
+{
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    int64_t now = clock_now().boot_ms;
+    if (now < l->look_ms)
+        return;
+    l->look_ms = now + (l->lease_ms / 5 < LOOK_MAX_MS ? l->lease_ms / 5 : LOOK_MAX_MS);
+    step(l, &command, "leases");
+    if (!ask(l, &command, &reply))
+        return;
+    for (size_t i = 2; i + 1 < reply->elements && l->phase == LINK_OPEN; i += 2)
+        look_at_lease(l, reply_text(reply, i), strtoll(reply_text(reply, i + 1), NULL, 10), now);
+}
+
+/* ---- the pool ------------------------------------------------------------------------------------------- */
+
+/* How long the oldest attempt that nobody has claimed has waited; -1: none waits. */
+static int64_t longest_wait(const struct link *l, int64_t now)
+{
+    int64_t longest = -1;
+    for (size_t i = 0; i < l->out_count; i++)
+        if (l->outs[i]->state == OUT_PUSHED && now - l->outs[i]->pushed_ms > longest)
+            longest = now - l->outs[i]->pushed_ms;
+    return longest;
+}
+
+static void count_places(struct link *l, int64_t waited)
+{
+    struct tsk_error err;
+    json_t *workers CLEANUP_JSON = NULL, *worker;
+    char number[32];
+    size_t i;
+    int64_t places = 0;
+    if (pool_workers(&l->calls, &l->settings, &workers, &err) < 0)
+        return;
+    json_array_foreach (workers, i, worker) {
+        const char *only = json_get_string(worker, "run", "");
+        if (strcmp(json_get_string(worker, "state", ""), "up") == 0 && (!*only || strcmp(only, l->root) == 0))
+            places += json_get_int(worker, "places", 0);
+    }
+    snprintf(number, sizeof number, "%lld", (long long)places);
+    if (places != l->places)
+        link_tell(l, "places", number, NULL);
+    l->places = places;
+    if (places == 0 && waited >= NOBODY_MS && !l->said_nobody) {
+        struct buf others CLEANUP(buf_clear) = BUF_INIT;
+        l->said_nobody = true;
+        pool_others(&l->calls, &l->settings, &others);
+        link_tell(l, "nobody", buf_str(&others), NULL);
+    }
+    l->said_nobody = l->said_nobody && places == 0;
+}
+
+void link_pool(struct link *l)
+{
+    char key[KEY_MAX], wall[32];
+    struct tsk_error err;
+    int64_t now = clock_now().boot_ms;
+    if (now < l->workers_ms && now < l->wake_ms && now < l->live_ms)
+        return;
+    int64_t waited = longest_wait(l, now);
+    if (now >= l->wake_ms && waited >= WAKE_MS)
+        wake(l, 1);
+    if (now >= l->wake_ms)
+        l->wake_ms = now + WAKE_MS;
+    if (l->calls.fd >= 0 && now >= l->workers_ms) {
+        count_places(l, waited);
+        l->workers_ms = now + (waited >= 0 ? WORKERS_SOON_MS : WORKERS_LATE_MS);
+    }
+    if (l->calls.fd < 0 || now < l->live_ms)
+        return;
+    l->live_ms = now + LINK_LIVE_MS;
+    link_files_live(l);
+    key_of_pool(&l->settings, "live", key);
+    snprintf(wall, sizeof wall, "%lld", (long long)clock_now().wall_ms);
+    if (redis_say(&l->calls, NULL, &err, "ZADD", key, wall, l->root, NULL) == 0)
+        redis_say(&l->calls, NULL, &err, "EXPIRE", key, "86400", NULL);
+}

@@ -1,0 +1,442 @@
+-- steps.lua: the steps of an attempt, each one call. docs/decisions/015-redis.md has the invariants.
+-- No step decodes what it carries; each looks at a bounded number of items. A step may be repeated: the answer is the same.
+-- The last of KEYS is PREFIX:{root}:meta. ARGV: the step, then its arguments.
+local LIFE, ENDED, QUEUES, PAGE, STREAM = 604800, 120, 64, 256, 20000
+local MANY, PORTION = 1000, 16 -- arguments of one command; attempts whose specifications are read before their bytes are counted
+local base, meta
+local call -- redis.call, which is not there while the library is loaded
+
+local function live(name) call('EXPIRE', base .. name, LIFE) end
+
+-- One command for many items costs a tenth of one command for each. `list`: the arguments behind the key, pairs where the command takes pairs.
+local function call_many(command, key, list)
+  for from = 1, #list, MANY do call(command, key, unpack(list, from, math.min(from + MANY - 1, #list))) end
+end
+
+local function get_many(key, fields)
+  local out = {}
+  for from = 1, #fields, MANY do
+    local to = math.min(from + MANY - 1, #fields)
+    local values = call('HMGET', key, unpack(fields, from, to))
+    for i = from, to do out[i] = values[i - from + 1] end
+  end
+  return out
+end
+
+-- Adds to the list of that name; the names are in `lists` in the order in which they came.
+local function put(lists, name, value, second)
+  local list = lists[name]
+  if not list then
+    list = {}
+    lists[name] = list
+    lists[#lists + 1] = name
+  end
+  list[#list + 1] = value
+  if second then list[#list + 1] = second end
+end
+
+local function number(value) return string.format('%.0f', value) end
+
+-- Nobody goes on with a server that is another one, was emptied, or is behind what the caller has seen. The last value is of meta, too: what
+-- a worker needs of it beside phase and step.
+local function enter(server, step, owner, field)
+  local m = call('HMGET', meta, 'server', 'step', 'phase', 'owner', 'ended', 'lease', 'fence', 'tick', 'turn', field or 'was')
+  if m[5] then return {'ENDED'} end
+  if not m[1] then return {'GONE'} end
+  if m[1] ~= server then return {'SERVER'} end
+  if tonumber(m[2]) < tonumber(step) then return {'BEHIND'} end
+  if owner and m[4] ~= owner then return {'OWNER'} end
+  return nil, m[3], m[2], {lease = m[6], fence = tonumber(m[7]) or 0, tick = tonumber(m[8]) or 0, turn = tonumber(m[9]) or 0, last = m[10]}
+end
+
+local function list_of(session, tags)
+  return 'queue:' .. session .. (tags ~= '' and ':' .. tags or '')
+end
+
+-- server epoch lease owner: the runner is here, and nobody claims or renews until it says open. The answer says whether the run was
+-- there before: NEW, SAME, or OTHER, on another server.
+local function begin(a)
+  if call('HEXISTS', meta, 'ended') == 1 then call('UNLINK', meta) end
+  local m = call('HMGET', meta, 'epoch', 'step', 'owner', 'server', 'was')
+  if m[3] == a[5] and m[4] == a[2] then return {'OK', m[1], m[2], m[5]} end
+  local epoch = math.max((tonumber(m[1]) or 0) + 1, tonumber(a[3]))
+  local step = epoch * 4294967296 + 1 -- steps grow over epochs, whatever the server has forgotten
+  local was = not m[1] and 'NEW' or m[4] == a[2] and 'SAME' or 'OTHER'
+  call('HSET', meta, 'server', a[2], 'epoch', string.format('%d', epoch), 'step', string.format('%.0f', step), 'phase', 'settling',
+    'lease', a[4], 'owner', a[5], 'was', was, 'fence', string.format('%.0f', epoch * 4294967296))
+  live('meta')
+  return {'OK', string.format('%d', epoch), string.format('%.0f', step), was}
+end
+
+-- server step owner: a page of the attempts that workers have, each with its state. They are noted as revoked until their workers have
+-- ended them, and are not listed again: an end between two pages hides none of the others.
+local function holders(a)
+  local bad, _, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  local out = {'OK', step}
+  for _, id in ipairs(call('ZRANGE', base .. 'lease', 0, PAGE - 1)) do
+    local state = call('HGET', base .. 'state', id) or ''
+    if string.find(state, '^%d+ ') then call('HSET', base .. 'revoked', id, state) end
+    call('ZREM', base .. 'lease', id)
+    out[#out + 1] = id
+    out[#out + 1] = state
+  end
+  live('revoked')
+  return out
+end
+
+-- server step owner end: removes what is there, a page at a time; all of it with end.
+local function sweep(a)
+  local bad = enter(a[2], a[3], a[4])
+  if bad then return (bad[1] == 'GONE' or bad[1] == 'ENDED') and {'OK', '0'} or bad end
+  local names = call('SPOP', base .. 'names', PAGE)
+  for _, name in ipairs(names) do call('UNLINK', base .. name) end
+  if #names == PAGE then return {'OK', '1'} end
+  call('UNLINK', base .. 'state', base .. 'lease', base .. 'queues', base .. 'stops', base .. 'results', base .. 'names')
+  if a[5] == 'end' then -- who still has something of the run learns that it is over
+    call('UNLINK', meta, base .. 'revoked')
+    call('HSET', meta, 'ended', '1')
+    call('EXPIRE', meta, ENDED)
+  end
+  return {'OK', '0'}
+end
+
+-- server step owner: attempts may be claimed. The stream is made here, so that it has its TTL before workers write to it.
+local function open(a)
+  local bad = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  call('HSET', meta, 'phase', 'open')
+  call('XADD', base .. 'results', '*', 't', 'open')
+  live('results')
+  return {'OK', number(call('HINCRBY', meta, 'step', 1))}
+end
+
+local function push_all(phase, a, at, count)
+  local ids, states, specs, lists, names, seen = {}, {}, {}, {}, {}, {}
+  for i = 1, count do ids[i] = a[at + 4 * (i - 1)] end
+  local known = get_many(base .. 'state', ids)
+  for i = 1, count do
+    local id, session, tags, spec = ids[i], a[at + 1], a[at + 2], a[at + 3]
+    at = at + 4
+    if (not known[i] or known[i] == 'w') and not seen[id] then
+      seen[id] = true
+      states[#states + 1] = id
+      states[#states + 1] = phase == 'open' and 'q' or 'w'
+      put(specs, session, id, spec)
+      put(lists, session .. '\n' .. tags, id)
+    end
+  end
+  call_many('HSET', base .. 'state', states)
+  for _, session in ipairs(specs) do
+    call_many('HSET', base .. 'specs:' .. session, specs[session])
+    live('specs:' .. session)
+    names[#names + 1] = 'specs:' .. session
+  end
+  for _, queue in ipairs(lists) do
+    local session, tags = string.match(queue, '^(.-)\n(.*)$')
+    local list = list_of(session, tags)
+    names[#names + 1] = list
+    if phase == 'open' then
+      local was = call('LLEN', base .. list)
+      call_many('RPUSH', base .. list, lists[queue])
+      if was == 0 then
+        live(list)
+        call('ZADD', base .. 'queues', 'NX', call('HINCRBY', meta, 'turn', 1), queue)
+      end
+    end
+  end
+  call_many('SADD', base .. 'names', names)
+end
+
+-- server step owner trim acks {id session} pushes {id session tags spec}. An id is pushed once: what was taken back has a new one.
+local function advance(a)
+  local bad, phase, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  local at, acks, ids, specs = 7, tonumber(a[6]), {}, {}
+  for i = 1, acks do
+    ids[i] = a[at]
+    put(specs, a[at + 1], a[at])
+    at = at + 2
+  end
+  call_many('HDEL', base .. 'state', ids)
+  call_many('HDEL', base .. 'stops', ids)
+  for _, session in ipairs(specs) do call_many('HDEL', base .. 'specs:' .. session, specs[session]) end
+  if a[5] ~= '' then call('XTRIM', base .. 'results', 'MINID', a[5]) end
+  push_all(phase, a, at + 1, tonumber(a[at]))
+  step = number(call('HINCRBY', meta, 'step', 1))
+  for _, name in ipairs({'meta', 'state', 'lease', 'results', 'queues', 'names', 'stops'}) do live(name) end
+  return {'OK', step}
+end
+
+-- server step owner session version text: the values of a session, once per version; the versions up to `old` are not needed any more.
+local function channel(a)
+  local bad = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  local key = 'channel:' .. a[5]
+  for _, version in ipairs(call('HKEYS', base .. key)) do
+    if tonumber(version) <= tonumber(a[8]) then call('HDEL', base .. key, version) end
+  end
+  call('HSET', base .. key, a[6], a[7])
+  call('SADD', base .. 'names', key)
+  live(key)
+  return {'OK'}
+end
+
+local function report(...)
+  call('XADD', base .. 'results', '*', ...)
+end
+
+-- The ends of attempts, a letter for each: y it counts, d not yet (the runner has not said what is out), a it is known or nobody waits for it
+-- any more. From a[at] on: id fence result.
+local function complete_all(phase, worker, a, at, count)
+  if count == 0 then return '' end
+  local ids, letters, states, ended, done = {}, {}, {}, {}, {}
+  for i = 1, count do ids[i] = a[at + 3 * (i - 1)] end
+  local known = get_many(base .. 'state', ids)
+  local is_revoking = call('EXISTS', base .. 'revoked') == 1
+  for i = 1, count do
+    local id, fence = ids[i], a[at + 1]
+    local mine, state = fence .. ' ' .. worker, done[ids[i]] or known[i]
+    if is_revoking and call('HGET', base .. 'revoked', id) == mine then call('HDEL', base .. 'revoked', id) end
+    if phase == 'settling' and not state then
+      letters[i] = 'd'
+    elseif state == mine or (phase == 'settling' and state == 'w') then
+      letters[i] = 'y'
+      done[id] = 'd ' .. mine
+      states[#states + 1] = id
+      states[#states + 1] = done[id]
+      ended[#ended + 1] = id
+      report('t', 'end', 'i', id, 'f', fence, 'w', worker, 'b', a[at + 2])
+    else
+      letters[i] = 'a'
+    end
+    at = at + 3
+  end
+  call_many('HSET', base .. 'state', states)
+  call_many('ZREM', base .. 'lease', ended)
+  if phase ~= 'open' then live('results') end
+  return table.concat(letters)
+end
+
+local function has_tags(wanted, tags)
+  for tag in string.gmatch(wanted, '[^,]+') do
+    if not string.find(tags, ',' .. tag .. ',', 1, true) then return false end
+  end
+  return true
+end
+
+-- Takes up to PORTION of the list, fewer when their bytes are enough: what is too much goes back to its front. Returns the ids, their
+-- specifications, the bytes that are left, and whether the list is empty.
+local function take_portion(list, session, most, bytes)
+  local asked = math.min(most, PORTION)
+  local ids = call('LPOP', list, asked) or {}
+  local specs, count = get_many(base .. 'specs:' .. session, ids), 0
+  while count < #ids and bytes > 0 do
+    count = count + 1
+    bytes = bytes - #(specs[count] or '')
+  end
+  local is_empty = #ids < asked
+  for i = #ids, count + 1, -1 do
+    call('LPUSH', list, ids[i])
+    ids[i] = nil
+    is_empty = false
+  end
+  return ids, specs, bytes, is_empty
+end
+
+local function add_claim(out, id, fence, session, spec)
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, fence, session, spec
+end
+
+-- Claims for a worker: out gets id, fence, session and specification of each. What was answered is kept as lines, for an answer that is lost.
+local function claim(out, m, worker, name, max, bytes, tags)
+  local lines, states, leases = {}, {}, {}
+  m.tick = m.tick + 1
+  for _, queue in ipairs(call('ZRANGE', base .. 'queues', 0, QUEUES - 1)) do
+    local session, wanted = string.match(queue, '^(.-)\n(.*)$')
+    local list, taken, is_empty, ids, specs = base .. list_of(session, wanted), 0, false, nil, nil
+    if has_tags(wanted, tags) then
+      while #lines < max and bytes > 0 and not is_empty do
+        ids, specs, bytes, is_empty = take_portion(list, session, max - #lines, bytes)
+        for i, id in ipairs(ids) do
+          m.fence = m.fence + 1
+          local fence = number(m.fence)
+          lines[#lines + 1] = id .. ' ' .. fence .. ' ' .. session .. '\n'
+          states[#states + 1] = id
+          states[#states + 1] = fence .. ' ' .. worker
+          report('t', 'claim', 'i', id, 'f', fence, 'w', worker, 'n', name)
+          if specs[i] then
+            leases[#leases + 1] = m.tick
+            leases[#leases + 1] = id
+            add_claim(out, id, fence, session, specs[i])
+          end
+        end
+        taken = taken + #ids
+      end
+      if is_empty then
+        call('ZREM', base .. 'queues', queue)
+      elseif taken > 0 then
+        m.turn = m.turn + 1
+        call('ZADD', base .. 'queues', m.turn, queue)
+      end
+    end
+    if #lines >= max or bytes <= 0 then break end
+  end
+  call_many('HSET', base .. 'state', states)
+  call_many('ZADD', base .. 'lease', leases)
+  if #leases > 0 then live('lease') end
+  return table.concat(lines)
+end
+
+-- The same answer again; the specifications are still there. A worker counts its lease from its last request, so an answer that is repeated
+-- renews, and leaves out what was taken back meanwhile.
+local function claim_again(out, lines, worker)
+  local tick = call('HINCRBY', meta, 'tick', 1)
+  for id, fence, session in string.gmatch(lines, '([^ \n]+) ([^ \n]+) ([^\n]*)\n') do
+    local spec = call('HGET', base .. 'specs:' .. session, id)
+    if spec and call('HGET', base .. 'state', id) == fence .. ' ' .. worker then
+      call('ZADD', base .. 'lease', tick, id)
+      add_claim(out, id, fence, session, spec)
+    end
+  end
+  live('lease')
+  return out
+end
+
+-- server step worker number name tags max bytes ends {id fence result}: ends some attempts, claims others.
+local function next_ones(a)
+  local field, ends = 'c:' .. a[4], tonumber(a[10])
+  local bad, phase, step, m = enter(a[2], a[3], nil, field)
+  if bad then return bad end
+  local out = {'OK', step, m.lease, complete_all(phase, a[4], a, 11, ends), phase}
+  if m.last and string.match(m.last, '^[^\n]*') == a[5] then return claim_again(out, string.match(m.last, '\n(.*)$'), a[4]) end
+  if phase ~= 'open' or tonumber(a[8]) == 0 then return out end
+  local lines = claim(out, m, a[4], a[6], tonumber(a[8]), tonumber(a[9]), a[7])
+  call('HSET', meta, field, a[5] .. '\n' .. lines, 'fence', number(m.fence), 'tick', number(m.tick), 'turn', number(m.turn))
+  return out
+end
+
+-- server step worker leases {id fence} kept {id fence}. Of a lease: k kept, s kept but it is to be stopped, l lost, w nobody renews now.
+-- Of a result that is kept: a the runner has it, d it is on its way or nobody has asked yet, w it is wanted again.
+local function renew(a)
+  local bad, phase, step = enter(a[2], a[3])
+  if bad then return bad end
+  local letters, at, tick = {}, 6, nil
+  for _ = 1, tonumber(a[5]) do
+    local letter = 'l'
+    if phase ~= 'open' then
+      letter = 'w'
+    elseif call('HGET', base .. 'state', a[at]) == a[at + 1] .. ' ' .. a[4] then
+      tick = tick or call('HINCRBY', meta, 'tick', 1)
+      call('ZADD', base .. 'lease', tick, a[at])
+      letter = call('HEXISTS', base .. 'stops', a[at]) == 1 and 's' or 'k'
+    end
+    letters[#letters + 1] = letter
+    at = at + 2
+  end
+  local kept = tonumber(a[at])
+  at = at + 1
+  for _ = 1, kept do
+    local state = call('HGET', base .. 'state', a[at])
+    local is_due = state == 'd ' .. a[at + 1] .. ' ' .. a[4] or (phase == 'settling' and not state)
+    letters[#letters + 1] = is_due and 'd' or state == 'w' and 'w' or 'a'
+    at = at + 2
+  end
+  return {'OK', step, table.concat(letters)}
+end
+
+-- server step worker n {id fence}: the worker has ended them, whole trees. y it was its own, n it was not.
+local function give_back(a)
+  local bad, _, step = enter(a[2], a[3])
+  if bad then return bad end
+  local letters, at = {}, 6
+  for i = 1, tonumber(a[5]) do
+    letters[i] = 'n'
+    if call('HGET', base .. 'revoked', a[at]) == a[at + 1] .. ' ' .. a[4] then call('HDEL', base .. 'revoked', a[at]) end
+    if call('HGET', base .. 'state', a[at]) == a[at + 1] .. ' ' .. a[4] then
+      letters[i] = 'y'
+      call('HSET', base .. 'state', a[at], 'b')
+      call('ZREM', base .. 'lease', a[at])
+      report('t', 'back', 'i', a[at], 'f', a[at + 1], 'w', a[4])
+      live('results')
+    end
+    at = at + 2
+  end
+  return {'OK', step, table.concat(letters)}
+end
+
+-- server step owner: the leases that were renewed longest ago, each with its tick.
+local function leases(a)
+  local bad, _, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  local out = {'OK', step}
+  for _, v in ipairs(call('ZRANGE', base .. 'lease', 0, PAGE - 1, 'WITHSCORES')) do out[#out + 1] = v end
+  return out
+end
+
+-- server step owner n {id tick}: a lease that nobody has renewed since that tick is over. It is in the results, because an answer may be lost.
+local function reclaim(a)
+  local bad, _, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  local letters, at = {}, 6
+  for i = 1, tonumber(a[5]) do
+    local score = call('ZSCORE', base .. 'lease', a[at])
+    letters[i] = 'n'
+    if score and tonumber(score) == tonumber(a[at + 1]) then
+      letters[i] = 'y'
+      call('ZREM', base .. 'lease', a[at])
+      call('HSET', base .. 'state', a[at], 'b')
+      report('t', 'lease', 'i', a[at])
+      live('results')
+    end
+    at = at + 2
+  end
+  return {'OK', step, table.concat(letters)}
+end
+
+-- server step owner n {id session tags}: per attempt `gone`, `done`, or the worker that has it and is to be told.
+local function stop(a)
+  local bad, _, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  local out, at = {'OK', step}, 6
+  for _ = 1, tonumber(a[5]) do
+    local state = call('HGET', base .. 'state', a[at]) or ''
+    local worker = string.match(state, '^%d+ (.+)$')
+    if worker then
+      call('HSET', base .. 'stops', a[at], '1')
+      live('stops')
+      out[#out + 1] = 'at ' .. worker
+    elseif string.sub(state, 1, 2) == 'd ' then
+      out[#out + 1] = 'done'
+    else
+      call('LREM', base .. list_of(a[at + 1], a[at + 2]), 1, a[at])
+      call('HDEL', base .. 'state', a[at])
+      call('HDEL', base .. 'specs:' .. a[at + 1], a[at])
+      out[#out + 1] = 'gone'
+    end
+    at = at + 3
+  end
+  return out
+end
+
+-- server step worker id fence offset bytes: y, n it is not the worker's any more, f there is no room now.
+local function log(a)
+  local bad, _, step = enter(a[2], a[3])
+  if bad then return bad end
+  if call('HGET', base .. 'state', a[5]) ~= a[6] .. ' ' .. a[4] then return {'OK', step, 'n'} end
+  if call('XLEN', base .. 'results') >= STREAM then return {'OK', step, 'f'} end
+  report('t', 'log', 'i', a[5], 'f', a[6], 'o', a[7], 'b', a[8])
+  live('results')
+  return {'OK', step, 'y'}
+end
+
+local steps = {begin = begin, holders = holders, sweep = sweep, open = open, advance = advance, channel = channel, next = next_ones,
+  leases = leases, renew = renew, give_back = give_back, reclaim = reclaim, stop = stop, log = log}
+
+local function main(keys, argv)
+  call = redis.call
+  meta = keys[#keys]
+  base = string.sub(meta, 1, -5)
+  return steps[argv[1]](argv)
+end

@@ -1,0 +1,340 @@
+/* worker_task.c - one attempt on a worker: its files, its start, its lease, its end. */
+#include "base/fs.h"
+#include "base/listing.h"
+#include "base/log.h"
+#include "graph/output.h"
+#include "redis/sign.h"
+#include "redis/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LOG_TAIL_MAX (1 << 20)
+#define MARGIN_MS    1000
+#define REST_MS      10000 /* W7: a worker that cannot start a task claims none for this long */
+
+struct attempt_files {
+    char channel[PATH_MAX], output[PATH_MAX], answer[PATH_MAX], log[PATH_MAX];
+    char dir[PATH_MAX]; /* with the files that travelled with the run */
+};
+
+static void files_name(const struct worker *w, const struct worker_place *place, struct attempt_files *ret)
+{
+    unsigned long long fence = place->claim.fence;
+    int number = (int)(place - w->places);
+    snprintf(ret->output, PATH_MAX, "%.3900s/output.%d.%llu", w->scratch, number, fence);
+    snprintf(ret->answer, PATH_MAX, "%.3900s/answer.%d.%llu", w->scratch, number, fence);
+    scratch_log_name(w->scratch, number, fence, place->run->root, ret->log);
+    snprintf(ret->dir, PATH_MAX, "%.3900s/files.%d.%llu", w->scratch, number, fence);
+}
+
+static int write_whole(const char *path, const char *text, size_t len)
+{
+    int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    return fd < 0 ? -1 : fs_write_all(fd, text, len);
+}
+
+static void tell_guard(struct worker *w, const struct worker_place *place)
+{
+    struct guard_word word = {.place = (uint32_t)(place - w->places),
+                              .kill_at_ms = place->run && !place->is_lost ? place->kill_at_ms : 0,
+                              .fence = place->claim.fence};
+    snprintf(word.root, sizeof word.root, "%s", place->run ? place->run->root : "");
+    snprintf(word.id, sizeof word.id, "%s", place->id);
+    if (guard_tell(w->guard_fd, &word))
+        return;
+    /* It died, or does not hear (G5): another one hears of all places. It is killed first: one that sees the end of its socket
+     * takes the worker for dead. */
+    if (w->guard_pid > 0 && kill(w->guard_pid, SIGKILL) == 0)
+        waitpid(w->guard_pid, NULL, 0);
+    fs_close(&w->guard_fd);
+    w->guard_fd = guard_start(&w->settings, w->id, w->scratch, w->place_count, &w->guard_pid);
+    if (w->guard_fd < 0 || !guard_tell(w->guard_fd, &word))
+        return;
+    for (size_t i = 0; i < w->place_count; i++)
+        if (w->places[i].run && &w->places[i] != place)
+            tell_guard(w, &w->places[i]);
+}
+
+/* No call waits past the time at which the next attempt has to be killed: the guard may be stopped. */
+static void limit_calls(const struct worker *w)
+{
+    int64_t due = INT64_MAX, now = clock_now().boot_ms;
+    for (size_t i = 0; i < w->place_count; i++)
+        if (w->places[i].run && w->places[i].kill_at_ms > now && w->places[i].kill_at_ms < due)
+            due = w->places[i].kill_at_ms;
+    redis_due(due);
+}
+
+static void place_lease(struct worker *w, struct worker_place *place, int64_t before_ms)
+{
+    int64_t lease = place->run->lease_ms;
+    place->lease_until_ms = before_ms + lease;
+    place->kill_at_ms = place->lease_until_ms - (lease / 5 < MARGIN_MS ? lease / 5 : MARGIN_MS);
+    tell_guard(w, place);
+    limit_calls(w);
+}
+
+/* W2. */
+void place_renewed(struct worker *w, struct worker_place *place, int64_t before_ms)
+{
+    int64_t was_ms = place->kill_at_ms;
+    place_lease(w, place, before_ms);
+    if (clock_now().boot_ms < was_ms)
+        return;
+    place->is_back = true;
+    execution_kill(&place->run->executor, &place->claim, &place->process);
+}
+
+/* ---- ends ----------------------------------------------------------------------------------------------- */
+
+static struct worker_result *result_add(struct worker *w, const struct worker_place *place)
+{
+    struct worker_result *result = calloc(1, sizeof *result), **at = &w->results;
+    BUG(!result);
+    result->run = place->run;
+    result->made_ms = clock_now().boot_ms;
+    snprintf(result->id, sizeof result->id, "%s", place->id);
+    snprintf(result->fence, sizeof result->fence, "%s", place->fence);
+    result->result.max = result->log.max = 64u << 20;
+    while (*at)
+        at = &(*at)->next;
+    *at = result;
+    return result;
+}
+
+/* What the runner has not seen of the log. A long rest is cut, and says so. */
+static void take_log(struct worker_place *place, struct worker_result *result)
+{
+    struct stat st;
+    if (place->log_fd < 0 || fs->fstat(place->log_fd, &st) < 0 || st.st_size <= place->log_sent)
+        return;
+    int64_t rest = st.st_size - place->log_sent, skip = rest > LOG_TAIL_MAX ? rest - LOG_TAIL_MAX : 0;
+    result->log_at = place->log_sent;
+    if (skip)
+        buf_printf(&result->log, "\n[tasuki: %lld bytes of output are left out here]\n", (long long)skip);
+    char *room = buf_reserve(&result->log, (size_t)(rest - skip));
+    ssize_t len = room ? fs->pread(place->log_fd, room, (size_t)(rest - skip), place->log_sent + skip) : 0;
+    result->log.len += len > 0 ? (size_t)len : 0;
+}
+
+static void place_free(struct worker *w, struct worker_place *place)
+{
+    struct attempt_files files;
+    files_name(w, place, &files);
+    fs->unlinkat(AT_FDCWD, files.output, 0);
+    fs->unlinkat(AT_FDCWD, files.answer, 0);
+    fs->unlinkat(AT_FDCWD, files.log, 0);
+    if (place->has_files)
+        listing_remove_tree(AT_FDCWD, files.dir);
+    fs_close(&place->log_fd);
+    fs_close(&place->process.pidfd);
+    place->run->look_ms = clock_now().boot_ms;
+    free((char *)place->claim.task);
+    free((char *)place->claim.session);
+    *place = (struct worker_place){.log_fd = -1};
+    place->process.pidfd = -1;
+    w->used--;
+    tell_guard(w, place);
+}
+
+static void put_result(struct worker *w, struct worker_place *place, struct worker_result *result, enum wire_end end,
+                       int status, const char *text)
+{
+    struct attempt_files files;
+    struct buf output CLEANUP(buf_clear) = {.max = OUTPUT_MAX};
+    struct wire_result r = {.end = end,
+                            .status = status,
+                            .has_timed_out = place->process.stops == STOP_TIMEOUT,
+                            .ms = clock_now().boot_ms - place->started_ms};
+    files_name(w, place, &files);
+    if (end <= WIRE_KILLED && fs_read_file(AT_FDCWD, files.output, OUTPUT_MAX - 1, &output) < 0)
+        r.is_output_too_large = errno == EFBIG;
+    r.output = text ? text : buf_str(&output);
+    r.output_len = text ? strlen(text) : output.len;
+    wire_put_result(&result->result, &r);
+}
+
+/* It has ended; W2: only within its lease is that a result. */
+static void place_end(struct worker *w, struct worker_place *place, enum wire_end end, int status, const char *text)
+{
+    bool is_late = clock_now().boot_ms >= place->kill_at_ms;
+    worker_say(w, place->run->root, place->claim.task, place->claim.session,
+               place->is_lost || is_late ? "lost"
+               : place->is_back          ? "returned"
+                                         : "ended");
+    if (!place->is_lost) {
+        struct worker_result *result = result_add(w, place);
+        result->is_back = place->is_back || is_late;
+        take_log(place, result);
+        if (!result->is_back)
+            put_result(w, place, result, end, status, text);
+    }
+    place_free(w, place);
+}
+
+void place_stop(struct worker *w, struct worker_place *place, enum stop why)
+{
+    (void)w;
+    execution_stop(&place->run->executor, &place->claim, &place->process, why);
+}
+
+void place_lose(struct worker *w, struct worker_place *place)
+{
+    (void)w;
+    place->is_lost = true;
+    execution_kill(&place->run->executor, &place->claim, &place->process);
+}
+
+static void place_look(struct worker *w, struct worker_place *place, int64_t now)
+{
+    struct attempt_process *process = &place->process;
+    if (!place->is_lost && now >= place->kill_at_ms && process->kill_at_ms != INT64_MAX) {
+        execution_kill(&place->run->executor, &place->claim, process); /* W1 */
+        process->kill_at_ms = INT64_MAX;
+        process->stops = process->stops == STOP_NONE ? STOP_RUN : process->stops;
+    }
+    if (process->deadline_ms && process->deadline_ms <= now)
+        place_stop(w, place, STOP_TIMEOUT);
+    else if (process->kill_at_ms && process->kill_at_ms <= now)
+        place_stop(w, place, process->stops);
+    bool has_exited = process->look_at_ms ? process->look_at_ms <= now : execution_has_exited(process);
+    if (has_exited && execution_ended(&place->run->executor, &place->claim, process))
+        place_end(w, place, execution_was_killed(process) ? WIRE_KILLED : WIRE_EXITED, process->end.si_status, NULL);
+}
+
+void places_look(struct worker *w)
+{
+    for (size_t i = 0; i < w->place_count; i++)
+        if (w->places[i].run)
+            place_look(w, &w->places[i], clock_now().boot_ms);
+    limit_calls(w);
+}
+
+/* ---- the start ------------------------------------------------------------------------------------------ */
+
+/* 1: its files are refused. */
+static int make_files(struct worker *w, struct worker_place *place, const struct wire_spec *wire,
+                      struct attempt_files *files)
+{
+    files_name(w, place, files);
+    if (wire->answer && write_whole(files->answer, wire->answer, strlen(wire->answer)) < 0)
+        return -1;
+    if (wire->channel == 0) {
+        snprintf(files->channel, PATH_MAX, "%.4000s/empty.json", w->scratch);
+        if (write_whole(files->channel, "{}", 2) < 0)
+            return -1;
+    } else if (talk_channel(w, place->run, wire->session, wire->channel, files->channel) < 0) {
+        return -1;
+    }
+    place->log_fd = fs->openat(AT_FDCWD, files->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (place->log_fd < 0 || !wire->files)
+        return place->log_fd < 0 ? -1 : 0;
+    place->has_files = true;
+    return files_unpack(w, wire->files, files->dir);
+}
+
+static void place_start(struct worker *w, struct worker_place *place, const struct wire_spec *wire,
+                        const struct attempt_files *files)
+{
+    char cwd[PATH_MAX];
+    struct tsk_error err;
+    bool is_absolute = wire->cwd && wire->cwd[0] == '/';
+    const char *base = wire->files ? files->dir : w->dir;
+    snprintf(cwd, sizeof cwd, "%.2000s%s%.2000s", is_absolute ? "" : base, wire->cwd && !is_absolute ? "/" : "",
+             wire->cwd ? wire->cwd : "");
+    struct attempt_spec spec = {.claim = &place->claim,
+                                .argv = wire->argv,
+                                .cwd = cwd,
+                                .env = wire->env,
+                                .env_count = wire->env_count,
+                                .channel = files->channel,
+                                .output = files->output,
+                                .answer = wire->answer ? files->answer : NULL,
+                                .root = w->dir,
+                                .chain = wire->chain,
+                                .worker = w->name,
+                                .log_fd = place->log_fd};
+    place->started_ms = clock_now().boot_ms;
+    place->process.deadline_ms = wire->timeout_ms ? place->started_ms + wire->timeout_ms : 0;
+    place->run->executor.grace_ms = wire->grace_ms;
+    place->is_back = place->started_ms >= place->kill_at_ms; /* W2: the claim was answered late, or we were stopped */
+    if (place->is_back) {
+        place_end(w, place, WIRE_NOT_STARTED, 0, "");
+        return;
+    }
+    if (execution_start(&place->run->executor, &spec, &place->process, &err) == 0) {
+        worker_say(w, place->run->root, place->claim.task, place->claim.session, "started");
+        return;
+    }
+    place_end(w, place, WIRE_NOT_STARTED, err.sys_errno, tsk_error_context(&err, "what"));
+}
+
+static struct worker_place *free_place(struct worker *w)
+{
+    for (size_t i = 0; i < w->place_count; i++)
+        if (!w->places[i].run)
+            return &w->places[i];
+    BUG(true);
+}
+
+/* What is executed: 0; it goes back to others (-1); or the reason for a refusal. */
+static int spec_read(struct worker *w, const struct worker_place *place, struct parcel item, struct wire_spec *ret,
+                     const char **ret_reason)
+{
+    struct parcel spec = {"", 0};
+    *ret = (struct wire_spec){0};
+    *ret_reason = sign_check(&w->settings, place->run->root, place->id, item, &spec);
+    if (*ret_reason)
+        return -1;
+    int result = wire_read_spec(spec, &w->env, ret);
+    if (result == 1)
+        worker_say(w, place->run->root, place->id, "", "is of another version, and goes back");
+    if (result < 0)
+        *ret_reason = WIRE_UNREADABLE;
+    return result == 0 ? 0 : -1;
+}
+
+/* W7 */
+static void worker_rest(struct worker *w, const struct worker_place *place, int number)
+{
+    worker_say(w, place->run->root, place->claim.task, place->claim.session, strerrordesc_np(number));
+    w->rest_ms = clock_now().boot_ms + REST_MS;
+}
+
+void place_begin(struct worker *w, struct worker_run *run, const char *id, const char *fence, struct parcel item,
+                 int64_t before_ms)
+{
+    struct worker_place *place = free_place(w);
+    struct wire_spec wire;
+    struct attempt_files files;
+    const char *reason;
+    *place = (struct worker_place){.run = run, .log_fd = -1, .process.pidfd = -1};
+    snprintf(place->id, sizeof place->id, "%s", id);
+    snprintf(place->fence, sizeof place->fence, "%s", fence);
+    int made = spec_read(w, place, item, &wire, &reason);
+    place->claim = (struct claim){.fence = strtoull(fence, NULL, 10), .attempt = wire.attempt};
+    place->claim.task = strdup(made == 0 ? wire.task : "?");
+    place->claim.session = strdup(made == 0 ? wire.session : "?");
+    BUG(!place->claim.task || !place->claim.session);
+    w->used++;
+    place_lease(w, place, before_ms); /* G1: before the process */
+    if (reason)
+        talk_dead(w, place, reason);
+    if (made == 0) {
+        made = make_files(w, place, &wire, &files);
+        reason = made > 0 ? WIRE_FILES : NULL;
+        if (made < 0 && errno)
+            worker_rest(w, place, errno);
+    }
+    place->is_back = made < 0 && !reason;
+    if (made == 0)
+        place_start(w, place, &wire, &files);
+    else
+        place_end(w, place, reason ? WIRE_REFUSED : WIRE_NOT_STARTED, 0, reason ? reason : "");
+    free(wire.argv);
+}

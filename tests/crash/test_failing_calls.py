@@ -1,0 +1,359 @@
+"""One file-system call of a command fails: the command reports it, or does all the same what it says. A failure is never taken for
+success, and nothing crashes."""
+
+import pathlib
+import re
+import shutil
+import sqlite3
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
+from flows import only_run, run_ids, with_tool, write_flow  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+
+STEPS_MAX = 400  # more file-system calls than this is a bug of its own
+FLOW = "tasks:\n  a: {run: 'echo one'}\n  b: {run: 'echo two', needs: a}\n"
+REASONS = ("Input/output error", "Invalid argument")  # the latter: what was not read is not what was written
+CHANGING = re.compile(r'"(expires_in_ms|age_ms|idle_ms|uptime_ms|seconds|time)": [^,\n]*')
+
+
+def at_every_call(ws, words, check, before=None, first=1):
+    """Lets each call of the command fail in turn, until it makes fewer."""
+    for n in range(first, STEPS_MAX):
+        if before:
+            before()
+        result = ws.fault("--root", ws.path, "--json", *words, at=n, mode="EIO", env=with_tool(ws))
+        assert result.code >= 0, f"call {n}\n{result}"
+        check(result, n)
+        ws.commands.clear()
+        if result.calls is not None and result.calls < n:
+            assert n > 5, f"{' '.join(words)} made only {result.calls} calls"
+            return
+    raise AssertionError(f"{' '.join(words)} makes more than {STEPS_MAX} calls")
+
+
+def is_reported(result, n):
+    """Exit 3 and an error document that gives the reason."""
+    error = result.expect(3, "ENVIRONMENT").error
+    assert any(reason in error["message"] for reason in REASONS), f"call {n}: {error}"
+
+
+def arrange(ws):
+    """Something of everything; the run's id."""
+    write_flow(ws, FLOW)
+    ws.tasuki("run", "flow.yaml").expect(0)
+    ws.tasuki("request", "add", "first", "--id", "RQ-1", "--", "true").expect(0)
+    ws.tasuki("request", "add", "second", "--id", "RQ-2", "--depends-on", "RQ-1", "--", "true").expect(0)
+    ws.tasuki("lock", "acquire", "name", "a").expect(0)
+    ws.tasuki("own", "claim", "w").expect(0)
+    ws.tasuki("proc", "create", "new", "--", "true").expect(0)
+    ws.tasuki("proc", "create", "p", "--", "sh", "-c", "echo out; echo err >&2").expect(0)
+    ws.tasuki("proc", "start", "p").expect(0)
+    ws.tasuki("proc", "wait", "p").expect(0)
+    return only_run(ws)
+
+
+LOOKS = ("runs show RUN", "runs logs RUN", "runs tasks RUN", "runs graph RUN",
+         "flow validate flow.yaml", "graph flow.yaml", "proc status new", "proc logs p", "proc export", "events")
+
+
+@test("a command that looks reports a call that failed, or its answer is the same as ever")
+def _(ws):
+    run = arrange(ws)
+    first = 1
+    for look in LOOKS:
+        words = look.replace("RUN", run).split()
+        whole = ws.fault("--root", ws.path, "--json", *words)
+
+        def check(result, n):
+            if (result.code, CHANGING.sub("", result.out)) != (whole.code, CHANGING.sub("", whole.out)):
+                is_reported(result, n)
+
+        at_every_call(ws, words, check, first=first)
+        first = 4  # the calls that find the workspace are the same for all
+
+
+@test("of what cannot be read a list shows that it is there")
+def _(ws):
+    run = arrange(ws)
+    for look, key, name, id in (("runs list", "runs", "run_id", run), ("lock list", "locks", "id", "a"),
+                                ("own list", "workflows", "ulTaskId", "w"), ("proc list", "processes", "id", "p"),
+                                ("request list", "requests", "id", "RQ-1"), ("queue next", "others", "request_id", "RQ-2"),
+                                ("status", "locks", "id", "a")):
+        keys = set(ok(ws, *look.split()))
+
+        def check(result, n):
+            if result.code == 0:
+                eq(set(result.json), keys, f"call {n}: the keys")
+                assert id in [one[name] for one in result.json[key]], f"call {n}\n{result}"
+            else:
+                is_reported(result, n)
+
+        at_every_call(ws, look.split(), check, first=4)
+
+
+@test("a living holder or owner stays one, whatever cannot be read: no command reports it as free or left behind")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a").expect(0)
+    ws.tasuki("own", "claim", "w").expect(0)
+    owner = ws.tasuki("own", "show", "w", "--json").json["ownerInstanceId"]
+
+    def check_lock(result, n):
+        if result.code == 4:
+            assert result.json["state"] in ("held", "unreadable"), f"call {n}\n{result}"
+        else:
+            is_reported(result, n)
+
+    def check_owner(result, n):
+        if result.code == 0:
+            eq(result.json["ownerInstanceId"], owner, f"call {n}: the owner")
+            assert result.json["ownerAlive"] is not False, f"call {n}\n{result}"
+        else:
+            is_reported(result, n)
+
+    at_every_call(ws, ["lock", "check", "name", "a"], check_lock, first=4)
+    at_every_call(ws, ["own", "show", "w"], check_owner, first=4)
+
+
+def changes(ws, words, before, is_done, first=4):
+    """The command succeeds and it is done, or it reports why not."""
+
+    def check(result, n):
+        if result.code == 0:
+            assert is_done(), f"call {n}: exit 0, and it is not done\n{result}"
+        else:
+            is_reported(result, n)
+
+    at_every_call(ws, words.split(), check, before, first)
+
+
+def ok(ws, *words):
+    return ws.tasuki("--json", *words).expect(0).json
+
+
+@test("owning a workflow: a call that failed is reported, or the workflow is owned")
+def _(ws):
+    def free():
+        ws.tasuki("own", "release", "w").expect(0)
+
+    changes(ws, "own claim w", free, lambda: ok(ws, "own", "show", "w")["ownerInstanceId"])
+    changes(ws, "own release w", lambda: ws.tasuki("own", "claim", "w").expect(0),
+            lambda: not ok(ws, "own", "show", "w")["ownerInstanceId"])
+
+
+@test("the definition of a process: a call that failed is reported, or the definition is changed")
+def _(ws):
+    def absent():
+        ws.tasuki("proc", "remove", "p")
+
+    def present():
+        absent()
+        ws.tasuki("proc", "create", "p", "--", "true").expect(0)
+
+    changes(ws, "proc create p -- true", absent, lambda: ok(ws, "proc", "status", "p")["command"] == "true")
+    changes(ws, "proc update p --cwd /", present, lambda: ok(ws, "proc", "status", "p")["cwd"] == "/")
+    changes(ws, "proc remove p", present, lambda: ws.tasuki("proc", "status", "p").code == 5)
+
+
+@test("a request's file: a call that failed is reported, or the file is what it should be")
+def _(ws):
+    path = ws.path / ".aiflow/requests/RQ-1.yaml"
+
+    def absent():
+        path.unlink(missing_ok=True)
+
+    def present():
+        path.write_text("id: RQ-1\ntitle: old\nstatus: ready\npriority: P2\nrun: [make]\n")
+
+    def check_add(result, n):
+        assert result.code != 0 or path.exists(), f"call {n}\n{result}"
+        assert result.code in (0, 3, 5) and (result.code == 0 or result.error["message"]), f"call {n}\n{result}"
+
+    at_every_call(ws, "request add t --id RQ-1 -- make".split(), check_add, absent, 4)
+
+    def check_edit(result, n):
+        assert result.code != 0 or "new" in path.read_text(), f"call {n}\n{result}"
+        assert result.code in (0, 3, 5) and (result.code == 0 or result.error["message"]), f"call {n}\n{result}"
+
+    at_every_call(ws, "request edit RQ-1 --title new".split(), check_edit, present, 4)
+
+    def check_rm(result, n):
+        eq(path.exists(), result.code != 0, f"call {n}: whether the file is there")
+        assert result.code in (0, 3, 5) and (result.code == 0 or result.error["message"]), f"call {n}\n{result}"
+
+    at_every_call(ws, "request rm RQ-1".split(), check_rm, present, 4)
+
+
+@test("run: a call that failed is reported, or the run does what it would have done")
+def _(ws):
+    write_flow(ws, FLOW)
+
+    def clean():
+        for run in run_ids(ws):
+            shutil.rmtree(ws.path / ".aiflow/runs" / run)
+
+    def check(result, n):
+        runs = ok(ws, "runs", "list")["runs"]
+        states = [run["status"] for run in runs]
+        if result.code == 0:
+            eq(states, ["DONE"], f"call {n}: the runs")
+        elif runs:  # it began
+            assert result.code in (3, 7) and states != ["RUNNING"], f"call {n}: {runs}\n{result}"
+            eq(ws.tasuki("resume", runs[0]["run_id"], env=with_tool(ws)).code, 0, f"call {n}: the exit code of resume")
+        else:
+            is_reported(result, n)
+
+    at_every_call(ws, ["run", "flow.yaml"], check, clean, 4)
+
+
+@test("cancelling a run that nobody executes: a call that failed is reported, or the run is cancelled and stays so", slow=True)
+def _(ws):
+    write_flow(ws, "tasks: {a: 'answer=$(tasuki task ask Which?); test -n \"$answer\"'}\n")
+    ws.tasuki("run", "flow.yaml", env=with_tool(ws)).expect(8)
+    run, state, kept = only_run(ws), ws.path / ".aiflow", ws.base / "kept"
+    shutil.copytree(state, kept)
+
+    def as_before():
+        shutil.rmtree(state)
+        shutil.copytree(kept, state)
+
+    def check(result, n):
+        status = ok(ws, "runs", "show", run)["status"]
+        if result.code == 0:
+            eq((result.json["status"], status), ("CANCELLED", "CANCELLED"), f"call {n}: the answer and the run")
+            eq(ws.tasuki("resume", run, env=with_tool(ws)).code != 0, True, f"call {n}: a cancelled run does not go on by itself")
+        else:
+            is_reported(result, n)
+            assert status in ("NEEDS_INPUT", "CANCELLED"), f"call {n}: {status}"
+
+    at_every_call(ws, ["runs", "cancel", run], check, as_before, 4)
+
+
+@test("templates: a call that failed is reported, or the template is what it should be", slow=True)
+def _(ws):
+    def absent():
+        for words in (("proc", "template", "delete", "t"), ("proc", "remove", "made")):
+            ws.tasuki(*words)
+
+    def present():
+        absent()
+        ws.tasuki("proc", "template", "create", "t", "--", "true").expect(0)
+
+    def shown():
+        return ok(ws, "proc", "template", "show", "t")["spec"]
+
+    changes(ws, "proc template create t -- true", absent, lambda: shown()["command"] == "true")
+    changes(ws, "proc template update t --cwd /", present, lambda: shown()["cwd"] == "/")
+    changes(ws, "proc template use t made", present, lambda: ok(ws, "proc", "status", "made")["command"] == "true")
+    changes(ws, "proc template delete t", present, lambda: ws.tasuki("proc", "template", "show", "t").code == 5)
+
+
+@test("a change that the database refuses is reported, and nothing has changed")
+def _(ws):
+    for words in ("own claim w", "proc create p -- true", "proc create q -- true", "proc template create t -- true"):
+        ws.tasuki(*words.split()).expect(0)
+    (ws.path / "Procfile").write_text("web: true\n")
+
+    def shown():
+        return [ok(ws, *look.split()) for look in ("own list", "proc list", "proc template list", "proc template show t")]
+
+    before = shown()
+    with sqlite3.connect(ws.path / ".aiflow/state.db") as base:
+        for table in ("process", "template", "workflow"):
+            for what in ("INSERT", "UPDATE", "DELETE"):
+                base.execute(f"CREATE TRIGGER no_{table}_{what} BEFORE {what} ON {table} BEGIN SELECT RAISE(ABORT, 'not today'); END")
+    base.close()
+    for words in ("own claim v", "own release w", "own force-claim w --yes --instance other", "own leave", "proc create r -- true",
+                  "proc update p --cwd /", "proc remove p", "proc remove --all --force", "proc import Procfile",
+                  "proc template create u -- true", "proc template update t --cwd /", "proc template delete t",
+                  "proc template use t made"):
+        result = ws.tasuki("--json", *words.split())
+        assert result.code == 9, f"exit {result.code}\n{result}"
+        assert "not today" in result.out, result
+        eq(shown(), before, f"after {words}: what is there")
+
+
+@test("a table that cannot be read is reported by whatever needs it; none takes it for empty")
+def _(ws):
+    for words in ("own claim w", "proc create p -- true", "proc template create t -- true"):
+        ws.tasuki(*words.split()).expect(0)
+    (ws.path / "Procfile").write_text("web: true\n")
+    for table, looks in (("workflow", ("own list", "own show w", "own check w", "own claim w", "own release w", "own leave", "status")),
+                         ("instance", ("own show w", "own claim w", "own release w", "own leave", "own list")),
+                         ("template", ("proc template list", "proc template show t", "proc template use t made", "proc export",
+                                       "proc template create u -- true", "proc template update t --cwd /", "proc template delete t")),
+                         ("process", ("proc list", "proc status p", "proc start p", "proc stop p", "proc remove p", "proc update p --cwd /",
+                                      "proc create q -- true", "proc logs p", "proc wait p", "proc export", "proc import Procfile", "probe p",
+                                      "proc template use t made", "proc restart p", "restore", "status"))):
+        base = sqlite3.connect(ws.path / ".aiflow/state.db")
+        base.execute("PRAGMA legacy_alter_table = ON")
+        base.execute(f"ALTER TABLE {table} RENAME TO hidden")
+        for words in looks:
+            result = ws.tasuki("--json", *words.split())
+            assert result.code in (3, 9) and "no such table" in result.out, f"{table}: exit {result.code}\n{result}"
+        base.execute(f"ALTER TABLE hidden RENAME TO {table}")
+        base.close()
+
+
+@test("where a rename cannot exchange two files, locks are renewed, forced and released all the same")
+def _(ws):
+    for mode in ("EINVAL", "ENOSYS"):
+        env = {"TASUKI_FAULT_ONLY": "renameat2"}
+        token = ok(ws, "lock", "acquire", "name", "a", "--pid", "1")["token"]
+        before = ws.lock_path("name", "a").read_text()
+        renewed = ws.fault("--json", "lock", "renew", "name", "a", "--token", token, "--ttl", "2h", at=1, mode=mode, env=env).expect(0)
+        assert renewed.calls and ws.lock_path("name", "a").read_text() != before, renewed
+        forced = ws.fault("--json", "lock", "acquire", "name", "a", "--force", "--yes", "--pid", "1", at=1, mode=mode, env=env).expect(0)
+        eq(ok(ws, "lock", "list")["locks"][0]["fence"], forced.json["fence"], "the fence of the new lock")
+        ws.tasuki("lock", "release", "name", "a", "--token", forced.json["token"]).expect(0)
+        eq(ok(ws, "lock", "list")["locks"], [], "the locks")
+        eq([p.name for p in ws.lock_path("name", "a").parent.iterdir() if p.is_file()], [], "files")
+
+
+@test("where no file can be made without a name, commands work all the same, and no private name is left")
+def _(ws):
+    env = {**with_tool(ws), "TASUKI_FAULT_PATH": ".", "TASUKI_FAULT_STICKY": "1"}
+    write_flow(ws, "tasks: {a: 'answer=$(tasuki task ask Which?); test -n \"$answer\"'}\n")
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", "1").expect(0)
+    for words, code in ((["lock", "acquire", "name", "a", "--wait", "10ms"], 4), (["run", "flow.yaml"], 8),
+                        (["answer", "RUN", "this", "--wait"], 0), (["request", "add", "t", "--id", "RQ-1", "--", "true"], 0),
+                        (["proc", "create", "p", "--", "true"], 0)):
+        words = [only_run(ws) if word == "RUN" else word for word in words]
+        result = ws.fault("--json", *words, at=1, mode="EOPNOTSUPP", env=env).expect(code)
+        eq([str(p) for p in (ws.path / ".aiflow").rglob(".tsk-*")], [], f"private names after\n{result}")
+    eq(ok(ws, "runs", "show", only_run(ws))["status"], "DONE", "the run")
+    eq((ws.path / ".aiflow/requests/RQ-1.yaml").exists(), True, "the request")
+
+
+@test("a process whose folder cannot be opened is unreadable in lists, and the others are shown; without the folder of all nothing is")
+def _(ws):
+    for id in ("zebra", "yak"):
+        ws.tasuki("proc", "create", id, "--", "true").expect(0)
+
+    def without(name, *words):
+        return ws.fault("--json", *words, at=1, mode="EIO", env={"TASUKI_FAULT_PATH": name, "TASUKI_FAULT_STICKY": "1"})
+
+    for words in (["proc", "list"], ["status"]):
+        found = {one["id"]: one["phase"] for one in without("zebra", *words).expect(0).json["processes"]}
+        eq(found, {"zebra": "unreadable", "yak": ""}, " ".join(words))
+        is_reported(without("processes", *words), 1)
+    is_reported(without("zebra", "proc", "status", "zebra"), 1)
+
+
+@test("request add and edit: a call that fails leaves the file as it was, or what is written is answered for", quick=False)
+def _(ws):
+    arrange(ws)
+    path = ws.path / ".aiflow/requests/RQ-9.yaml"
+
+    def is_true(result, n):
+        is_written = path.exists() and "new title" in path.read_text()
+        eq(result.code == 0, is_written, f"answered with 0, and written, at call {n}\n{result}")
+        if is_written and "problems" not in result.json:  # it may be that it cannot be read again
+            eq(result.json["title"], "new title", f"the answer at call {n}")
+
+    at_every_call(ws, ["request", "add", "new title", "--id", "RQ-9", "--", "true"], is_true, lambda: path.unlink(missing_ok=True))
+    at_every_call(ws, ["request", "edit", "RQ-9", "--title", "new title"], is_true,
+                  lambda: path.write_text("title: old\nstatus: ready\nrun: ['true']\n"))
+
+
+main(__name__)

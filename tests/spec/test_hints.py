@@ -1,0 +1,250 @@
+"""The next commands that results and refusals name: they can be typed as they stand, and they are right for this caller."""
+
+import re
+import shlex
+
+from flows import with_tool
+from harness.harness import eq, main, test
+
+STEPS = re.compile(r"^ {2}(?:next)? {6,}(tasuki .+)$", re.M)
+
+
+def steps(result):
+    """The commands behind `next`."""
+    return STEPS.findall(result.out + result.err)
+
+
+def typed(ws, command, **options):
+    """Runs a proposed command as it stands."""
+    words = shlex.split(command)
+    eq(words[0], "tasuki", "the program")
+    return ws.tasuki(*words[1:], env=with_tool(ws), **options)
+
+
+# -- the workspace that was named ---------------------------------------------------------------------------
+
+def below(ws):
+    """A workspace in a/, where the caller does not stand."""
+    (ws.path / "a").mkdir()
+    ws.tasuki("--root", "a", "init").expect(0)
+    return lambda *args, **options: ws.tasuki("--root", "a", *args, env=with_tool(ws), **options)
+
+
+@test("with --root every next command of a result names the workspace, and can be typed", init=False)
+def _(ws):
+    call = below(ws)
+    (ws.path / "a/fails.yaml").write_text("tasks: {x: 'echo trouble; false'}\n")
+    (ws.path / "a/asks.yaml").write_text("tasks: {x: 'tasuki task ask Which?'}\n")
+    shown = steps(call("run", "a/fails.yaml").expect(7))
+    eq([re.sub("RUN-[^ ]*", "RUN", one) for one in shown], ["tasuki --root a runs logs RUN x", "tasuki --root a resume RUN"])
+    typed(ws, shown[0]).expect(0)
+    typed(ws, shown[1]).expect(7)
+    eq(steps(call("runs", "show")), shown, "runs show")
+    asked = steps(call("run", "a/asks.yaml").expect(8))
+    assert len(asked) == 1 and asked[0].startswith("tasuki --root a answer RUN-"), asked
+    eq(steps(call("queue", "add", "--", "true").expect(0)), ["tasuki --root a queue run"], "queue add")
+    typed(ws, "tasuki --root a queue run").expect(0)
+    call("queue", "add", "--", "false").expect(0)
+    failed = steps(call("queue", "run").expect(7))
+    assert failed and all(one.startswith("tasuki --root a ") for one in failed), failed
+
+
+@test("with --root the next commands of a pending run name the workspace", init=False)
+def _(ws):
+    call = below(ws)
+    (ws.path / "a/.aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / "a/.aiflow/flows/slow.yaml").write_text("tasks: {x: 'touch up; while ! test -e go; do sleep 0.01; done'}\n")
+    first = ws.spawn("--root", "a", "run", "slow", env=with_tool(ws))
+    ws.until(lambda: list(ws.path.glob("**/up")), "the first run")
+    pending = steps(call("run", "slow", "--on-conflict", "after").expect(0))
+    eq([re.sub("RUN-[^ ]*", "RUN", one) for one in pending],
+       ["tasuki --root a runs show RUN", "tasuki --root a runs cancel RUN --pending"])
+    typed(ws, pending[1]).expect(0)
+    next(ws.path.glob("**/up")).with_name("go").touch()
+    first.wait(60)
+
+
+@test("with --root the command that a wrong word means names it, too", init=False)
+def _(ws):
+    words = ("--root", "b", "runs", "lits", "-n", "2")
+    eq(steps(ws.tasuki(*words).expect(2)), ["tasuki --root b runs list -n 2", "tasuki --root b runs --help"])
+    eq(ws.tasuki(*words, "--json").expect(2).error["next"], ["tasuki --root b runs list -n 2", "tasuki --root b runs --help"])
+
+
+# -- words that belong elsewhere ----------------------------------------------------------------------------
+
+@test("a verb that another noun has, or that needs none, is proposed with the rest of the line", init=False)
+def _(ws):
+    for words, right in (("flow run m.yaml", "run m.yaml"), ("runs resume @1", "resume @1"), ("runs run m.yaml", "run m.yaml"),
+                         ("proc prune", "runs prune"), ("queue logs", "runs logs"), ("lock claim web", "own claim web"),
+                         ("request cancel", "runs cancel"), ("runs delete x", "runs rm x"), ("runs start m.yaml", "run m.yaml"),
+                         ("runs stop @1", "runs cancel @1"), ("runs kill @1", "runs cancel @1"), ("top", "watch"),
+                         ("list", "status"), ("show", "status"), ("queue list", "request list"), ("queue edit RQ-1", "request edit RQ-1"),
+                         ("proc run web", "proc start web"), ("queue start", "queue run"), ("runs wait @1", "wait run @1"),
+                         ("lock wait deploy", "wait lock deploy"), ("proc up", "up"), ("request logs RQ-1", "runs logs")):
+        shown = steps(ws.tasuki(*words.split()).expect(2))
+        eq(shown[:1], [f"tasuki {right}"], f"next after {words}")
+
+
+@test("a word that no noun has proposes the noun's help only", init=False)
+def _(ws):
+    for words in ("runs zzzzzz", "runs help"):
+        eq(steps(ws.tasuki(*words.split()).expect(2)), ["tasuki runs --help"], words)
+
+
+# -- a run that is not named --------------------------------------------------------------------------------
+
+ASKS = "tasks: {x: 'tasuki task ask Go? --type approval'}\n"
+
+
+@test("answer without a run answers the only run that asks; none and several are refused")
+def _(ws):
+    (ws.path / "asks.yaml").write_text(ASKS)
+    none = ws.tasuki("answer", "--yes").expect(5).err
+    assert "No question is open" in none and "next      tasuki status" in none, none
+    asking = [ws.tasuki("run", "asks.yaml", env=with_tool(ws)).expect(8).out.split("RUN-")[1].split()[0] for _ in range(2)]
+    several = ws.tasuki("answer", "--yes").expect(2)
+    assert "2 runs ask something" in several.err, several.err
+    eq(steps(several), ["tasuki status"])
+    ws.tasuki("answer", f"RUN-{asking[0]}", "--yes", "--wait", env=with_tool(ws)).expect(0)
+    ws.tasuki("answer", "--yes", "--wait", env=with_tool(ws)).expect(0)
+    eq(ws.tasuki("runs", "show", f"RUN-{asking[1]}", "--json").json["status"], "DONE")
+    assert "tasuki answer [RUN] [TEXT]" in ws.tasuki("answer", "--help").expect(0).out
+
+
+@test("runs cancel without a run names the only run that is running, and changes nothing")
+def _(ws):
+    (ws.path / "slow.yaml").write_text("tasks: {x: 'touch $TASUKI_RUN_ID.up; while ! test -e go; do sleep 0.01; done'}\n")
+    none = ws.tasuki("runs", "cancel").expect(2)
+    assert "no run is running" in none.err and steps(none) == ["tasuki runs list"], none
+    first = ws.spawn("run", "slow.yaml", env=with_tool(ws))
+    ws.until(lambda: len(list(ws.path.glob("*.up"))) == 1, "the run")
+    run = next(ws.path.glob("*.up")).stem
+    one = ws.tasuki("runs", "cancel").expect(2)
+    assert f"{run} is the only run that is running" in one.err, one
+    eq(steps(one), [f"tasuki runs cancel {run}"])
+    eq(steps(ws.tasuki("runs", "cancel", "--now").expect(2)), [f"tasuki runs cancel {run} --now"])
+    eq(steps(ws.tasuki("runs", "rm").expect(2)), ["tasuki runs list"], "runs rm")
+    second = ws.spawn("run", "slow.yaml", env=with_tool(ws))
+    ws.until(lambda: len(list(ws.path.glob("*.up"))) == 2, "the second run")
+    several = ws.tasuki("runs", "cancel").expect(2)
+    assert "2 runs are running" in several.err and steps(several) == ["tasuki runs list"], several
+    eq([ws.tasuki("runs", "show", path.stem, "--json").json["status"] for path in ws.path.glob("*.up")], ["RUNNING"] * 2)
+    typed(ws, steps(one)[0]).expect(0)
+    (ws.path / "go").touch()
+    first.wait(60)
+    second.wait(60)
+
+
+# -- messages -----------------------------------------------------------------------------------------------
+
+@test("a key that was given twice is named", init=False)
+def _(ws):
+    err = ws.tasuki("run", "x.yaml", "--set", "who=a", "--set", "who=c").expect(2).err
+    assert err.startswith("tasuki: --set who was given twice\n"), err
+
+
+@test("a command without -- is proposed with it, all words as they were typed", init=False)
+def _(ws):
+    for words, right in ((["queue", "add", "echo", "hello", "wor ld"], "queue add -- echo hello 'wor ld'"),
+                         (["proc", "create", "web", "--restart", "always", "npm", "run", "dev"], "proc create web --restart always -- npm run dev")):
+        eq(steps(ws.tasuki(*words).expect(2)), [f"tasuki {right}"], words)
+
+
+@test("a task whose log is asked for by almost its name is proposed; one that has not run is not")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: compile >> check\ntasks: {compile: 'echo here; false', check: 'true'}\n")
+    ws.tasuki("run", "f.yaml", env=with_tool(ws)).expect(7)
+    for words in (["@1", "comple"], ["comple"]):
+        result = ws.tasuki("runs", "logs", *words).expect(5)
+        assert "did you mean compile?" in result.err, result
+        assert "here" in typed(ws, steps(result)[0]).expect(0).out
+    eq("did you mean" in ws.tasuki("runs", "logs", "@1", "check").expect(5).err, False, "a task that was not reached")
+
+
+@test("a process that is almost named is proposed with the same verb")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    for words, right in ((["stop", "wbe"], "proc stop web"), (["proc", "logs", "wbe"], "proc logs web"), (["restart", "wbe"], "proc restart web"),
+                         (["proc", "status", "wbe"], "proc status web")):
+        eq(steps(ws.tasuki(*words).expect(5)), [f"tasuki {right}", "tasuki proc list"], words)
+
+
+@test("tasks as a list and parameters under another name are corrected; flow validate does not propose itself")
+def _(ws):
+    for text, reason, line in (("tasks:\n  - name: a\n    run: echo x\n", "tasks are `NAME: …` pairs, not a list", "  +   a:\n"),
+                               ("parameters: {who: {default: a}}\ntasks: {a: 'true'}\n", "'parameters' is called 'params' here", "  + params: {who: {default: a}}\n"),
+                               ("tasks: [{name: a, run: [x, y]}, b]\n", "not a list", "")):
+        (ws.path / "f.yaml").write_text(text)
+        err = ws.tasuki("flow", "validate", "f.yaml").expect(2).err
+        assert reason in err and err.count("  + ") == bool(line) and line in err and "validate" not in err, err
+
+
+@test("flow show names the variables by which tasks read the parameters")
+def _(ws):
+    (ws.path / "f.yaml").write_text("exclusive: true\nparams: {env: {default: dev}, log-level: {default: info}}\ntasks: {a: 'true'}\n")
+    out = ws.tasuki("flow", "show", "f.yaml").expect(0).out
+    assert "Tasks read them as TASUKI_PARAM_ENV TASUKI_PARAM_LOG_LEVEL\n" in out and "runs once at a time" in out, out
+
+
+@test("--on-conflict replace without a terminal tells a person how to say yes, an agent not")
+def _(ws):
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/flows/slow.yaml").write_text(
+        "params: {who: {default: x}}\ntasks: {a: 'echo $TASUKI_PARAM_WHO >> up; test \"$TASUKI_PARAM_WHO\" = \"b c\" || sleep 1000'}\n")
+    first = ws.spawn("run", "slow", env=with_tool(ws))
+    run = re.search("RUN-[-0-9a-zT]+", ws.until_file("up") and ws.tasuki("runs", "list", "--verbose").expect(0).out)[0]
+    words = ("run", "slow", "a", "--set", "who=b c", "-j", "2", "--on-conflict", "replace")
+    agent = ws.tasuki(*words, env={**with_tool(ws), "TASUKI_AGENT": "bot"}).expect(6)
+    assert "--yes" not in agent.err, agent.err
+    person = steps(ws.tasuki(*words, env=with_tool(ws)).expect(6))
+    eq(person, [f"tasuki runs show {run}", "tasuki run slow a --parallel 2 --set 'who=b c' --on-conflict replace --yes"])
+    typed(ws, person[1]).expect(0)
+    eq((ws.path / "up").read_text(), "x\nb c\n", "what ran")
+    first.wait(60)
+
+
+@test("a flow or a task that is almost named is proposed with everything else that was typed: a dry run stays one")
+def _(ws):
+    (ws.path / "ci.yaml").write_text("flow: fetch >> (lint | test) >> publish\ntasks: {fetch: 'touch ran', lint: 'true', test: 'true', publish: 'true'}\n")
+    for words, right in ((["ci.yml", "lint", "-j", "3", "--dry-run"], "run ci.yaml lint --parallel 3 --dry-run"),
+                         (["ci.yaml", "lint", "tset", "--set", "who=b c", "--dry-run"], "run ci.yaml lint test --set 'who=b c' --dry-run"),
+                         (["ci.yaml", "--start", "publsh", "--dry-run"], "run ci.yaml --start publish --dry-run")):
+        result = ws.tasuki("run", *words)
+        eq((result.code in (2, 5), steps(result)), (True, [f"tasuki {right}"]), words)
+        typed(ws, steps(result)[0]).expect(0)
+    eq(steps(ws.tasuki("run", "ci.yaml", "--start", "nothing").expect(2)), ["tasuki flow show ci.yaml"])
+    eq((ws.path / "ran").exists(), False, "whether a task ran")
+
+
+@test("the refusal of an exclusive flow proposes to attach with the values that were given, not to a run with others")
+def _(ws):
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/flows/slow.yaml").write_text("params: {who: {default: x}}\ntasks: {a: 'echo up > up; while ! test -e enough; do sleep 0.05; done'}\n")
+    first = ws.spawn("run", "slow")
+    ws.until_file("up")
+    proposed = steps(ws.tasuki("run", "slow", "--set", "who=y").expect(4))[1]
+    eq(proposed, "tasuki run slow --set who=y --on-conflict attach")
+    typed(ws, proposed).expect(4)
+    (ws.path / "enough").touch()
+    eq(first.wait(60), 0, "the run that was there")
+
+
+@test("a verb of runs behind `run` is proposed; so is the longer one of two words that are as near")
+def _(ws):
+    eq(steps(ws.tasuki("run", "logs", "lint").expect(5)), ["tasuki runs logs lint"])
+    eq(steps(ws.tasuki("run", "list").expect(5)), ["tasuki runs list"])
+    eq(steps(ws.tasuki("lgs").expect(2))[0], "tasuki logs")
+
+
+@test("completion of --set offers the parameters of the flow and their choices, in the words of each shell")
+def _(ws):
+    (ws.path / "f.yaml").write_text("params: {env: {default: dev, choices: [dev, prod], help: Where}, who: {default: x}}\ntasks: {a: 'true'}\n")
+    for words, offered in ((["--set", ""], ["env=", "who="]), (["--set", "w"], ["who="]), (["--set", "env="], ["env=dev", "env=prod"]),
+                           (["--set", "env=p"], ["env=prod"]), (["--set", "env", "="], ["dev", "prod"]), (["--set", "env", "=", "p"], ["prod"]),
+                           (["--set=e"], ["--set=env="]), (["--set", "env", "=", "dev", "--set", "w"], ["who="]), (["--set", "who", "="], [])):
+        eq(ws.tasuki("__complete", "run", "f.yaml", *words).expect(0).out.split(), offered, words)
+    eq(ws.tasuki("__describe", "run", "f.yaml", "--set", "e").expect(0).out, "env=\tWhere\n")
+
+
+main(__name__)

@@ -1,0 +1,137 @@
+"""Spec 6, "More than one machine": odd cases. Many runs at once, long groups, wide groups, two resumes, a runner that is stopped, a worker
+that has no room on its disk."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+from flows import journal, last_document, only_run, run_ids, trace, write_flow
+from harness.harness import eq, main, test
+from harness.redis import Redis
+from harness.workspace import Skip
+
+WIDTH = 1000
+DEEP = 130
+GATED = "lease: 3s\nflow: a >> b >> c\ntasks:\n" + "".join(
+    f"  {t}: {{run: 'echo {t} >> trace{'; until test -e go; do sleep 0.05; done' if t == 'b' else ''}'}}\n" for t in "abc")
+
+
+@test("eight runs of one flow at once: each has its own tasks, and all end", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "4")
+    redis.worker("-j", "4")
+    flow = write_flow(ws, "flow: a >> (b | c) >> d\nchannel: {merge: {n: sum}}\ntasks:\n" + "".join(
+        f"  {t}: {{run: 'echo $TASUKI_RUN_ID.{t} >> trace; tasuki channel add n 1'}}\n" for t in "abcd"))
+    runners = [ws.spawn("run", flow, "--concurrent", "--json", env=redis.env()) for _ in range(8)]
+    stages = [last_document(ws.finish(runner).expect(0)) for runner in runners]
+    eq([stage["channel"]["n"] for stage in stages], [4] * 8, "what each has counted")
+    eq(sorted(trace(ws)), sorted(f"{run}.{t}" for run in run_ids(ws) for t in "abcd"), "what ran")
+    eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+@test("a group that takes longer than the lease: nothing is taken over, and it is joined once", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    flow = write_flow(ws, "lease: 2s\nflow: (long | short) >> end\ntasks:\n  long: {run: 'sleep 6; echo long >> trace'}\n"
+                      "  short: {run: 'echo short >> trace'}\n  end: {run: 'echo end >> trace'}\n")
+    eq(last_document(ws.tasuki("run", flow, "--json", env=redis.env()).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["short", "long", "end"], "what ran")
+    eq(ws.events("task.lost"), [], "takeovers")
+
+
+@test(f"a fan-out to {WIDTH} tasks and the fan-in: each runs once, and the sum is right", slow=True, deadline=600)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "4")
+    redis.worker("-j", "4")
+    names = [f"w{i}" for i in range(WIDTH)]
+    flow = write_flow(ws, f"flow: begin >> ({' | '.join(names)}) >> end\nlimits: {{parallel: 64}}\nchannel: {{merge: {{n: sum}}}}\ntasks:\n"
+                      "  begin: {run: 'echo n=5 >> $TASUKI_OUTPUT'}\n  end: {run: 'cat $TASUKI_CHANNEL >> sum'}\n" + "".join(
+                          f"  {t}: {{run: 'tasuki channel add n 1'}}\n" for t in names))
+    stage = last_document(ws.tasuki("run", flow, "--json", env=redis.env(), timeout=500).expect(0))
+    eq((stage["status"], stage["counts"]["ok"], stage["channel"]["n"]), ("DONE", WIDTH + 2, WIDTH + 5), "status, tasks and sum")
+    eq(ws.events("task.lost"), [], "takeovers")
+
+
+@test("groups in groups: a session's id may be longer than the name of a file", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "4")
+    inner = "last"
+    for depth in range(DEEP):
+        inner = f"a{depth} >> (b{depth} | {inner})"
+    names = [f"{t}{depth}" for depth in range(DEEP) for t in "ab"]
+    flow = write_flow(ws, f"flow: {inner}\ntasks:\n  last: {{run: 'cp $TASUKI_CHANNEL seen; echo $TASUKI_SESSION_ID > session'}}\n" + "".join(
+        f"  {t}: {{run: 'true'}}\n" for t in names))
+    eq(last_document(ws.tasuki("run", flow, "--set", "x=7", "--json", env=redis.env()).expect(0))["status"], "DONE", "status")
+    assert len((ws.path / "session").read_text()) > 512, (ws.path / "session").read_text()
+    eq(json.loads((ws.path / "seen").read_text())["x"], 7, "the value in the innermost session")
+
+
+@test("no worker for a minute: the run waits, says it once, and goes on with the first that comes", slow=True, long=True)
+def _(ws):
+    redis = Redis(ws)
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n"), "--json", env=redis.env())
+    time.sleep(62)
+    redis.worker("-j", "1")
+    result = ws.finish(runner).expect(0)
+    eq((result.err.count("no worker is there"), trace(ws), ws.events("task.lost")), (1, ["t"], []), "what was said, ran and was lost")
+
+
+@test("two resumes of one run at once: one goes on, the other is refused, and nothing runs twice", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
+    ws.until(lambda: "b" in trace(ws), "b")
+    runner.kill()
+    runner.wait()
+    resumes = [ws.spawn("resume", only_run(ws), "--json", env=redis.env()) for _ in range(2)]
+    ws.until(lambda: any(one.poll() is not None for one in resumes), "the refusal")
+    (ws.path / "go").touch()
+    eq(sorted(ws.finish(one).code == 0 for one in resumes), [False, True], "which of them has ended well")
+    eq([line["k"] for line in journal(ws, only_run(ws)) if line["e"] == "end" and line["o"] == "ok"], ["a", "b", "c"], "ends in the journal")
+    eq(trace(ws), ["a", "b", "b", "c"], "what ran")
+
+
+@test("a runner that is stopped past the lease: its tasks keep their leases, and the run goes on with it", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
+    ws.until(lambda: "b" in trace(ws), "b")
+    runner.send_signal(signal.SIGSTOP)
+    time.sleep(7)
+    runner.send_signal(signal.SIGCONT)
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["a", "b", "c"], "what ran")
+    eq(ws.events("task.lost"), [], "takeovers")
+
+
+@test("a worker without room on its disk: it returns what it claims, and leaves the next to others", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    folder = ws.path.parent / "full"
+    folder.mkdir()
+    script = f"mount -t tmpfs -o size=8k tmpfs {folder} && exec \"$0\" \"$@\""
+    if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "sh", "-c", script, "true"], stderr=subprocess.DEVNULL).returncode:
+        raise Skip("a file system of one's own cannot be mounted here")
+    script = script.replace("exec", f"(cat /dev/zero > {folder}/filler; true) 2>/dev/null; exec")
+    log = open(redis.dir / "full-log", "ab")
+    full = subprocess.Popen(["unshare", "-rm", "sh", "-c", script, str(ws.build / "tasuki-worker"), "worker", "--dir", str(ws.path), "-j", "1",
+                             "--name", "full"], env=ws.env(redis.env({"TMPDIR": str(folder)})), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    redis.workers.append(full)
+    ws.until(lambda: any(one.startswith("full.") for one in redis.call("ZRANGE", "tasuki:{pool default}:w", 0, -1)), "the worker")
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace'}}\n"), "--json", env=redis.env())
+    ws.until(lambda: ws.events("task.lost"), "what was returned")
+    redis.worker("-j", "1", "--name", "good")
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["good"], "where it ran")
+
+
+main(__name__)

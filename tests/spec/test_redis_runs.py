@@ -1,0 +1,391 @@
+"""Spec 6, "More than one machine": a run whose attempts are executed by workers, over a real redis-server."""
+
+import json
+import os
+import signal
+import time
+
+from flows import last_document, only_run, trace, write_flow
+from harness.harness import eq, main, test
+from harness.redis import Redis
+
+DIAMOND = """name: diamond
+lease: 2s
+flow: fetch >> (a | b) >> store
+tasks:
+  fetch: {run: 'echo out-of-fetch; echo k=1 >> "$TASUKI_OUTPUT"; echo fetch >> trace'}
+  a: {run: 'tasuki channel set a 2; echo a >> trace'}
+  b: {run: 'echo "b $TASUKI_WORKER" >> who; echo b >> trace'}
+  store: {run: 'cat "$TASUKI_CHANNEL"; echo store >> trace'}
+"""
+
+
+def start(ws, redis, text, *args):
+    return ws.spawn("run", write_flow(ws, text), "--json", *args, env=redis.env())
+
+
+def run(ws, redis, text, *args, code=0, timeout=60):
+    result = ws.tasuki("run", write_flow(ws, text), "--json", *args, env=redis.env(), timeout=timeout)
+    return last_document(result.expect(code))
+
+
+def resume(ws, redis, *args, code=0):
+    return last_document(ws.tasuki("resume", only_run(ws), "--json", *args, env=redis.env()).expect(code))
+
+
+@test("a diamond runs on a worker as it does here: joined, merged, with its logs, and nothing stays in Redis")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2", "--name", "one")
+    stage = run(ws, redis, DIAMOND)
+    eq(stage["status"], "DONE", "status")
+    eq(stage["channel"], {"k": 1, "a": 2}, "values")
+    got = trace(ws)
+    eq((got[0], sorted(got[1:3]), got[3:]), ("fetch", ["a", "b"], ["store"]), "order")
+    eq((ws.path / "who").read_text(), "b one\n", "TASUKI_WORKER")
+    logs = ws.tasuki("runs", "logs", only_run(ws)).expect(0).out
+    eq(("out-of-fetch" in logs, '{"k":1,"a":2}' in logs), (True, True), "logs")
+    eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+def said(process):
+    """What a worker has written, without the times."""
+    return [line.split(" ", 1)[1] for line in process.log.read_text().splitlines()]
+
+
+@test("a worker says when it begins and ends, and of each task when it begins and whether it ended or was returned")
+def _(ws):
+    redis = Redis(ws)
+    worker = redis.worker("--name", "one")
+    first = run(ws, redis, "tasks: {t: {run: 'true'}}\n")["run_id"]
+    runner = start(ws, redis, "tasks: {u: {run: 'echo $$ > up; exec sleep 1000'}}\n")
+    ws.until_file("up")
+    redis.end_worker(worker)
+    runner.send_signal(signal.SIGINT)
+    second = last_document(ws.finish(runner))["run_id"]
+    of = "worker=one run={0} session={0} task={1} {2}".format
+    eq(said(worker), ["worker=one run= session= task= started", of(first, "t", "started"), of(first, "t", "ended"),
+                      of(second, "u", "started"), of(second, "u", "returned"), "worker=one run= session= task= ended"], "its words")
+
+
+@test("a worker that is killed: its task ends with it, and runs again on another one, at once", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    first = redis.worker("-j", "1", "--name", "one")
+    runner = start(ws, redis, """lease: 30s
+tasks:
+  t: {run: 'echo $$ >> pids; echo "$TASUKI_WORKER" >> who; test "$TASUKI_WORKER" = two || sleep 1000'}
+""")
+    ws.until_file("who")
+    pid = int((ws.path / "pids").read_text())
+    redis.worker("-j", "1", "--name", "two")
+    began = time.monotonic()
+    first.kill()
+    first.wait()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq(time.monotonic() - began < 20, True, "whether it took less than the lease")
+    eq((ws.path / "who").read_text(), "one\ntwo\n", "workers")
+    ws.until(lambda: not ws.alive(pid), "the end of the first copy")
+    eq([e["data"]["why"] for e in ws.events("task.lost")], ["back"], "why it was lost")
+    show = ws.tasuki("runs", "show", only_run(ws)).expect(0).out
+    eq([line.split()[-1] for line in show.splitlines()[-2:]], ["WORKER", "two"], f"the column of {show}")
+    task = ws.tasuki("runs", "show", only_run(ws), "--json").expect(0).json["tasks"][0]
+    eq((task["worker"], task["takeovers"]), ("two", 1), "worker and takeovers")
+
+
+@test("a worker that is stopped: its guard ends the task before the lease is over, another worker takes it, the late one is refused",
+      slow=True)
+def _(ws):
+    redis = Redis(ws)
+    first = redis.worker("-j", "1", "--name", "one")
+    runner = start(ws, redis, """lease: 3s
+tasks:
+  t: {run: 'echo $$ >> pids; echo "$TASUKI_WORKER" >> who; test "$TASUKI_WORKER" = two || sleep 1000'}
+""")
+    ws.until_file("who")
+    pid = int((ws.path / "pids").read_text())
+    first.send_signal(signal.SIGSTOP)
+    redis.worker("-j", "1", "--name", "two")
+    ws.until(lambda: not ws.alive(pid) or zombie(pid), "the end of the first copy")
+    eq((ws.path / "who").read_text(), "one\n", "workers when the first copy has ended")
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    first.send_signal(signal.SIGCONT)
+    eq((ws.path / "who").read_text(), "one\ntwo\n", "workers")
+    eq([e["data"]["why"] for e in ws.events("task.lost")], ["lease"], "why it was lost")
+
+
+def zombie(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@test("on_interrupt: fail holds for a task that is lost with its worker", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    first = redis.worker("-j", "1", "--name", "one")
+    runner = start(ws, redis, "lease: 30s\ntasks: {t: {run: 'echo up > up; sleep 1000', on_interrupt: fail}}\n")
+    ws.until_file("up")
+    first.kill()
+    first.wait()
+    stage = last_document(ws.finish(runner).expect(7))
+    eq([f["task"] for f in stage["failures"]], ["t"], "failures")
+
+
+@test("a task that is lost three times is failed, visibly", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    runner = start(ws, redis, "lease: 30s\ntasks: {t: {run: 'echo x >> trace; sleep 1000'}}\n")
+    for number in range(1, 4):
+        one = redis.worker("-j", "1")
+        ws.until(lambda: len(trace(ws)) == number, f"start {number}")
+        one.kill()
+        one.wait()
+    stage = last_document(ws.finish(runner).expect(7))
+    eq("3 times" in stage["failures"][0]["reason"], True, f"the reason, {stage['failures'][0]['reason']!r}")
+
+
+@test("Ctrl-C reaches the task on the worker, and the run is CANCELLED")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    runner = start(ws, redis, "tasks: {t: {run: 'echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 1000'}, u: {run: 'exec sleep 1000'}}\n", "-j", "2")
+    pid = int(ws.until_file("pid"))
+    runner.send_signal(signal.SIGINT)
+    eq(last_document(ws.finish(runner).expect(7))["status"], "CANCELLED", "status")
+    eq(ws.alive(pid) and not zombie(pid), False, "whether the task lives")
+    eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+@test("Ctrl-C while Redis is away: the first waits for the task's end, the second leaves the run, which can be cancelled when it is back", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    runner = ws.spawn("run", write_flow(ws, "lease: 2s\ntasks: {t: {run: 'echo $$ > up; sleep 600'}}\n"), env=redis.env())
+    pid = int(ws.until_file("up"))
+    redis.kill()
+    ws.until(lambda: not ws.alive(pid), "the end of the lease")
+    runner.send_signal(signal.SIGINT)
+    ws.until(lambda: ws.events("run.cancelling"), "the first")
+    runner.send_signal(signal.SIGINT)
+    left = ws.finish(runner)
+    eq((left.code, "may still run on workers" in left.err, f"tasuki runs cancel {only_run(ws)}" in left.err), (4, True, True), f"{left}")
+    eq(ws.tasuki("runs", "show", only_run(ws), "--json").json["status"], "INTERRUPTED", "status")
+    redis.start()
+    ws.tasuki("runs", "cancel", only_run(ws), env=redis.env(), timeout=120).expect(0)
+
+
+@test("a Redis that is emptied in the middle of a run: nothing is lost, and nothing that ended runs again", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    runner = start(ws, redis, """lease: 2s
+flow: a >> b >> c
+tasks:
+  a: {run: 'echo a >> trace'}
+  b: {run: 'echo b >> trace; until test -e go; do sleep 0.05; done'}
+  c: {run: 'echo c >> trace'}
+""")
+    ws.until(lambda: "b" in trace(ws), "b")
+    redis.call("FLUSHALL")
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    got = trace(ws)
+    eq((got.count("a"), got.count("c"), got[-1]), (1, 1, "c"), f"what ran ({got})")
+    eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+@test("a Redis that is killed and starts empty: the run goes on", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    runner = start(ws, redis, """lease: 2s
+flow: a >> b >> c
+tasks:
+  a: {run: 'echo a >> trace'}
+  b: {run: 'echo b >> trace; until test -e go; do sleep 0.05; done'}
+  c: {run: 'echo c >> trace'}
+""")
+    ws.until(lambda: "b" in trace(ws), "b")
+    redis.kill()
+    redis.start()
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    got = trace(ws)
+    eq((got.count("a"), got.count("c"), got[-1]), (1, 1, "c"), f"what ran ({got})")
+
+
+@test("a link that is killed: another one takes its place, and the run goes on", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    runner = start(ws, redis, """lease: 2s
+flow: a >> b
+tasks:
+  a: {run: 'echo a >> trace; until test -e go; do sleep 0.05; done'}
+  b: {run: 'echo b >> trace'}
+""")
+    ws.until(lambda: "a" in trace(ws), "a")
+    link = [int(p) for p in os.listdir("/proc") if p.isdigit() and parent(p) == runner.pid]
+    eq(len(link), 1, "children of the runner")
+    os.kill(link[0], signal.SIGKILL)
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq(trace(ws).count("b"), 1, "how often b ran")
+
+
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return int(stat.read().rsplit(")", 1)[1].split()[1])
+    except FileNotFoundError:
+        return 0
+
+
+@test("a runner that is killed: resume ends what still runs, and goes on; what had ended does not run again", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    runner = start(ws, redis, """lease: 20s
+flow: a >> b >> c
+tasks:
+  a: {run: 'echo a >> trace'}
+  b: {run: 'echo $$ >> pids; echo b >> trace; until test -e go; do sleep 0.05; done'}
+  c: {run: 'echo c >> trace'}
+""")
+    ws.until(lambda: "b" in trace(ws), "b")
+    pid = int((ws.path / "pids").read_text())
+    runner.kill()
+    runner.wait()
+    again = ws.spawn("resume", only_run(ws), "--json", env=redis.env())
+    ws.until(lambda: trace(ws).count("b") == 2, "the second b")
+    eq(ws.alive(pid) and not zombie(pid), False, "whether the first copy lives")
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(again).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["a", "b", "b", "c"], "what ran")
+
+
+@test("a runner that is killed: what goes on reads the values of then, not what a worker has kept of an earlier version", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    runner = start(ws, redis, """lease: 20s
+flow: a >> b >> c
+tasks:
+  a: {run: 'echo x=1 >> $TASUKI_OUTPUT'}
+  b: {run: 'cat $TASUKI_CHANNEL; echo x=2 >> $TASUKI_OUTPUT'}
+  c: {run: 'echo $(cat $TASUKI_CHANNEL) >> trace; until test -e go; do sleep 0.05; done'}
+""")
+    ws.until(lambda: trace(ws), "c")
+    runner.kill()
+    runner.wait()
+    (ws.path / "go").touch()
+    eq(last_document(ws.tasuki("resume", only_run(ws), "--json", env=redis.env()).expect(0))["status"], "DONE", "status")
+    eq([json.loads(line) for line in (ws.path / "trace").read_text().splitlines()], [{"x": 2}] * 2, "what c has read")
+
+
+@test("a question of a task on a worker is answered as one here")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    stage = run(ws, redis, "tasks: {t: {run: 'tasuki task ask \"Go on?\" --type text > got; cat got'}}\n", code=8)
+    eq(stage["status"], "NEEDS_INPUT", "status")
+    ws.tasuki("answer", only_run(ws), "yes", env=redis.env()).expect(0)
+    ws.until(lambda: (ws.path / "got").read_text().strip() == "yes", "the answer")
+    ws.until(lambda: "DONE" in ws.tasuki("runs", "show", only_run(ws)).out, "the end of the run")
+
+
+@test("a run that failed goes on with resume, on a worker that knows it from before")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    eq(run(ws, redis, "flow: a >> b\ntasks: {a: {run: 'echo a >> trace'}, b: {run: 'test -e fixed'}}\n", code=7)["status"], "FAILED", "status")
+    (ws.path / "fixed").touch()
+    eq(resume(ws, redis)["status"], "DONE", "status after the repair")
+    eq(trace(ws), ["a"], "what ran")
+
+
+@test("a timeout ends the task on the worker; retries and exit codes are as here")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2")
+    stage = run(ws, redis, """tasks:
+  slow: {run: 'sleep 1000', timeout: 300ms}
+  fails: {run: 'echo x >> trace; exit 3', retries: 1, backoff: {initial: 1ms}}
+  absent: {run: [no-such-program]}
+""", code=7)
+    found = {f["task"]: (f["exit_code"], f["reason_code"]) for f in stage["failures"]}
+    eq(found["fails"], (3, "TASK_FAILED"), "fails")
+    eq(found["absent"], (127, "TASK_FAILED"), "absent")
+    eq(found["slow"][1], "TASK_TIMEOUT", "slow")
+    eq(trace(ws), ["x", "x"], "tries")
+
+
+@test("a task with tags runs on a worker that has them")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "2", "--name", "plain")
+    redis.worker("-j", "1", "--name", "gpu", "--tags", "big,gpu")
+    run(ws, redis, "tasks: {t: {run: 'echo $TASUKI_WORKER > who', on: [gpu, big]}, u: {run: 'true'}}\n")
+    eq((ws.path / "who").read_text(), "gpu\n", "worker")
+
+
+@test("workers are listed, drained and stopped; a run without a worker says so once, with the command that starts one")
+def _(ws):
+    redis = Redis(ws)
+    one = redis.worker("-j", "3", "--name", "one", "--tags", "gpu")
+    found = ws.tasuki("workers", "list", "--json", "--redis", redis.url).expect(0).json["workers"]
+    eq([(w["name"], w["places"], w["tasks"], w["state"]) for w in found], [("one", 3, 0, "up")], "workers")
+    table = [line.split() for line in ws.tasuki("workers", "list", "--redis", redis.url).expect(0).out.splitlines()]
+    eq(table[0], ["NAME", "HOST", "TAGS", "PLACES", "TASKS", "SEEN", "VERSION", "COMMIT"], "head of the table")
+    eq((table[1][0], table[1][2:5]), ("one", ["gpu", "3", "0"]), "its line")
+    two = redis.worker("-j", "1", "--name", "three")
+    page = ws.tasuki("workers", "list", "--json", "--limit", "1", "--redis", redis.url).expect(0).json
+    rest = ws.tasuki("workers", "list", "--json", "--cursor", page["cursor"], "--redis", redis.url).expect(0).json
+    eq([w["name"] for w in page["workers"] + rest["workers"]], ["one", "three"], "workers in pages")
+    redis.end_worker(two)
+    ws.tasuki("workers", "drain", "two", "--redis", redis.url).expect(5)
+    ws.tasuki("workers", "drain", "one", "--redis", redis.url).expect(0)
+    one.wait(60)
+    eq(ws.tasuki("workers", "list", "--json", "--redis", redis.url).expect(0).json["workers"], [], "workers after the drain")
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n"), "--redis", redis.url, "--json")
+    time.sleep(4)
+    redis.worker("-j", "1")
+    result = ws.finish(runner).expect(0)
+    eq(result.err.count("no worker is there"), 1, "how often it says so")
+    eq(f"tasuki worker --redis {redis.url}" in result.err, True, f"the command, in {result.err}")
+
+
+@test("a stopped worker returns its task, which another one executes", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1", "--name", "one")
+    runner = start(ws, redis, "tasks: {t: {run: 'echo \"$TASUKI_WORKER\" >> who; test \"$TASUKI_WORKER\" = two || exec sleep 1000'}}\n")
+    ws.until_file("who")
+    redis.worker("-j", "1", "--name", "two")
+    ws.tasuki("workers", "stop", "one", "--redis", redis.url).expect(0)
+    ws.finish(runner).expect(0)
+    eq((ws.path / "who").read_text(), "one\ntwo\n", "workers")
+
+
+@test("a server that cannot be reached, a Sentinel, and what is no URL are refused before anything starts")
+def _(ws):
+    Redis(ws)
+    for url in ("redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:26379/main", "http://127.0.0.1"):
+        error = ws.tasuki("run", write_flow(ws, DIAMOND), env={"TASUKI_REDIS": url})
+        eq(error.code not in (0, 7), True, f"exit code for {url}")
+    eq((ws.path / "trace").exists(), False, "whether anything ran")
+
+
+@test("a server without functions has the steps as a script")
+def _(ws):
+    redis = Redis(ws, "--rename-command", "FUNCTION", "", "--rename-command", "FCALL", "")
+    redis.worker("-j", "2", "--name", "one")
+    stage = run(ws, redis, DIAMOND)
+    eq((stage["status"], stage["channel"]), ("DONE", {"k": 1, "a": 2}), "status and values")
+    eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+main(__name__)

@@ -1,0 +1,140 @@
+"""A command that waits says for whom, since when, and its place in line: once in a pipe, in place on a terminal."""
+
+import re
+import signal
+
+from common import run_held, until_settled
+from flows import spawn_flow, only_run
+from harness.harness import eq, main, test
+from harness.screen import golden, tasuki_screen
+
+SIZES = [(cols, rows, lang) for cols, rows in ((80, 24), (60, 24), (40, 12)) for lang in ("en", "ja")]
+AGENT = {"TASUKI_AGENT": "claude-code#2", "TASUKI_NOTE": "refactoring auth"}
+
+
+def waits_in_pipe(ws, *words):
+    """The first line on stderr of a command that waits."""
+    proc = ws.spawn(*words)
+    return proc, proc.stderr.readline().rstrip("\n")
+
+
+def let_go(ws, proc):
+    proc.send_signal(signal.SIGTERM)
+    proc.wait(60)
+
+
+@test("a wait for a lock says for whom, since when and the place in line, once, and nothing else follows")
+def _(ws):
+    holder = run_held(ws, "deploy", env=AGENT)
+    first, line = waits_in_pipe(ws, "lock", "run", "deploy", "--wait", "60s", "--", "true")
+    assert re.fullmatch(r"waiting for name deploy, held by claude-code#2: refactoring auth since \d\d:\d\d \(\d+ s ago\), place 1 in line", line), line
+    second, line = waits_in_pipe(ws, "lock", "acquire", "name", "deploy", "--wait", "60s", "--pid", holder.pid)
+    assert line.endswith("place 2 in line"), line
+    until_settled(ws, second)
+    let_go(ws, holder)
+    eq(ws.finish(first).err, "", "what follows the line")
+
+
+@test("waits for a run, a process and a workflow name their starter or owner")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "start", "web", env=AGENT).expect(0)
+    proc, line = waits_in_pipe(ws, "wait", "process", "web")
+    assert re.fullmatch(r"waiting for process web, Running, started by claude-code#2: refactoring auth at \d\d:\d\d \(.*\)", line), line
+    ws.tasuki("proc", "stop", "web").expect(0)
+    eq(proc.wait(60), 0, "exit code")
+    spawn_flow(ws, "tasks: {a: 'sleep 1000'}\n")
+    ws.until(lambda: list((ws.path / ".aiflow/runs").glob("RUN-*/stage.json")), "the run begins")
+    run = only_run(ws)
+    _, line = waits_in_pipe(ws, "wait", "run", run)
+    assert line.startswith(f"waiting for run {run}, started by test_waits.py at ") and line.endswith(", 0/1"), line
+    ws.tasuki("own", "claim", "wf", env=AGENT).expect(0)
+    proc, line = waits_in_pipe(ws, "wait", "workflow", "wf")
+    assert line.startswith("waiting for workflow wf, owned by claude-code#2: refactoring auth since "), line
+    ws.tasuki("runs", "cancel", run, "--now").expect(0)
+
+
+@test("--quiet and --json say nothing while they wait, and a wait that is over at once says nothing either")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sh", "-c", "while ! test -e go; do sleep 0.1; done").expect(0)
+    ws.tasuki("proc", "start", "web").expect(0)
+    silent = [ws.spawn(*options, "wait", "process", "web") for options in (["--quiet"], ["--json"])]
+    _, line = waits_in_pipe(ws, "wait", "process", "web")
+    assert line.startswith("waiting for process web"), line
+    (ws.path / "go").touch()
+    for proc in silent:
+        result = ws.finish(proc)
+        eq((result.code, result.err), (0, ""), "without a word")
+    eq(ws.tasuki("wait", "process", "web").expect(0).err, "", "nothing to wait for")
+
+
+@test("on a terminal the line is updated in place, is gone at the end, and Ctrl-C ends the wait")
+def _(ws):
+    holder = run_held(ws, "deploy", env=AGENT)
+    screen = tasuki_screen(ws, "lock", "run", "deploy", "--wait", "60s", "--", "echo", "done", cols=140)
+    screen.until_text("waiting for name deploy", "(1 s)")
+    text = screen.until(lambda text: re.search(r"\((2|3|4) s\)$", text, re.M), "time goes by")
+    eq(text.count("waiting for"), 1, "lines")
+    let_go(ws, holder)
+    eq(screen.ended(), 0, "exit code")
+    eq(screen.text(), "done\n")
+    run_held(ws, "deploy", env=AGENT)
+    screen = tasuki_screen(ws, "lock", "run", "deploy", "--wait", "60s", "--", "true")
+    screen.until_text("waiting for name deploy")
+    screen.keys("C-c")
+    assert screen.ended() in (130, 4), screen.text()
+
+
+@test("a start that waits until a process is ready says so on a terminal, and nothing in a pipe")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--ready", "log:serving", "--", "sh", "-c",
+              "while ! test -e go; do sleep 0.1; done; echo serving; exec sleep 1000").expect(0)
+    screen = tasuki_screen(ws, "proc", "start", "web", cols=140)
+    text = screen.until(lambda text: re.search(r"\((1|2|3|4) s\)$", text, re.M), "the line")
+    assert re.search(r"^waiting for process web, Running, started by ", text, re.M), text
+    (ws.path / "go").touch()
+    eq(screen.ended(), 0, "exit code")
+    assert "waiting" not in screen.text(), screen.text()
+    (ws.path / "go").unlink()
+    restart = ws.spawn("proc", "restart", "web")
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "web").json["phase"] == "starting", "it is not ready")
+    (ws.path / "go").touch()
+    eq(ws.finish(restart).expect(0).err, "", "in a pipe")
+    ws.tasuki("proc", "stop", "web").expect(0)
+
+
+@test("a start that waits for what a process depends on says so on a terminal, and nothing in a pipe")
+def _(ws):
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    for id in ("db", "cache"):
+        ws.tasuki("proc", "create", id, "--ready", "log:serving", "--", "sh", "-c",
+                  f"while ! test -e go-{id}; do sleep 0.1; done; echo serving; exec sleep 1000").expect(0)
+    ws.tasuki("proc", "create", "web", "--depends-on", "db=ready", "--depends-on", "cache=ready", "--", "sleep", "1000").expect(0)
+    screen = tasuki_screen(ws, "proc", "start", "web", cols=140)
+    screen.until(lambda text: re.search(r"^waiting for process (db, cache|cache, db) \(", text, re.M), "the line")
+    (ws.path / "go-db").touch()
+    screen.until(lambda text: re.search(r"^waiting for process cache, Running, started by ", text, re.M), "the line about the other one")
+    (ws.path / "go-cache").touch()
+    eq(screen.ended(), 0, "exit code")
+    assert "waiting" not in screen.text(), screen.text()
+    ws.tasuki("proc", "stop", "--all").expect(0)
+    (ws.path / "go-db").unlink()
+    start = ws.spawn("proc", "start", "web")
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "db").json["phase"] == "starting", "it is not ready")
+    (ws.path / "go-db").touch()
+    eq(ws.finish(start).expect(0).err, "", "in a pipe")
+
+
+for cols, rows, lang in SIZES:
+    @test(f"a wait on a terminal of {cols}x{rows}: {lang}")
+    def _(ws, cols=cols, rows=rows, lang=lang):
+        run_held(ws, "deploy", env=AGENT)
+        screen = tasuki_screen(ws, "lock", "run", "deploy", "--wait", "60s", "--", "true", cols=cols, rows=rows, lang=lang)
+        text = screen.until_text("name deploy")
+        assert len(text.splitlines()) == 1, text
+        seen = (["place 1 in line"] if lang == "en" else ["順番 1"]) + (["claude-code#2"] if cols >= 60 else [])
+        assert all(part in text for part in seen), text
+        golden(ws, "wait", text, cols, rows, lang, hide=[(r"(since |、)?[\d:]*…", "…")])
+
+
+main(__name__)

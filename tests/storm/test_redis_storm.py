@@ -1,0 +1,272 @@
+"""Runs on workers while everything is killed and stopped: SIGKILL of any process; SIGSTOP past the lease of one process of a worker at a
+time, of the runner, of its link and of redis-server. A witness outside of tasuki (flock) sees two copies at once. What must be true
+after each run: every task has ended once in the journal, the channel is what a simple model says, and nothing is left in Redis."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
+from flows import journal, run_ids  # noqa: E402
+from harness.harness import children_of, eq, main, test  # noqa: E402
+from harness.redis import Redis  # noqa: E402
+
+TASKS = 300
+TASKS_LONG = int(os.environ.get("TASUKI_STORM_TASKS", 20000))  # 200,000 before a release
+PER_RUN = 150
+STRIKES = 12  # in a run of the short storm
+WORKERS, PLACES, LEASE_S = 4, 3, 3
+PAST_LEASE_S = LEASE_S * 1.4
+MEMORY_MORE = 2 << 20  # what the server may keep of its own (clients, AOF buffers)
+# The copy holds its lock for its life; `n` is how many ends it sees.
+BODY = """exec 9>>locks/%(t)s; flock -n 9 || echo %(t)s >> overlaps; sleep 0.%(ms)02d
+n=$(sed -n 's/.*"n": *\\([0-9]*\\).*/\\1/p' "$TASUKI_CHANNEL")
+printf '{"do":"%%s","key":"%%s","value":%%s}\\n' add n 1 append log '"%(t)s"' set last '"%(t)s"' set saw_%(t)s "${n:-0}" >> "$TASUKI_OUTPUT"
+"""
+
+
+class Graph:
+    """A random nesting of sequences and groups, and what it must leave in the channel."""
+
+    def __init__(self, rng, count):
+        self.rng, self.names, self.saw = rng, [f"t{i}" for i in range(count)], {}
+        self.todo = list(reversed(self.names))
+        parts = []
+        while self.todo:
+            parts.append(self.part(3))
+        self.text, self.order = self.sequence(parts)
+        self.look(("seq", parts), 0)
+
+    def part(self, depth):
+        if depth == 0 or len(self.todo) < 4 or self.rng.random() < 0.3:
+            return self.todo.pop()
+        kind = self.rng.choice(["par", "par", "seq"])
+        return kind, [self.part(depth - 1) for _ in range(min(self.rng.randrange(2, 7), len(self.todo))) if self.todo]
+
+    def written(self, part):
+        if isinstance(part, str):
+            return part, [part]
+        kind, parts = part
+        return self.sequence(parts) if kind == "seq" else self.group(parts)
+
+    def sequence(self, parts):
+        texts, orders = zip(*[self.written(part) for part in parts])
+        return " >> ".join(texts), [name for order in orders for name in order]
+
+    def group(self, parts):
+        texts, orders = zip(*[self.written(part) for part in parts])
+        return "(" + " | ".join(texts) + ")", [name for order in orders for name in order]
+
+    def look(self, part, seen):
+        """How many ends each task sees: those before it in its own branch, and those before the fork."""
+        if isinstance(part, str):
+            self.saw[part] = seen
+            return 1
+        kind, parts = part
+        count = 0
+        for one in parts:
+            count += self.look(one, seen + count if kind == "seq" else seen)
+        return count
+
+    def channel(self):
+        return {"n": len(self.names), "log": self.order, "last": self.order[-1], **{f"saw_{t}": n for t, n in self.saw.items()}}
+
+    def flow(self):
+        tasks = "".join(f"  {t}: {{run: {quoted(BODY % {'t': t, 'ms': self.rng.randrange(2, 60)})}, retries: 100}}\n" for t in self.names)
+        return (f"lease: {LEASE_S}s\nflow: {self.text}\nlimits: {{parallel: 16}}\n"
+                f"channel: {{merge: {{n: sum, log: append, \"*\": last}}}}\ntasks:\n{tasks}")
+
+
+def quoted(text):
+    return json.dumps(text)
+
+
+class Storm:
+    def __init__(self, ws, seed):
+        self.ws, self.rng = ws, random.Random(seed)
+        self.redis = Redis(ws, "--appendonly", "yes", "--appendfsync", "everysec")
+        self.workers, self.resting, self.runner, self.struck = [], {}, None, {}
+        (ws.path / "locks").mkdir()
+        for _ in range(WORKERS):
+            self.workers.append(self.redis.worker("-j", str(PLACES)))
+        self.memory = self.used_memory()
+        ws.at_close(self.wake_all)
+
+    def used_memory(self):
+        info = self.redis.call("INFO", "memory")
+        return int(next(line for line in info.splitlines() if line.startswith("used_memory:")).split(":")[1])
+
+    # ---- strikes ----
+
+    def stop(self, pid, what):
+        """SIGSTOP past the lease; `what` is left alone meanwhile."""
+        def go_on():
+            time.sleep(PAST_LEASE_S)
+            send(pid, signal.SIGCONT)
+            self.resting.pop(what, None)
+        send(pid, signal.SIGSTOP)
+        self.resting[what] = threading.Thread(target=go_on, daemon=True)
+        self.resting[what].start()
+
+    def wake_all(self):
+        for thread in list(self.resting.values()):
+            thread.join()
+
+    def strike(self):
+        way = self.rng.choices([self.hit_worker, self.hit_guard, self.hit_task, self.hit_link, self.hit_runner, self.hit_server],
+                               [5, 3, 4, 2, 2, 2])[0]
+        self.struck[way.__name__] = self.struck.get(way.__name__, 0) + (way() is not False)
+
+    def hit_worker(self):
+        index = self.rng.randrange(WORKERS)
+        worker = self.workers[index]
+        if worker in self.resting:
+            return False
+        if self.rng.random() < 0.5:
+            return self.stop(worker.pid, worker)
+        worker.kill()
+        worker.wait()
+        self.workers[index] = self.redis.worker("-j", str(PLACES))
+
+    def hit_guard(self):
+        worker = self.rng.choice(self.workers)
+        guards = [pid for pid in children_of(worker.pid) if name_of(pid) == "tasuki-guard"]
+        if worker in self.resting or not guards:
+            return False
+        if self.rng.random() < 0.5:
+            return self.stop(guards[0], worker)
+        send(guards[0], signal.SIGKILL)
+
+    def hit_task(self):
+        worker = self.rng.choice(self.workers)
+        tasks = [pid for pid in children_of(worker.pid) if name_of(pid) not in ("tasuki-worker", "tasuki-guard")]
+        if worker in self.resting or not tasks:
+            return False
+        if self.rng.random() < 0.3:
+            return self.stop(tasks[0], worker)
+        send(tasks[0], signal.SIGKILL)
+
+    def hit_link(self):
+        links = [pid for pid in children_of(self.runner.pid) if name_of(pid) == "tasuki-worker"]
+        if "runner" in self.resting or not links:
+            return False
+        if self.rng.random() < 0.5:
+            return self.stop(links[0], "runner")
+        send(links[0], signal.SIGKILL)
+
+    def hit_runner(self):
+        if "runner" in self.resting:
+            return False
+        if self.rng.random() < 0.5:
+            return self.stop(self.runner.pid, "runner")
+        self.runner.kill()
+
+    def hit_server(self):
+        if "server" in self.resting:
+            return False
+        way = self.rng.randrange(3)
+        if way == 0:
+            self.redis._hang_up()
+            self.stop(self.redis.process.pid, "server")
+            self.resting["server"].join()
+        elif way == 1:
+            self.redis.kill()
+            self.redis.start()
+        else:
+            self.redis.call("FLUSHALL")
+
+    # ---- a run ----
+
+    def begin(self, *words):
+        """What it prints goes to a file: nobody reads a pipe meanwhile, and a full one would stop it."""
+        with open(self.ws.path.parent / "said", "wb") as said:
+            self.runner = self.ws.spawn(*words, "--quiet", env=self.redis.env(), stdout=said, stderr=said)
+
+    def run(self, graph, pause, strikes):
+        """Strikes so often, or until the run has ended; its id."""
+        before = run_ids(self.ws)
+        (self.ws.path / "flow.yaml").write_text(graph.flow())
+        self.begin("run", "flow.yaml")
+        self.ws.until(lambda: run_ids(self.ws) - before or self.runner.poll() is not None, "the run")
+        run = (run_ids(self.ws) - before).pop()
+        until = time.monotonic() + 600
+        while time.monotonic() < until:
+            time.sleep(self.rng.random() * pause)
+            code = self.runner.poll()
+            if code == 0:
+                break
+            if code is not None:
+                eq(code, -signal.SIGKILL, f"exit code ({(self.ws.path.parent / 'said').read_text()[-3000:]})")
+                self.begin("resume", run)
+            elif strikes > 0:
+                self.strike()
+                strikes -= 1
+        self.wake_all()
+        eq(self.runner.wait(60), 0, "exit code")
+        return run
+
+    def judge(self, graph, run):
+        lines = journal(self.ws, run)
+        ends = [line["k"] for line in lines if line["e"] == "end" and line["o"] == "ok"]
+        eq(sorted(ends), sorted(graph.names), "tasks that have ended, each once")
+        # Twice, if the runner was killed after its journal had the end: the resume of what is done ends it again.
+        eq({line["status"] for line in lines if line["e"] == "done"}, {"DONE"}, "status")
+        values, expected = [line["v"] for line in lines if line["e"] == "done"][-1], graph.channel()
+        wrong = {key: (values.get(key), expected.get(key)) for key in {*values, *expected} if values.get(key) != expected.get(key)}
+        eq(wrong, {}, f"values that differ from the model in {graph.text}")
+        eq(overlaps(self.ws), [], "tasks of which two copies ran at once")
+        self.ws.until(lambda: self.redis.call("KEYS", f"tasuki:{{{run}}}:*") in ([], [f"tasuki:{{{run}}}:meta"]), "no key of the run")
+        eq(self.redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+def overlaps(ws):
+    path = ws.path / "overlaps"
+    return path.read_text().split() if path.exists() else []
+
+
+def name_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def send(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def storm(ws, tasks, strikes):
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"# seed {seed}", flush=True)
+    one, began, done = Storm(ws, seed), time.monotonic(), 0
+    while done < tasks:
+        graph = Graph(one.rng, PER_RUN)
+        run = one.run(graph, 3, strikes)
+        one.judge(graph, run)
+        done += PER_RUN
+        print(f"# {done} tasks after {time.monotonic() - began:.0f} s", flush=True)
+    lost = len(ws.events("task.lost"))
+    ws.until(lambda: one.used_memory() < one.memory + MEMORY_MORE, "memory at its baseline")
+    print(f"# {done} tasks in {time.monotonic() - began:.0f} s, {lost} taken over; {one.struck}")
+
+
+@test(f"{TASKS} tasks in random graphs on {WORKERS} workers while all is killed and stopped: each ends once, never two copies", slow=True,
+      quick=False, deadline=1200)
+def _(ws):
+    storm(ws, TASKS, STRIKES)
+
+
+@test(f"the same with {TASKS_LONG} tasks", long=True, deadline=6 * 3600)
+def _(ws):
+    storm(ws, TASKS_LONG, TASKS_LONG)
+
+
+main(__name__)

@@ -1,0 +1,238 @@
+// The output of one process, or of several together, live.
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, call, readStream } from "../api/http";
+import type { TrailEvent } from "../api/types";
+import { onEvent } from "../live";
+import { getWorld, useWorld } from "../store";
+import { t, titled } from "../text";
+import { bytes, clock, span } from "../time";
+import { Seg } from "../ui/parts";
+import type { NewLine, Part, Place } from "./buffer";
+import { isLive, useLog, when, type Feed, type Hit } from "./feed";
+import { LogViewer } from "./viewer";
+
+const PART = 262_144;
+const PART_OF_MANY = 65_536;
+const HITS_OF_ONE = 5000;
+const LINES_OF_MANY = 2000; // so many at least, as far as there are
+type Stream = "both" | "stdout" | "stderr";
+
+interface LogLine {
+  id?: string;
+  stream?: string;
+  time?: string | null;
+  text?: string;
+  from?: number;
+  to?: number;
+  partial?: boolean;
+  cursor?: string;
+  missed_bytes?: number;
+}
+
+function ruleOf(event: TrailEvent): NewLine | null {
+  const data = event.data;
+  if (event.type === "process.started") return { rule: true, time: event.time, text: t("log.rule.start", { n: String(data["run"] ?? ""), time: clock(event.time), pid: String(data["pid"] ?? "") }) };
+  if (event.type === "process.exited") {
+    const isBad = data["by"] === "itself" && data["exit_code"] !== 0;
+    const code = data["exit_code"] ?? "?";
+    return { rule: true, bad: isBad, time: event.time, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : t("log.rule.exit", { code: String(code), time: clock(event.time) }) };
+  }
+  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, bad: true, time: event.time, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
+  if (event.type === "LOG_TRUNCATED") return { rule: true, time: event.time, text: t("log.dropped", { size: bytes(Number(data["lost"] ?? 0)) }) };
+  if (event.type === "LOG_GAP") return { rule: true, time: event.time, text: t("log.rule.gap") };
+  return null;
+}
+
+function linesOf(line: LogLine, source: string | undefined): NewLine[] {
+  const missed: NewLine[] = line.missed_bytes === undefined ? [] : [{ rule: true, text: t("log.dropped", { size: bytes(line.missed_bytes) }), source }];
+  if (line.text === undefined) return missed;
+  return [...missed, { text: line.text, time: line.time ?? undefined, stream: line.stream, source, from: line.from, to: line.to, isOpen: line.partial }];
+}
+
+/** Rules among lines, by time. A start is noted a little later than the first line may be written: it goes before lines that are at
+ * most that much older, but not before the end of the run before it. */
+const START_LATE_MS = 100;
+function merged(lines: NewLine[], events: TrailEvent[]): NewLine[] {
+  const keyed: { at: number; order: number; line: NewLine }[] = [];
+  let before = 0;
+  events.forEach((event) => {
+    const rule = ruleOf(event);
+    if (!rule) return;
+    const time = Date.parse(event.time);
+    before = event.type === "process.started" ? Math.max(before, time - START_LATE_MS) : Math.max(before, time);
+    keyed.push({ at: before, order: keyed.length, line: rule });
+  });
+  let last = 0;
+  for (const line of lines) {
+    last = line.time ? Date.parse(line.time) : last;
+    keyed.push({ at: last, order: keyed.length, line });
+  }
+  return keyed.sort((a, b) => a.at - b.at || a.order - b.order).map((one) => one.line);
+}
+
+function place(text: string): Place {
+  const [out, err] = text.split(":").map(Number);
+  return [out ?? 0, err ?? 0];
+}
+
+const cursor = (at: Place): string => `${at[0]}:${at[1]}`;
+
+/** New lines of these processes, from their places on, over one connection. It goes on when they run again. */
+async function follow(ids: string[], stream: Stream, places: Map<string, Place>, signal: AbortSignal, put: (lines: NewLine[]) => void): Promise<void> {
+  const source = (id: string | undefined): string | undefined => (ids.length > 1 ? id : undefined);
+  const isThere = (id: string): boolean => getWorld().processes.some((one) => one.id === id);
+  const runs = (id: string): boolean => getWorld().processes.some((one) => one.id === id && one.state_name === "Running");
+  for (;;) {
+    const there = ids.filter(isThere);
+    const query = [...there.map((id) => `id=${encodeURIComponent(id)}`), `stream=${stream}`, `cursor=${there.map((id) => cursor(places.get(id) ?? [0, 0])).join()}`];
+    try {
+      if (there.length > 0)
+        await readStream(`/api/processes/logs/stream?${query.join("&")}`, {
+          signal,
+          onFrame: (frame) => {
+            if (frame.event !== "message" || !frame.data) return;
+            const line = JSON.parse(frame.data) as LogLine;
+            const at = places.get(line.id ?? there[0] ?? "");
+            if (at && line.to !== undefined) at[line.stream === "stderr" ? 1 : 0] = line.to;
+            put(linesOf(line, source(line.id ?? there[0])));
+          },
+        });
+    } catch (problem) {
+      if (signal.aborted || (problem instanceof ApiError && problem.status === 404 && ids.length === 1)) return;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+    await when(signal, () => isLive() && ids.some(runs));
+  }
+}
+
+class ProcessFeed implements Feed {
+  constructor(private readonly id: string, private readonly stream: Stream, private readonly source?: string) {}
+
+  private get<T>(query: string): Promise<T> {
+    return call<T>("GET", `/api/processes/${encodeURIComponent(this.id)}/logs?stream=${this.stream}&${query}`);
+  }
+
+  private async part(query: string, isEnd = false): Promise<Part> {
+    const got = await this.get<{ lines: LogLine[]; from: string; cursor: string }>(query);
+    const lines = got.lines.flatMap((one) => linesOf(one, this.source));
+    const first = lines[0]?.time, last = isEnd ? undefined : lines[lines.length - 1]?.time;
+    const isWhole = isEnd && /^0:0$/.test(got.from); // then the first start belongs to it
+    const past = getWorld().events.filter((one) => one.data["process_id"] === this.id && (isWhole || (first === undefined ? isEnd : one.time >= first)) && (last === undefined ? isEnd : one.time < last));
+    return { lines: this.source === undefined ? merged(lines, past) : lines, from: place(got.from), to: place(got.cursor) };
+  }
+
+  end = (size = PART / 2): Promise<Part> => this.part(`bytes=${size}`, true);
+  before = (at: Place, size = PART): Promise<Part> => this.part(`bytes=${size}&before=${cursor(at)}`);
+  after = (at: Place): Promise<Part> => this.part(`bytes=${PART}&cursor=${cursor(at)}`);
+
+  async find(expression: string, from: Place): Promise<{ hits: Hit[]; next: Place | null }> {
+    const got = await this.get<{ hits: (LogLine & { cursor: string })[]; next: string | null }>(`grep=${encodeURIComponent(expression)}&hits=true&cursor=${cursor(from)}`);
+    return { hits: got.hits.map((one) => ({ source: this.source, time: one.time ?? undefined, stream: one.stream, from: one.from ?? 0, place: place(one.cursor) })), next: got.next === null ? null : place(got.next) };
+  }
+
+  follow(at: Place, signal: AbortSignal, put: (lines: NewLine[]) => void): Promise<void> {
+    return follow([this.id], this.stream, new Map([[this.id, at]]), signal, put);
+  }
+}
+
+/** Several logs as one, by time. Older lines are given out as far back as all of them have been read. */
+class CombinedFeed implements Feed {
+  private sources: { id: string; feed: ProcessFeed; waiting: NewLine[]; from: Place; isBegun: boolean }[] = [];
+  private places = new Map<string, Place>();
+
+  constructor(private readonly ids: string[], private readonly stream: Stream) {}
+
+  async end(): Promise<Part> {
+    const parts = await Promise.all(
+      this.ids.map(async (id) => {
+        const feed = new ProcessFeed(id, this.stream, id);
+        return { id, feed, part: await feed.end(PART_OF_MANY).catch(() => ({ lines: [], from: [0, 0], to: [0, 0] }) satisfies Part) };
+      }),
+    );
+    this.sources = parts.map(({ id, feed, part }) => ({ id, feed, waiting: part.lines, from: part.from, isBegun: part.lines.length === 0 }));
+    this.places = new Map(parts.map(({ id, part }) => [id, part.to]));
+    return this.before();
+  }
+
+  /** The waiting lines, newest first, until one of the logs has to be read further. */
+  private take(lines: NewLine[]): void {
+    while (!this.sources.some((one) => one.waiting.length === 0 && !one.isBegun)) {
+      let best: NewLine[] | null = null, at = "";
+      for (const { waiting } of this.sources) {
+        const time = waiting[waiting.length - 1]?.time ?? "";
+        if (waiting.length > 0 && (best === null || time > at)) (best = waiting), (at = time);
+      }
+      const line = best?.pop();
+      if (!line) return;
+      lines.push(line);
+    }
+  }
+
+  async before(): Promise<Part> {
+    const lines: NewLine[] = [];
+    this.take(lines);
+    while (lines.length < LINES_OF_MANY) {
+      const short = this.sources.filter((one) => one.waiting.length === 0 && !one.isBegun);
+      if (short.length === 0) break;
+      await Promise.all(
+        short.map(async (one) => {
+          const part = await one.feed.before(one.from, PART_OF_MANY);
+          one.waiting = part.lines;
+          one.from = part.from;
+          one.isBegun = part.lines.length === 0;
+        }),
+      );
+      this.take(lines);
+    }
+    return { lines: lines.reverse(), from: [0, 0], to: [0, 0] };
+  }
+
+  async find(expression: string): Promise<{ hits: Hit[]; next: null }> {
+    const all = await Promise.all(
+      this.sources.map(async ({ feed }) => {
+        const hits: Hit[] = [];
+        let at: Place | null = [0, 0];
+        while (at !== null && hits.length < HITS_OF_ONE) {
+          const found: { hits: Hit[]; next: Place | null } = await feed.find(expression, at);
+          hits.push(...found.hits);
+          at = found.next;
+        }
+        return hits;
+      }),
+    );
+    return { hits: all.flat().sort((a, b) => ((a.time ?? "") < (b.time ?? "") ? -1 : 1)), next: null };
+  }
+
+  follow(_: Place, signal: AbortSignal, put: (lines: NewLine[]) => void): Promise<void> {
+    return follow(this.ids, this.stream, this.places, signal, put);
+  }
+}
+
+export function ProcessLog({ ids }: { ids: string[] }): JSX.Element {
+  const [stream, setStream] = useState<Stream>("both");
+  const mode = useWorld((w) => w.processes.find((one) => one.id === ids[0])?.log.mode);
+  const log = useLog(`${ids.join()} ${stream}`, () => (ids.length > 1 ? new CombinedFeed(ids, stream) : new ProcessFeed(ids[0] ?? "", stream)));
+  useEffect(
+    () =>
+      onEvent((event) => {
+        const id = String(event.data["process_id"] ?? "");
+        const rule = ids.includes(id) ? ruleOf(event) : null;
+        if (rule) setTimeout(() => log.put([ids.length > 1 ? { ...rule, source: id, text: `${id}: ${rule.text}` } : rule]), 150);
+      }),
+    [log],
+  );
+  const filter = (
+    <Seg
+      label={t("log.streams")}
+      value={stream}
+      onChoose={setStream}
+      choices={[
+        { value: "both", label: t("filter.all") },
+        { value: "stdout", label: "stdout" },
+        { value: "stderr", label: "stderr" },
+      ]}
+    />
+  );
+  return <LogViewer log={log} empty={titled("empty.process_log")} name={`${ids.join("+")}.log`} filter={filter} hasTimes showMs={mode === "stamped"} sources={ids} />;
+}

@@ -1,0 +1,4 @@
+declare module "texts:*" {
+  const words: Record<string, string>;
+  export default words;
+}
