@@ -189,9 +189,9 @@ static int stop_tell(struct proc_registry *reg, struct stop *stop, int64_t grace
         stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0)
         return 1; /* killed this very moment: the next round adopts */
+    proc_id_signal(&stop->holder, SIGCONT); /* somebody may have stopped it */
     if (proc_id_signal(&stop->holder, SIGUSR1) < 0 && errno != ESRCH)
         return error_errno(err, "signal", "tasuki-hold");
-    proc_id_signal(&stop->holder, SIGCONT); /* somebody may have stopped it */
     return 1;
 }
 

@@ -294,6 +294,21 @@ def _(ws):
     eq(h.stop(GRACE_MS)["exit"]["by"], "stop")
 
 
+@test("SIGCONT at any moment does not keep the holder from its end", init=False)
+def _(ws):
+    for i in range(20):
+        h = Holder(ws, f"p{i}")
+        h.start(["sleep", "100"])
+        h.order_stop(GRACE_MS)
+
+        def has_ended():
+            for _ in range(50000):
+                os.kill(h.proc.pid, signal.SIGCONT)  # to a zombie, too: it is not reaped yet
+            return h.proc.poll() is not None
+        wait_until(has_ended, "the holder's end")
+        eq(h.status["phase"], "ended")
+
+
 @test("stopping ends the leftovers of earlier starts of this holder", init=False)
 def _(ws):
     h = Holder(ws)
