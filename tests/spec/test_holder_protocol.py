@@ -269,6 +269,7 @@ def _(ws):
 @test("at its end a holder removes the life locks of earlier starts that could not be removed in time", init=False)
 def _(ws):
     h = Holder(ws)
+    (h.dir / "run.1.lock").touch()
     h.start(sh("until test -e go; do sleep 0.01; done"), n=3)
     wait_until(lambda: h.run_locks() == [3], "it has removed what was there before")
     for n in (1, 2):
