@@ -1,6 +1,6 @@
 // The keyboard: pages, lists, and what the selected thing can do. Pages add their own keys with `useKey`.
 import { openKeys, openPalette } from "./ui/forms";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { go, type PageName } from "./route";
 import { hasDialog } from "./ui/overlays";
 
@@ -11,7 +11,7 @@ const own = new Map<string, Set<() => void>>();
 export function useKey(key: string, run: () => void): void {
   const latest = useRef(run);
   latest.current = run;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const call = (): void => latest.current();
     const all = own.get(key) ?? new Set();
     own.set(key, all.add(call));
@@ -53,7 +53,7 @@ function openMenu(): void {
 
 export function useKeys(): void {
   const goes = useRef(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();

@@ -106,7 +106,8 @@ export function AnswerForm({ open }: { open: OpenQuestion }): JSX.Element {
     }
   };
   const isReady = canAct && (type === "text" ? text.trim() !== "" : chosen.length > 0);
-  const pick = (option: string): void => setChosen(type === "selection" ? [option] : chosen.includes(option) ? chosen.filter((one) => one !== option) : [...chosen, option]);
+  // From the state as it is then: two quick keys come before the page is drawn again.
+  const pick = (option: string): void => setChosen((now) => (type === "selection" ? [option] : now.includes(option) ? now.filter((one) => one !== option) : [...now, option]));
   const form = useRef<HTMLFormElement>(null);
   const isMeant = (): boolean => meantForm() === form.current;
   useKey("a", () => isMeant() && form.current?.querySelector<HTMLElement>("input, textarea, button")?.focus());

@@ -1,6 +1,6 @@
 // What an agent may not decide alone: a strip on every page for 30 s of the server's time. It never takes the focus.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { Act, commandOf, partyFacts, run, type Action } from "../actions";
 import type { OpenConfirmation } from "../api/types";
 import { lifeState } from "../states";
@@ -135,7 +135,7 @@ function Asked({ one, isStrip }: { one: OpenConfirmation; isStrip: boolean }): J
 
 /** Ctrl-Backspace denies the oldest, wherever the focus is, but in a text field it deletes a word. */
 function useDenyKey(): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       const first = getWorld().confirmations[0];
       const isText = event.target instanceof HTMLElement && /^(INPUT|TEXTAREA)$/.test(event.target.tagName);

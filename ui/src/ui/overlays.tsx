@@ -118,7 +118,7 @@ export function Dialog(props: { label: string; alert?: boolean; wide?: boolean; 
   // A button that was pressed and is off now has lost the focus to the page below.
   const latest = useRef(onKeyDown);
   latest.current = onKeyDown;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const stray = (event: KeyboardEvent): void => void (box.current?.contains(event.target as Node) || latest.current(event));
     addEventListener("keydown", stray);
     return () => removeEventListener("keydown", stray);
@@ -145,7 +145,7 @@ export interface MenuItem {
 export function Menu(props: { label: string; icon?: "more" | "filter"; items: MenuItem[]; small?: boolean; children?: ComponentChildren }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!isOpen) return;
     root.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
     const away = (event: MouseEvent): void => void (root.current?.contains(event.target as Node) || setOpen(false));
