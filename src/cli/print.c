@@ -194,6 +194,21 @@ void cli_print_result(const struct op_call *call, const struct cli_options *opti
     print_more(call, options, result);
 }
 
+/* Whether the caller asked for some of them only. How many, and with the ended ones, is no such question. */
+static bool is_filtered(const struct op_call *call)
+{
+    static const char *const others[] = {"limit", "all"};
+    size_t count = json_object_size(call->args);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        count -= json_object_get(call->args, others[i]) != NULL;
+    return count > 0;
+}
+
+void cli_print_none(const struct op_call *call, const struct cli_options *options, const char *key)
+{
+    printf("%s\n", text_get(is_filtered(call) ? "none_matches" : key, options->lang));
+}
+
 const char *cli_short_id(const struct op_call *call, const struct cli_options *options, const char *id)
 {
     return options->verbose ? id : json_get_string(json_object_get(call->aside, "short"), id, id);

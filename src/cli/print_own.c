@@ -29,7 +29,7 @@ PRINTER(own_list, "own.list")
     size_t i;
     json_t *wf;
     if (json_array_size(list) == 0) {
-        printf("%s\n", text_get("no_workflows", options->lang));
+        cli_print_none(call, options, "no_workflows");
         return;
     }
     struct cli_table table = {.columns = 4};

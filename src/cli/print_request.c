@@ -73,7 +73,7 @@ PRINTER(requests, "request.list")
     size_t i;
     json_t *request;
     if (json_array_size(requests) == 0) {
-        printf("%s\n", text_get("no_requests", options->lang));
+        cli_print_none(call, options, "no_requests");
         return;
     }
     for (i = 0; i < 5; i++)

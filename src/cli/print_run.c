@@ -300,7 +300,7 @@ PRINTER(runs, "runs.list")
     size_t i;
     json_t *run;
     if (json_array_size(json_object_get(result, "runs")) == 0) {
-        printf("%s\n", text_get("no_runs", options->lang));
+        cli_print_none(call, options, "no_runs");
         return;
     }
     for (i = 0; i < table.columns; i++)

@@ -237,4 +237,11 @@ def _(ws):
     eq((lines["RQ-2"].split(" · ")[:3], len(lines["RQ-2"].split(" · "))), (["ready", "f.yaml", "T"], 4), "a request")
 
 
+@test("a filtered list without a hit says that nothing matches, not that there is nothing")
+def _(ws):
+    for noun, filters in (("runs", ("--status", "FAILED")), ("request", ("--status", "done")), ("own", ("--owner", "x"))):
+        eq(ws.tasuki(noun, "list", *filters).expect(0).out, "Nothing matches.\n", f"{noun} list with a filter")
+        assert "matches" not in ws.tasuki(noun, "list", "--limit", "5").expect(0).out, f"{noun} list without one"
+
+
 main(__name__)
