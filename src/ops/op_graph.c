@@ -84,6 +84,18 @@ static int graph_add_taken(json_t *graph, int run_dir, struct tsk_error *err)
     return 0;
 }
 
+/* A run has one session for each scope (session_fork). */
+static void scope_add_session(json_t *scope, json_t *id_take)
+{
+    json_t *node, *branch;
+    size_t i, j;
+    json_object_set_new(scope, "session_id", id_take);
+    json_array_foreach (json_object_get(scope, "nodes"), i, node)
+        json_array_foreach (json_object_get(json_object_get(node, "group"), "branches"), j, branch)
+            scope_add_session(branch,
+                              json_sprintf("%s_%s", json_string_value(id_take), json_get_string(branch, "name", "")));
+}
+
 static int graph_draw(struct op_call *call, struct flow_file *file_take, json_t **ret, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
@@ -128,19 +140,22 @@ static int run_runs_graph(struct op_call *call, json_t **ret, struct tsk_error *
     if (flow_args_load_at(call, run.dir, "flow.yaml", &file, err) < 0 || graph_draw(call, &file, ret, err) < 0)
         return -1;
     json_t *graph = json_object_get(*ret, "graph");
-    return graph ? graph_add_taken(graph, run.dir, err) : 0;
+    if (!graph)
+        return 0;
+    scope_add_session(json_object_get(graph, "scope"), json_string(run.id));
+    return graph_add_taken(graph, run.dir, err);
 }
 
 static const char *const formats[] = {"ascii", "mermaid", "dot", "svg", "json", NULL};
 #define FORMAT_PARAM                                                                                                   \
     PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "ascii, mermaid, dot, svg or json.", .fallback = "ascii",               \
           .choices = formats)
-static const struct op_field result[] = {
-    {"format", "string", ""},
-    {"text", "string", "the picture"},
-    {"graph", "object",
-     "json: name, scope with nodes and edges (groups nest), commands by task; of a run also jumps and spawned"},
-    {0}};
+static const struct op_field result[] = {{"format", "string", ""},
+                                         {"text", "string", "the picture"},
+                                         {"graph", "object",
+                                          "json: name, scope with nodes and edges (groups nest), commands by task; of "
+                                          "a run also the session_id of each scope, jumps and spawned"},
+                                         {0}};
 
 const struct op op_runs_graph = {
     NAMES("runs.graph", "runs", "graph"),

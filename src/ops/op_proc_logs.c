@@ -72,9 +72,22 @@ bool log_args_take_cursor(const char **text, int64_t ret[2])
     return true;
 }
 
+/* A place in one output is a number: the byte. Where both are asked for it takes one of each. */
+static bool take_offset(const json_t *args, const char *text, int64_t ret[2])
+{
+    char *end;
+    if (*text < '0' || *text > '9' || strcmp(json_get_string(args, "stream", "stdout"), "both") == 0)
+        return false;
+    errno = 0;
+    ret[0] = ret[1] = strtoll(text, &end, 10);
+    return !*end && errno == 0;
+}
+
 int log_args_cursor(const json_t *args, const char *param, int64_t ret[2], struct tsk_error *err)
 {
     const char *text = json_get_string(args, param, NULL), *end = text;
+    if (text && take_offset(args, text, ret))
+        return 0;
     if (text && (!log_args_take_cursor(&end, ret) || *end))
         return error_set(err, TSK_INVALID_INPUT, "log_cursor", "param", param, "value", text, NULL);
     return 0;
@@ -106,7 +119,8 @@ static int take_log_query(const struct op_call *call, struct log_query *ret, str
                               .strip_ansi = json_get_bool(args, "strip_ansi", false)};
     if (log_args_time(args, "since", now_ms, &ret->since_ms, err) < 0 ||
         log_args_time(args, "until", now_ms, &ret->until_ms, err) < 0 ||
-        (!is_list && log_args_cursor(args, "cursor", ret->cursor, err) < 0))
+        (!is_list &&
+         log_args_cursor(args, json_object_get(args, "offset") ? "offset" : "cursor", ret->cursor, err) < 0))
         return -1;
     if (json_get_bool(args, "follow", false) && ret->until_ms >= 0)
         return error_set(err, TSK_INVALID_INPUT, "log_follow_until", NULL);
@@ -429,8 +443,11 @@ const struct op op_process_logs = {
         PARAM("run", OP_INT, OP_OPTIONAL, "N", "Only the output of start number N; -1 is the newest.", .min = -1,
               .max = INT64_MAX),
         PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Go on where an earlier answer ended.", .max = 4096),
+        PARAM("offset", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "C",
+              "Of one process: a part from this place on: a byte of the one output, or a cursor.", .max = 64),
         PARAM("before", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "C",
-              "Of one process: the newest lines before this place, a cursor or the `from` of an earlier answer.",
+              "Of one process: the newest lines before this place: a byte of the one output, a cursor or the `from` of "
+              "an earlier answer.",
               .max = 64),
         PARAM("bytes", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N",
               "Of one process: a part of so many bytes; alone: the end.", .min = 1, .max = LOG_PART_MAX),

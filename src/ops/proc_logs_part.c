@@ -9,7 +9,7 @@
 bool proc_logs_is_part(const struct op_call *call)
 {
     return !call->is_cli && (json_object_get(call->args, "before") || json_object_get(call->args, "bytes") ||
-                             json_get_bool(call->args, "hits", false));
+                             json_object_get(call->args, "offset") || json_get_bool(call->args, "hits", false));
 }
 
 static json_t *place_json(const struct log_reader *reader, struct tsk_error *err)

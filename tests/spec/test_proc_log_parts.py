@@ -67,6 +67,20 @@ def _(ws):
     server.stop()
 
 
+@test("of one output a place is a byte, as in the log of a task: offset and before")
+def _(ws):
+    server = Server(ws)
+    ended(ws, "web", "for i in 1 2 3 4; do echo out $i; echo err $i >&2; done")
+    for stream, word in (("stdout", "out"), ("stderr", "err")):
+        for at in (0, 12, 24):
+            after, before = (part(server, "web", stream=stream, **{key: at})["lines"] for key in ("offset", "before"))
+            eq([line["text"] for line in after], [f"{word} {n}" for n in range(at // 6 + 1, 5)], f"{stream} from {at} on")
+            eq([line["text"] for line in before], [f"{word} {n}" for n in range(1, at // 6 + 1)], f"{stream} before {at}")
+    eq(part(server, "web", offset="6:6")["from"], "6:6", "a cursor is a place of both")
+    for key in ("offset", "before"):
+        server.get(f"/api/processes/web/logs?stream=both&{key}=6").expect(400, "INVALID_INPUT")
+
+
 @test("a search names the places of its hits in the order of both outputs, at most 1,000, and where to go on")
 def _(ws):
     server = Server(ws)

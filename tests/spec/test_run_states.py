@@ -81,4 +81,25 @@ def _(ws):
     eq(set(states(call(ws, "runs", "show").json).values()), {"ok"}, "after the resume")
 
 
+@test("the graph of a run as JSON names the session of each branch as its tasks do")
+def _(ws):
+    (ws.path / "f.yaml").write_text("flow: a >> ((b >> (c | d)) | e) >> f\ntasks: {" + ", ".join(f"{t}: {{run: 'true'}}" for t in "abcdef") + "}\n")
+    ws.tasuki("run", "f.yaml").expect(0)
+    shown = ws.tasuki("--json", "runs", "show").expect(0).json
+    found = {}
+
+    def walk(scope):
+        for node in scope["nodes"]:
+            found[node["name"]] = scope["session_id"]
+            for branch in node.get("group", {}).get("branches", []):
+                walk(branch)
+
+    walk(ws.tasuki("--json", "runs", "graph", "--format", "json").expect(0).json["graph"]["scope"])
+    tasks = {one["task"]: one["session_id"] for one in shown["tasks"]}
+    eq({name: found[name] for name in tasks}, tasks, "the sessions")
+    assert len(set(tasks.values())) == 5, tasks
+    scope = ws.tasuki("--json", "graph", "f.yaml", "--format", "json").expect(0).json["graph"]["scope"]
+    assert "session_id" not in scope, scope.keys()
+
+
 main(__name__)
