@@ -188,7 +188,7 @@ static int stop_tell(struct proc_registry *reg, struct stop *stop, int64_t grace
     if (stop->holder_fd < 0 && holder_find(p.dir, &stop->holder) == 1) /* its record is damaged, or not there yet */
         stop->holder_fd = proc_id_open(&stop->holder);
     if (stop->holder_fd < 0)
-        return 1; /* killed this very moment: the next round adopts */
+        return 1;                           /* killed this very moment: the next round adopts */
     proc_id_signal(&stop->holder, SIGCONT); /* somebody may have stopped it */
     if (proc_id_signal(&stop->holder, SIGUSR1) < 0 && errno != ESRCH)
         return error_errno(err, "signal", "tasuki-hold");

@@ -114,7 +114,7 @@ static void take_signals(struct worker *w, int fd)
     }
 }
 
-/* Until when a worker that is to end waits, and how often it was told. */
+/* Until when a worker that is to end waits, and the signals that it had by then. */
 struct goodbye {
     int64_t until_ms;
     unsigned ends;

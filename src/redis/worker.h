@@ -131,14 +131,15 @@ void talk_logs(struct worker *w);
 void talk_wakes(struct worker *w);
 /* K2 of sign.h. */
 void talk_dead(struct worker *w, const struct worker_place *place, const char *reason);
-/* The values of a session; the file's path. -1: they are not there (errno 0), or could not be written. */
-int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX]);
 /* ---- worker_files.c ---- */
 /* Makes the directory with the run's files. -1: they are not there, or it cannot be made. 1: they are others than those that the hash means. */
 int files_unpack(struct worker *w, const char *hash, const char *dir);
+/* The values of a session; the file's path. -1: they are not there (errno 0), or could not be written. */
+int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX]);
 void worker_say(const struct worker *w, const char *root, const char *task, const char *session, const char *what);
 void result_free(struct worker *w, struct worker_result *result);
 void forget_results(struct worker *w);
+void worker_run_dir(const struct worker *w, const struct worker_run *run, char path[PATH_MAX]);
 /* ---- worker.c ---- */
 void worker_end(struct worker *w, unsigned level); /* W5: 1 drained, 2 stopped */
 

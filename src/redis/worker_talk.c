@@ -103,7 +103,7 @@ void forget_results(struct worker *w)
     }
 }
 
-static void run_dir(const struct worker *w, const struct worker_run *run, char path[PATH_MAX])
+void worker_run_dir(const struct worker *w, const struct worker_run *run, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%.3000s/%s", w->scratch, run->root);
 }
@@ -120,7 +120,7 @@ static void forget_runs(struct worker *w)
         }
         *at = run->next;
         executor_clear(&run->executor);
-        run_dir(w, run, dir);
+        worker_run_dir(w, run, dir);
         listing_remove_tree(AT_FDCWD, dir);
         free(run);
     }
@@ -467,7 +467,7 @@ void talk_renew(struct worker *w)
     w->renew_ms = now + (w->results ? ACKED_MS : shortest / 5);
 }
 
-/* ---- logs and values ------------------------------------------------------------------------------------ */
+/* ---- logs and refusals ------------------------------------------------------------------------------------ */
 
 void talk_logs(struct worker *w)
 {
@@ -481,37 +481,6 @@ void talk_logs(struct worker *w)
         if (len > 0 && send_log(w, place->run, place->id, place->fence, place->log_sent, data, (size_t)len))
             place->log_sent += len;
     }
-}
-
-/* The id of a session may be longer than the name of a file. */
-static void channel_path(const struct worker *w, const struct worker_run *run, const char *session, int64_t version,
-                         char path[PATH_MAX])
-{
-    char hash[SHA256_HEX_SIZE], dir[PATH_MAX];
-    sha256_hex(session, strlen(session), hash);
-    run_dir(w, run, dir);
-    fs->mkdirat(AT_FDCWD, dir, 0700); /* what is wrong with it, the file shows */
-    snprintf(path, PATH_MAX, "%.3900s/%s.%lld", dir, hash, (long long)version);
-}
-
-int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX])
-{
-    char start[KEY_MAX], number[32];
-    struct buf key CLEANUP(buf_clear) = BUF_INIT;
-    struct stat st;
-    struct tsk_error err;
-    redisReply *reply CLEANUP_REPLY = NULL;
-    channel_path(w, run, session, version, path);
-    if (fs->fstatat(AT_FDCWD, path, &st, 0) == 0)
-        return 0;
-    snprintf(number, sizeof number, "%lld", (long long)version);
-    key_of_run(&w->settings, run->root, "channel:", start);
-    buf_printf(&key, "%s%s", start, session);
-    if (redis_say(&w->calls, &reply, &err, "HGET", buf_str(&key), number, NULL) < 0 || !reply->str) {
-        errno = 0;
-        return -1;
-    }
-    return fs_replace_file(AT_FDCWD, path, 0600, reply->str, reply->len);
 }
 
 void talk_dead(struct worker *w, const struct worker_place *place, const char *reason)
