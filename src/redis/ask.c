@@ -17,6 +17,16 @@ static int ask_server(struct redis_conn *conn, json_t **ret, struct tsk_error *e
     return 0;
 }
 
+static int ask_settle(const struct redis_settings *settings, char **argv, json_t **ret, struct tsk_error *err)
+{
+    bool is_swept = false;
+    int64_t epoch = strtoll(argv[2], NULL, 10), lease_ms = strtoll(argv[3], NULL, 10);
+    if (link_end_run(settings, argv[1], epoch, lease_ms, &is_swept, err) < 0)
+        return -1;
+    *ret = json_pack("{s:b}", "swept", is_swept);
+    return 0;
+}
+
 static int ask_one(int argc, char **argv, json_t **ret, struct tsk_error *err)
 {
     const char *url = getenv("TASUKI_REDIS");
@@ -36,7 +46,7 @@ static int ask_one(int argc, char **argv, json_t **ret, struct tsk_error *err)
     else if ((strcmp(argv[0], "drain") == 0 || strcmp(argv[0], "end") == 0) && argc > 1)
         result = pool_order(&conn, &settings, argv[1], argv[0], err);
     else if (strcmp(argv[0], "settle") == 0 && argc > 3)
-        result = link_end_run(&settings, argv[1], strtoll(argv[2], NULL, 10), strtoll(argv[3], NULL, 10), err);
+        result = ask_settle(&settings, argv, ret, err);
     else
         error_set(err, TSK_INVALID_INPUT, "redis_question", NULL);
     redis_close(&conn);

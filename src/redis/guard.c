@@ -76,13 +76,19 @@ static void give_back_all(const struct redis_settings *settings, const char *wor
     struct redis_conn conn = {.fd = -1};
     struct tsk_error err;
     size_t at = 0;
-    for (int tries = 0; tries < GIVE_BACK_TRIES && at < count; tries++) {
+    for (int tries = 0; tries < GIVE_BACK_TRIES; tries++) {
+        while (at < count && !words[at].id[0])
+            at++;
+        if (at == count) /* also without a connection: a worker that has ended in good order waits for its guard */
+            break;
         if (conn.fd < 0 && redis_connect(&conn, settings, &err) < 0) {
             usleep(100000);
             continue;
         }
-        while (at < count && (!words[at].id[0] || give_back_one(&conn, settings, worker, &words[at])))
+        if (give_back_one(&conn, settings, worker, &words[at])) {
             at++;
+            tries--;
+        }
     }
     redis_close(&conn);
 }

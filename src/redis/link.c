@@ -288,19 +288,38 @@ static int64_t phase_ms(const struct link *l)
     return LINK_FINISH_MS + (l->phase == LINK_SETTLES ? l->lease_ms : 0);
 }
 
-static void end_step(struct link *l)
+static void end_connect(struct link *l)
 {
     struct tsk_error err;
     if (l->calls.fd < 0 && redis_connect(&l->calls, &l->settings, &err) < 0)
         link_away(l, &err);
     if (l->calls.fd >= 0 && l->phase == LINK_BEGINS)
         link_begin(l);
+}
+
+static void end_step(struct link *l)
+{
+    end_connect(l);
     if (l->calls.fd >= 0 && l->phase == LINK_SETTLES)
         link_settle(l);
 }
 
+/* No attempt is left. false: the server cannot be reached any more, and has keys of the run. */
+static bool end_sweep(struct link *l)
+{
+    int64_t until_ms = clock_now().boot_ms + LINK_FINISH_MS;
+    for (;;) {
+        end_connect(l);
+        if (link_sweep_all(l))
+            return true;
+        if (l->is_over || clock_now().boot_ms >= until_ms)
+            return false;
+        poll(NULL, 0, LINK_LOOK_MS);
+    }
+}
+
 int link_end_run(const struct redis_settings *settings, const char *root, int64_t epoch, int64_t lease_ms,
-                 struct tsk_error *err)
+                 bool *ret_swept, struct tsk_error *err)
 {
     static struct link l;
     int64_t since_ms = clock_now().boot_ms;
@@ -322,7 +341,7 @@ int link_end_run(const struct redis_settings *settings, const char *root, int64_
         }
         poll(NULL, 0, LINK_LOOK_MS);
     }
-    link_sweep_all(&l);
+    *ret_swept = !l.is_over && end_sweep(&l);
     redis_close(&l.calls);
     return l.is_over ? error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", root, NULL) : 0;
 }

@@ -82,9 +82,9 @@ struct link {
 int link_main(int fd);
 /* Ends a run that has no runner: revokes the attempts that workers still have, waits for their end or for one lease,
  * and removes the run's keys. Returns -1 if the server cannot be reached or refuses the steps; the state is then
- * unknown. */
+ * unknown. *ret_swept false: all attempts have ended, but the keys are still there (they expire). */
 int link_end_run(const struct redis_settings *settings, const char *root, int64_t epoch, int64_t lease_ms,
-                 struct tsk_error *err);
+                 bool *ret_swept, struct tsk_error *err);
 /* link_steps.c: what is said to the server. */
 void link_begin(struct link *l);
 void link_settle(struct link *l);

@@ -114,6 +114,13 @@ static void take_signals(struct worker *w, int fd)
     }
 }
 
+/* Until when a worker that is to end waits, and the signals that it had by then. */
+struct goodbye {
+    int64_t until_ms;
+    unsigned ends;
+    bool has_said;
+};
+
 static bool has_unsent(const struct worker *w)
 {
     for (const struct worker_result *result = w->results; result; result = result->next)
@@ -169,22 +176,40 @@ static void worker_turn(struct worker *w)
         talk_live(w);
 }
 
-/* Everything is sent; W4 for a while. */
-static bool may_leave(const struct worker *w, int64_t *left_ms)
+static bool has_asked(const struct worker *w)
+{
+    for (const struct worker_run *run = w->runs; run; run = run->next)
+        if (run->is_asked)
+            return true;
+    return false;
+}
+
+/* Everything is sent; W4 for a while; W5. */
+static bool may_leave(struct worker *w, struct goodbye *goodbye)
 {
     int64_t now = clock_now().boot_ms;
     if (!w->ends || w->used)
         return false;
-    if (!*left_ms)
-        *left_ms = now + GOODBYE_MS;
-    bool is_done = w->only[0] && w->runner_fd < 0 ? !has_unsent(w) : !w->results;
-    return is_done || now >= *left_ms;
+    if (!goodbye->until_ms || goodbye->ends != w->ends)
+        *goodbye = (struct goodbye){now + GOODBYE_MS, w->ends, .has_said = false};
+    bool is_alone = w->only[0] && w->runner_fd < 0;
+    forget_results(w);
+    if (!has_asked(w) && (is_alone ? !has_unsent(w) : !w->results))
+        return true;
+    if (now < goodbye->until_ms)
+        return false;
+    if (w->calls.fd >= 0 || w->ends > 1 || is_alone || !has_unsent(w))
+        return true;
+    if (!goodbye->has_said)
+        worker_say(w, "", "", "", "waits for Redis with results; a second SIGTERM ends it without them");
+    *goodbye = (struct goodbye){now + GOODBYE_MS, w->ends, .has_said = true};
+    return false;
 }
 
 static void worker_loop(struct worker *w, int signal_fd)
 {
-    int64_t left_ms = 0;
-    while (!may_leave(w, &left_ms)) {
+    struct goodbye goodbye = {0};
+    while (!may_leave(w, &goodbye)) {
         worker_turn(w);
         struct pollfd list[] = {{.fd = signal_fd, .events = POLLIN},
                                 {.fd = w->wakes.conn.fd, .events = POLLIN},

@@ -8,7 +8,8 @@
  *  W3  A claim has a number, which is used again until its answer has come. The answer to a number is always the same.
  *  W4  A result is kept, and sent again on request, until the runner has it in its journal.
  *  W5  A drained worker (SIGTERM) claims nothing more and finishes its attempts. A stopped worker (a second signal) ends its
- *      attempts and returns them.
+ *      attempts and returns them. Both leave only when each claim was answered: an attempt in a lost answer is theirs, too. While
+ *      the server cannot be reached, a drained worker keeps its results and waits; a stopped one leaves after GOODBYE_MS.
  *  W6  A worker that a runner has started (--run) works for that run only and is silent. It is stopped when the runner is gone: its
  *      descriptor WORKER_RUNNER_FD is closed then.
  *  W7  A worker that cannot make the files of an attempt (its disk is full, say) returns it, and claims nothing for a while.
@@ -40,6 +41,8 @@ struct worker_run {
     bool is_asked;    /* a claim with that number was sent, and not answered */
     bool has_work;    /* a claim may find something */
     int64_t lease_ms; /* of the last claim */
+    int64_t retry_ms; /* the server does not know the run now: nothing is sent until then */
+    bool is_over;     /* the server said so: what the worker has of it is dropped */
     int64_t look_ms;  /* when it was last of use */
     struct worker_run *next;
 };
@@ -128,13 +131,15 @@ void talk_logs(struct worker *w);
 void talk_wakes(struct worker *w);
 /* K2 of sign.h. */
 void talk_dead(struct worker *w, const struct worker_place *place, const char *reason);
-/* The values of a session; the file's path. -1: they are not there (errno 0), or could not be written. */
-int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX]);
 /* ---- worker_files.c ---- */
 /* Makes the directory with the run's files. -1: they are not there, or it cannot be made. 1: they are others than those that the hash means. */
 int files_unpack(struct worker *w, const char *hash, const char *dir);
+/* The values of a session; the file's path. -1: they are not there (errno 0), or could not be written. */
+int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX]);
 void worker_say(const struct worker *w, const char *root, const char *task, const char *session, const char *what);
 void result_free(struct worker *w, struct worker_result *result);
+void forget_results(struct worker *w);
+void worker_run_dir(const struct worker *w, const struct worker_run *run, char path[PATH_MAX]);
 /* ---- worker.c ---- */
 void worker_end(struct worker *w, unsigned level); /* W5: 1 drained, 2 stopped */
 

@@ -1,4 +1,5 @@
-/* worker_files.c - the files that travel with a run, on a worker: fetched once, looked at, and unpacked for each attempt. */
+/* worker_files.c - what attempts read on a worker: the files that travel with a run, fetched once, looked at, and unpacked for each
+ * attempt; the values of a session. */
 #include "base/fs.h"
 #include "graph/pack.h"
 #include "redis/worker.h"
@@ -94,4 +95,37 @@ int files_unpack(struct worker *w, const char *hash, const char *dir)
     if (fd < 0 || pack_unpack(pack.data, pack.len, fd) < 0)
         return fd >= 0 && errno == EBADMSG ? 1 : -1;
     return 0;
+}
+
+/* ---- values --------------------------------------------------------------------------------------------- */
+
+/* The id of a session may be longer than the name of a file. */
+static void channel_path(const struct worker *w, const struct worker_run *run, const char *session, int64_t version,
+                         char path[PATH_MAX])
+{
+    char hash[SHA256_HEX_SIZE], dir[PATH_MAX];
+    sha256_hex(session, strlen(session), hash);
+    worker_run_dir(w, run, dir);
+    fs->mkdirat(AT_FDCWD, dir, 0700); /* what is wrong with it, the file shows */
+    snprintf(path, PATH_MAX, "%.3900s/%s.%lld", dir, hash, (long long)version);
+}
+
+int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX])
+{
+    char start[KEY_MAX], number[32];
+    struct buf key CLEANUP(buf_clear) = BUF_INIT;
+    struct stat st;
+    struct tsk_error err;
+    redisReply *reply CLEANUP_REPLY = NULL;
+    channel_path(w, run, session, version, path);
+    if (fs->fstatat(AT_FDCWD, path, &st, 0) == 0)
+        return 0;
+    snprintf(number, sizeof number, "%lld", (long long)version);
+    key_of_run(&w->settings, run->root, "channel:", start);
+    buf_printf(&key, "%s%s", start, session);
+    if (redis_say(&w->calls, &reply, &err, "HGET", buf_str(&key), number, NULL) < 0 || !reply->str) {
+        errno = 0;
+        return -1;
+    }
+    return fs_replace_file(AT_FDCWD, path, 0600, reply->str, reply->len);
 }

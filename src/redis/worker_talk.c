@@ -23,9 +23,10 @@
 #define LOG_PIECE    (64 << 10)
 #define RECONNECT_MS 500
 #define LOOK_MS      1000
-#define ACKED_MS     300   /* after which the runner should have a result */
-#define FORGET_MS    60000 /* a run without work is forgotten after this time */
-#define RESULT_MS    (15 * 60000)
+#define RETRY_MS     300          /* the server does not know the run: its runner has to begin again */
+#define ACKED_MS     300          /* after which the runner should have a result */
+#define RESULT_MS    (15 * 60000) /* how long a result is kept that nobody takes */
+#define FORGET_MS    60000        /* a run without work is forgotten after this time */
 
 void worker_say(const struct worker *w, const char *root, const char *task, const char *session, const char *what)
 {
@@ -92,7 +93,7 @@ static bool is_run_used(const struct worker *w, const struct worker_run *run)
 }
 
 /* Results of a run that is over, or that nobody goes on with. */
-static void forget_results(struct worker *w)
+void forget_results(struct worker *w)
 {
     int64_t now = clock_now().boot_ms;
     for (struct worker_result *result = w->results, *next; result; result = next) {
@@ -102,7 +103,7 @@ static void forget_results(struct worker *w)
     }
 }
 
-static void run_dir(const struct worker *w, const struct worker_run *run, char path[PATH_MAX])
+void worker_run_dir(const struct worker *w, const struct worker_run *run, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%.3000s/%s", w->scratch, run->root);
 }
@@ -119,7 +120,7 @@ static void forget_runs(struct worker *w)
         }
         *at = run->next;
         executor_clear(&run->executor);
-        run_dir(w, run, dir);
+        worker_run_dir(w, run, dir);
         listing_remove_tree(AT_FDCWD, dir);
         free(run);
     }
@@ -189,6 +190,20 @@ void talk_connect(struct worker *w)
 
 /* ---- claims and ends ------------------------------------------------------------------------------------ */
 
+/* What an answer says about the run itself. */
+static void run_heard(struct worker_run *run, enum steps_answer answer)
+{
+    if (answer == STEPS_ENDED)
+        run->is_over = true;
+    else if (answer != STEPS_OK && answer != STEPS_AWAY)
+        run->retry_ms = clock_now().boot_ms + RETRY_MS;
+}
+
+static bool may_send(const struct worker_run *run)
+{
+    return !run->is_over && clock_now().boot_ms >= run->retry_ms;
+}
+
 /* What was printed is sent before the end. false: not now. */
 static bool send_log(struct worker *w, struct worker_run *run, const char *id, const char *fence, int64_t at,
                      const char *data, size_t len)
@@ -203,6 +218,7 @@ static bool send_log(struct worker *w, struct worker_run *run, const char *id, c
     command_put_int(&command, at);
     command_put(&command, data, len);
     enum steps_answer answer = steps_ask(&w->calls, &run->steps, &command, &reply, &err);
+    run_heard(run, answer);
     return answer == STEPS_OK && strcmp(reply_text(reply, 2), "f") != 0;
 }
 
@@ -225,6 +241,7 @@ static bool send_rest(struct worker *w, struct worker_result *result)
     return is_all;
 }
 
+/* A server that does not know the run has no lease of it: nothing has to be returned there (L2 of link.h). */
 static void give_back(struct worker *w, struct worker_result *result)
 {
     struct redis_command command CLEANUP(command_clear) = {.count = 0};
@@ -235,7 +252,9 @@ static void give_back(struct worker *w, struct worker_result *result)
     command_puts(&command, "1");
     command_puts(&command, result->id);
     command_puts(&command, result->fence);
-    if (steps_ask(&w->calls, &result->run->steps, &command, &reply, &err) == STEPS_OK)
+    enum steps_answer answer = steps_ask(&w->calls, &result->run->steps, &command, &reply, &err);
+    run_heard(result->run, answer);
+    if (answer != STEPS_AWAY && answer != STEPS_ENDED)
         result_free(w, result);
 }
 
@@ -243,7 +262,8 @@ static void give_back(struct worker *w, struct worker_result *result)
 static size_t sendable(struct worker *w, struct worker_run *run, struct worker_result *list[RESULTS_MAX])
 {
     size_t count = 0;
-    for (struct worker_result *result = w->results, *next; result && count < RESULTS_MAX; result = next) {
+    for (struct worker_result *result = w->results, *next; result && count < RESULTS_MAX && may_send(run);
+         result = next) {
         next = result->next;
         if (result->run != run || result->is_sent || !send_rest(w, result))
             continue;
@@ -298,7 +318,7 @@ static void run_ended(struct worker *w, struct worker_run *run)
         if (result->run == run)
             result_free(w, result);
     }
-    run->has_work = run->is_asked = false;
+    run->has_work = run->is_asked = run->is_over = false;
 }
 
 /* The answer to the server's question: it forgot something, or cannot be reached. */
@@ -306,7 +326,8 @@ static void next_failed(struct worker *w, struct worker_run *run, enum steps_ans
 {
     if (answer == STEPS_AWAY)
         talk_away(w, err);
-    if (answer == STEPS_ENDED)
+    run_heard(run, answer);
+    if (run->is_over)
         run_ended(w, run);
     run->has_work = answer == STEPS_AWAY && run->has_work;
     run->is_asked = answer == STEPS_AWAY && run->is_asked;
@@ -321,8 +342,12 @@ void talk_next(struct worker *w, struct worker_run *run)
     bool may_claim = !w->ends && clock_now().boot_ms >= w->rest_ms;
     size_t max = may_claim && run->has_work ? w->place_count - w->used : 0;
     size_t count = sendable(w, run, list);
+    if (run->is_over) {
+        run_ended(w, run);
+        return;
+    }
     bool asks = run->is_asked || max > 0;
-    if ((!asks && count == 0) || w->calls.fd < 0)
+    if ((!asks && count == 0) || w->calls.fd < 0 || clock_now().boot_ms < run->retry_ms)
         return;
     if (asks && !run->is_asked)
         run->number++;
@@ -442,7 +467,7 @@ void talk_renew(struct worker *w)
     w->renew_ms = now + (w->results ? ACKED_MS : shortest / 5);
 }
 
-/* ---- logs and values ------------------------------------------------------------------------------------ */
+/* ---- logs and refusals ------------------------------------------------------------------------------------ */
 
 void talk_logs(struct worker *w)
 {
@@ -456,37 +481,6 @@ void talk_logs(struct worker *w)
         if (len > 0 && send_log(w, place->run, place->id, place->fence, place->log_sent, data, (size_t)len))
             place->log_sent += len;
     }
-}
-
-/* The id of a session may be longer than the name of a file. */
-static void channel_path(const struct worker *w, const struct worker_run *run, const char *session, int64_t version,
-                         char path[PATH_MAX])
-{
-    char hash[SHA256_HEX_SIZE], dir[PATH_MAX];
-    sha256_hex(session, strlen(session), hash);
-    run_dir(w, run, dir);
-    fs->mkdirat(AT_FDCWD, dir, 0700); /* what is wrong with it, the file shows */
-    snprintf(path, PATH_MAX, "%.3900s/%s.%lld", dir, hash, (long long)version);
-}
-
-int talk_channel(struct worker *w, struct worker_run *run, const char *session, int64_t version, char path[PATH_MAX])
-{
-    char start[KEY_MAX], number[32];
-    struct buf key CLEANUP(buf_clear) = BUF_INIT;
-    struct stat st;
-    struct tsk_error err;
-    redisReply *reply CLEANUP_REPLY = NULL;
-    channel_path(w, run, session, version, path);
-    if (fs->fstatat(AT_FDCWD, path, &st, 0) == 0)
-        return 0;
-    snprintf(number, sizeof number, "%lld", (long long)version);
-    key_of_run(&w->settings, run->root, "channel:", start);
-    buf_printf(&key, "%s%s", start, session);
-    if (redis_say(&w->calls, &reply, &err, "HGET", buf_str(&key), number, NULL) < 0 || !reply->str) {
-        errno = 0;
-        return -1;
-    }
-    return fs_replace_file(AT_FDCWD, path, 0600, reply->str, reply->len);
 }
 
 void talk_dead(struct worker *w, const struct worker_place *place, const char *reason)

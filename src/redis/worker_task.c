@@ -325,7 +325,9 @@ void place_begin(struct worker *w, struct worker_run *run, const char *id, const
     place_lease(w, place, before_ms); /* G1: before the process */
     if (reason)
         talk_dead(w, place, reason);
-    if (made == 0) {
+    if (made == 0 && w->ends > 1) { /* W5: it was in an answer that had been lost */
+        made = -1;
+    } else if (made == 0) {
         made = make_files(w, place, &wire, &files);
         reason = made > 0 ? WIRE_FILES : NULL;
         if (made < 0 && errno)

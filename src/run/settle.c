@@ -43,7 +43,9 @@ static int refuse_unsettled(const char *run_id, const json_t *mark, struct tsk_e
     return -1;
 }
 
-static int settle_marked(struct tsk_workspace *ws, const char *run_id, const json_t *mark, struct tsk_error *err)
+/* *ret_swept: nothing of the run is on the server any more. */
+static int settle_marked(struct tsk_workspace *ws, const char *run_id, const json_t *mark, bool *ret_swept,
+                         struct tsk_error *err)
 {
     char epoch[32], lease[32];
     struct elsewhere elsewhere;
@@ -55,6 +57,7 @@ static int settle_marked(struct tsk_workspace *ws, const char *run_id, const jso
     if (result == 0)
         result = elsewhere_ask(&elsewhere, question, &answer, err);
     elsewhere_clear(&elsewhere);
+    *ret_swept = result == 0 && json_is_true(json_object_get(answer, "swept"));
     return result < 0 ? refuse_unsettled(run_id, mark, err) : 0;
 }
 
@@ -67,9 +70,11 @@ int settle_run(struct tsk_workspace *ws, const char *run_id, struct tsk_error *e
     int found = take_mark(ws, path, &fd, &mark, err);
     if (found != 0)
         return found < 0 ? -1 : 0;
-    if (settle_marked(ws, run_id, mark, err) < 0)
+    bool is_swept;
+    if (settle_marked(ws, run_id, mark, &is_swept, err) < 0)
         return -1;
-    remote_mark_drop(ws, run_id);
+    if (is_swept)
+        remote_mark_drop(ws, run_id);
     return 0;
 }
 

@@ -3,7 +3,8 @@
  *
  *  T1  A process that begins a run under a lock, or cancels or removes a run without a runner, first ends the attempts that an
  *      earlier run with that lock, or that run, has out: it revokes them and waits for their end, or for one lease
- *      (redis/link.h). Then it removes the mark (graph/remote_mark.h).
+ *      (redis/link.h). Then it removes the mark (graph/remote_mark.h). If the server is lost before the run's keys are removed,
+ *      the mark stays, and the next of these commands removes them.
  *  T2  Without the server nothing is known about these attempts, and workers may still renew them. The result is
  *      RUN_IN_PROGRESS, which says when they end if their workers cannot reach the server either. Nothing is changed.
  *  T3  The caller holds the lock, or the run's byte, so that the run has no runner. A file lock on the mark makes two callers

@@ -10,12 +10,13 @@ import time
 class Proxy:
     """Between a worker and its server. `lose` = n: every n-th answer is lost, with its connection; `cut` = n: its second half is.
     `delay_s`: each piece comes this much later. `is_silent`: nothing gets through; `is_deaf`: no answer does, `is_mute`: no request.
-    `lose_one` = text: the answer to the next request that has it is lost. `hang_up` closes all connections; new ones are accepted."""
+    `lose_one` = text: the answer to the next request that has it is lost. `refuse` = (text, n): the next n requests that have it do not
+    arrive, and their connections are closed. `hang_up` closes all connections; new ones are accepted. `seen` has the requests."""
 
     def __init__(self, ws, port, lose=0, cut=0, delay_s=0):
         self.port_behind, self.lose, self.lose_one, self.doomed = port, lose, None, set()
         self.cut, self.delay_s, self.is_silent, self.is_deaf, self.is_mute = cut, delay_s, False, False, False
-        self.answers, self.lost = 0, 0
+        self.answers, self.lost, self.accepted, self.refuse, self.seen = 0, 0, 0, (None, 0), []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.selector, self.pairs = selectors.DefaultSelector(), {}
@@ -56,6 +57,7 @@ class Proxy:
 
     def _accept(self):
         client, _ = self.listener.accept()
+        self.accepted += 1
         server = socket.create_connection(("127.0.0.1", self.port_behind))
         self.pairs[client], self.pairs[server] = (server, False), (client, True)
         for one in (client, server):
@@ -72,6 +74,15 @@ class Proxy:
         while self.pairs:
             self._drop(next(iter(self.pairs)))
 
+    def _request(self, data):
+        self.seen.append(data)
+        text, left = self.refuse
+        if left and text in data:
+            self.refuse = (text, left - 1)
+            self.lost += 1
+            return b""
+        return data
+
     def _move(self, one):
         other, is_answer = self.pairs[one]
         try:
@@ -84,6 +95,8 @@ class Proxy:
                 self.lost += 1
                 other.sendall(data[:len(data) // 2])
                 data = b""
+            if not is_answer:
+                data = self._request(data)
             if not is_answer and self.lose_one and self.lose_one in data:
                 self.lose_one = None
                 self.doomed.add(other)

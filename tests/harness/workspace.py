@@ -126,6 +126,17 @@ def kill_tree(pid):
         pass
 
 
+def end_session(proc):
+    """SIGKILL for what is left of the session of a process that was started as its leader: children that outlived it. The kernel gives
+    a number to no other process while a group has it; so a process that has the number of one that was collected is a stranger."""
+    if proc.returncode is not None and os.path.exists(f"/proc/{proc.pid}"):
+        return
+    try:
+        os.killpg(proc.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
 class Workspace:
     """See the method of each name; `path` is the directory the commands run in."""
 
@@ -356,10 +367,7 @@ class Workspace:
         for proc in self._spawned:
             if proc.poll() is None:
                 kill_tree(proc.pid)
-            try:
-                os.killpg(proc.pid, signal.SIGKILL)  # its session: children that outlived it
-            except (ProcessLookupError, PermissionError):
-                pass
+            end_session(proc)
             proc.wait()
             for pipe in (proc.stdin, proc.stdout, proc.stderr):
                 if pipe:

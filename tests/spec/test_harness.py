@@ -1,10 +1,13 @@
 """The harness itself: a test can fail, and nothing that it leaves behind goes unnoticed."""
 
 import pathlib
+import signal
 import sys
+import types
 
 from harness.harness import eq, main, test
 from harness.processes import Init, Processes
+from harness.workspace import end_session
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 HEAD = "import os, time\nfrom harness.harness import Skip, eq, main, test\n"
@@ -51,6 +54,15 @@ def _(ws):
     result = run_suite(ws, body)
     for line in ("not ok 1 - hangs", "not ok 2 - dies", "ok 3 - good"):
         assert line in result.out.splitlines(), f"{line!r} is missing\n{result}"
+
+
+@test("a process that has the number of one that was collected is a stranger, and is not signalled", init=False)
+def _(ws):
+    stranger = ws.spawn_command(["sleep", "1000"])
+    end_session(types.SimpleNamespace(pid=stranger.pid, returncode=0))
+    eq(ws.alive(stranger.pid), True, "whether the stranger lives")
+    end_session(stranger)
+    eq(stranger.wait(60), -signal.SIGKILL, "how a process that was not collected ends")
 
 
 @test("what a test spawned is ended with it, descendants included", init=False)

@@ -22,6 +22,9 @@ tasks:
 """
 
 
+LAST_STEP = b"$3\r\nend\r\n"  # of a run: the sweep of its keys
+
+
 class Orphan:
     """The workspace after the death of a runner: its task runs on a worker."""
 
@@ -130,6 +133,35 @@ def _(ws):
     orphan.proxy.is_silent = False
     orphan.tasuki("runs", "cancel", orphan.run).expect(0)
     eq(ws.alive(orphan.pid), False, "whether the task lives")
+    orphan.no_overlap()
+
+
+def keys_of(orphan):
+    base = "tasuki:{%s}:" % orphan.run
+    return sorted(key[len(base):] for key in orphan.redis.call("KEYS", base + "*"))
+
+
+@test("a cancel whose connection is lost at the last step takes that step again: nothing of the run stays in Redis", slow=True)
+def _(ws):
+    orphan = Orphan(ws, "run", "f.yaml", has_proxy=True)
+    orphan.proxy.refuse = (LAST_STEP, 3)
+    orphan.tasuki("runs", "cancel", orphan.run).expect(0)
+    eq(orphan.proxy.refuse, (LAST_STEP, 0), "what was refused")
+    eq(keys_of(orphan), ["meta"], "keys")
+    eq(orphan.redis.call("HGETALL", "tasuki:{%s}:meta" % orphan.run), ["ended", "1"], "what is left of the run")
+    orphan.no_overlap()
+
+
+@test("a cancel that cannot take its last step is done all the same, and the next command takes it", slow=True)
+def _(ws):
+    orphan = Orphan(ws, "run", "f.yaml", has_proxy=True)
+    orphan.proxy.refuse = (LAST_STEP, 1000000)
+    eq(orphan.tasuki("runs", "cancel", orphan.run, "--json").expect(0).json["status"], "CANCELLED", "status")
+    eq(ws.alive(orphan.pid), False, "whether the task lives")
+    eq([mark.name for mark in (ws.path / ".aiflow/runs/.elsewhere").iterdir()], [orphan.run], "marks")
+    orphan.proxy.refuse = (None, 0)
+    orphan.tasuki("runs", "rm", orphan.run).expect(0)
+    eq(keys_of(orphan), ["meta"], "keys")
     orphan.no_overlap()
 
 
