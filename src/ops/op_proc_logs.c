@@ -72,7 +72,7 @@ bool log_args_take_cursor(const char **text, int64_t ret[2])
     return true;
 }
 
-/* A place in one output is a number: the byte. Where both are asked for it takes one of each. */
+/* A place in one output is a number: the byte. Where both are asked for it takes one of each, as a cursor always does. */
 static bool take_offset(const json_t *args, const char *text, int64_t ret[2])
 {
     char *end;
@@ -86,7 +86,7 @@ static bool take_offset(const json_t *args, const char *text, int64_t ret[2])
 int log_args_cursor(const json_t *args, const char *param, int64_t ret[2], struct tsk_error *err)
 {
     const char *text = json_get_string(args, param, NULL), *end = text;
-    if (text && take_offset(args, text, ret))
+    if (text && strcmp(param, "cursor") != 0 && take_offset(args, text, ret))
         return 0;
     if (text && (!log_args_take_cursor(&end, ret) || *end))
         return error_set(err, TSK_INVALID_INPUT, "log_cursor", "param", param, "value", text, NULL);

@@ -26,7 +26,9 @@ static int need_server(struct op_call *call, struct elsewhere *ret, struct tsk_e
 {
     if (find_server(call, ret, err) < 0)
         return -1;
-    return ret->program[0] ? 0 : error_set(err, TSK_INVALID_INPUT, "redis_not_named", NULL);
+    if (ret->program[0])
+        return 0;
+    return error_set(err, TSK_INVALID_INPUT, call->is_cli ? "redis_not_named" : "redis_not_configured", NULL);
 }
 
 /* ---- worker --------------------------------------------------------------------------------------------- */
@@ -124,7 +126,10 @@ const struct op op_workers_list = {
                      PAGE_FIELDS, {"server", "string?", "without user and password; null: none is configured"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT),
     .http = ROUTE("GET", "/api/workers"),
-    .mcp.absent = "a person decides which machine works",
+    .mcp =
+        TOOL("worker_list", "workers",
+             .text = "List the workers that execute tasks of runs on other machines: places, tasks, last sign of life. "
+                     "An empty list with server null: no Redis is configured here."),
     .run = run_list,
 };
 
@@ -190,7 +195,10 @@ const struct op op_workers_drain = {
     .result = WORKER_RESULT,
     .errors = ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_ENVIRONMENT),
     .http = ROUTE("POST", "/api/workers/:worker/drain"),
-    .mcp.absent = "a person decides which machine works",
+    .mcp =
+        TOOL("worker_drain", "workers", .refusal = "NOT DRAINED",
+             .text = "Let a worker end its tasks, take no more, and leave. No task is lost or repeated. Its program is "
+                     "started again on its machine, not from here."),
     .run = run_drain,
 };
 
@@ -203,6 +211,9 @@ const struct op op_workers_stop = {
     .result = WORKER_RESULT,
     .errors = ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_ENVIRONMENT),
     .http = ROUTE("POST", "/api/workers/:worker/stop"),
-    .mcp.absent = "a person decides which machine works",
+    .mcp = TOOL("worker_stop", "workers", .refusal = "NOT STOPPED",
+                .text =
+                    "End the tasks of a worker and let it leave; prefer worker_drain. Its tasks go back to their runs, "
+                    "and other workers begin them anew."),
     .run = run_stop,
 };

@@ -2,12 +2,16 @@
 
 import json
 import os
+import pathlib
 import signal
+import sys
 import time
 
-from flows import last_document, only_run, trace, write_flow
-from harness.harness import eq, main, test
-from harness.redis import Redis
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import Agent  # noqa: E402
+from flows import last_document, only_run, trace, write_flow  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from harness.redis import Redis  # noqa: E402
 
 DIAMOND = """name: diamond
 lease: 2s
@@ -356,6 +360,27 @@ def _(ws):
     result = ws.finish(runner).expect(0)
     eq(result.err.count("no worker is there"), 1, "how often it says so")
     eq(f"tasuki worker --redis {redis.url}" in result.err, True, f"the command, in {result.err}")
+
+
+@test("an agent lists, drains and stops workers, and reads the verdict of a refusal")
+def _(ws):
+    redis = Redis(ws)
+    first = Agent(ws, "--tools", "workers")
+    eq(first.ok("worker_list"), {"workers": [], "total": 0, "cursor": None, "server": None}, "without a server")
+    text, error = first.refused("worker_stop", worker="one")
+    eq(error["reason_code"], "INVALID_INPUT", "no server to ask")
+    assert "--redis" not in text and "config.yaml" in text, text
+    first.close()
+    (ws.path / ".aiflow/config.yaml").write_text(f"redis: {{url: '{redis.url}'}}\n")
+    agent = Agent(ws, "--tools", "workers")
+    one, two = redis.worker("-j", "3", "--name", "one"), redis.worker("-j", "1", "--name", "two")
+    eq(sorted((w["name"], w["places"]) for w in agent.ok("worker_list")["workers"]), [("one", 3), ("two", 1)], "workers")
+    eq(agent.refused("worker_drain", worker="three")[0][:13], "NOT DRAINED: ", "no such worker")
+    eq(agent.ok("worker_drain", worker="one")["order"], "drain")
+    eq(agent.ok("worker_stop", worker="two")["order"], "end")
+    one.wait(60)
+    two.wait(60)
+    eq(agent.ok("worker_list")["workers"], [], "afterwards")
 
 
 @test("a stopped worker returns its task, which another one executes", slow=True)
