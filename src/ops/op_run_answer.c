@@ -283,12 +283,12 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_answer = {
     NAMES("answer", NULL, "answer"),
     .summary = "Answer the question of a run; the run then continues.",
-    .detail = "The answer is recorded first; a second one is refused. Then the run goes on by itself; --wait follows "
-              "it. "
-              "Without a run it is the only one that asks; one word that names no run is the answer for it. On a "
-              "terminal, a command without an answer asks the question, "
-              "and without a run shows what is open.",
-    .examples = "tasuki answer  # on a terminal: asks what is open\n"
+    .detail =
+        "The answer is recorded first; a second one is refused. Then the run continues by itself; --wait follows it. "
+        "Without a run, the only run that asks is answered; a single word that names no run is its answer. On a "
+        "terminal, a command without an answer asks the question, "
+        "and without a run shows what is open.",
+    .examples = "tasuki answer  # on a terminal: shows the open questions\n"
                 "tasuki answer --yes  # the only question that is open\n"
                 "tasuki answer staging  # the same, for a text or an option\n"
                 "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
@@ -312,7 +312,7 @@ const struct op op_answer = {
                      TSK_DOCTOR_FAILED, TSK_LOCK_LOST),
     .http = ROUTE("POST", "/api/runs/:run/answer"),
     .mcp = TOOL("run_answer", "requests", .is_core = true, .refusal = "NOT ANSWERED",
-                .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "
+                .text = "Answer what a run asks (its questions are in run_show), so that it continues. The answer is "
                         "recorded first; a second one is refused (ALREADY_ANSWERED)."),
     .run = run_answer,
 };

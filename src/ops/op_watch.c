@@ -145,9 +145,9 @@ const struct op op_watch = {
     NAMES("watch", NULL, "watch"),
     .summary = "Show the whole workspace on one screen, live, until q.",
     .detail =
-        "What failed and what asks comes first, then what runs: processes, runs, locks, the queue, events. Keys: "
+        "Failures and questions come first, then processes, runs, locks, the queue and events. Keys: "
         "arrows choose and scroll; Enter shows the details with the log; s starts, x stops, r restarts; a answers "
-        "a question; l shows the log; / filters; ? shows help; q quits. Into a pipe, on a terminal that cannot "
+        "a question; l shows the log; / filters; ? shows help; q quits. In a pipe, on a terminal that cannot "
         "draw (TERM=dumb) and with --json there is one snapshot per change.",
     .examples = "tasuki watch  # keep an eye on it\n"
                 "tasuki watch --json | jq -c '.runs[] | [.run_id, .status]'  # a document per change",

@@ -15,7 +15,7 @@
 #define RUN_ID_PARAM        RUN_PARAM(OP_SHOWN_REQUIRED) /* run_must_be_named */
 #define RUN_OR_LATEST_PARAM RUN_PARAM(OP_OPTIONAL)       /* none: the latest run */
 #define RUN_PARALLEL_PARAM                                                                                             \
-    PARAM("parallel", OP_INT, OP_OPTIONAL, "N", "At most so many tasks at a time.",                                    \
+    PARAM("parallel", OP_INT, OP_OPTIONAL, "N", "At most N tasks at a time.",                                          \
           .fallback = "the flow's limit, or one per processor", .min = 1, .max = 100000, .letter = 'j',                \
           .agent_help = "Tasks at a time.")
 
