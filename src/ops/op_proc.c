@@ -482,7 +482,7 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (proc_args_open(call, &reg, err) < 0 || proc_others_ask(call, &reg, ids, false, &warning, err) < 0)
         return -1;
     int result = update_once(call, &reg, id, expected_ms, err);
-    /* Somebody else changed it between our reading and writing; nobody asked to be told. */
+    /* Somebody else changed it between our reading and writing; the caller did not ask for a check. */
     for (int tries = 0; result < 0 && err->code == TSK_CONFLICT && !expected && tries < UPDATE_TRIES; tries++) {
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);

@@ -136,7 +136,7 @@ static int take_log_query(const struct op_call *call, struct log_query *ret, str
 struct output {
     struct op_call *call;
     json_t *lines;   /* the answer's, or NULL: emit each line */
-    struct buf text; /* call->emit_text: what is not given out yet */
+    struct buf text; /* call->emit_text: what is not delivered yet */
     bool is_open;    /* the line before has no end yet */
     enum log_stream stream;
     int64_t left;    /* lines that may still come; -1: any number */

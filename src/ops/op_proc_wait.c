@@ -63,7 +63,7 @@ int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err)
     int result = wait_sliced(call, &reg, is_ready ? PROC_WAIT_READY : PROC_WAIT_EXIT, &p, err);
     if (result == 0) {
         *ret = proc_to_json(&reg, &p);
-        /* So that a script does not go on after a failure: `tasuki proc wait build && …`. */
+        /* So that a script does not continue after a failure: `tasuki proc wait build && …`. */
         call->has_exit_code = call->is_cli && p.view.state == PROC_FAILED;
         call->exit_code = code_info(TSK_TASK_FAILED)->exit_code;
         proc_clear(&p);

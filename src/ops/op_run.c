@@ -391,7 +391,7 @@ static bool journal_says_done(int run_dir)
            strcmp(json_get_string(last, "status", ""), "DONE") == 0;
 }
 
-/* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by going on,
+/* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by continuing,
  * with nothing left to do. */
 static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
 {

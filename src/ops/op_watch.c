@@ -13,7 +13,7 @@
 
 #define WATCH_TICK_MS  1000 /* ages grow, and what nothing announces is seen */
 #define CALM_MS        40   /* a burst of events is shown once */
-#define WATCH_SHARE    40   /* a look that took 1 ms is repeated after so many at the earliest */
+#define WATCH_SHARE    40   /* a look that took 1 ms is repeated after 40 ms at the earliest */
 #define WATCH_PAUSE_MS 2000 /* but not later than that */
 
 /* What changes by itself: nobody has done anything when only these differ. */

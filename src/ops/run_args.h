@@ -68,7 +68,7 @@ struct runner_options run_options(struct op_call *call);
 json_t *run_values(const json_t *pairs);
 /* The verdict of a call that shows how a run stands, and the last lines of the tasks that failed. */
 void run_judge(struct op_call *call, json_t *stage);
-/* What a run takes from the call, whether it begins or goes on. */
+/* What a run takes from the call, whether it begins or continues. */
 struct run_start run_start_of(struct op_call *call);
 
 #endif
