@@ -14,7 +14,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* VmHWM: unlike getrusage's figure it begins anew with the program. */
+/* VmHWM: unlike getrusage's figure it begins again with the program. */
 static long peak_kib(void)
 {
     char line[256];

@@ -114,7 +114,7 @@ static void advance(char (*acked)[24], size_t acks, const char *trim, long from,
     command_clear(&command);
 }
 
-/* Ends that came; their ids. `last` goes on. */
+/* Ends that came; their ids. `last` continues. */
 static size_t read_ends(struct redis_conn *c, char last[48], char (*ids)[24])
 {
     struct redis_command command = {.count = 0};

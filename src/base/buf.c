@@ -153,7 +153,7 @@ static void buf_put_quoted(struct buf *b, const char *s, size_t len)
     b->len += len + 2;
 }
 
-/* A character that is not ASCII, or what stands in its place; returns its length. */
+/* A character that is not ASCII, or what is in its place; returns its length. */
 static size_t put_wide(struct buf *b, const char *s, size_t left)
 {
     size_t len = utf8_sequence(s, left);

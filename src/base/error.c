@@ -111,7 +111,7 @@ static enum tsk_code code_of_errno(int number)
     }
 }
 
-/* The command that shows what is in the way of a whole path: the owner and the mode of each of its directories, or the room that
+/* The command that shows why a path cannot be used: the owner and the mode of each of its directories, or the room that
  * is left for the workspace. */
 static void error_add_look(struct tsk_error *err, const char *path)
 {

@@ -50,7 +50,7 @@ void fs_close(int *fd); /* for CLEANUP: closes if >= 0, keeps errno */
  * when the last component is a symbolic link, EISDIR/EINVAL when it is not a regular file. */
 int fs_read_file(int dir, const char *path, size_t max, struct buf *b);
 int fs_read_fd(int fd, size_t max, struct buf *b);
-/* The same for anything that can be read to its end, such as a pipe, a terminal, or a list in /proc, which the kernel gives out in
+/* The same for anything that can be read to its end, such as a pipe, a terminal, or a list in /proc, which the kernel delivers in
  * pieces: for fs_read_fd a short piece is the end. Blocks. */
 int fs_read_stream(int fd, size_t max, struct buf *b);
 int fs_write_all(int fd, const void *data, size_t len);

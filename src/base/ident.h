@@ -59,7 +59,7 @@ int proc_name(pid_t pid, char *name, size_t size);
 int proc_guess_holder(struct proc_id *ret);
 /* The same, upwards from `pid` (itself included). */
 int proc_guess_holder_from(pid_t pid, struct proc_id *ret);
-/* The name of the program that a process executes; of an interpreter, its script's. -1: it cannot be told. */
+/* The name of the program that a process executes; of an interpreter, its script's. -1: unknown. */
 int proc_program(pid_t pid, char *name, size_t size);
 /* The same of the nearest program upwards from `pid` (itself included) that is no shell, no wrapper and no tasuki. -1: there is
  * none below the terminal or the login, so a person acts. */
@@ -72,7 +72,7 @@ pid_t instance_pid(const char *instance);
 
 /* Writes `digits` random lower-case hex digits and a NUL. Aborts if the kernel has no random numbers. */
 void random_hex(char *text, size_t digits);
-/* PREFIX20260207T223000-1f4ab: UTC, the milliseconds and so many random digits, in hexadecimal. Ids sort as they were made. */
+/* PREFIX20260207T223000-1f4ab: UTC, the milliseconds and `digits` random digits, in hexadecimal. Ids sort in the order in which they were made. */
 void time_id(char *id, size_t size, const char *prefix, size_t digits);
 /* The time in such an id, in ms; -1: it has none. */
 int64_t time_of_id(const char *id);

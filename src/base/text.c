@@ -124,7 +124,7 @@ void text_put_span(struct buf *b, enum lang lang, const char *span)
 
 #define REASON_PREFIX "yaml_why_"
 
-/* Whether the text is that sentence; then what stands in the place of each placeholder. */
+/* Whether the text is that sentence; then what is in the place of each placeholder. */
 static bool reason_matches(const char *sentence, const char *text, json_t *values)
 {
     char name[NAME_MAX_LEN + 1];

@@ -454,7 +454,7 @@ static int print_completion(const char *shell, const struct cli_options *options
     return 0;
 }
 
-/* A person who did not finish the sentence wants to know how it goes on, a program that it was wrong. */
+/* A person who did not finish the sentence wants to know the next word; a program wants to know that it was wrong. */
 static int explain_unasked(const char *noun, struct cli_options *options, struct tsk_error *err)
 {
     if (!options->json)

@@ -195,12 +195,12 @@ void cli_put_starter(struct buf *b, const struct cli_options *options, FILE *out
 void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock);
 /* The lines of an error that has found several problems in a file. */
 void cli_put_problems(struct buf *b, const struct cli_options *options, const json_t *context);
-/* The line that a problem stands in, and below it where. */
+/* The line that a problem is in, and below it where. */
 void cli_put_excerpt(struct buf *b, const struct cli_options *options, const json_t *place);
 /* The problems of a flow file after the first, which is the error's own sentence. */
 void cli_put_flow_problems(struct buf *b, const struct cli_options *options, const json_t *context);
 
-/* ---- questions.c: a question is {run_id task session_id flow? question}; a run's own have no run_id, `run` stands for it ---- */
+/* ---- questions.c: a question is {run_id task session_id flow? question}; those of one run have no run_id: `run` has it ---- */
 
 /* A task, and where it has a session of its own, the branch: BRANCH/TASK. */
 void cli_put_task_place(struct buf *b, const json_t *stage, const json_t *of);

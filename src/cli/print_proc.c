@@ -1,4 +1,4 @@
-/* print_proc.c - processes for people: one sentence what is so, then what helps to go on. */
+/* print_proc.c - processes for people: one sentence that says how things are, then the lines that help to continue. */
 #include "base/utf8.h"
 #include "base/word.h"
 #include "cli/cli.h"

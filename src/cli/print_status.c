@@ -76,7 +76,7 @@ static void print_workflows(const struct op_call *call, const struct cli_options
     cli_print_more(options, json_get_int(result, "more_workflows", 0));
 }
 
-/* The first of them, which are those that go on or wait (overview.c); `runs list` has them all. */
+/* The first of them, which are those that continue or wait (overview.c); `runs list` has them all. */
 static void print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     json_t *runs = json_object_get(result, "runs"), *first = json_array(), *run;

@@ -302,7 +302,7 @@ bool cli_progress_told_queue(void)
     return shown.has_told_queue;
 }
 
-/* The numbers of the run. Another run is shown anew: a queue has many. */
+/* The numbers of the run. Another run is shown from its beginning: a queue has many. */
 static void note_run(const struct op_call *call, const json_t *document)
 {
     const json_t *progress = json_object_get(document, "progress");

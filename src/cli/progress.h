@@ -26,7 +26,7 @@ struct shown_run {
 
 /* ---- progress_block.c: the block on a terminal, on stderr. What it shows lives as long as the program, as the terminal does ---- */
 
-/* Draws it anew in its place, never higher than the terminal. */
+/* Draws it again in its place, never higher than the terminal. */
 void block_draw(const struct op_call *call, const struct cli_options *options, const struct shown_run *run);
 void block_clear(void);
 

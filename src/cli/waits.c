@@ -193,7 +193,7 @@ static void line_clear(void)
     wait_line.is_drawn = false;
 }
 
-/* The whole line, or what fits into so many columns. */
+/* The whole line, or the part of it that fits into the columns. */
 static void put_wait_within(struct buf *b, size_t columns)
 {
     for (wait_line.room = ROOM_ALL;; wait_line.room++) {

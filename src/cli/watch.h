@@ -148,7 +148,7 @@ void watch_draw(struct watch *watch);
 size_t watch_columns(void); /* of the terminal */
 size_t watch_list_height(const struct watch *watch);
 const struct watch_row *watch_selected(const struct watch *watch);
-/* Finds the selected row again after a change; `step` goes on from there. */
+/* Finds the selected row again after a change; `step` continues from there. */
 void watch_select(struct watch *watch, long step);
 
 /* ---- watch.c ---- */

@@ -137,7 +137,7 @@ static json_t *confirm_job(const json_t *confirmation, const char *how)
                      how, true);
 }
 
-/* The keys of a terminal at the end of a question stand in the prompt. */
+/* The keys of a terminal at the end of a question are in the prompt. */
 static void say_without_keys(struct watch *watch, const char *question)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;

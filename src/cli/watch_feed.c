@@ -41,7 +41,7 @@ struct feed {
     json_t *events;
 };
 
-/* What a person wants to be told; NOTIFY_EVENT_COUNT: nothing. */
+/* The event of which a person wants to know; NOTIFY_EVENT_COUNT: none. */
 static enum notify_event rings_for(const json_t *event)
 {
     const char *type = json_get_string(event, "type", "");

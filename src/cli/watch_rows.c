@@ -367,7 +367,7 @@ static void add_events(struct maker *m, const json_t *events)
 
 /* ---- columns ------------------------------------------------------------------------------------------------ */
 
-/* The next cell of a text, cut off; NULL: none is left. *at goes on behind it, NULL behind the last one. */
+/* The next cell of a text, cut off; NULL: none is left. *at moves past it, and is NULL after the last one. */
 static char *next_cell(char **at)
 {
     char *cell = *at, *end = cell ? strstr(cell, CELL_END) : NULL;

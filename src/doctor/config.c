@@ -168,7 +168,7 @@ static bool parse_port(const char *text, struct redis_place *ret)
     return port >= 1 && port <= 65535;
 }
 
-/* redis://[user:password@]host[:port][/db]; an IPv6 address stands in brackets. */
+/* redis://[user:password@]host[:port][/db]; an IPv6 address is in brackets. */
 static bool parse_url(const char *url, struct redis_place *ret)
 {
     if (strncmp(url, "redis://", 8) != 0)

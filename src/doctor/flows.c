@@ -126,7 +126,7 @@ static void needs_of_flow(void *data, const char *name, const struct buf *text)
     struct tsk_error err;
     struct flow flow;
     if (flow_load(&flow, name, buf_str(text), text->len, LANG_EN, &err) < 0)
-        return; /* told by the check of the flows */
+        return; /* reported by the check of the flows */
     for (uint32_t i = 0; i < flow.tasks.count; i++)
         need_of_task(data, &flow, flow_task(&flow, i), name);
     flow_clear(&flow);

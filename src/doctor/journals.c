@@ -116,7 +116,7 @@ static void journal_look_at(struct finding *f, const char *id, size_t *counts)
     struct run_look run CLEANUP(run_look_clear);
     struct journal_look journal = {.records = 0};
     if (run_look_open(f, id, &run) < 0)
-        return; /* told by the check of the runs */
+        return; /* reported by the check of the runs */
     if (run.has_journal)
         look_at_journal(f, &run, &journal);
     if (!run.has_runner)

@@ -322,7 +322,7 @@ void check_gitignore(struct finding *f)
     const struct tsk_workspace *ws = f->doctor->ws;
     int root CLEANUP_FD = fs->openat(AT_FDCWD, ws->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (root < 0 || fs->fstatat(root, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        f->is_absent = true; /* no git here (or a bare repository): nobody to be told what to ignore */
+        f->is_absent = true; /* no git here (or a bare repository): nothing has to be ignored */
         return;
     }
     finding_summary(f, "doctor_ignore_good", NULL);
@@ -342,7 +342,7 @@ void check_gitignore(struct finding *f)
 
 /* ---- what `serve` leaves ----------------------------------------------------------------------------------- */
 
-/* Whether somebody listens: 1, 0, -1 (cannot be told). */
+/* Whether somebody listens: 1, 0, -1 (unknown). */
 static int has_listener(int state_dir)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

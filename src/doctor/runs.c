@@ -140,7 +140,7 @@ static void run_look_at(struct finding *f, const char *id, size_t running[2])
         return;
     }
     if (rundir_look(&look.run, &look.stage, &err) < 0)
-        return; /* told by the check of the journals */
+        return; /* reported by the check of the journals */
     const char *status = json_get_string(look.stage, "status", "");
     running[0] += strcmp(status, "RUNNING") == 0;
     running[1]++;
@@ -170,7 +170,7 @@ static void tell_old(struct finding *f)
     json_t *gone CLEANUP_JSON = NULL;
     char count[24];
     if (prune_config(f->doctor->ws, &prune, &err) < 0)
-        return; /* told by the check of the configuration */
+        return; /* reported by the check of the configuration */
     prune.max = PRUNE_EACH_TIME;
     prune.is_dry = !finding_fixes(f);
     if (prune_runs(f->doctor->ws, &prune, &gone, &err) < 0) {

@@ -245,7 +245,7 @@ static json_t *value_sum(const json_t *into, const json_t *value, const json_t *
     return plain_sum(so_far, added);
 }
 
-/* The elements behind those of the base; all of them when the branch has begun anew. */
+/* The elements behind those of the base; all of them when the branch has begun again. */
 static json_t *appended_value(const json_t *value, const json_t *base)
 {
     if (json_is_string(value)) {

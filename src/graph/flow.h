@@ -147,7 +147,7 @@ bool flow_needs_shell(const char *command);
 
 /* Adds a problem; the sentence `key` with its pairs, as text_put. */
 void flow_problem(struct flow *flow, uint32_t line, uint32_t column, const char *key, ...) __attribute__((sentinel));
-/* Says of the problem that was added last which word stands there and which one to write. */
+/* Says of the problem that was added last which word is there and which one to write. */
 void flow_problem_fix(struct flow *flow, const char *wrong, const char *right);
 /* All problems so far as FLOW_INVALID. Returns -1. */
 int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_error *err);
@@ -155,7 +155,7 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
 struct task_detail *flow_detail(struct flow *flow, struct flow_task *task);
 /* Copies a string; 0: out of memory (which is a problem of its own). */
 uint32_t flow_string_add(struct flow *flow, const char *text, size_t len);
-/* flow_expr.c: reads the expression that stands in `text` from `line`:`column` up to the end mark. Returns false if it
+/* flow_expr.c: reads the expression that is in `text` from `line`:`column` up to the end mark. Returns false if it
  * is not an expression. */
 struct flow_place {
     const char *text; /* the whole file */

@@ -164,7 +164,7 @@ static uint32_t problem_excerpt(const struct flow *flow, const char *text, size_
     return column;
 }
 
-/* The excerpt with the right word, if the wrong one stands in it as it is (a quoted one does not). */
+/* The excerpt with the right word, if the wrong one is in it as it is (a quoted one does not). */
 static bool corrected_line(const struct flow_problem *problem, const char *line, uint32_t column, struct buf *out)
 {
     const char *place = line, *end = line + strlen(line);

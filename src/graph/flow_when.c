@@ -97,7 +97,7 @@ static json_t *number_of_value(const json_t *value)
     return json_is_number(value) ? json_incref((json_t *)value) : NULL;
 }
 
-/* A word that is a number; NULL: it is none, or it stands in quotes. Owned. */
+/* A word that is a number; NULL: it is none, or it is in quotes. Owned. */
 static json_t *number_of_piece(const struct piece *piece)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;

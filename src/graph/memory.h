@@ -66,7 +66,7 @@ struct memory_status {
     const struct tsk_error *failure; /* borrowed; NULL: none */
 };
 
-/* Facts, told as they happen. Names are borrowed for the call. */
+/* Facts, reported as they happen. Names are borrowed for the call. */
 struct memory_watcher {
     void (*branch_ended)(void *data, const char *session, const char *branch, bool has_failed);
     void (*group_ended)(void *data, const char *session, const char *group, enum outcome outcome);

@@ -256,7 +256,7 @@ struct lifted {
     uint32_t before, after;
 };
 
-/* M2: both ends go up until they stand in one scope. */
+/* M2: both ends go up until they are in one scope. */
 static struct lifted edge_lift(const struct graph *graph, uint32_t before, uint32_t after)
 {
     unsigned a = depth_of(graph, graph_node(graph, before)->scope);
@@ -298,7 +298,7 @@ static RARE int indegree_grow(struct graph *graph)
     return region_add(&graph->indegree, graph->nodes.room - graph->indegree.count) ? 0 : -1;
 }
 
-/* Both stand in one scope. */
+/* Both are in one scope. */
 static inline int add_edge(struct graph *graph, uint32_t from, uint32_t to, struct tsk_error *err)
 {
     struct graph_node *node = graph_node(graph, from);

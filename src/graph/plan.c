@@ -280,7 +280,7 @@ void plan_fork(struct plan *plan, uint32_t group_node, struct plan_out *out)
         scope_begin(plan, s, out);
 }
 
-/* What has become of a group's branches. */
+/* How a group's branches have ended. */
 struct branches {
     uint32_t count, failed;
     uint32_t at_least; /* of the group */

@@ -150,7 +150,7 @@ void plan_self_ended(struct plan *plan, uint32_t node, struct plan_out *out);
 /* Counts ended nodes of the root scope; true: nothing is left, the run has ended. */
 bool plan_flush(struct plan *plan, struct plan_out *out);
 
-/* `by` (running) asks that `target` runs: again, or for the first time. Both stand in one scope, or it is refused:
+/* `by` (running) asks that `target` runs: again, or for the first time. Both are in one scope, or it is refused:
  * INVALID_INPUT, text "next_other_branch". A `goto` is this, and then plan_end_goto for `by`. */
 int plan_activate(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err);
 /* Ends `by` as OK without activating its successors. Those that it has activated by name run all the same. */

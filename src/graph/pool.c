@@ -270,7 +270,7 @@ static RARE void push_others(struct worker *worker)
     }
 }
 
-/* W1: the node to go on with, or NO_NODE. */
+/* W1: the node that this worker runs next, or NO_NODE. */
 static inline uint32_t hand_out(struct worker *worker)
 {
     struct plan_out *out = &worker->out;

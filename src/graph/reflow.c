@@ -159,7 +159,7 @@ static void note_completed(json_t *changes, const json_t *records, const struct 
 
 /* ---- refusals (R3) -------------------------------------------------------------------------------------- */
 
-/* The run can go on with its own copy. */
+/* The run can continue with its own copy. */
 static int reflow_refuse(struct tsk_error *err, const struct rundir *run, const char *text, const char *key,
                          const char *value, const char *key2, const char *value2)
 {

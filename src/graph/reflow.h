@@ -4,7 +4,7 @@
  *      journal for readers (`dropped`, with `was`), and the replay skips them.
  *  R2  The numbers of the tasks in the journal are those of the new flow. The new journal, with its record `flow`, replaces the
  *      old one at once; flow.next.yaml exists before that and becomes flow.yaml after it (reflow_finish).
- *  R3  A refusal changes nothing. Open questions, tasks that were added while the run went on, and a completed task in other groups than
+ *  R3  A refusal changes nothing. Open questions, tasks that were added while the run was executed, and a completed task in other groups than
  *      before are refused. */
 #ifndef GRAPH_REFLOW_H
 #define GRAPH_REFLOW_H

@@ -158,7 +158,7 @@ size_t remote_window(const struct runner *runner)
 
 /* ---- attempts that leave -------------------------------------------------------------------------------- */
 
-/* A worker keeps the values of a version, and a runner that goes on with the run counts from the beginning: its epoch tells them apart. */
+/* A worker keeps the values of a version, and a runner that continues with the run counts from the beginning: its epoch tells them apart. */
 static int64_t version_of(const struct runner *runner, uint32_t number)
 {
     return number ? (int64_t)runner->epoch << 32 | number : 0;

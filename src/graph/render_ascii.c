@@ -150,7 +150,7 @@ static bool lanes_fit(const struct graph *graph, const uint32_t *order, uint32_t
 
 /* ---- rows ----------------------------------------------------------------------------------------------- */
 
-/* The lanes of a row: `mark` stands in lane `at`, the open ones pass. */
+/* The lanes of a row: `mark` is in lane `at`, the open ones pass. */
 static void put_lanes(struct drawing *d, uint32_t open, unsigned at, char mark)
 {
     buf_puts(d->out, d->indent);

@@ -1,4 +1,4 @@
-/* render_svg.c - the graph as SVG, laid out from left to right without a solver: in each scope a node stands in the column
+/* render_svg.c - the graph as SVG, laid out from left to right without a solver: in each scope a node is in the column
  * behind its last predecessor; a group is a box around its branches, one below the other, between its fork and its join. */
 #include "base/utf8.h"
 #include "graph/render.h"

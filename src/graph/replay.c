@@ -13,7 +13,7 @@
 struct replay {
     struct runner *runner;
     const json_t *records;
-    bool keeps_failures; /* an answer goes on: what failed since the last explicit resume has failed */
+    bool keeps_failures; /* an answer continues: what failed since the last explicit resume has failed */
     struct deciding deciding;
 };
 

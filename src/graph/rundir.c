@@ -446,7 +446,7 @@ static bool has_newer_journal(const struct rundir *run)
     return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
 }
 
-/* A run that can go on: at least one of its questions has its answer. */
+/* A run that can continue: at least one of its questions has its answer. */
 static void put_answered(const struct rundir *run, json_t *stage, const json_t *records)
 {
     json_t *open = reply_questions(run, records), *task;
@@ -494,7 +494,7 @@ static void catch_up(const struct rundir *run, json_t *stage)
         put_answered(run, stage, records);
 }
 
-/* A run that was killed before it took an answer (A2) can go on because of it. */
+/* A run that was killed before it took an answer (A2) can continue because of it. */
 static void put_interrupted(const struct rundir *run, json_t *stage, int64_t size, const json_t *records)
 {
     json_t *task;

@@ -88,7 +88,7 @@ int rundir_flow_error(const struct rundir *run, const char *what, struct tsk_err
 void rundir_add_starter(const json_t *stage, struct tsk_error *err);
 
 /* Whether the directory that is open is still `runs/<id>`: false with ENOENT after a removal (D6), with another errno when that
- * cannot be told. */
+ * is unknown. */
 bool rundir_is_in_place(const struct rundir *run);
 /* The error for either. */
 int rundir_refuse_gone(const struct rundir *run, struct tsk_error *err);
@@ -111,13 +111,13 @@ int rundir_write_stage(const struct rundir *run, const json_t *stage, struct tsk
 int rundir_look(const struct rundir *run, json_t **ret, struct tsk_error *err);
 /* The same, and of a run that is executed what its runner has recorded since it wrote the stage. */
 int rundir_look_exactly(const struct rundir *run, json_t **ret, struct tsk_error *err);
-/* Whether there is anything to go on with: a first record. */
+/* Whether there is anything to continue with: a first record. */
 bool rundir_has_begun(const struct rundir *run);
 /* Removes a run that nobody executes and that has not begun; one with anything else in it stays. */
 bool rundir_remove_unbegun(struct tsk_workspace *ws, const struct rundir *run);
-/* Writes stage.json anew from the journal, what was there becomes stage.json.damaged; takes the runner's byte. */
+/* Writes stage.json again from the journal, what was there becomes stage.json.damaged; takes the runner's byte. */
 int rundir_rebuild_stage(struct rundir *run, struct tsk_error *err);
-/* The ids of the runs that may go on: those without a final stage. `runs/.open/<id>` is made before the run appears or is taken
+/* The ids of the runs that may continue: those without a final stage. `runs/.open/<id>` is made before the run appears or is taken
  * again, and removed with the final stage; a crash may leave one too many, never one too few. Newest first; owned. */
 int rundir_mark_open(const struct rundir *run, bool is_open);
 int rundir_mark_new(struct tsk_workspace *ws, const char *id,

@@ -1,4 +1,4 @@
-/* rundir_list.c - which runs there are, and which of them may go on. */
+/* rundir_list.c - which runs there are, and which of them may continue. */
 #include "base/fs.h"
 #include "graph/run_names.h"
 

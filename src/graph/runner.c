@@ -271,7 +271,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     runner_fact(runner, "run.started", runner->run.id, NULL, about, true);
     if (runner_loop(runner, err) == 0 && runner_finish(runner, ret_stage, err) == 0)
         return 0;
-    /* The journal cannot be written: the tasks die with us, resume goes on. Or what is out was left there (R6 in remote.h). */
+    /* The journal cannot be written: the tasks die with us, resume continues. Or what is out was left there (R6 in remote.h). */
     error_add(err, "run_id", runner->run.id);
     error_add_next(err, "tasuki resume %s", runner->run.id);
     return -1;

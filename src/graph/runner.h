@@ -95,7 +95,7 @@ struct runner_options {
     const json_t *remote_env;
     const char *remote_shown;
     bool is_local; /* and one more executor is here */
-    /* A run that goes on where its attempts went before: sets the three. May be NULL: it has none. */
+    /* A run that continues where its attempts went before: sets the three. May be NULL: it has none. */
     int (*find_remote)(void *data, const char *shown, struct runner_options *options, struct tsk_error *err);
     void *find_remote_data;
     bool wants_ticks; /* also a `run.progress` some times a second: the caller draws what has changed */
@@ -109,7 +109,7 @@ struct running {
     struct attempt_process process;
     char log[512];     /* path below the run's directory, once it is there */
     bool is_log_named; /* the log has that path; before, it is the slot's file */
-    int64_t log_from;  /* where its output begins in a log that goes on */
+    int64_t log_from;  /* where its output begins in a log that continues */
     int64_t started_ms, started_wall_ms;
     uint32_t channel_file;
     bool is_passed;   /* before --start: counts as done, is shown as skipped */
@@ -243,7 +243,7 @@ int task_log_open(struct runner *runner, struct running *slot, struct tsk_error 
 void task_log_close(struct runner *runner, struct running *slot, bool must_stay);
 /* The log of a task that still runs gets its name. */
 void task_name_log(struct runner *runner, struct running *slot);
-/* The output of a place becomes the log of that attempt, or goes on in it. */
+/* The output of a place becomes the log of that attempt, or continues in it. */
 int runner_keep_output(struct runner *runner, size_t place, const char *session, const char *task, unsigned attempt,
                        char path[512]);
 void runner_remove_io(struct runner *runner);

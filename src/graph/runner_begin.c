@@ -15,12 +15,12 @@
 #include <sys/single_threaded.h>
 #include <unistd.h>
 
-#define DESCRIPTORS_PLENTY 32 /* every limit has so many */
+#define DESCRIPTORS_PLENTY 32 /* every limit allows this many */
 #define DESCRIPTORS_SPARE  24 /* for what is opened for a moment: journal, channel, trail */
 
 /* ---- setting up ----------------------------------------------------------------------------------------- */
 
-/* A flow that runs itself would go on until the machine is full. TASUKI_RUN_CHAIN has the runs around, with a colon between them. */
+/* A flow that runs itself would continue until the machine is full. TASUKI_RUN_CHAIN has the runs around, with a colon between them. */
 static int refuse_depth(struct tsk_error *err)
 {
     const char *chain = getenv("TASUKI_RUN_CHAIN");

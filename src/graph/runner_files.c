@@ -86,7 +86,7 @@ static struct slot_log *log_of(struct runner *runner, const struct running *slot
     return &runner->logs[slot - runner->running];
 }
 
-/* A task that runs again in a later cycle, or after a resume, goes on in its log, and so does one that was added with a name that
+/* A task that runs again in a later cycle, or after a resume, continues in its log, and so does one that was added with a name that
  * another had before. The rest need not look for one. */
 static bool log_goes_on(struct runner *runner, struct running *slot, struct slot_log *log)
 {

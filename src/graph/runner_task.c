@@ -434,7 +434,7 @@ static int check_spawns(const json_t *requests, struct tsk_error *err)
 
 void task_exited(struct runner *runner, struct running *slot)
 {
-    poll_of(runner, slot)->fd = -1; /* it has told what it had to tell */
+    poll_of(runner, slot)->fd = -1; /* it has reported everything */
     if (execution_ended(&runner->executor, &slot->claim, &slot->process))
         task_judge(runner, slot);
 }

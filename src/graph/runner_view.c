@@ -298,7 +298,7 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     runner->options.tell(runner->options.tell_data, document);
 }
 
-/* Without groups nothing follows that would be told. */
+/* Without groups there is nothing more to report. */
 bool runner_facts_hold(struct runner *runner)
 {
     if (runner->held_facts || runner->is_replaying || !runner->flow->graph.groups.count)

@@ -9,7 +9,7 @@
  *   BACKOFF     -                          -> STOPPING           RESTART: -> RUNNING, or the next try
  *   STOPPING    noted                      a shorter grace       KILL: -> KILLING
  *   KILLING     noted                      -                     CHECK: next pass; GIVE_UP: -> the end, with a reason
- *   RECORDING   -                          SIGTERM: -> OVER      RECORD: tries again to write the exit, goes on as it would have
+ *   RECORDING   -                          SIGTERM: -> OVER      RECORD: tries again to write the exit, continues as it would have
  *   PUMPING     -                          SIGTERM: -> OVER      -
  *
  * "The end" is PUMPING while a leftover has a pipe of ours open for writing, else OVER. STOPPING and KILLING end as soon as
@@ -217,7 +217,7 @@ int record_status(struct holder *h, enum record_kind kind);
 void spares_make(struct holder *h);
 void spares_remove(struct holder *h);
 int history_open(struct holder *h);
-void history_reserve(struct holder *h); /* so that a full disk can be told */
+void history_reserve(struct holder *h); /* so that a full disk can be recorded */
 void history_add(struct holder *h, const char *what, int64_t n, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void history_add_start(struct holder *h);
@@ -268,7 +268,7 @@ int pump_open(struct holder *h);
 void pump_wake(struct holder *h, struct log_input *in); /* there is something in it, or nobody writes to it any more */
 void pump_drain(struct holder *h);                      /* moves what is in the pipes now */
 void pump_watch(struct holder *h);                      /* PUMPING: something happened in our directory */
-void pump_alone(struct holder *h);                      /* goes on without holder.lock, if anybody may still write */
+void pump_alone(struct holder *h);                      /* continues without holder.lock, if anybody may still write */
 
 /* tty.c */
 void tty_clear(struct holder *h);

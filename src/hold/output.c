@@ -6,7 +6,7 @@
  *  O2  In mode direct the look after a quiet time is caused by a one-shot F_NOTIFY on log/. It is armed again only when a second
  *      has passed without growth, and the sizes are looked at once more after that: a write is seen or it wakes us.
  *      Our own changes of the files (punching) come before arming, the index is outside of log/: we never wake ourselves.
- *  O3  Logical offsets only grow: a file that got shorter, or was replaced, goes on with a base that is as much greater.
+ *  O3  Logical offsets only grow: a file that got shorter, or was replaced, continues with a base that is greater by what was lost.
  *  O4  Only whole blocks before the newest `log_max` bytes are dropped, so offsets in the file stay valid.
  *  O5  In mode direct it is the child whose writes fail on a full disk. An event reports it when a file has grown up to the
  *      last block; from then on it is checked every second. */
@@ -209,7 +209,7 @@ static void index_read(struct holder *h, struct log_file *f, struct hold_index *
     }
 }
 
-/* O3: where a file goes on that we have just opened. */
+/* O3: the logical offset at which a file that was just opened continues. */
 static void log_file_find_base(struct holder *h, struct log_file *f)
 {
     struct hold_index last, own;

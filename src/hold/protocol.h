@@ -81,8 +81,8 @@ enum {
  *   log=direct|pipe|stamped|tty  log_max=BYTES     tty: a terminal for the child; the holder reads it into the log
  *   restart=no|on-failure|always  max_retries=N (-1: no limit)
  *   backoff_ms=N backoff_max_ms=N healthy_ms=N     delay of the second retry in a row (the first is at once), its cap after
- *                                                  doubling, and the running time after which the count begins anew
- *   restarts=N                                     restarts so far, goes on counting
+ *                                                  doubling, and the running time after which the count begins again
+ *   restarts=N                                     restarts so far, continues counting
  *   probe=PATH root=PATH                           run `PATH probe --root ROOT ID` beside each start; root as cwd
  *   tell=PATH root=PATH                            after a failure that no start follows, and that nobody asked for, run
  *                                                  `PATH --root ROOT __failed ID N`, once; it outlives the holder
@@ -149,7 +149,7 @@ enum { HOLD_TTY_KEYS_MAX = 4095, HOLD_TTY_PACKET_MAX = 65537 };
  *   dropped · lost reason (by tasuki) */
 
 /* *.idx: at `time_ms` (wall) the stream's logical end was `offset`. Logical offset = base + offset in the file. The last record
- * with the file's inode has its base: a file that was compacted, or cut by the child, goes on with a greater base, so cursors
+ * with the file's inode has its base: a file that was compacted, or cut by the child, continues with a greater base, so cursors
  * stay valid. Records of zeros (punched) are skipped. */
 struct hold_index {
     int64_t time_ms;

@@ -1,7 +1,7 @@
 /* pump.c - modes pipe and stamped: moving what the child writes from FIFOs into the log.
  *
  *  M1  The child has each FIFO open for reading and writing: our death neither breaks it nor loses what is in it, and the holder
- *      that adopts the child goes on reading.
+ *      that adopts the child continues reading.
  *  M2  Bytes leave the FIFO when they are in the file: splice moves them, the stamped mode copies them with tee, writes, and
  *      consumes exactly what it wrote. Killed in between, it leaves a repetition, never a gap.
  *  M3  The child never waits for a disk: what cannot be written is dropped, counted and said.
@@ -21,7 +21,7 @@
 
 #define PIPE_SIZE      (1 << 20)
 #define MOVES_MAX      16 /* in one go, so that signals get their turn */
-#define PUMP_DRAIN_MAX 64 /* a pipe holds less than this; a leftover may go on writing for ever */
+#define PUMP_DRAIN_MAX 64 /* a pipe holds less than this; a leftover may continue writing for ever */
 #define FULL_MS        1000
 #define PUMP_WAIT_MS   3000
 #define NULL_FD        1 /* /dev/null, as protocol.h says */
@@ -108,7 +108,7 @@ int pump_open(struct holder *h)
     if (h->mode == LOG_TTY ? tty_open(h) < 0 : input_open(h, 0) < 0 || input_open(h, 1) < 0)
         return -1;
     history_reserve(h);
-    h->open_line = NULL; /* a new start does not go on in anybody's line */
+    h->open_line = NULL; /* a new start does not continue in anybody's line */
     if (h->mode == LOG_STAMPED && h->peek[0] < 0) {
         line_look(h);
         return pipe2(h->peek, O_CLOEXEC | O_NONBLOCK);
@@ -195,7 +195,7 @@ static size_t stamp_make(const struct log_input *in, char *stamp, size_t size)
                             t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, (int)(now % 1000), in->word);
 }
 
-/* Fills h->stamped with lines of h->data from `at` on, each with the stamp before it, unless it goes on with the line that the
+/* Fills h->stamped with lines of h->data from `at` on, each with the stamp before it, unless it continues with the line that the
  * file ends in. Returns how far it got. */
 static size_t lines_stamp(struct holder *h, struct log_input *in, const char *stamp, size_t stamp_len, size_t at,
                           size_t len, size_t *ret_used)

@@ -171,7 +171,7 @@ uint64_t stat_field(const char *line, int field)
 bool stat_is_living(const char *line)
 {
     char state = strrchr(line, ')')[2];
-    /* A process whose first thread has ended looks like a zombie while the others go on. */
+    /* A process whose first thread has ended looks like a zombie while the others continue. */
     return (state != 'Z' && state != 'X') || stat_field(line, STAT_THREADS) > 1;
 }
 

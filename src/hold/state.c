@@ -24,7 +24,7 @@
 #define CHECK_LONG_MS   100
 #define PASSES_SHORT    10
 #define RECORD_RETRY_MS 1000
-#define PASSES_HURRIED  200 /* against processes that go on making more of themselves */
+#define PASSES_HURRIED  200 /* against processes that continue making more of themselves */
 
 void holder_timer(struct holder *h, enum timer timer, int64_t delay_ms)
 {

@@ -12,7 +12,7 @@
  *  W3  Nothing reports when a process outside our tree forks or moves, so a process that was found once stays on the
  *      list, by pid and start time.
  *  W4  In the middle of an exec a process has no environment, or half of one. An answer counts only when the whole environment of
- *      one program was read. A process that gives no such answer is counted, so that the stop goes on, but gets no signal. */
+ *      one program was read. A process that gives no such answer is counted, so that the stop continues, but gets no signal. */
 #include "hold/hold.h"
 
 #include <fcntl.h>

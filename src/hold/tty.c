@@ -125,7 +125,7 @@ int tty_open(struct holder *h)
     return master_open(h) < 0 || socket_open(h) < 0 ? -1 : 0;
 }
 
-/* The kernel wakes a writer that waits for room when a stopped output goes on, but not when the output is thrown away. */
+/* The kernel wakes a writer that waits for room when a stopped output continues, but not when the output is thrown away. */
 void tty_flush(struct holder *h)
 {
     if (h->tty.slave < 0 || ioctl(h->tty.slave, TCFLSH, TCOFLUSH) < 0)

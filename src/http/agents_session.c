@@ -15,7 +15,7 @@ enum {
     KEEP_S = 7 * 24 * 3600, /* a session whose file is older is forgotten */
     SWEEP_MS = 3600 * 1000,
     FILES_MAX = 4096, /* with more of them the oldest go, */
-    FILES_LEFT = 3072 /* down to so many */
+    FILES_LEFT = 3072 /* files that are left after a cleanup */
 };
 
 /* ---- the file ---- */

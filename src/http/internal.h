@@ -32,7 +32,7 @@ struct http_server {
     unsigned listener_count;
     enum lang lang;
     char token[HTTP_TOKEN_DIGITS + 1];
-    const json_t *hosts; /* more names that may stand in Host and Origin; borrowed */
+    const json_t *hosts; /* more names that may be in Host and Origin; borrowed */
     int lock_fd;         /* server.lock */
     int dir_fd;          /* .aiflow/, locked as well */
     int64_t seen_ms;     /* wall clock: when the server before us was last there; 0: not known */

@@ -1,4 +1,4 @@
-/* stream.c - an operation that goes on (OP_STREAMS) as an event stream. It blocks where it likes, so it has a thread of its own;
+/* stream.c - an operation that keeps delivering (OP_STREAMS), as an event stream. It blocks where it likes, so it has a thread of its own;
  * what it says waits in a buffer of at most HTTP_STREAM_MAX, and the thread waits with it. */
 #include "base/clock.h"
 #include "http/internal.h"

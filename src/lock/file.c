@@ -49,7 +49,7 @@ static int file_remember(struct lock_file *file, const struct stat *st)
     return 0;
 }
 
-/* A lock that was taken before has left its file as `.spare.<guard>` beside the guard: writing it anew and
+/* A lock that was taken before has left its file as `.spare.<guard>` beside the guard: writing it again and
  * linking it is twice as fast as making a new inode (docs/decisions/003-spare-lock-file.md). It is used only
  * while no other name of it exists, and the guard is held: nobody can be looking at it as a lock. */
 static int reuse_spare(struct lock_file *file, const struct lock_target *target)

@@ -42,7 +42,7 @@ static void copy_text(char *to, size_t size, const char *from)
     utf8_copy(to, size, from ? from : "");
 }
 
-/* Written once, at the beginning: a start time that is computed anew from the wall clock differs by a millisecond. */
+/* Written once, at the beginning: a start time that is computed again from the wall clock differs by a millisecond. */
 static void put_instance(struct lock_record *record, const char *given, const struct now *now)
 {
     struct buf b;
@@ -165,7 +165,7 @@ static enum step put_in_place(struct attempt *a, struct tsk_error *err)
     return result < 0 ? STEP_FAILED : STEP_AGAIN;
 }
 
-/* Takes back what was just published: the caller was not told that he has it, so he must not. */
+/* Removes the lock that was just published: the caller is not told that it has the lock, so it must not have it. */
 static void take_back(struct attempt *a)
 {
     struct tsk_error ignored;
@@ -252,7 +252,7 @@ static int wait_interrupted(struct tsk_error *err)
     return -1;
 }
 
-/* What a wait came to: 0 go on, 1 the time is up, -1. */
+/* The result of a wait: 0 continue, 1 the time is up, -1. */
 static int after_wait(int result, struct tsk_error *err)
 {
     if (result == 0)

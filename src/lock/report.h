@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "lock/lock.h"
 
-/* Events. A failure to report a taken lock is a failure to take it; the others have happened whether told or not. */
+/* Events. If the event of a taken lock cannot be written, the lock is not taken. The other changes have happened in any case. */
 int report_taken(const struct lock_target *target, const struct now *now, const struct lock_record *record,
                  const struct judgement *before, bool recovered, bool forced, struct tsk_error *err);
 void report_released(const struct lock_target *target, const struct now *now, const struct lock_record *record);
@@ -21,7 +21,7 @@ int report_lost(const struct lock_target *target, const struct now *now, const s
                 const struct judgement *found, struct tsk_error *err);
 
 /* The refusal of an acquisition, by kind: LOCK_HELD, RUN_IN_PROGRESS, QUEUE_IN_PROGRESS, SPRINT_BLOCKED, ZOMBIE_DETECTED.
- * `is_place_kept`: the caller has waited, and its next call goes on waiting at the same place. Returns -1. */
+ * `is_place_kept`: the caller has waited, and its next call continues waiting at the same place. Returns -1. */
 int report_refusal(const struct lock_target *target, const struct now *now, const struct judgement *found,
                    bool is_place_kept, struct tsk_error *err);
 /* Adds what is known of the holder to any error about this lock. */

@@ -117,7 +117,7 @@ static void put_holder(struct buf *text, const json_t *context)
     buf_puts(text, ". ");
 }
 
-/* Adds who has started or registered the process that is in the way: the sentence of the code does not say it. */
+/* Adds who has started or registered the process that the call met: the sentence of the code does not name it. */
 static void put_starter(struct buf *text, enum lang lang, const struct tsk_error *err, const json_t *context)
 {
     const json_t *starter = json_object_get(context, "started_by"),

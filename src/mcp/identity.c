@@ -86,7 +86,7 @@ static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
 
 /* ---- serving ---- */
 
-/* A process by its identity: its start in ms is computed anew each time, and may come out a millisecond off. */
+/* A process by its identity: its start in ms is computed again each time, and may come out a millisecond off. */
 static void serve_name(const struct proc_id *process, const char *instance, char name[64])
 {
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
@@ -247,7 +247,7 @@ static const char *instance_of(const json_t *lock)
     return json_get_string(json_object_get(lock, "holder"), "instance", "");
 }
 
-/* NULL when that cannot be told; the log says why. */
+/* NULL when that is unknown; the log says why. */
 static json_t *locks_of(struct mcp_server *server, const char *instance)
 {
     struct tsk_error problem = {0};
@@ -304,7 +304,7 @@ static void release_locks(struct mcp_server *server, const char *instance, const
 
 /* ---- its claims ---- */
 
-/* Whether it owns a workflow, or that cannot be told: then it is tried later, and the release says why. */
+/* Whether it owns a workflow, or that is unknown: then it is tried later, and the release says why. */
 static bool may_have_claims(struct tsk_workspace *ws, const char *instance)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
@@ -365,7 +365,7 @@ void identity_end(struct mcp_identity *identity, struct mcp_server *server, int6
         return;
     int served CLEANUP_FD = serve_open(ws->state_dir, &identity->process, identity->instance, true);
     if (served < 0)
-        return; /* another server of the same name goes on */
+        return; /* another server of the same name continues */
     if (grace_ms == 0 || (!is_alive && !is_named))
         release_everything(server, identity->instance, &(struct ending){0});
     else if (identity_count_locks(server, identity->instance) != 0 || may_have_claims(ws, identity->instance))

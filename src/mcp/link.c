@@ -225,8 +225,8 @@ static bool is_id(const json_t *id)
     return json_is_string(id) || json_is_integer(id);
 }
 
-/* An error without an id is about something of ours that the other side could not read: to answer it with another one could go
- * on for ever. */
+/* An error without an id is about something of ours that the other side could not read: answering it with another one could go back and forth
+ * for ever. */
 static bool is_response(const json_t *message)
 {
     const json_t *id = json_object_get(message, "id"), *error = json_object_get(message, "error");

@@ -28,7 +28,7 @@ static void stop_watching(struct mcp_link *link)
     fs_close(&link->watch_fd);
 }
 
-/* With the mutex held. News begin with the first subscription; in a workspace that was made anew, with its beginning. */
+/* With the mutex held. News begin with the first subscription; in a workspace that was made again, with its beginning. */
 static void start_watching(struct mcp_link *link)
 {
     const struct tsk_workspace *ws = mcp_server_workspace(link->server);

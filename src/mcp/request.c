@@ -13,7 +13,7 @@ enum {
     PROGRESS_EVERY_MS = 5000,
     TASK_AFTER_MS = 1000, /* a client that knows tasks gets one for what takes longer */
     ANSWER_LIMIT_MS =
-        REMOTE_WAIT_MAX_MS + 1000, /* a wait answers by itself; what takes longer goes on without its call */
+        REMOTE_WAIT_MAX_MS + 1000, /* a wait answers by itself; what takes longer continues without its call */
 };
 
 /* What every result of the modern era carries. */
@@ -228,7 +228,7 @@ static void request_work(void *arg)
     mcp_request_free(request);
 }
 
-/* Which tool is called is known before the call stands in line: the clock and the limits are for it, too. */
+/* Which tool is called is known before the call is in line: the clock and the limits are for it, too. */
 static void find_tool(struct mcp_request *request)
 {
     const char *name = json_get_string(request->params, "name", NULL);

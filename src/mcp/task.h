@@ -14,7 +14,7 @@
 struct mcp_task;
 
 /* Makes the request's task and answers with it; the request's later result belongs to the task. False: none could be made, and
- * the request goes on as it was. */
+ * the request continues as it was. */
 bool task_begin(struct mcp_request *request);
 /* The end of the work. */
 void task_end(struct mcp_task *task, const json_t *result, const struct mcp_fault *fault);

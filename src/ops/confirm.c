@@ -224,7 +224,7 @@ int confirm_approve(struct tsk_workspace *ws, const char *token, json_t **ret, s
     if (find_question(ws, token, name, &dir, &record, err) < 0)
         return -1;
     file_name(token, true, yes);
-    /* Not written anew: what was used meanwhile must not come back. */
+    /* Not written again: what was used meanwhile must not come back. */
     if (!json_get_bool(record, "approved", false) && fs->renameat2(dir, name, dir, yes, 0) < 0)
         return errno == ENOENT ? question_gone(token, err) : fs_error(err, "rename", dir, name);
     *ret = json_incref(record);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define REPLACE_WAIT_MS 30000
-#define ATTEMPTS_MAX    20 /* the run that is in the way may end, or never come to be, before it is followed */
+#define ATTEMPTS_MAX    20 /* the conflicting run may end, or never begin, before it is followed */
 #define AGAIN_MS        5
 
 const char *const conflict_rules[] = {"fail", "attach", "replace", "after", NULL};

@@ -8,10 +8,11 @@
 extern const char *const conflict_rules[];
 #define CONFLICT_PARAM                                                                                                 \
     PARAM("on_conflict", OP_ENUM, OP_OPTIONAL, "RULE",                                                                 \
-          "If it runs already: refuse, follow that run, cancel it and run anew, or run once after it.",                \
+          "If it is already running: fail, attach (follow that run), replace (cancel it, start a new one), or after "  \
+          "(run once more).",                                                                                          \
           .fallback = "fail", .choices = conflict_rules, .agent_help = "If it runs already.")
 
-/* One attempt to run it. It is repeated when the run that was in the way is gone. */
+/* One attempt to run it. It is repeated when the conflicting run is gone. */
 typedef int conflict_attempt(struct op_call *call, void *data, json_t **ret, struct tsk_error *err);
 /* Whether the run that is there does what the call asks for; in doubt it does. NULL: it always does. */
 typedef bool conflict_is_same(struct op_call *call, void *data, const char *run_id);

@@ -13,7 +13,8 @@
 
 #include "ops/ops.h"
 
-#define OP_DETACH_PARAM FLAG("detach", OP_CLI_ONLY, "Return as soon as the run has begun; it goes on by itself.")
+#define OP_DETACH_PARAM                                                                                                \
+    FLAG("detach", OP_CLI_ONLY, "Return as soon as the run has begun; it continues in the background.")
 
 /* Called by HTTP or MCP, or with --detach. */
 bool op_is_apart(const struct op_call *call);

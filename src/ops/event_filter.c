@@ -6,7 +6,7 @@
 /* What a thing is called in the events about it: the key of `data`, or of the event itself. */
 static const struct thing_kind {
     const char *name, *key;
-    bool is_beside; /* the key stands beside `data` */
+    bool is_beside; /* the key is beside `data` */
 } thing_kinds[] = {
     {"process", "process_id", false}, {"run", "run_id", true},         {"request", "request_id", false},
     {"workflow", "workflow", false},  {"template", "template", false}, {"agent", "instance", false},

@@ -16,7 +16,7 @@
 #define TASK_FILE_PARAM                                                                                                \
     PARAM("task_file", OP_PATH, OP_CLI_ONLY, "FILE", "The task as the text of a file; - is stdin.", .fills = "task")
 #define UL_TASK_PARAM                                                                                                  \
-    PARAM("ulTaskId", OP_ID, OP_OPTIONAL, "W", "Workflow that must be yours, or nobody's.", .option = "workflow",      \
+    PARAM("ulTaskId", OP_ID, OP_OPTIONAL, "W", "A workflow that must be yours, or nobody's.", .option = "workflow",    \
           .completes = "workflow-id")
 #define AGENT_ERRORS                                                                                                   \
     ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_FLOW_INVALID, TSK_TASK_FAILED,             \
@@ -211,8 +211,8 @@ static int run_dag(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_agent_dag = {
     NAMES("agent.dag", "agent", "dag"),
     .summary = "Give several tasks to agents, each after those it needs, and wait for all of them.",
-    .detail =
-        "Tasks that do not depend on each other run at the same time. What depends on a failed one is not started.",
+    .detail = "Tasks that do not depend on each other run at the same time. A task that depends on a failed one is not "
+              "started.",
     .examples = "tasuki agent dag plan.yaml  # - {id: api, subagentId: implementer, task: …}\n"
                 "tasuki agent dag plan.json --workflow nightly",
     .flags = OP_WAITS | OP_VERDICTS,
@@ -225,7 +225,8 @@ const struct op op_agent_dag = {
     .http = ROUTE("POST", "/api/agents/run-dag"),
     .mcp = TOOL(
         "subagent_run_dag", "delegation", .is_core = true, .when = agents_are_configured, .refusal = "NOT DONE",
-        .text = "As subagent_run, several tasks, each after those it needs; what needs a failed one is not started."),
+        .text =
+            "As subagent_run, several tasks, each after those it needs; one that needs a failed one is not started."),
     .run = run_dag,
 };
 
@@ -274,7 +275,7 @@ static int run_teams(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_agent_teams = {
     NAMES("agent.teams", "agent", "teams"),
     .summary = "Give a task to several teams at once and wait for all of them.",
-    .detail = "A group of groups: each team succeeds by its own policy, and all teams must.",
+    .detail = "A group of groups: each team succeeds by its own policy, and all teams must succeed.",
     .examples = "tasuki agent teams pair auditors --task 'Is this release ready?'",
     .flags = OP_WAITS | OP_VERDICTS,
     .params = PARAMS(PARAM("teamIds", OP_ID, OP_REQUIRED | OP_POSITIONAL | OP_MANY | OP_LIST, "TEAM…",
@@ -305,7 +306,7 @@ static int run_loop(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_agent_loop = {
     NAMES("agent.loop", "agent", "loop"),
     .summary = "Give the same task to an agent again and again, until a command says that it is done.",
-    .detail = "When the command has not succeeded after the last time, the run has failed (CYCLE_LIMIT_EXCEEDED). The "
+    .detail = "If the command has not succeeded after the last time, the run fails (CYCLE_LIMIT_EXCEEDED). The "
               "agent itself can end the loop with tasuki task finish. A failing agent ends it as a failure.",
     .examples = "tasuki agent loop implementer 'Make the tests pass' --max-iterations 5 --until 'make test'",
     .flags = OP_WAITS | OP_VERDICTS,
@@ -313,7 +314,7 @@ const struct op op_agent_loop = {
                      PARAM("maxIterations", OP_INT, OP_REQUIRED, "N", "At most.", .min = 1, .max = AGENT_LOOP_MAX,
                            .option = "max-iterations"),
                      PARAM("until", OP_STRING, OP_OPTIONAL, "CMD",
-                           "Command that succeeds when it is done; else maxIterations times."),
+                           "A command that succeeds when the work is done; without it, maxIterations times."),
                      UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
     .errors = AGENT_ERRORS,

@@ -305,10 +305,9 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_agents_list = {
     NAMES("agents.list", NULL, "agents"),
     .summary = "Show who is here: agents, programs and people, what they hold and wait for, and for whom.",
-    .detail =
-        "Here are the instances that are registered and alive (agents, clients of the server, owners of workflows), "
-        "everybody who holds a lock, waits, or has started a process that runs, and a dead one that has left "
-        "something.",
+    .detail = "The list has the instances that are registered and alive (agents, clients of the server, owners of "
+              "workflows), everybody who holds a lock, waits, or has started a running process, and dead ones that "
+              "left something behind.",
     .examples = "tasuki agents  # names, notes, what they hold\n"
                 "tasuki agents --json",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
@@ -354,10 +353,9 @@ static int run_note(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_own_note = {
     NAMES("own.note", "own", "note"),
     .summary = "Set the note that others see beside everything you hold. Without a text, show it.",
-    .detail =
-        "The note stays until you change it or end. A lock, a claim or a process that was taken with a note of its "
-        "own (--note) keeps that one. An empty text removes it. Everybody in the workspace can read it: put no "
-        "secret into it.",
+    .detail = "The note stays until you change it or end. A lock, claim or process with a note of its own (--note) "
+              "keeps that note. An empty text removes it. Everybody in the workspace can read it: put no "
+              "secret into it.",
     .examples = "tasuki own note 'refactoring auth'\n"
                 "tasuki own note ''  # remove it",
     .flags = OP_IDEMPOTENT,

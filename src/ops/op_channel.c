@@ -7,7 +7,7 @@
 #define KEY_PARAM PARAM("key", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "KEY", "The key.", .max = CHANNEL_KEY_MAX)
 #define VALUE_PARAM                                                                                                    \
     PARAM("value", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "VALUE",                                                    \
-          "JSON, or else a text. A number stays a text unless it is printed as it is written (1.10 is a text).",       \
+          "JSON, or else a text. A number that would be printed differently stays a text (1.10 is a text).",           \
           .max = OUTPUT_MAX / 2)
 
 static int run_get(struct op_call *call, json_t **ret, struct tsk_error *err)

@@ -78,29 +78,30 @@ static const char *const modes[] = {"full", "quick", NULL};
 
 const struct op op_doctor = {
     NAMES("doctor", NULL, "doctor"),
-    .summary =
-        "Examine the workspace: what is broken or left behind, how that is known, and the command that fixes it.",
-    .detail = "Each check is PASS, WARN (something is wrong, work goes on) or FAIL (something cannot work). Locks "
-              "whose holder is dead are recovered (--quick: only those of requests and of the queue), as before every "
-              "run. --fix repairs what can be repaired without losing anything; nothing else is changed. Exit 0, 1 for "
-              "a warning with --strict, 3 for a FAIL.",
+    .summary = "Examine the workspace: what is broken or left behind, the evidence, and the command that fixes it.",
+    .detail =
+        "Each check is PASS, WARN (something is wrong, but work can continue) or FAIL (something cannot work). Locks "
+        "whose holder is dead are recovered (--quick: only those of requests and of the queue), as before every "
+        "run. --fix repairs what can be repaired without losing anything; nothing else is changed. Exit 0, 1 for "
+        "a warning with --strict, 3 for a FAIL.",
     .examples = "tasuki doctor  # look at everything\n"
                 "tasuki doctor --fix  # and repair what is safe to repair\n"
                 "tasuki doctor --quick --strict  # in a script, before work begins",
     .flags = OP_IDEMPOTENT | OP_VERDICTS,
     .params = PARAMS(
-        PARAM("mode", OP_ENUM, OP_OPTIONAL, "MODE", "full: everything; quick: what a run looks at before it begins.",
+        PARAM("mode", OP_ENUM, OP_OPTIONAL, "MODE", "full: everything; quick: what is checked before each run.",
               .fallback = "full", .choices = modes),
         FLAG("quick", OP_CLI_ONLY, "The same as --mode quick."), FLAG("full", OP_CLI_ONLY, "The same as --mode full."),
         FLAG("fix", OP_OPTIONAL, "Repair what can be repaired without losing anything."),
         FLAG("strict", OP_CLI_ONLY, "Exit with 1 when there is a warning."),
         FLAG("last", OP_REMOTE_ONLY | OP_PAGE_ONLY,
-             "The last full report that was asked for over HTTP; examines nothing.")),
+             "Show the last full report that was made over HTTP; examine nothing.")),
     .result =
         FIELDS({"status", "string", "PASS, WARN or FAIL: the worst of the checks"}, {"mode", "string", "full or quick"},
                {"checks", "array", "name title status summary evidence[] fix[]? (commands) fixed[]?"},
                {"recovered", "array", "locks of dead holders that were recovered, as in lock.list"},
-               {"at", "string?", "last: when it was made"}, {"took_ms", "integer?", "last: how long that took"}),
+               {"at", "string?", "with last: when the report was made"},
+               {"took_ms", "integer?", "with last: how long the examination took"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_DOCTOR_FAILED, TSK_ENVIRONMENT, TSK_NOT_FOUND),
     .http = ROUTE("POST", "/api/doctor", .also = last_route),
     .mcp = TOOL("doctor", "workspace",

@@ -97,12 +97,12 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_flow_show = {
     NAMES("flow.show", "flow", "show"),
-    .summary = "Show what a flow takes: its parameters with their defaults and choices; and its tasks.",
+    .summary = "Show the parameters of a flow, with their defaults and choices, and its tasks.",
     .examples = "tasuki flow show deploy  # .aiflow/flows/deploy.yaml",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WANTS_WORKSPACE,
     .params = PARAMS(FLOW_PARAM),
     .result = FIELDS({"source", "string", "the file"}, {"name", "string?", "the flow's name"},
-                     {"exclusive", "boolean", "it runs once at a time"},
+                     {"exclusive", "boolean", "it has at most one active run"},
                      {"params", "array", "name variable default choices help"}, {"tasks", "array", "names"}),
     .errors = ERRORS(TSK_FLOW_INVALID, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_INVALID_INPUT),
     .http = ROUTE("GET", "/api/flows/:flow"),

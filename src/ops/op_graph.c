@@ -173,7 +173,7 @@ const struct op op_runs_graph = {
 
 const struct op op_graph = {
     NAMES("graph", NULL, "graph"),
-    .summary = "Draw a flow: tasks, groups with fork and join, and what waits for what.",
+    .summary = "Draw a flow: tasks, groups with fork and join, and which task waits for which.",
     .examples = "tasuki graph build.yaml  # on the terminal\n"
                 "tasuki graph build.yaml --format svg >build.svg",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WANTS_WORKSPACE,

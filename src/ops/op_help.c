@@ -18,9 +18,9 @@ const struct op op_help = {
                 "tasuki help --all  # every command\n"
                 "tasuki help lock --format man | man -l -  # as a manual page",
     .flags = OP_READ_ONLY | OP_NO_WORKSPACE,
-    .params = PARAMS(PARAM("noun", OP_STRING, OP_POSITIONAL, "NOUN", "What to explain.", .completes = "noun"),
-                     PARAM("verb", OP_STRING, OP_POSITIONAL, "VERB", "Which of its verbs."),
-                     FLAG("all", OP_OPTIONAL, "All commands; of one command, also errors and global options."),
+    .params = PARAMS(PARAM("noun", OP_STRING, OP_POSITIONAL, "NOUN", "The command to explain.", .completes = "noun"),
+                     PARAM("verb", OP_STRING, OP_POSITIONAL, "VERB", "One of its verbs."),
+                     FLAG("all", OP_OPTIONAL, "All commands; for one command, also its errors and the global options."),
                      PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "text, or man: the source of the manual page.",
                            .fallback = "text", .choices = formats)),
     .result = FIELDS(),

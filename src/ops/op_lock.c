@@ -123,12 +123,13 @@ static const struct op_route force_route[] = {{"POST", "/api/locks/:kind/:id/for
 
 const struct op op_lock_acquire = {
     NAMES("lock.acquire", "lock", "acquire"),
-    .summary = "Take a lock that stays after this command, for the process that called it.",
+    .summary = "Take a lock that is kept after this command, for the process that called it.",
     .detail = "The lock is recorded for --pid, the caller's instance, or the nearest ancestor that is not just passing "
-              "through (a shell started with -c, sudo, timeout, xargs), and it says for whom. It ends with release, or "
-              "becomes takeable when that process ends (at once; for a guessed process only after the TTL). To hold a "
+              "through (a shell started with -c, sudo, timeout, xargs), and the answer names the process. It ends with "
+              "release. When that process ends, others can take it: at once, or after the TTL if the process was a "
+              "guess. To hold a "
               "lock while a command runs, use lock run.",
-    .examples = "tasuki lock acquire name deploy  # take it, or be told who has it\n"
+    .examples = "tasuki lock acquire name deploy  # take it, or see who has it\n"
                 "tasuki lock acquire name deploy --wait 5m  # wait for it, in arrival order\n"
                 "tasuki lock acquire request RQ-12 --pid $$ --run RUN-7  # for a process you name",
     .flags = OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE,
@@ -139,23 +140,23 @@ const struct op op_lock_acquire = {
                            .fallback = "30m", .min = 1, .agent_help = "For other tools only."),
                      LOCK_WAIT_PARAM, LOCK_PID_PARAM, INSTANCE_PARAM,
                      FLAG("force", OP_OPTIONAL,
-                          "Take it also from a living holder (asks first), or from a dead one before its TTL is over.",
-                          .agent_help = "Take it also from a living holder (a person is asked)."),
+                          "Take it even from a living holder (asks first), or from a dead one before its TTL is over.",
+                          .agent_help = "Take it even from a living holder (a person is asked)."),
                      YES_PARAM, LOCK_KILL_PARAM,
                      PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800,
                            .agent_help = "What for; others read it.")),
     .result = FIELDS({"status", "string", "acquired"}, {"kind", "string", ""}, {"id", "string?", ""},
-                     {"fence", "integer", "grows with every acquisition"},
+                     {"fence", "integer", "the number of this acquisition; it grows"},
                      {"token", "string", "proves ownership for release and renew"},
                      {"path", "string", "of the lock file"}, {"expires_at", "string?", "for other tools"},
                      {"holder", "object", "pid hostname session_id run_id instance alive how hold who"},
-                     {"recovered", "object?", "the dead holder it was taken from"}),
+                     {"recovered", "object?", "the dead holder from which it was taken"}),
     .errors =
         ERRORS(TSK_LOCK_HELD, TSK_RUN_IN_PROGRESS, TSK_QUEUE_IN_PROGRESS, TSK_SPRINT_BLOCKED, TSK_NEEDS_CONFIRMATION,
                TSK_INVALID_INPUT, TSK_UNSUPPORTED_FS, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND),
     .http = ROUTE("POST", "/api/locks/:kind/:id", .also = force_route),
     .mcp = TOOL("lock_acquire", "locks", .is_core = true, .refusal = "NOT ACQUIRED",
-                .text = "Take a lock before you change what others may change too; kind name is any name that you "
+                .text = "Take a lock before you change what others may change, too; kind name is any name that you "
                         "agree on. NOT ACQUIRED says who holds it: wait (wait: \"45s\"; call again with the same "
                         "arguments, your place is kept; do not end your turn to wait), do something else, or ask the "
                         "person; never continue without it. It stays until lock_release or your program ends."),
@@ -201,8 +202,8 @@ const struct op op_lock_release = {
     NAMES("lock.release", "lock", "release"),
     .summary = "Release a lock. Succeeds if the lock is not held.",
     .detail = "You prove that it is yours by --token, by your instance, or by being (a descendant of) the recorded "
-              "process. Anybody may release what a dead holder left behind. A sprint whose holder lives and is not "
-              "yours is released only after a yes.",
+              "process. Anybody may release the lock of a dead holder. A living sprint that is not yours is released "
+              "only after a yes.",
     .examples = "tasuki lock release name deploy  # from the shell that took it\n"
                 "tasuki lock release name deploy --token 5f0c…  # from anywhere",
     .flags = OP_IDEMPOTENT,
@@ -262,7 +263,7 @@ const struct op op_lock_renew = {
     .http = ROUTE("PUT", "/api/locks/:kind/:id"),
     .mcp = TOOL("lock_renew", "locks", .refusal = "NOT RENEWED",
                 .text = "Extend the TTL of a lock that you hold, and learn whether you still hold it. NOT RENEWED: "
-                        "stop what you do, it is not yours any more. This connection renews its locks by itself."),
+                        "stop your work, the lock is not yours any more. This connection renews its locks by itself."),
     .run = run_renew,
 };
 

@@ -184,10 +184,11 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
 const struct op op_lock_run = {
     NAMES("lock.run", "lock", "run"),
     .summary = "Hold a named lock while a command runs; returns the command's exit code.",
-    .detail = "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If tasuki itself "
-              "is killed, the lock stays held until the command and what it started have ended. At a normal end it is "
-              "released at once, even if a daemon was left behind. Exit codes: the command's own; 126 and 127 if it "
-              "cannot be run; 128+N if signal N ended it; 4 if the lock is held.",
+    .detail =
+        "The command finds the lock's name in TASUKI_LOCK and its fence in TASUKI_LOCK_FENCE. If tasuki itself "
+        "is killed, the lock stays held until the command and what it started have ended. At a normal end it is "
+        "released at once, even if the command left a daemon behind. Exit codes: the command's own; 126 and 127 if it "
+        "cannot be run; 128+N if signal N ended it; 4 if the lock is held.",
     .examples = "tasuki lock run deploy -- make deploy  # never two at a time\n"
                 "tasuki lock run deploy --wait 10m -- make deploy  # one after the other",
     .params = PARAMS(PARAM("name", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "NAME", "The lock's name.", .max = 512,

@@ -20,7 +20,7 @@ const struct op op_mcp = {
     NAMES("mcp", NULL, "mcp"),
     .summary = "Serve an agent over standard input and output (Model Context Protocol).",
     .detail = "An MCP client starts this; people put it into the client's configuration. It ends with the connection "
-              "or with its parent; what the agent locked is released then, what it started lives on.",
+              "or with its parent; the agent's locks are then released, and what it started keeps running.",
     .examples = "tasuki mcp  # the working set of tools\n"
                 "tasuki mcp --tools all  # every tool\n"
                 "tasuki mcp --tools processes,locks  # two groups",
@@ -34,10 +34,10 @@ const struct op op_mcp = {
               "Whose tools these are (default: TASUKI_INSTANCE_ID, else the program that started this one).",
               .max = 256),
         PARAM("grace", OP_DURATION, OP_OPTIONAL, "D",
-              "How long the agent's locks stay its own when the connection has ended and the agent lives.",
+              "How long the agent keeps its locks if the connection has ended and the agent still lives.",
               .fallback = "60s"),
         FLAG("let_go", OP_OPTIONAL,
-             "Only wait the grace period out and release what --instance holds; started by tasuki itself at the end.")),
+             "Internal: wait for the grace period, then release what --instance holds; tasuki itself starts this.")),
     .result = FIELDS(),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT),
     .http.absent = "POST /mcp is the same over HTTP",
@@ -106,9 +106,10 @@ const struct op op_confirm = {
     .params = PARAMS(
         PARAM("token", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "TOKEN", "The confirm_token of the refusal.", .max = 64),
         FLAG("yes", OP_CLI_ONLY, "Do not show the question first."),
-        FLAG("deny", OP_OPTIONAL, "Say no: the question is gone at once.")),
-    .result = FIELDS({"status", "string", "confirmed or denied"}, {"operation", "string", "what may be done now"},
-                     {"question", "string", "what was asked"}, {"instance", "string", "who asked"}),
+        FLAG("deny", OP_OPTIONAL, "Answer no; the question is closed at once.")),
+    .result = FIELDS({"status", "string", "confirmed or denied"},
+                     {"operation", "string", "the operation that is now allowed"},
+                     {"question", "string", "the question"}, {"instance", "string", "the agent that asked"}),
     .errors = ERRORS(TSK_NOT_FOUND, TSK_NEEDS_CONFIRMATION, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_ENVIRONMENT,
                      TSK_STORAGE_FULL),
     .http = ROUTE("POST", "/api/confirm"),

@@ -16,12 +16,12 @@
 #define NO_AUTO_CLAIM_PARAM FLAG("no_auto_claim", OP_OPTIONAL, "Leave a dead owner's claim where it is.")
 #define OWNER_FIELDS                                                                                                   \
     FIELD("ulTaskId", "string", ""), FIELD("ownerInstanceId", "string?", "null: nobody"),                              \
-        FIELD("ownerPid", "integer?", ""), FIELD("ownerAlive", "boolean?", "null: cannot be told"),                    \
+        FIELD("ownerPid", "integer?", ""), FIELD("ownerAlive", "boolean?", "null: unknown"),                           \
         FIELD("fence", "integer", "grows with every change of the owner"),                                             \
         FIELD("who", "object?", "the owner: label user program pid host instance note")
 #define CLAIM_FIELDS                                                                                                   \
     FIELDS({"owned", "boolean", "by the caller"}, OWNER_FIELDS,                                                        \
-           {"claimed", "boolean?", "false: it was yours already"}, {"before", "string?", "whose it was"})
+           {"claimed", "boolean?", "false: it was yours already"}, {"before", "string?", "the owner before"})
 #define CLAIM_ERRORS                                                                                                   \
     ERRORS(TSK_WORKFLOW_OWNED_BY_OTHER, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND)
 
@@ -85,7 +85,7 @@ const struct op op_own_check = {
     .summary = "Say whether you own a workflow or nobody does (exit 0), or somebody else (4).",
     .detail =
         "A claim whose owner is dead moves to you, unless --no-auto-claim; a workflow that nobody owns stays free.",
-    .examples = "tasuki own check 2026-02-25T18-44-58--edb94a81  # may I go on with it?\n"
+    .examples = "tasuki own check 2026-02-25T18-44-58--edb94a81  # may I continue it?\n"
                 "tasuki own check nightly --no-auto-claim --json",
     .flags = OP_IDEMPOTENT | OP_QUESTION | OP_VERDICTS,
     .params = PARAMS(WORKFLOW_PARAM, NO_AUTO_CLAIM_PARAM, INSTANCE_PARAM),
@@ -93,8 +93,8 @@ const struct op op_own_check = {
     .errors = CLAIM_ERRORS,
     .http = ROUTE("POST", "/api/workflows/:ulTaskId/check"),
     .mcp = TOOL("ul_workflow_check", "ownership", .is_core = true,
-                .text = "Say whether you own a workflow, before you go on with it. A dead owner's claim moves to you; "
-                        "owned: false with an owner: do not touch it."),
+                .text = "Say whether you own a workflow, before you continue it. A dead owner's claim moves to you; "
+                        "owned: false with an owner: leave it alone."),
     .run = run_check,
 };
 
@@ -146,8 +146,9 @@ static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_own_claim = {
     NAMES("own.claim", "own", "claim"),
     .summary = "Become the owner of a workflow. The refusal names the present owner.",
-    .detail = "Free, or its owner is dead: it is yours. Its owner lives, or nobody can tell: refused. It is yours "
-              "until you release it; when you have ended, the next one who asks gets it.",
+    .detail =
+        "If it is free, or its owner is dead, it becomes yours. If its owner is alive, or that is unknown, the claim "
+        "is refused. It is yours until you release it; when you have ended, the next instance that asks gets it.",
     .examples = "tasuki own claim nightly  # for the process that calls\n"
                 "tasuki own claim nightly --wait 10m  # wait until its owner has released it\n"
                 "tasuki own claim nightly --instance \"$MY_ID\"  # for an instance that you name",
@@ -155,7 +156,7 @@ const struct op op_own_claim = {
     .params =
         PARAMS(WORKFLOW_PARAM, NO_AUTO_CLAIM_PARAM,
                PARAM("wait", OP_DURATION, OP_FOREVER, "D", "Wait this long for the owner to release it, or to end.",
-                     .fallback = "0", .agent_help = "Wait for it so long."),
+                     .fallback = "0", .agent_help = "Wait this long for it."),
                NOTE_PARAM, INSTANCE_PARAM),
     .result = CLAIM_FIELDS,
     .errors = CLAIM_ERRORS,
@@ -193,8 +194,8 @@ const struct op op_own_release = {
     .errors = CLAIM_ERRORS,
     .http = ROUTE("POST", "/api/workflows/:ulTaskId/release"),
     .mcp = TOOL("ul_workflow_release", "ownership", .refusal = "NOT RELEASED",
-                .text = "Release a workflow when your part of it is done, so that another instance can go on. That "
-                        "nobody owned it is success; somebody else's is refused."),
+                .text = "Release a workflow when your part of it is done, so that another instance can continue. "
+                        "Succeeds if nobody owned it; refused if somebody else owns it."),
     .run = run_release,
 };
 
@@ -243,9 +244,9 @@ static int run_force(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_own_force_claim = {
     NAMES("own.force-claim", "own", "force-claim"),
     .summary = "Take a workflow from its owner; if the owner is alive, a person must say yes.",
-    .detail = "The old owner is not ended; what it writes from now on is refused (workflow_owned_by_other). Look first "
+    .detail = "The old owner is not ended; what it writes from now on is refused (workflow_owned_by_other). First look "
               "whether it still works: ps -p PID.",
-    .examples = "tasuki own force-claim nightly  # asks when the owner lives\n"
+    .examples = "tasuki own force-claim nightly  # asks if the owner is alive\n"
                 "tasuki own force-claim nightly --yes",
     .flags = OP_DESTRUCTIVE | OP_IDEMPOTENT,
     .params = PARAMS(WORKFLOW_PARAM, NOTE_PARAM, YES_PARAM, INSTANCE_PARAM),
@@ -254,8 +255,8 @@ const struct op op_own_force_claim = {
                      TSK_STORAGE_FULL, TSK_NOT_FOUND),
     .http = ROUTE("POST", "/api/workflows/:ulTaskId/force-claim"),
     .mcp = TOOL("ul_workflow_force_claim", "ownership", .refusal = "NOT CLAIMED",
-                .text = "Take a workflow from an owner that does not work on it any more. A living owner's needs a "
-                        "person's yes; what it writes afterwards is refused. Yours until ul_workflow_release."),
+                .text = "Take a workflow from an owner that does not work on it any more. If the owner is alive, a "
+                        "person must say yes; what it writes afterwards is refused. Yours until ul_workflow_release."),
     .run = run_force,
 };
 
@@ -318,21 +319,21 @@ static int run_leave(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_own_leave = {
     NAMES("own.leave", "own", "leave"),
-    .summary = "Release everything that you locked and claimed, because you are done here.",
-    .detail = "A client of the server is not registered any more then, and its secret is of no use. What you started "
-              "goes on, and so does a lock run, which ends by itself. An agent that works in the name of another one "
-              "is refused while that one lives.",
+    .summary = "Release everything that you locked and claimed, when you are done here.",
+    .detail = "A client of the server is then no longer registered, and its secret is invalid. What you started keeps "
+              "running, and so does a lock run, which ends by itself. An agent that works in the name of another agent "
+              "is refused while that agent lives.",
     .examples = "tasuki own leave  # for the process that calls",
     .flags = OP_IDEMPOTENT,
     .params = PARAMS(INSTANCE_PARAM),
-    .result = FIELDS({"status", "string", "left"}, {"instance", "string", "who has left"},
-                     {"locks", "integer", "how many were released"}, {"workflows", "integer", "the same"},
+    .result = FIELDS({"status", "string", "left"}, {"instance", "string", "the instance that has left"},
+                     {"locks", "integer", "the number of locks released"}, {"workflows", "integer", "the same"},
                      {"unreadable", "array", "paths of locks that stay"}),
     .errors = ERRORS(TSK_CONFLICT, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http = ROUTE("DELETE", "/api/instances/:instance"),
     .mcp = TOOL("release_all", "workspace", .is_core = true, .refusal = "NOT RELEASED",
                 .text = "Release all that you locked and claimed, when your work here is done. Over HTTP your instance "
-                        "ends with it. What you started goes on."),
+                        "ends with it. What you started keeps running."),
     .run = run_leave,
 };
 
@@ -363,12 +364,12 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_own_show = {
     NAMES("own.show", "own", "show"),
-    .summary = "Show who owns a workflow, since when, alive or dead; nothing moves.",
+    .summary = "Show who owns a workflow, since when, alive or dead; it changes nothing.",
     .examples = "tasuki own show nightly",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = PARAMS(WORKFLOW_PARAM),
     .result = FIELDS(OWNER_FIELDS, {"claimed_at", "string", "when the owner last changed"},
-                     {"how", "string?", "how we know whether the owner lives"}),
+                     {"how", "string?", "how it is known whether the owner is alive"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http = ROUTE("GET", "/api/workflows/:ulTaskId"),
     .mcp.absent = "ul_workflow_check with no_auto_claim says the same",

@@ -133,8 +133,8 @@ static int run_probe(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_probe = {
     NAMES("probe", NULL, "probe"),
     .summary = "Try the ready and health probes of a running process once, and say what they find.",
-    .detail = "Changes nothing. (The holder of a process runs this program beside it under the same name: then it goes "
-              "on probing, and its findings are the phase that proc status shows.)",
+    .detail = "Changes nothing. (The holder of a process runs this command beside the process; it then keeps probing, "
+              "and its findings are the phase that proc status shows.)",
     .examples = "tasuki probe web  # why does it not become ready?",
     .flags = OP_READ_ONLY,
     .params = PARAMS(PROC_ID_PARAM),

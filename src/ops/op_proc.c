@@ -30,8 +30,8 @@ static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_process_create = {
     NAMES("process.create", "proc", "create"),
     .summary = "Register a process, so that it can be started, stopped and watched by its name.",
-    .detail = "Nothing is started yet, unless --start is given; a process that then cannot be started is not "
-              "registered, and one that ends at once is answered as Failed (exit 7). The process will outlive the "
+    .detail = "Nothing is started yet, unless --start is given. A process that then cannot be started is not "
+              "registered, and one that ends at once is reported as Failed (exit 7). The process outlives the "
               "terminal, the agent and tasuki itself; `proc stop` ends it.",
     .examples =
         "tasuki proc create web --restart on-failure -- npm run dev  # a dev server that is restarted\n"
@@ -114,10 +114,10 @@ const struct op op_process_start = {
     NAMES("process.start", "proc", "start"),
     .summary = "Start processes; returns when they are ready, or says why they are not.",
     .detail =
-        "What it depends on is started first and waited for. There is one wait for all: until each is ready (with a "
-        "ready probe), has lived 300 ms (without one), or has ended. What failed meanwhile is answered as Failed with "
-        "its last line of stderr (exit 7); when the time is up before a probe succeeds, its phase is starting. A "
-        "second copy is never started. The process lives on when the terminal is closed.",
+        "The processes that it depends on are started first. All are waited for together: until each is ready (with a "
+        "ready probe), has lived 300 ms (without one), or has ended. A process that failed meanwhile is reported as "
+        "Failed with its last line of stderr (exit 7); if the time is up before a probe succeeds, the phase is "
+        "starting. A second copy is never started. The process keeps running when the terminal is closed.",
     .examples = "tasuki proc start web  # start one\n"
                 "tasuki proc start web --no-wait  # do not wait until it is ready\n"
                 "tasuki proc start --all  # all that are registered, in the order of their dependencies",
@@ -133,7 +133,7 @@ const struct op op_process_start = {
                 .text =
                     "Start registered processes, after what they depend on; returns when they are ready (no probe: "
                     "alive), or with the reason of a failure. ProcessAlreadyRunning: it runs, there is no second copy. "
-                    "They live on when you disconnect."),
+                    "They keep running when you disconnect."),
     .run = run_start,
 };
 
@@ -164,9 +164,8 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_process_stop = {
     NAMES("process.stop", "proc", "stop"),
     .summary = "Stop processes with everything that they started; returns when all of it is gone.",
-    .detail =
-        "SIGTERM to all of them, SIGKILL after the grace period; of several, in reverse order of dependencies. No "
-        "restart policy revives what was stopped. What a process that has ended left behind is ended, too.",
+    .detail = "SIGTERM to all of them, SIGKILL after the grace period; of several, in reverse order of dependencies. "
+              "No restart policy revives a stopped process. The leftovers of a process that has ended are ended, too.",
     .examples = "tasuki proc stop web  # SIGTERM, after 3 s SIGKILL\n"
                 "tasuki proc stop web --grace 10000  # give it ten seconds\n"
                 "tasuki proc stop --all  # everything that runs",
@@ -445,7 +444,7 @@ const struct op op_process_remove = {
     .flags = OP_DESTRUCTIVE | OP_VERDICTS,
     .params = PARAMS(PROC_IDS_PARAM, PROC_ALL_PARAM, FLAG("force", OP_OPTIONAL, "Stop it first if it runs."),
                      NOTE_PARAM, YES_PARAM),
-    .result = FIELDS({"id", "string?", "what was removed"}, {"removed", "any", "true, or the ids"}),
+    .result = FIELDS({"id", "string?", "the process that was removed"}, {"removed", "any", "true, or the ids"}),
     .errors =
         ERRORS(TSK_PROCESS_NOT_FOUND, TSK_NEEDS_CONFIRMATION, TSK_PROCESS_STOP_FAILED, TSK_CONFLICT, TSK_ENVIRONMENT),
     .http = ROUTE("DELETE", "/api/processes/:id"),
@@ -483,7 +482,7 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (proc_args_open(call, &reg, err) < 0 || proc_others_ask(call, &reg, ids, false, &warning, err) < 0)
         return -1;
     int result = update_once(call, &reg, id, expected_ms, err);
-    /* Somebody else changed it between our reading and writing; nobody asked to be told. */
+    /* Somebody else changed it between our reading and writing; the caller did not ask for a check. */
     for (int tries = 0; result < 0 && err->code == TSK_CONFLICT && !expected && tries < UPDATE_TRIES; tries++) {
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);
@@ -495,9 +494,9 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_process_update = {
     NAMES("process.update", "proc", "update"),
-    .summary = "Change a process's command or settings; what runs keeps the old ones until it is restarted.",
-    .detail = "What is not mentioned stays. --env changes the variables that it names; --env-clear drops the others. "
-              "Back to the default: --no-depends-on, --no-auto-start, --ready none and --health none.",
+    .summary = "Change a process's command or settings; a running process keeps the old ones until it is restarted.",
+    .detail = "Settings that are not named stay. --env changes the variables that it names; --env-clear drops the "
+              "others. To return to a default: --no-depends-on, --no-auto-start, --ready none and --health none.",
     .flags = OP_KEEPS_REST,
     .examples = "tasuki proc update web --restart always  # takes effect with the next start\n"
                 "tasuki proc update web -- npm run preview  # another command",

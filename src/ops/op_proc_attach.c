@@ -114,9 +114,10 @@ const struct op op_proc_attach = {
     NAMES("process.attach", "proc", "attach"),
     .summary = "Connect this terminal to the terminal of a process: a debugger, a prompt.",
     .detail =
-        "For a process that was created with --tty. Every key goes to it, Ctrl-C too; Ctrl-] detaches, and it runs on. "
-        "Its output is in its log as always. Several may attach: all see the output, all may type, and the size "
-        "is that of the terminal that attached or was resized last. The end of this terminal does it no harm.",
+        "For a process that was created with --tty. Every key goes to the process, Ctrl-C too; Ctrl-] detaches, and "
+        "the process keeps running. Its output is in its log as always. Several may attach: all see the output, all "
+        "may type, and the size "
+        "is that of the terminal that attached or was resized last. The process survives the end of this terminal.",
     .examples = "tasuki proc create repl --tty --start -- python3\n"
                 "tasuki proc attach repl  # Ctrl-] detaches\n"
                 "tasuki proc attach repl --detach-key ctrl-x",

@@ -46,20 +46,22 @@ const struct op op_process_export = {
     NAMES("process.export", "proc", "export"),
     .summary = "Write processes and templates as YAML or JSON, to be imported elsewhere or kept in the repository.",
     .detail =
-        "Only what differs from the defaults is written, always in the same order. Values of variables that look "
+        "Only values that differ from the defaults are written, always in the same order. Values of variables that "
+        "look "
         "secret are *** unless --secrets is given. Directories below the root are written relative to it: keep the "
         "file there.",
     .examples = "tasuki proc export > processes.yaml  # all\n"
                 "tasuki proc export web db --format json  # two of them\n"
                 "tasuki proc export --secrets > backup.yaml  # complete; keep it to yourself",
     .flags = OP_READ_ONLY,
-    .params = PARAMS(
-        PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…", "Only these processes. Otherwise all, and the templates.",
-              .completes = "process-id"),
-        PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "How it is written.", .fallback = "yaml", .choices = export_formats),
-        FLAG("secrets", OP_OPTIONAL, "Write secret values in clear; otherwise they are ***.")),
+    .params = PARAMS(PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…",
+                           "Only these processes. Otherwise all, and the templates.", .completes = "process-id"),
+                     PARAM("format", OP_ENUM, OP_OPTIONAL, "F", "The format of the text.", .fallback = "yaml",
+                           .choices = export_formats),
+                     FLAG("secrets", OP_OPTIONAL, "Write secret values in clear; otherwise they are ***.")),
     .result = FIELDS({"format", "string", "yaml or json"}, {"content", "string", "the file"},
-                     {"processes", "integer", "how many it has"}, {"templates", "integer", "how many it has"},
+                     {"processes", "integer", "the number of processes in it"},
+                     {"templates", "integer", "the number of processes in it"},
                      {"masked", "array", "ID.VARIABLE of values that are ***"}),
     .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT),
     .http = ROUTE("GET", "/api/processes/export"),
@@ -170,8 +172,8 @@ static const char *const import_formats[] = {"auto", "yaml", "json", "procfile",
 const struct op op_process_import = {
     NAMES("process.import", "proc", "import"),
     .summary = "Register processes from a file: tasuki's own, Vantage's, a Procfile, or a process-compose file.",
-    .detail = "All or nothing: with one mistake in the file nothing is changed, and all mistakes are named with their "
-              "places. Nothing is started. Relative directories begin where the file is.",
+    .detail = "All or nothing: if there is a mistake in the file, nothing is changed, and all mistakes are reported "
+              "with their places. Nothing is started. Relative directories begin at the file's directory.",
     .examples = "tasuki proc import processes.yaml  # what `proc export` wrote, or Vantage\n"
                 "tasuki proc import Procfile  # one process per line\n"
                 "tasuki proc import process-compose.yaml --replace  # also those that exist",
@@ -183,11 +185,12 @@ const struct op op_process_import = {
                      FLAG("replace", OP_OPTIONAL, "Change processes and templates that exist already."), NOTE_PARAM,
                      YES_PARAM),
     .result = FIELDS(
-        {"format", "string", "what it was: yaml json vantage procfile compose"}, {"created", "array", "new processes"},
-        {"updated", "array", "changed processes"}, {"unchanged", "array", "processes that were like this already"},
-        {"running", "array", "changed ones that go on with what they were started with"},
-        {"templates", "array", "templates"}, {"ignored", "array", "keys of the file that mean nothing to tasuki"},
-        {"warnings", "array", "what may not be as it was"}, {"warning", "string?", "whose processes were changed"}),
+        {"format", "string", "the format of the file: yaml json vantage procfile compose"},
+        {"created", "array", "new processes"}, {"updated", "array", "changed processes"},
+        {"unchanged", "array", "processes that were the same already"},
+        {"running", "array", "changed processes that run, with their old settings until a restart"},
+        {"templates", "array", "templates"}, {"ignored", "array", "keys of the file that tasuki does not support"},
+        {"warnings", "array", "what may work differently"}, {"warning", "string?", "whose processes were changed"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_CONFLICT, TSK_PROCESS_ALREADY_EXISTS, TSK_PAYLOAD_TOO_LARGE,
                      TSK_NEEDS_CONFIRMATION, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http = ROUTE("POST", "/api/processes/import"),

@@ -136,7 +136,7 @@ static int take_log_query(const struct op_call *call, struct log_query *ret, str
 struct output {
     struct op_call *call;
     json_t *lines;   /* the answer's, or NULL: emit each line */
-    struct buf text; /* call->emit_text: what is not given out yet */
+    struct buf text; /* call->emit_text: what is not delivered yet */
     bool is_open;    /* the line before has no end yet */
     enum log_stream stream;
     int64_t left;    /* lines that may still come; -1: any number */
@@ -408,27 +408,26 @@ const struct op op_process_logs = {
     NAMES("process.logs", "proc", "logs"),
     .summary = "Show what processes wrote, all of them unless some are named; -f follows them live.",
     .detail =
-        "Of several, each line has the name of its process: `web | text`, and `web ! text` for stderr. What there is "
-        "comes in the order of time, what is followed in the order in which it is seen; a remark says which. Of one "
+        "Of several, each line has the name of its process: `web | text`, and `web ! text` for stderr. Existing lines "
+        "are sorted by time, followed lines come in the order in which they are read; a remark says which. Of one "
         "process, bytes are written as they are; on a terminal, colours stay and everything else that could harm it is "
-        "made visible or left out. A line has the time at which it was there at the latest: to the second in the "
-        "modes direct and pipe, exact in the mode stamped. Old output is dropped when the log exceeds its "
-        "log_max; a cursor stays valid all the same.",
+        "made visible or left out. The time of a line is the latest time at which it can have been written: to the "
+        "second in the modes direct and pipe, exact in the mode stamped. Old output is dropped when the log exceeds "
+        "log_max; a cursor stays valid.",
     .examples = "tasuki proc logs web  # the last 100 lines of both outputs\n"
                 "tasuki proc logs -f  # all processes, as they write\n"
                 "tasuki proc logs web --since 10m --grep 'error|warn'  # what went wrong lately\n"
-                "tasuki proc logs web --run -1 --stderr  # what the newest start had to complain about",
+                "tasuki proc logs web --run -1 --stderr  # the errors of the newest start",
     .flags = OP_READ_ONLY | OP_STREAMS,
     .params = PARAMS(
         PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…", "One process or several; none: all.",
               .completes = "process-id", .agent_help = "One or several; none: all."),
-        FLAG("follow", OP_CLI_ONLY, "Go on and show what is written, also after a restart, until all have ended.",
-             .letter = 'f'),
+        FLAG("follow", OP_CLI_ONLY, "Follow the output, also after a restart, until all have ended.", .letter = 'f'),
         PARAM(
             "lines", OP_INT, OP_OPTIONAL, "N",
             "The last N lines; with a cursor, at most N. All, where --since, --until, --run or --cursor choose a part.",
             .fallback = "100", .min = 0, .max = INT32_MAX, .letter = 'n',
-            .agent_help = "The last so many; with a cursor, at most so many."),
+            .agent_help = "The last N; with a cursor, at most N."),
         FLAG("stdout", OP_CLI_ONLY, "Only standard output."), FLAG("stderr", OP_CLI_ONLY, "Only standard error."),
         FLAG("both", OP_CLI_ONLY, "Both, merged by time: the default of the command line."),
         PARAM("stream", OP_ENUM, OP_REMOTE_ONLY, "NAME", "Which output: stdout, stderr, or both merged by time.",
@@ -442,31 +441,31 @@ const struct op op_process_logs = {
               .agent_help = "Until then."),
         PARAM("run", OP_INT, OP_OPTIONAL, "N", "Only the output of start number N; -1 is the newest.", .min = -1,
               .max = INT64_MAX),
-        PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Go on where an earlier answer ended.", .max = 4096),
+        PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Continue where an earlier answer ended.", .max = 4096),
         PARAM("offset", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "C",
               "Of one process: a part from this place on: a byte of the one output, or a cursor.", .max = 64),
         PARAM("before", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "C",
               "Of one process: the newest lines before this place: a byte of the one output, a cursor or the `from` of "
               "an earlier answer.",
               .max = 64),
-        PARAM("bytes", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N",
-              "Of one process: a part of so many bytes; alone: the end.", .min = 1, .max = LOG_PART_MAX),
+        PARAM("bytes", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N", "Of one process: a part of N bytes; alone: the end.",
+              .min = 1, .max = LOG_PART_MAX),
         FLAG("hits", OP_REMOTE_ONLY | OP_PAGE_ONLY, "Of one process, with grep: where the lines are, from cursor on."),
 
         FLAG("strip_ansi", OP_OPTIONAL, "Without escape sequences (colours).")),
     .result = FIELDS(
         {"id", "string?", "the process; of several, each line has its own"},
         {"lines", "array", "stream, time, text; partial where a line has no end yet, or is a piece of a long one"},
-        {"cursor", "string?", "where to go on, for stdout and stderr"},
-        {"order", "string?", "of several: second or exact, as the lines are sorted by time"},
+        {"cursor", "string?", "where to continue, for stdout and stderr"},
+        {"order", "string?", "of several: how exactly the lines are sorted by time: second or exact"},
         {"from", "string?", "a part: the place of its first line"},
         {"hits", "array?", "a search: lines, each with its cursor; at most 1,000"},
-        {"next", "string?", "a search: where to go on; null at the end"},
-        {"missed_bytes", "integer?", "what was dropped behind the given cursor before it was read"}),
+        {"next", "string?", "a search: where to continue; null at the end"},
+        {"missed_bytes", "integer?", "bytes after the given cursor that were dropped before they could be read"}),
     .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT),
     .http = ROUTE("GET", "/api/processes/:id/logs", .also = stream_routes),
     .mcp = TOOL("get_process_output", "processes", .is_core = true,
                 .text = "Read what a process wrote, also after its end: the last 100 lines, or a part. It changes "
-                        "nothing; to read on, pass the answer's cursor."),
+                        "nothing; to continue, pass the answer's cursor."),
     .run = run_logs,
 };

@@ -63,7 +63,7 @@ int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err)
     int result = wait_sliced(call, &reg, is_ready ? PROC_WAIT_READY : PROC_WAIT_EXIT, &p, err);
     if (result == 0) {
         *ret = proc_to_json(&reg, &p);
-        /* So that a script does not go on after a failure: `tasuki proc wait build && …`. */
+        /* So that a script does not continue after a failure: `tasuki proc wait build && …`. */
         call->has_exit_code = call->is_cli && p.view.state == PROC_FAILED;
         call->exit_code = code_info(TSK_TASK_FAILED)->exit_code;
         proc_clear(&p);
@@ -82,9 +82,9 @@ static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_process_wait = {
     NAMES("process.wait", "proc", "wait"),
     .summary = "Wait until a process has ended, or until it is ready.",
-    .detail = "Fails at once, with the reason, when what is waited for cannot happen any more. A time that is up is "
-              "CONFLICT (exit 4); so it can be repeated. A process that was ready and is unhealthy now ends a wait for "
-              "ready: its phase says so. Exit code on the command line: 0, or 7 if the process failed.",
+    .detail = "Fails at once, with the reason, if the condition can no longer come true. If the time is up, the error "
+              "is CONFLICT (exit 4): repeat the call. A wait for ready also ends if the process was ready and is "
+              "unhealthy now; the phase says so. Exit code on the command line: 0, or 7 if the process failed.",
     .examples = "tasuki proc wait build && echo built  # until it has ended\n"
                 "tasuki proc wait web --for ready --timeout 30s  # until it answers",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,

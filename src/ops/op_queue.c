@@ -139,11 +139,11 @@ static int run_run_next(struct op_call *call, json_t **ret, struct tsk_error *er
     return op_is_apart(call) ? run_apart(call, ret, err) : run_queue(call, 1, ret, err);
 }
 
-#define RETRY_PARAM FLAG("retry", OP_OPTIONAL, "Also requests whose latest run has failed, anew.")
+#define RETRY_PARAM FLAG("retry", OP_OPTIONAL, "Also run requests again whose latest run has failed.")
 static const struct op_field run_fields[] = {
-    {"status", "string", "STOPPED; RUNNING when it goes on by itself"},
+    {"status", "string", "STOPPED; RUNNING if it continues in the background"},
     {"reason", "string?", "EMPTY STOPPED NEEDS_INPUT FAILED CANCELLED DOCTOR_FAILED MAX TIME LOCK_LOST"},
-    {"ran", "array", "request_id run_id status; of the last that failed also counts duration_ms reason failures"},
+    {"ran", "array", "request_id run_id status; for the last that failed also counts duration_ms reason failures"},
     {"error", "object?", "why a request could not begin"},
     {0},
 };
@@ -152,8 +152,8 @@ const struct op op_queue_run = {
     NAMES("queue.run", "queue", "run"),
     .summary = "Run the ready requests one after the other, by priority and dependencies, one queue at a time.",
     .detail =
-        "It stops when a run asks something or fails, when the examination before a run finds something, at queue "
-        "stop, and when nothing is left; the reason is in its answer, in queue status and in the events. A run that "
+        "It stops when a run asks something or fails, when the examination before a run finds a problem, at queue "
+        "stop, and when no request is left; the reason is in its answer, in queue status and in the events. A run that "
         "was interrupted is continued. With --stay it waits for more requests until queue stop or Ctrl-C. Exit codes: "
         "0, "
         "4 another queue runs, 7 failed, 8 a run asks, 3 examination.",
@@ -163,18 +163,18 @@ const struct op op_queue_run = {
                 "tasuki queue run --detach",
     .flags = OP_STREAMS | OP_GOES_ON,
     .params = PARAMS(FLAG("once", OP_OPTIONAL, "Only one request."),
-                     PARAM("max", OP_INT, OP_OPTIONAL, "N", "At most so many requests.", .min = 1, .max = 1000000),
-                     PARAM("for", OP_DURATION, OP_OPTIONAL, "D", "Begin no further one after this time.", .min = 1),
-                     RETRY_PARAM, FLAG("stay", OP_PAGE_ONLY, "When nothing is left, wait for more."),
+                     PARAM("max", OP_INT, OP_OPTIONAL, "N", "At most N requests.", .min = 1, .max = 1000000),
+                     PARAM("for", OP_DURATION, OP_OPTIONAL, "D", "Begin no more requests after this time.", .min = 1),
+                     RETRY_PARAM, FLAG("stay", OP_PAGE_ONLY, "Wait for more requests when none is left."),
                      FLAG("keep_going", OP_PAGE_ONLY,
-                          "Go on after a run that has failed or asks; exit 7 or 8 at the end, 0 with --stay."),
+                          "Continue after a run that has failed or asks; exit 7 or 8 at the end, 0 with --stay."),
                      RUN_OUTPUT_PARAM, NOTE_PARAM, OP_DETACH_PARAM),
     .result = run_fields,
     .errors = QUEUE_RUN_ERRORS,
     .http = ROUTE("POST", "/api/queue/start"),
     .mcp = TOOL("queue_run", "requests", .is_core = true, .refusal = "NOT STARTED",
                 .text = "Run the ready requests one after the other, until one asks, fails, or none is left. NOT "
-                        "STARTED: another queue runs; leave it alone. It goes on without this connection."),
+                        "STARTED: another queue runs; leave it alone. It continues without this connection."),
     .run = run_run,
 };
 
@@ -231,7 +231,7 @@ static int run_next(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_queue_next = {
     NAMES("queue.next", "queue", "next"),
-    .summary = "Show the request that the queue takes next, and why the others wait.",
+    .summary = "Show the request that the queue takes next, and the reasons why the others wait.",
     .detail =
         "Reasons: NOT_READY DEPENDS_NOT_DONE DEPENDS_NOT_FOUND DEPENDS_CYCLE REQUEST_LOCKED LATEST_RUN_NEEDS_INPUT "
         "LATEST_RUN_FAILED ALREADY_DONE. Those that may run, but later, have their position.",
@@ -243,8 +243,7 @@ const struct op op_queue_next = {
     .errors = ERRORS(TSK_QUEUE_IN_PROGRESS, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL, TSK_NOT_FOUND),
     .http = ROUTE("GET", "/api/queue/next"),
     .mcp = TOOL("queue_next", "requests",
-                .text =
-                    "Say which request the queue would take next, and for each other one why not. It changes nothing."),
+                .text = "Say which request the queue takes next, and for each other one why not. It changes nothing."),
     .run = run_next,
 };
 

@@ -84,9 +84,8 @@ static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_queue_add = {
     NAMES("queue.add", "queue", "add"),
     .summary = "Give the queue a command: a request with the command as its title.",
-    .detail =
-        "It is the same as request add. The command runs in this directory, when a queue comes to it: queue run, or "
-        "one that stays (queue run --stay).",
+    .detail = "The same as request add. The command runs in this directory when a queue takes it: queue run, or queue "
+              "run --stay, which waits for more.",
     .examples = "tasuki queue add -- make docs\n"
                 "tasuki queue add --title \"Nightly\" --priority P1 -- ./nightly.sh",
     .params = PARAMS(
@@ -97,7 +96,7 @@ const struct op op_queue_add = {
               .option = "depends", .completes = "request-id"),
         PARAM("run", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command.", .max = 1 << 16)),
     .result = FIELDS({"id", "string", ""}, {"title", "string", ""}, {"status", "string", "ready or blocked"},
-                     {"queue_runs", "boolean", "whether a queue is there that will run it"}),
+                     {"queue_runs", "boolean", "whether a queue is running that will take it"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT,
                      TSK_NOT_FOUND),
     .http.absent = "POST /api/requests does it",
@@ -124,10 +123,9 @@ static int run_again(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_request_again = {
     NAMES("request.again", "request", "again"),
-    .summary = "Put a request back that is done or has failed: the queue may take it again.",
-    .detail =
-        "Its file and its runs stay as they are. A request that depends on it waits until it is done again. Without "
-        "RQ it is the only request that is done or has failed.",
+    .summary = "Put a request that is done or has failed back into the queue.",
+    .detail = "Its file and its runs stay as they are. A request that depends on it waits until it is done again. "
+              "Without RQ, the only request that is done or has failed is taken.",
     .examples = "tasuki request again RQ-20260207T223000-1a2b3",
     .flags = OP_IDEMPOTENT,
     .params = PARAMS(REQUEST_OR_NONE_PARAM),
@@ -136,9 +134,8 @@ const struct op op_request_again = {
     .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_NEEDS_INPUT, TSK_CONFLICT, TSK_INVALID_INPUT,
                      TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS, TSK_LOCK_LOST, TSK_NOT_FOUND),
     .http = ROUTE("POST", "/api/requests/:request/again"),
-    .mcp = TOOL(
-        "request_again", "requests", .refusal = "NOT PUT BACK",
-        .text = "Put a request back that is done or has failed, so that the queue may take it again. Its runs stay. "
-                "Refused while it runs or asks."),
+    .mcp = TOOL("request_again", "requests", .refusal = "NOT PUT BACK",
+                .text = "Put a request that is done or has failed back into the queue. Its runs stay. Refused while it "
+                        "runs or asks."),
     .run = run_again,
 };

@@ -110,12 +110,12 @@ void request_show_written(struct op_call *call, const struct request *request, j
     json_object_set_new(*ret, "lock", json_null());
 }
 
-#define TITLE_TEXT    "What is to be done, in one line."
+#define TITLE_TEXT    "What to do, in one line."
 #define FLOW_TEXT     "The flow to run: a file below the workspace, or the name of one in .aiflow/flows/."
 #define PRIORITY_TEXT "P0 is the most urgent."
-#define DEPENDS_TEXT  "A request that must be done before; repeat for more."
-#define BODY_TEXT     "More about it; tasks find it in their channel as request.body."
-#define RUN_TEXT      "The command to run instead of a flow."
+#define DEPENDS_TEXT  "A request that must be done first; repeat for more."
+#define BODY_TEXT     "Any further text; tasks have it in their channel as request.body."
+#define RUN_TEXT      "The command to run, instead of a flow."
 #define STATUS_TEXT   "ready: the queue may take it; draft: not yet; archived: not any more."
 
 static const struct op_field request_fields[] = {
@@ -131,11 +131,11 @@ static const struct op_field request_fields[] = {
     {"path", "string", "its file"},
     {"updated_at", "string", "the file's time, for expected_updated_at"},
     {"latest_run", "object?", "run_id status started_at ended_at duration_ms questions"},
-    {"lock", "object?", "who holds it"},
-    {"reason", "string?", "why the queue would not take it"},
-    {"detail", "string?", "what is in the way"},
+    {"lock", "object?", "its holder"},
+    {"reason", "string?", "why the queue does not take it"},
+    {"detail", "string?", "what blocks it"},
     {"problems", "array?", "line column reason: why it is broken"},
-    {"warning", "string?", "of add and edit: its flow is not there"},
+    {"warning", "string?", "after add and edit: its flow does not exist"},
     {0},
 };
 
@@ -164,9 +164,9 @@ static int run_add(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_request_add = {
     NAMES("request.add", "request", "add"),
-    .summary = "Write down something to be done: a request, as a file in .aiflow/requests/.",
-    .detail = "The file belongs to you: it can be edited with any editor and kept in git. What becomes of the request "
-              "is not written into it.",
+    .summary = "Add a request: something to be done, written down as a file in .aiflow/requests/.",
+    .detail = "The file belongs to you: edit it with any editor, keep it in git. tasuki does not write the request's "
+              "progress into it.",
     .examples = "tasuki request add \"Build the docs\" -- make docs\n"
                 "tasuki request add \"Release\" --flow release.yaml --priority P1 --depends RQ-20260207T223000-1a2b3",
     .params = PARAMS(
@@ -185,9 +185,8 @@ const struct op op_request_add = {
     .http = ROUTE("POST", "/api/requests"),
     .mcp = TOOL(
         "request_add", "requests", .refusal = "NOT ADDED",
-        .text =
-            "Write down something to be done as a request: a title and a flow or a command. It is a file in "
-            ".aiflow/requests/ that people see and edit; nothing is run by adding it. It stays until it is removed."),
+        .text = "Add a request: something to be done, with a title and a flow or a command. It is a file in "
+                ".aiflow/requests/ that people see and edit; adding it runs nothing. It stays until it is removed."),
     .run = run_add,
 };
 
@@ -252,8 +251,8 @@ const struct op op_request_list = {
     .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
     .http = ROUTE("GET", "/api/requests"),
     .mcp = TOOL("request_list", "requests", .is_core = true,
-                .text = "List the requests in the queue's order, with their state and why one would not be taken. Look "
-                        "here for work before you begin any. It changes nothing."),
+                .text = "List the requests in the queue's order, with their state and the reason why one is not taken. "
+                        "Look here for work before you begin any. It changes nothing."),
     .run = run_list,
 };
 
@@ -344,9 +343,9 @@ static int run_edit(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_request_edit = {
     NAMES("request.edit", "request", "edit"),
-    .summary = "Change what is mentioned in a request's file, and nothing else; without options, in your editor.",
-    .detail = "Comments and the order of the keys stay. A value of several lines is replaced with all of its lines. "
-              "Without options the file is opened with $VISUAL or $EDITOR, and taken only when it is right.",
+    .summary = "Change the given keys in a request's file, and nothing else; without options, open it in your editor.",
+    .detail = "Comments and the order of the keys stay. A value of several lines is replaced as a whole. Without "
+              "options the file is opened in $VISUAL or $EDITOR, and accepted only when it is valid.",
     .examples = "tasuki request edit RQ-20260207T223000-1a2b3 --priority P0\n"
                 "tasuki request edit RQ-20260207T223000-1a2b3 --depends ''  # depends on nothing any more",
     .flags = OP_KEEPS_REST | OP_IDEMPOTENT,
@@ -358,7 +357,7 @@ const struct op op_request_edit = {
                      PARAM("status", OP_ENUM, OP_OPTIONAL, "S", STATUS_TEXT, .choices = request_status_names),
                      PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = 512 << 10),
                      PARAM("expected_updated_at", OP_STRING, OP_OPTIONAL, "T",
-                           "Refuse (CONFLICT) if the file is not of this time any more."),
+                           "Refuse (CONFLICT) if the file was changed after this time."),
                      PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = 1 << 16)),
     .result = request_fields,
     .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_STORAGE_FULL, TSK_ENVIRONMENT,

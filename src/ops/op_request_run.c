@@ -35,20 +35,20 @@ static int run_request(struct op_call *call, json_t **ret, struct tsk_error *err
 
 const struct op op_request_run = {
     NAMES("request.run", "request", "run"),
-    .summary = "Run a request now, under its lock: nobody else runs it at the same time.",
+    .summary = "Run a request now, under its lock, so that nobody else runs it at the same time.",
     .detail = "The tasks run in the workspace's root. Exit codes: 0 done, 7 failed, 8 a task asks something (answer), "
               "4 it runs already. The lock is released last; if this command is killed, the next one takes it at once. "
-              "The run is shown as INTERRUPTED, and the next run of the request continues it: what is done is not done "
-              "twice (--new begins anew). Without RQ it is the only request that may run (queue next).",
+              "The run is shown as INTERRUPTED, and the next run of the request continues it: completed tasks do not "
+              "run again (--new starts a new run). Without RQ, the only request that may run is taken (queue next).",
     .examples = "tasuki request run RQ-20260207T223000-1a2b3\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --on-conflict attach  # start it, or follow it\n"
                 "tasuki request run RQ-20260207T223000-1a2b3 --detach",
     .flags = OP_STREAMS | OP_GOES_ON,
     .params =
         PARAMS(REQUEST_OR_NONE_PARAM, CONFLICT_PARAM,
-               FLAG("new", OP_OPTIONAL, "Begin anew; a latest run that waits or was interrupted is cancelled.",
-                    .agent_help = "Begin anew; cancel a run that waits."),
-               PARAM("parallel", OP_INT, OP_CLI_ONLY, "N", "At most so many tasks at a time.",
+               FLAG("new", OP_OPTIONAL, "Start a new run; a latest run that waits or was interrupted is cancelled.",
+                    .agent_help = "Start a new run; cancel one that waits."),
+               PARAM("parallel", OP_INT, OP_CLI_ONLY, "N", "At most N tasks at a time.",
                      .fallback = "the flow's limit, or one per processor", .min = 1, .max = 100000, .letter = 'j'),
                RUN_OUTPUT_PARAM, FLAG("yes", OP_CLI_ONLY, "Answer the question of replace with yes."), NOTE_PARAM,
                OP_DETACH_PARAM),
@@ -63,8 +63,8 @@ const struct op op_request_run = {
                      TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS, TSK_NOT_FOUND, TSK_LOCK_LOST),
     .http = ROUTE("POST", "/api/requests/:request/run"),
     .mcp = TOOL("request_run", "requests", .is_core = true, .refusal = "NOT STARTED",
-                .text = "Run a request now, or go on with its interrupted run; the answer is that run (wait_for, "
+                .text = "Run a request now, or continue its interrupted run; the answer is that run (wait_for, "
                         "run_show). NOT STARTED: RUN_IN_PROGRESS names the run that is there, NEEDS_INPUT one "
-                        "for run_answer. It goes on without this connection."),
+                        "for run_answer. It continues without this connection."),
     .run = run_request,
 };

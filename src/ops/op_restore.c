@@ -61,14 +61,15 @@ static int run_restore(struct op_call *call, json_t **ret, struct tsk_error *err
 const struct op op_restore = {
     NAMES("process.restore", NULL, "restore"),
     .summary = "After a reboot or a crash: start the processes that should run and do not.",
-    .detail = "Those with --auto-start that do not run are started, in the order of their dependencies, unless they "
-              "were stopped on purpose since their last start. What runs is adopted, never doubled.",
+    .detail =
+        "Processes with --auto-start that do not run are started, in the order of their dependencies, unless they were "
+        "stopped on purpose since their last start. Running processes are adopted; a second copy is never started.",
     .examples = "tasuki restore  # from a login script or @reboot\n"
                 "tasuki restore --all-auto  # also what was stopped by hand",
     .flags = OP_IDEMPOTENT | OP_VERDICTS,
     .params = PARAMS(FLAG("all_auto", OP_OPTIONAL, "Also those that were stopped on purpose.")),
     .result = FIELDS({"started", "array", "ids that were started"},
-                     {"running", "array", "ids that run already; adopted if need be"},
+                     {"running", "array", "ids that run already; adopted if necessary"},
                      {"skipped", "array", "id and reason"}, {"errors", "array", "id and error"}),
     .errors = ERRORS(TSK_PROCESS_START_FAILED, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http = ROUTE("POST", "/api/restore"),

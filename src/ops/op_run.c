@@ -338,9 +338,9 @@ static const struct op_field stage_fields[] = {
 const struct op op_run_flow = {
     NAMES("run", NULL, "run"),
     .summary = "Run a flow: tasks in parallel where the flow allows it, each branch in a session of its own.",
-    .detail = "Everything that happens is in .aiflow/runs/RUN-…/: the journal, stage.json, a log per task. Ctrl-C ends "
-              "the run in good order, a second one at once. A run that was interrupted or has failed goes on with "
-              "resume. A flow in .aiflow/flows/, or with `exclusive: true`, runs once at a time. Exit codes: 0 done, "
+    .detail = "Everything is recorded in .aiflow/runs/RUN-…/: the journal, stage.json, a log per task. Ctrl-C ends "
+              "the run in good order, a second one at once. `resume` continues a run that was interrupted or has "
+              "failed. A flow in .aiflow/flows/, or with `exclusive: true`, runs once at a time. Exit codes: 0 done, "
               "7 failed, 8 a task asks something (answer), 4 it runs already.",
     .examples = "tasuki run build.yaml -j 4  # at most four tasks at a time\n"
                 "tasuki run build.yaml test  # only test, and what it needs\n"
@@ -359,9 +359,10 @@ const struct op op_run_flow = {
               .completes = "flow-param"),
         PARAM("start", OP_ID, OP_OPTIONAL, "TASK", "Begin with this task; earlier ones count as done.",
               .agent_help = "Begin with this task."),
-        FLAG("dry_run", OP_OPTIONAL, "Only say in which order tasks could run.", .agent_help = "Only the order."),
+        FLAG("dry_run", OP_OPTIONAL, "Only show an order in which the tasks could run.",
+             .agent_help = "Only the order."),
         CONFLICT_PARAM,
-        FLAG("concurrent", OP_OPTIONAL, "Run it also if it runs already.", .agent_help = "Also a second one."),
+        FLAG("concurrent", OP_OPTIONAL, "Run it even if it is already running.", .agent_help = "Also a second one."),
         FLAG("yes", OP_CLI_ONLY, "Answer the question of replace with yes."), RUN_REDIS_PARAM, NOTE_PARAM,
         OP_DETACH_PARAM),
     .result = stage_fields,
@@ -372,7 +373,7 @@ const struct op op_run_flow = {
     .http = ROUTE("POST", "/api/flows/run"),
     .mcp = TOOL("flow_run", "requests", .is_core = true, .refusal = "NOT DONE",
                 .text = "Run a flow file. NOT DONE says what failed. "
-                        "After 45 s the answer is RUNNING, and it goes on without this connection."),
+                        "After 45 s the answer is RUNNING; the run continues without this connection."),
     .run = run_run,
 };
 
@@ -390,7 +391,7 @@ static bool journal_says_done(int run_dir)
            strcmp(json_get_string(last, "status", ""), "DONE") == 0;
 }
 
-/* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by going on,
+/* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by continuing,
  * with nothing left to do. */
 static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
@@ -456,16 +457,16 @@ static int run_resume(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_resume = {
     NAMES("resume", NULL, "resume"),
     .summary = "Continue a run that was interrupted or cancelled, or that failed. Completed tasks do not run again.",
-    .detail = "The flow is the one that the run began with, even if the file was changed since, unless --flow names "
-              "another one. Processes that the run left behind are ended first.",
+    .detail = "A run keeps the flow that it began with, even if the file has changed since; --flow names another one. "
+              "Processes that the run left behind are ended first.",
     .examples = "tasuki resume  # the latest run\n"
                 "tasuki resume RUN-20260207T223000-1a2b3c --flow build.yaml  # the file was repaired",
     .flags = OP_STREAMS | OP_WAITS | OP_DESTRUCTIVE | OP_GOES_ON,
     .params = PARAMS(RUN_OR_LATEST_PARAM,
                      PARAM("flow", OP_PATH, OP_OPTIONAL, "FILE",
-                           "Go on with this flow. Completed tasks that it defines as before stay completed; what else "
-                           "changes is reported first.",
-                           .max = 4096, .agent_help = "Go on with this flow file instead of the run's copy."),
+                           "Continue with this flow. Completed tasks with an unchanged definition stay completed; all "
+                           "other changes are reported first.",
+                           .max = 4096, .agent_help = "Continue with this flow file instead of the run's copy."),
                      RUN_PARALLEL_PARAM, RUN_REDIS_PARAM, RUN_OUTPUT_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = stage_fields,
     .errors = ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_FLOW_INVALID, TSK_NOT_FOUND, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS,
@@ -474,7 +475,7 @@ const struct op op_resume = {
                      TSK_NEEDS_INPUT, TSK_PROCESS_STOP_FAILED, TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_INVALID_INPUT),
     .http = ROUTE("POST", "/api/runs/:run/resume"),
     .mcp = TOOL("run_resume", "requests", .refusal = "NOT DONE",
-                .text = "Go on with a run that was interrupted, cancelled or has failed; what was completed is not run "
-                        "again. Refused while somebody runs it. It outlives this connection, as flow_run does."),
+                .text = "Continue a run that was interrupted, cancelled or has failed; completed tasks do not run "
+                        "again. Refused while it is running. It outlives this connection, as flow_run does."),
     .run = run_resume,
 };

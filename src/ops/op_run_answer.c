@@ -1,4 +1,4 @@
-/* op_run_answer.c - answer: what a task has asked, and the run goes on. */
+/* op_run_answer.c - answer: what a task has asked, and the run continues. */
 #include "base/log.h"
 #include "graph/reply.h"
 #include "ops/detached.h"
@@ -120,7 +120,7 @@ static int question_find(const char *run_id, const json_t *records, const json_t
                  : reply_refuse(run_id, records, task, err);
 }
 
-/* An answer is for a run that has not ended: one that failed or was cancelled goes on by `resume`. */
+/* An answer is for a run that has not ended: one that failed or was cancelled continues by `resume`. */
 static int refuse_ended(const struct rundir *run, const json_t *records, const json_t *open, struct tsk_error *err)
 {
     const char *status = rundir_end_of(records);
@@ -165,7 +165,7 @@ static int record_answer(struct op_call *call, const struct rundir *run, json_t 
     return 0;
 }
 
-/* ---- the run goes on ------------------------------------------------------------------------------------- */
+/* ---- the run continues ------------------------------------------------------------------------------------- */
 
 /* SIGCHLD: it wakes a runner that waits, and does nothing to a process that has left its run. */
 static void wake_runner(const struct rundir *run)
@@ -178,7 +178,7 @@ static void wake_runner(const struct rundir *run)
 }
 
 /* Waits until the process that executes the run has taken the answer, or executes it no more. 1: taken; 0: the run needs somebody
- * who goes on with it; -1: it has ended without the answer. A runner that was stopped takes the answer when it continues. */
+ * who continues with it; -1: it has ended without the answer. A runner that was stopped takes the answer when it continues. */
 static int wait_taken(const struct rundir *run, const json_t *question, struct tsk_error *err)
 {
     int64_t until = clock_now().boot_ms + TAKE_MS;
@@ -200,7 +200,7 @@ static int wait_taken(const struct rundir *run, const json_t *question, struct t
     return refuse_ended(run, records, open, err) < 0 ? -1 : 0;
 }
 
-/* Somebody else goes on with this very run, or has done so, and has taken its byte after the answer was recorded. */
+/* Somebody else continues with this very run, or has done so, and has taken its byte after the answer was recorded. */
 static bool goes_on_already(const char *run, const struct tsk_error *err)
 {
     char by[LOCK_ID_MAX];
@@ -235,7 +235,7 @@ static int go_on(struct op_call *call, const struct run_owner *owner, const char
     return result < 0 ? refused_after(run, err) : 0;
 }
 
-/* Nobody executes a run that was answered and has not ended: it can go on. Otherwise the run says what it waits for. */
+/* Nobody executes a run that was answered and has not ended: it can continue. Otherwise the run says what it waits for. */
 static int answer_refuse(const struct rundir *run, struct tsk_error *err)
 {
     struct tsk_error ignored;
@@ -283,12 +283,12 @@ static int run_answer(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_answer = {
     NAMES("answer", NULL, "answer"),
     .summary = "Answer the question of a run; the run then continues.",
-    .detail = "The answer is recorded first; a second one is refused. Then the run goes on by itself; --wait follows "
-              "it. "
-              "Without a run it is the only one that asks; one word that names no run is the answer for it. On a "
-              "terminal, a command without an answer asks the question, "
-              "and without a run shows what is open.",
-    .examples = "tasuki answer  # on a terminal: asks what is open\n"
+    .detail =
+        "The answer is recorded first; a second one is refused. Then the run continues by itself; --wait follows it. "
+        "Without a run, the only run that asks is answered; a single word that names no run is its answer. On a "
+        "terminal, a command without an answer asks the question, "
+        "and without a run shows what is open.",
+    .examples = "tasuki answer  # on a terminal: shows the open questions\n"
                 "tasuki answer --yes  # the only question that is open\n"
                 "tasuki answer staging  # the same, for a text or an option\n"
                 "tasuki answer RUN-20260207T223000-1a2b3c --yes --wait",
@@ -312,7 +312,7 @@ const struct op op_answer = {
                      TSK_DOCTOR_FAILED, TSK_LOCK_LOST),
     .http = ROUTE("POST", "/api/runs/:run/answer"),
     .mcp = TOOL("run_answer", "requests", .is_core = true, .refusal = "NOT ANSWERED",
-                .text = "Answer what a run asks (its questions are in run_show), so that it goes on. The answer is "
+                .text = "Answer what a run asks (its questions are in run_show), so that it continues. The answer is "
                         "recorded first; a second one is refused (ALREADY_ANSWERED)."),
     .run = run_answer,
 };

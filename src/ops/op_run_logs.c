@@ -519,29 +519,31 @@ static const struct op_route stream_route[] = {{"GET", "/api/runs/:run/logs/stre
 const struct op op_runs_logs = {
     NAMES("runs.logs", "runs", "logs"),
     .summary = "Show what the tasks of a run have printed, and follow it live with -f.",
-    .detail = "With --since, all that was printed since then: the whole log of a task that began later, and the lines "
-              "that begin with a later time, with the lines behind them. The last lines of a log without times are "
-              "shown if something was printed since then; a remark says so.",
+    .detail =
+        "With --since, everything that was printed since then: the whole log of a task that began later, and lines "
+        "that begin with a later time, with the lines after them. The last lines of a log without times are "
+        "shown if something was printed since then; a remark says so.",
     .examples = "tasuki runs logs  # of the latest run\n"
                 "tasuki runs logs @2 test -n 100  # one task of the run before\n"
                 "tasuki runs logs --grep 'error|warn'  # of all tasks\n"
                 "tasuki runs logs -f  # as it is printed, until the run has ended",
     .flags = OP_READ_ONLY | OP_STREAMS,
     .params = PARAMS(
-        RUN_OR_LATEST_PARAM, PARAM("task", OP_ID, OP_POSITIONAL, "TASK", "Only of this task."),
+        RUN_OR_LATEST_PARAM, PARAM("task", OP_ID, OP_POSITIONAL, "TASK", "Only the log of this task."),
         PARAM("lines", OP_INT, OP_OPTIONAL, "N", "The last lines of each log.", .fallback = "40", .min = 1,
               .max = 1000000, .letter = 'n'),
-        FLAG("follow", OP_CLI_ONLY, "Go on and show what is printed, until the run has ended.", .letter = 'f'),
-        PARAM("session", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "S", "Only of this branch.", .max = 256),
+        FLAG("follow", OP_CLI_ONLY, "Follow the output until the run has ended.", .letter = 'f'),
+        PARAM("session", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "S", "Only logs of this branch.", .max = 256),
         PARAM("attempt", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N", "Only this attempt.", .min = 1, .max = INT32_MAX),
         PARAM("offset", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N", "Of one log: whole lines from this byte on.",
               .min = 0, .max = INT64_MAX),
         PARAM("before", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N",
               "Of one log: whole lines that end before this byte.", .min = 0, .max = INT64_MAX),
-        PARAM("bytes", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N", "How many bytes of it; alone: of its end.", .min = 1,
-              .max = LOG_PART_MAX, .fallback = "262144"),
+        PARAM("bytes", OP_INT, OP_REMOTE_ONLY | OP_PAGE_ONLY, "N",
+              "The number of bytes; without offset and before: the end of the log.", .min = 1, .max = LOG_PART_MAX,
+              .fallback = "262144"),
         PARAM("grep", OP_STRING, OP_PAGE_ONLY, "RE",
-              "Only lines that match this POSIX extended regular expression; over HTTP of one log, from offset on.",
+              "Only lines that match this POSIX extended regular expression; over HTTP: in one log, from offset on.",
               .max = 1024),
         PARAM("since", OP_STRING, OP_PAGE_ONLY, "T",
               "Only what was printed since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z.", .max = 64)),
@@ -551,7 +553,7 @@ const struct op op_runs_logs = {
                {"task", "string?", "of a part or a search: whose log; with session_id attempt end"},
                {"text", "string?", "a part: the bytes from `from` to `to`"},
                {"hits", "array?", "a search: at line; at most 1,000"},
-               {"next", "integer?", "a search: where to go on; null at the end"}),
+               {"next", "integer?", "a search: where to continue; null at the end"}),
     .errors = ERRORS(TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
     .http = ROUTE("GET", "/api/runs/:run/logs", .also = stream_route),
     .mcp = TOOL("run_logs", "requests", .is_core = true,

@@ -1,4 +1,4 @@
-/* op_run_tasks.c - runs tasks: the tasks of a run page by page, out of its journal. `stage.json` lists at most 1,000. */
+/* op_run_tasks.c - runs tasks: the tasks of a run page by page, from its journal. `stage.json` lists at most 1,000. */
 #include "graph/journal.h"
 #include "graph/run_tasks.h"
 #include "ops/ops.h"
@@ -137,15 +137,15 @@ static const char *const states[] = {"running", "ok",   "failed",      "retry", 
 
 const struct op op_runs_tasks = {
     NAMES("runs.tasks", "runs", "tasks"),
-    .summary = "List the tasks of a run that have started, page by page, out of its journal.",
+    .summary = "List the tasks of a run that have started, page by page, from its journal.",
     .detail = "`runs show` lists at most 1,000 tasks, and says how many it leaves out (tasks_left_out).",
     .examples = "tasuki runs tasks RUN-20260207T223000-1a2b3c --state failed",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = PARAMS(RUN_OR_LATEST_PARAM,
                      PARAM("state", OP_ENUM, OP_OPTIONAL, "S", "Only tasks in this state.", .choices = states),
                      FLAG("attempts", OP_REMOTE_ONLY | OP_PAGE_ONLY,
-                          "Also each attempt, when the next one comes, and what was written to the channel."),
-                     PAGE_LIMIT("At most so many.", "At most so many (100).", "100"), PAGE_CURSOR),
+                          "Also each attempt, the time of the next one, and what was written to the channel."),
+                     PAGE_LIMIT("At most N.", "At most N (100).", "100"), PAGE_CURSOR),
     .result = FIELDS({"run_id", "string", ""},
                      {"tasks", "array", "node task session_id state attempt started_at ended_at exit_code attempts?"},
                      PAGE_FIELDS),

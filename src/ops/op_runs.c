@@ -86,7 +86,7 @@ const struct op op_runs_list = {
     .summary = "List runs, the newest first, with their status.",
     .examples = "tasuki runs list --status FAILED",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
-    .params = PARAMS(PAGE_LIMIT("How many of the newest.", NULL, "20"),
+    .params = PARAMS(PAGE_LIMIT("How many of the newest runs to show.", NULL, "20"),
                      PARAM("status", OP_ENUM, OP_OPTIONAL, "S", "Only runs with this status.", .choices = statuses),
                      PARAM("request", OP_STRING, OP_OPTIONAL, "RQ", "Only runs of this request.", .max = 128,
                            .completes = "request-id"),
@@ -127,9 +127,9 @@ const struct op op_runs_show = {
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_STREAMS,
     .params = PARAMS(RUN_OR_LATEST_PARAM,
                      FLAG("follow", OP_REMOTE_ONLY | OP_PAGE_ONLY,
-                          "Go on with each record of its journal, until nobody executes it."),
+                          "Continue with each record of its journal until the run is not executed any more."),
                      PARAM("cursor", OP_STRING, OP_REMOTE_ONLY | OP_PAGE_ONLY, "C",
-                           "Of a stream: only records behind this place.", .max = 20)),
+                           "For a stream: only records after this place.", .max = 20)),
     .result = FIELDS(
         {"run_id", "string", ""}, {"status", "string", "RUNNING DONE NEEDS_INPUT FAILED CANCELLED INTERRUPTED"},
         {"counts", "object", "total done ok skipped failed stopped asking not_reached steps"},
@@ -186,8 +186,8 @@ const struct op op_runs_cancel = {
     .summary = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started.",
     .examples = "tasuki runs cancel RUN-20260207T223000-1a2b3c",
     .flags = OP_DESTRUCTIVE | OP_IDEMPOTENT,
-    .params = PARAMS(RUN_ID_PARAM, FLAG("now", OP_OPTIONAL, "Do not give the tasks time to end by themselves."),
-                     FLAG("pending", OP_OPTIONAL, "Drop only the run that is pending after it; this one goes on.")),
+    .params = PARAMS(RUN_ID_PARAM, FLAG("now", OP_OPTIONAL, "Kill the tasks at once, without SIGTERM and the 3 s."),
+                     FLAG("pending", OP_OPTIONAL, "Drop only the run that is pending after it; this run continues.")),
     .result = FIELDS({"run_id", "string", ""}, {"status", "string", "CANCELLING, CANCELLED, or what it was already"},
                      {"dropped", "boolean?", "with pending: there was one"}),
     .errors =
@@ -195,6 +195,6 @@ const struct op op_runs_cancel = {
     .http = ROUTE("POST", "/api/runs/:run/cancel"),
     .mcp = TOOL("run_cancel", "requests", .refusal = "NOT CANCELLED",
                 .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "
-                        "run_resume can go on with it later."),
+                        "run_resume can continue it later."),
     .run = run_cancel,
 };

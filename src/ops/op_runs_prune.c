@@ -32,11 +32,12 @@ const struct op op_runs_prune = {
     .examples = "tasuki runs prune --dry-run\n"
                 "tasuki runs prune --keep 50 --older 7d",
     .flags = OP_DESTRUCTIVE | OP_IDEMPOTENT,
-    .params = PARAMS(PARAM("keep", OP_INT, OP_OPTIONAL, "N", "Keep the newest N runs.",
-                           .fallback = "keep.runs of config.yaml, or 200", .min = 0, .max = INT32_MAX),
-                     PARAM("older", OP_DURATION, OP_OPTIONAL, "D", "Remove only runs that ended so long ago.",
-                           .fallback = "keep.days of config.yaml, or 30d", .min = 0),
-                     FLAG("dry_run", OP_OPTIONAL, "Only say which runs would go.")),
+    .params =
+        PARAMS(PARAM("keep", OP_INT, OP_OPTIONAL, "N", "Keep the newest N runs.",
+                     .fallback = "keep.runs of config.yaml, or 200", .min = 0, .max = INT32_MAX),
+               PARAM("older", OP_DURATION, OP_OPTIONAL, "D", "Remove only runs that ended at least this long ago.",
+                     .fallback = "keep.days of config.yaml, or 30d", .min = 0),
+               FLAG("dry_run", OP_OPTIONAL, "Only list the runs that would be removed.")),
     .result = FIELDS({"removed", "array", "ids"}, {"count", "integer", ""}, {"dry_run", "boolean", ""}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_NOT_FOUND),
     .http = ROUTE("POST", "/api/runs/prune"),
@@ -61,9 +62,8 @@ static int run_rm(struct op_call *call, json_t **ret, struct tsk_error *err)
 const struct op op_runs_rm = {
     NAMES("runs.rm", "runs", "rm"),
     .summary = "Remove a run that has ended, with its logs.",
-    .detail =
-        "Refused while it is executed, waits for an answer or can go on, and if it is the latest run of a request: "
-        "the state of the request follows from it.",
+    .detail = "A run that is executed, waits for an answer or can be resumed is refused. So is the latest run of a "
+              "request, because the state of the request depends on it.",
     .examples = "tasuki runs rm RUN-20260207T223000-1a2b3c",
     .flags = OP_DESTRUCTIVE,
     .params = PARAMS(RUN_ID_PARAM),

@@ -15,23 +15,25 @@ const struct op op_serve = {
     NAMES("serve", NULL, "serve"),
     .summary = "Serve this workspace over HTTP: the page, the API, live events, and tools for agents (/mcp).",
     .detail = "Listens on 127.0.0.1 and on the unix socket .aiflow/server.sock. TCP needs the token in "
-              ".aiflow/server.token (Authorization: Bearer). At its start it starts what should run (as tasuki restore "
-              "does); at its end everything goes on, unless TASUKI_STOP_ON_SHUTDOWN=true. Nothing depends on it: every "
-              "command works without a server. If one runs already, this says where, and ends with 0.",
-    .examples = "tasuki serve  # says where, until Ctrl-C\n"
-                "tasuki serve --port 0 --json  # on any free port; the first line says which\n"
+              ".aiflow/server.token (Authorization: Bearer). At its start it starts the processes that should run (as "
+              "tasuki restore does); at its end everything keeps running, unless TASUKI_STOP_ON_SHUTDOWN=true. Nothing "
+              "depends on it: every "
+              "command works without a server. If a server is already running, this command prints its address and "
+              "ends with 0.",
+    .examples = "tasuki serve  # prints its addresses; runs until Ctrl-C\n"
+                "tasuki serve --port 0 --json  # on any free port; the first line has it\n"
                 "curl --unix-socket .aiflow/server.sock http://localhost/api/status  # no token needed",
     .flags = OP_STREAMS,
     .params = PARAMS(
         PARAM("port", OP_INT, OP_OPTIONAL, "N",
-              "The port; 0 is any free one. Default: the one of the last time, or 7411, or the next free one.",
+              "The port; 0 is any free one. Default: the last one that was used, else 7411 or the next free one.",
               .min = 0, .max = 65535),
         PARAM("listen", OP_STRING, OP_OPTIONAL, "ADDRESS",
               "The IP address to listen on. Any but a loopback address lets other machines in: a client with the token "
               "can run commands as you.",
               .fallback = "127.0.0.1", .max = 64),
         PARAM("host", OP_STRING, OP_MANY, "NAME",
-              "One more name that requests may have in their Host header (besides localhost and its addresses).",
+              "Another name that the Host header of requests may have, besides localhost and its addresses.",
               .max = 256),
         FLAG("open", OP_OPTIONAL, "Open the page in the browser."),
         PARAM("tools", OP_STRING, OP_OPTIONAL, "GROUPS",

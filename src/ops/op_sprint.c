@@ -313,7 +313,7 @@ const struct op op_sprint_acquire = {
     .flags = OP_NO_WORKSPACE | OP_INTERRUPTIBLE | OP_WAITS | OP_DESTRUCTIVE | OP_VERDICTS,
     .params =
         PARAMS(PARAM("session", OP_STRING, OP_SHOWN_REQUIRED, "S", "Session id; required.", .max = 256),
-               PARAM("epic", OP_STRING, OP_SHOWN_REQUIRED, "E", "Epic being worked on; required.", .max = 256),
+               PARAM("epic", OP_STRING, OP_SHOWN_REQUIRED, "E", "The epic that is worked on; required.", .max = 256),
                LOCK_WAIT_PARAM,
                FLAG("force", OP_OPTIONAL, "Overwrite a zombie without asking, a living holder after a second yes."),
                YES_PARAM, LOCK_KILL_PARAM, LOCK_PID_PARAM, INSTANCE_PARAM, NOTE_PARAM, ROOT_PARAMS),
@@ -378,8 +378,8 @@ static int run_release(struct op_call *call, json_t **ret, struct tsk_error *err
 const struct op op_sprint_release = {
     NAMES("sprint.release", "sprint", "release"),
     .summary = "Release the sprint lock. Succeeds if it is not held.",
-    .detail = "It frees your own sprint, a dead holder's, and one without a usable pid. A sprint whose holder lives "
-              "and is not yours is released only after a yes: on a terminal the command asks.",
+    .detail = "It releases your own sprint, a dead holder's, and one without a usable pid. A living sprint that is not "
+              "yours is released only after a yes: on a terminal the command asks.",
     .examples = "tasuki sprint release --session sprint-2026-02-07-001",
     .flags = OP_IDEMPOTENT | OP_NO_WORKSPACE | OP_VERDICTS,
     .params = PARAMS(

@@ -25,9 +25,9 @@ static int run_next(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_task_next = {
     NAMES("task.next", "task", "next"),
-    .summary = "Inside a task: run another task of this branch after this one, also one that has run before.",
+    .summary = "Inside a task: run another task of this branch after this one, even one that has run before.",
     .examples = "tasuki task next report\n"
-                "tasuki task next fetch --goto  # back, instead of going on",
+                "tasuki task next fetch --goto  # back, instead of continuing",
     .flags = OP_NO_WORKSPACE,
     .params = PARAMS(NAME_PARAM, FLAG("goto", OP_OPTIONAL, "Instead of this task's successors.")),
     .result = task_no_result,
@@ -50,7 +50,7 @@ static int run_spawn(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_task_spawn = {
     NAMES("task.spawn", "task", "spawn"),
-    .summary = "Inside a task: add a new task to this branch; the branch is not joined before it ended.",
+    .summary = "Inside a task: add a new task to this branch; the branch is not joined before the task has ended.",
     .examples = "tasuki task spawn resize-1 -- ./resize 1.png",
     .flags = OP_NO_WORKSPACE,
     .params = PARAMS(NAME_PARAM,
@@ -170,16 +170,16 @@ const struct op op_task_ask = {
     NAMES("task.ask", "task", "ask"),
     .summary = "Inside a task: ask a person. Prints the answer if there is one. Otherwise end the task; it starts "
                "again when the answer is there.",
-    .detail = "Without an answer nothing is printed and the question is recorded: the task should end now, with "
-              "whatever exit code. The run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, "
+    .detail = "Without an answer nothing is printed and the question is recorded: the task should end now, with any "
+              "exit code. The run becomes NEEDS_INPUT; after `tasuki answer` the same task is started again, "
               "and this command prints the answer.",
     .examples = "answer=$(tasuki task ask 'Deploy?' --type approval)",
     .flags = OP_NO_WORKSPACE,
     .params =
-        PARAMS(PARAM("question", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "QUESTION", "What is asked.", .max = 4096),
+        PARAMS(PARAM("question", OP_STRING, OP_REQUIRED | OP_POSITIONAL, "QUESTION", "The question.", .max = 4096),
                PARAM("type", OP_ENUM, OP_OPTIONAL, "T", "approval, text, selection or multi_selection.",
                      .fallback = "selection with options, else text", .choices = types),
-               PARAM("option", OP_STRING, OP_MANY, "O", "One that can be chosen; repeat for more.", .max = 1024)),
+               PARAM("option", OP_STRING, OP_MANY, "O", "An option that can be chosen; repeat for more.", .max = 1024)),
     .result = FIELDS({"question", "string?", ""}, {"answer", "string?", "as soon as there is one"}),
     ONLY_IN_TASK,
     .run = run_ask,

@@ -18,8 +18,8 @@
 
 static const struct op_field template_fields[] = {
     {"name", "string", "its name"},
-    {"spec", "object", "what a process of it is; secrets masked"},
-    {"variables", "array", "what --set must give"},
+    {"spec", "object", "the settings; secrets masked"},
+    {"variables", "array", "the variables that --set must give"},
     {"created_at", "string", "ISO 8601"},
     {"updated_at", "string", "ISO 8601"},
     {0},
@@ -87,10 +87,10 @@ const struct op op_template_create = {
     .detail = "{{NAME}} in the command, its arguments, the values of its environment or its directory is a variable: "
               "`template use` puts the value of --set NAME=VALUE in its place.",
     .examples = "tasuki proc template create node --env PORT={{PORT}} -- npm run {{SCRIPT}}  # two variables\n"
-                "tasuki proc template create like-web --from-process web  # what web is now",
+                "tasuki proc template create like-web --from-process web  # the present settings of web",
     .params = PARAMS(
         PARAM("name", OP_ID, OP_REQUIRED | OP_POSITIONAL, "NAME", "Its name: letters, digits, and . _ - between them."),
-        PARAM("from_process", OP_ID, OP_OPTIONAL, "ID", "Begin with what this process is, secrets included.",
+        PARAM("from_process", OP_ID, OP_OPTIONAL, "ID", "Take the settings of this process, secrets included.",
               .completes = "process-id"),
         PARAM("command", OP_STRING, OP_PROGRAM, "CMD", "The program, found by PATH."), PROC_SPEC_PARAMS,
         PARAM("args", OP_ARGV, OP_POSITIONAL, "ARGS…", "Its arguments.")),
@@ -147,7 +147,7 @@ static const struct op_param show_params[] = {NAME_PARAM, {0}};
 
 const struct op op_template_show = {
     NAMES("template.show", "proc", "template show"),
-    .summary = "Show one template: what its processes are, and which variables it has.",
+    .summary = "Show one template: its settings and its variables.",
     .examples = "tasuki proc template show node  # its settings and variables",
     .flags = OP_READ_ONLY,
     .params = show_params,
@@ -207,7 +207,7 @@ static int run_delete(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_template_delete = {
     NAMES("template.delete", "proc", "template delete"),
-    .summary = "Delete a template; processes made of it stay.",
+    .summary = "Delete a template; processes made from it stay.",
     .examples = "tasuki proc template delete node  # its processes stay",
     .flags = OP_DESTRUCTIVE,
     .params = show_params,
@@ -258,8 +258,8 @@ static int run_use(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_template_use = {
     NAMES("template.use", "proc", "template use"),
-    .summary = "Make a process of a template, with a value for each of its variables.",
-    .detail = "Other options take the place of what the template says; --env adds to its variables. A variable without "
+    .summary = "Make a process from a template, with a value for each of its variables.",
+    .detail = "Other options override the template; --env adds variables. A variable without "
               "a value is an error that names it.",
     .examples = "tasuki proc template use node web --set PORT=3000 --set SCRIPT=dev  # registers web\n"
                 "tasuki proc template use node api --set PORT=4000 --set SCRIPT=api --start  # and starts it",
@@ -276,8 +276,8 @@ const struct op op_template_use = {
                      TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http = ROUTE("POST", "/api/templates/:name/use"),
     .mcp = TOOL("create_process_from_template", "templates", .refusal = "NOT CREATED",
-                .text = "Make a process of a template, with a value for each of its variables. What else is given "
-                        "takes the place of what the template says; env adds to its variables. A variable without a "
+                .text = "Make a process from a template, with a value for each of its variables. Other arguments "
+                        "override the template; env adds variables. A variable without a "
                         "value is an error that names it."),
     .run = run_use,
 };

@@ -233,13 +233,12 @@ static int run_up(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_up = {
     NAMES("up", NULL, "up"),
-    .summary = "Start what a file names and show all of it on one screen; what is new is registered.",
-    .detail =
-        "The file is what `proc export` writes, a process-compose file or a Procfile (both with .env). What runs with "
-        "another "
-        "definition is restarted, what is no longer in the file is named and left alone, and an id that belongs to "
-        "another worktree is refused. Ctrl-C stops what this call has started; d, --detach or the end of the "
-        "terminal leaves all of it running. Called again, it attaches, and Ctrl-C only detaches.",
+    .summary = "Start the processes of a file and show all output on one screen; new processes are registered.",
+    .detail = "The file is what `proc export` writes, a process-compose file or a Procfile (both with .env). A process "
+              "that runs with another definition is restarted, one that is no longer in the file is named and left "
+              "alone, and an id that belongs to another worktree is refused. Ctrl-C stops what this call has started; "
+              "d, --detach or the end of the "
+              "terminal leaves all of it running. Called again, it attaches, and Ctrl-C only detaches.",
     .examples = "tasuki up  # tasuki.yaml, process-compose.yaml or Procfile, here or above\n"
                 "tasuki up web  # web, and what it depends on\n"
                 "tasuki up -f services.yaml --detach  # start, and return when they are ready",
@@ -250,9 +249,9 @@ const struct op op_up = {
                      FLAG("no_wait", OP_OPTIONAL, "With --detach: return as soon as they are executed."), NOTE_PARAM,
                      YES_PARAM),
     .result = FIELDS({"file", "string", "the file"}, {"processes", "array?", "with --detach: the records"},
-                     {"errors", "array?", "id and error of what could not be started"},
-                     {"restarted", "array?", "what ran with another definition"},
-                     {"completed", "array?", "done for others that run, and not run again"},
+                     {"errors", "array?", "id and error of processes that could not be started"},
+                     {"restarted", "array?", "processes that ran with another definition"},
+                     {"completed", "array?", "processes that were completed already, and not run again"},
                      {"left_alone", "array?", "registered here and not in the file"},
                      {"ignored", "array?", "keys of the file that mean nothing to tasuki"}),
     .errors = ERRORS(TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_PROCESS_NOT_FOUND, TSK_CONFLICT, TSK_NEEDS_CONFIRMATION,
@@ -315,14 +314,14 @@ static int run_down(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_down = {
     NAMES("down", NULL, "down"),
-    .summary = "Stop what a file names, in reverse order of dependencies; nothing is unregistered.",
+    .summary = "Stop the processes of a file, in reverse order of dependencies; nothing is unregistered.",
     .examples = "tasuki down  # the servers of the file, also those that others started\n"
                 "tasuki down web  # only web: others may need what it depends on",
     .flags = OP_DESTRUCTIVE | OP_VERDICTS,
     .params = PARAMS(PARAM("id", OP_ID, OP_POSITIONAL | OP_MANY, "ID…", "Only these.", .completes = "process-id"),
                      UP_FILE_PARAM, PROC_GRACE_PARAM, NOTE_PARAM, YES_PARAM),
-    .result = FIELDS({"file", "string", "the file"}, {"processes", "array", "the records of what was stopped"},
-                     {"errors", "array", "id and error of what could not be stopped"}),
+    .result = FIELDS({"file", "string", "the file"}, {"processes", "array", "the records of the stopped processes"},
+                     {"errors", "array", "id and error of processes that could not be stopped"}),
     .errors = ERRORS(TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_PROCESS_NOT_FOUND, TSK_CONFLICT, TSK_NEEDS_CONFIRMATION,
                      TSK_PROCESS_STOP_FAILED, TSK_PAYLOAD_TOO_LARGE, TSK_ENVIRONMENT, TSK_STORAGE_FULL),
     .http.absent = "POST /api/processes/:id/stop stops each of them",

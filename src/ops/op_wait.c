@@ -145,21 +145,20 @@ const struct op op_wait = {
     NAMES("wait", NULL, "wait"),
     .summary = "Wait for something instead of polling it: a process, a run, or a lock or a workflow that becomes free.",
     .detail = "A process: until it has ended, or is ready. A run: until it has ended or asks something; the exit code "
-              "is the run's. A lock: until nobody holds it any more (that does not take it: lock acquire --wait does). "
-              "A workflow: until it has no living owner (own claim --wait takes it, too). A time that is up is "
-              "CONFLICT (exit 4): repeat the call to go on waiting.",
+              "is the run's. A lock: until nobody holds it any more (this does not take it; lock acquire --wait does). "
+              "A workflow: until it has no living owner (own claim --wait also takes it). If the time is up, the error "
+              "is CONFLICT (exit 4): repeat the call to continue waiting.",
     .examples = "tasuki wait process web --for ready --timeout 30s  # until it answers\n"
                 "tasuki wait run  # the latest\n"
                 "tasuki wait lock deploy --timeout 10m\n"
                 "tasuki wait workflow nightly",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT | OP_WAITS | OP_VERDICTS,
-    .params = PARAMS(
-        PARAM("kind", OP_ENUM, OP_REQUIRED | OP_POSITIONAL, "KIND", "What to wait for.", .choices = kinds),
-        PARAM("id", OP_STRING, OP_POSITIONAL, "ID",
-              "Of the process, the run (none: the latest) or the workflow; of a lock its name, a request's id, queue, "
-              "sprint, or KIND/ID.",
-              .max = 512, .completes = "awaited-id"),
-        WAIT_FOR_PARAM, WAIT_TIMEOUT_PARAM),
+    .params = PARAMS(PARAM("kind", OP_ENUM, OP_REQUIRED | OP_POSITIONAL, "KIND", "What to wait for.", .choices = kinds),
+                     PARAM("id", OP_STRING, OP_POSITIONAL, "ID",
+                           "Of the process, the run (none: the latest) or the workflow; for a lock: its name, a "
+                           "request's id, queue, sprint, or KIND/ID.",
+                           .max = 512, .completes = "awaited-id"),
+                     WAIT_FOR_PARAM, WAIT_TIMEOUT_PARAM),
     .result = FIELDS({"status", "string?", "of a run"},
                      {"state", "any", "of a process; of a lock or a workflow: free, stale"}),
     .errors = ERRORS(TSK_PROCESS_NOT_FOUND, TSK_PROCESS_NOT_RUNNING, TSK_PROCESS_START_FAILED, TSK_RUN_NOT_FOUND,

@@ -13,7 +13,7 @@
 
 #define WATCH_TICK_MS  1000 /* ages grow, and what nothing announces is seen */
 #define CALM_MS        40   /* a burst of events is shown once */
-#define WATCH_SHARE    40   /* a look that took 1 ms is repeated after so many at the earliest */
+#define WATCH_SHARE    40   /* a look that took 1 ms is repeated after 40 ms at the earliest */
 #define WATCH_PAUSE_MS 2000 /* but not later than that */
 
 /* What changes by itself: nobody has done anything when only these differ. */
@@ -145,9 +145,9 @@ const struct op op_watch = {
     NAMES("watch", NULL, "watch"),
     .summary = "Show the whole workspace on one screen, live, until q.",
     .detail =
-        "What failed and what asks comes first, then what runs: processes, runs, locks, the queue, events. Keys: "
+        "Failures and questions come first, then processes, runs, locks, the queue and events. Keys: "
         "arrows choose and scroll; Enter shows the details with the log; s starts, x stops, r restarts; a answers "
-        "a question; l shows the log; / filters; ? shows help; q quits. Into a pipe, on a terminal that cannot "
+        "a question; l shows the log; / filters; ? shows help; q quits. In a pipe, on a terminal that cannot "
         "draw (TERM=dumb) and with --json there is one snapshot per change.",
     .examples = "tasuki watch  # keep an eye on it\n"
                 "tasuki watch --json | jq -c '.runs[] | [.run_id, .status]'  # a document per change",

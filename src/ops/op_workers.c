@@ -66,22 +66,24 @@ static int run_worker(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_worker = {
     NAMES("worker", NULL, "worker"),
-    .summary = "Execute tasks of runs that other machines have begun with --redis.",
-    .detail = "Tasks run in --dir, with this machine's environment. SIGTERM drains: what runs runs to its end, nothing "
-              "more is taken; a second one ends the tasks and returns them to their runs. A task whose lease cannot be "
+    .summary = "Execute tasks of runs that were begun with --redis, also on other machines.",
+    .detail = "Tasks run in --dir, with this machine's environment. SIGTERM drains the worker: running tasks are "
+              "finished, and no more are taken. A second SIGTERM ends the tasks and returns them to their runs. A task "
+              "whose lease cannot be "
               "renewed is killed before the lease ends.",
     .examples = "tasuki worker --redis redis://cache.internal -j 8 --tags gpu\n"
                 "TASUKI_REDIS=rediss://cache.internal tasuki worker --dir /srv/build",
     .flags = OP_WANTS_WORKSPACE | OP_DESTRUCTIVE,
     .params = PARAMS(REDIS_PARAM,
-                     PARAM("places", OP_INT, OP_OPTIONAL, "N", "At most so many tasks at a time.",
+                     PARAM("places", OP_INT, OP_OPTIONAL, "N", "At most N tasks at a time.",
                            .fallback = "one per processor", .min = 1, .max = 10000, .letter = 'j'),
-                     PARAM("name", OP_ID, OP_OPTIONAL, "NAME", "How it is called; TASUKI_WORKER of its tasks.",
+                     PARAM("name", OP_ID, OP_OPTIONAL, "NAME", "Its name; its tasks have it as TASUKI_WORKER.",
                            .fallback = "the host's name"),
                      PARAM("tags", OP_STRING, OP_OPTIONAL, "TAG,…",
-                           "What it offers: a task with `on: [TAG]` runs only where all its tags are.", .max = 400),
-                     PARAM("dir", OP_PATH, OP_ANYWHERE, "DIR", "Where tasks run.", .fallback = "the current directory",
-                           .max = 2000)),
+                           "Its tags: a task with `on: [TAG]` runs only on a worker that has all of the task's tags.",
+                           .max = 400),
+                     PARAM("dir", OP_PATH, OP_ANYWHERE, "DIR", "The directory in which tasks run.",
+                           .fallback = "the current directory", .max = 2000)),
     .result = FIELDS({"status", "string", "it does not return"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT),
     .http.absent = "a person decides which machine works",
@@ -188,7 +190,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 const struct op op_workers_drain = {
     NAMES("workers.drain", "workers", "drain"),
-    .summary = "Let a worker end its tasks, take no more, and leave.",
+    .summary = "Let a worker finish its tasks, take no more, and end.",
     .examples = "tasuki workers drain host-b",
     .flags = OP_IDEMPOTENT | OP_WANTS_WORKSPACE | OP_DESTRUCTIVE,
     .params = PARAMS(WORKER_PARAM, REDIS_PARAM),
@@ -204,7 +206,7 @@ const struct op op_workers_drain = {
 
 const struct op op_workers_stop = {
     NAMES("workers.stop", "workers", "stop"),
-    .summary = "End the tasks of a worker, return them to their runs, and let it leave.",
+    .summary = "End the tasks of a worker, return them to their runs, and end the worker.",
     .examples = "tasuki workers stop host-b",
     .flags = OP_IDEMPOTENT | OP_WANTS_WORKSPACE | OP_DESTRUCTIVE,
     .params = PARAMS(WORKER_PARAM, REDIS_PARAM),

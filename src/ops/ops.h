@@ -116,7 +116,7 @@ enum op_flags {
 
     /* How it answers. */
     OP_VERDICTS = 1 << 9,  /* its result may be no success, and comes with that status (call->verdict) */
-    OP_GOES_ON = 1 << 10,  /* the same, and it may be the result of what goes on by itself (call->goes_on) */
+    OP_GOES_ON = 1 << 10,  /* the same, and it may be the result of what continues by itself (call->goes_on) */
     OP_QUESTION = 1 << 11, /* asks how things are: a verdict that is no success refuses nothing */
 };
 
@@ -240,7 +240,7 @@ struct op_call {
     /* What the answer amounts to, when it is an answer and yet no success (`lock check` of a held lock): decides exit code and
      * HTTP status. TSK_OK otherwise. */
     enum tsk_code verdict;
-    bool goes_on; /* the answer says what has begun, and it goes on by itself: HTTP 202 */
+    bool goes_on; /* the answer says what has begun, and it continues by itself: HTTP 202 */
     /* The key of a sentence that people read instead of the result; its placeholders are keys of the result or of `aside`. */
     const char *says;
     json_t *aside; /* more that a person wants to know, where the result's keys are fixed; owned by the skin */

@@ -140,7 +140,7 @@ static json_t *overview_run(const struct op_call *call, json_t *stage)
     return pick_keys(stage, run_keys);
 }
 
-/* The runs that go on or wait, into `runs`; `seen` has their ids. */
+/* The runs that continue or wait, into `runs`; `seen` has their ids. */
 static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_t *questions, struct tsk_error *err)
 {
     json_t *marked CLEANUP_JSON = NULL, *id;
@@ -159,7 +159,7 @@ static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_
     return 0;
 }
 
-/* What goes on or waits comes first, then what is over, each the newest first: a reader that shows only some of them cuts at the
+/* What continues or waits comes first, then what is over, each the newest first: a reader that shows only some of them cuts at the
  * end. No more runs are looked at than are shown, however many there are. */
 static int add_runs(struct op_call *call, struct run_names *names, json_t *answer, struct tsk_error *err)
 {

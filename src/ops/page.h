@@ -22,11 +22,11 @@
     PARAM("limit", OP_INT, OP_OPTIONAL, "N", text, .fallback = otherwise, .min = 1, .max = 100000, .letter = 'n',      \
           .agent_help = most)
 #define PAGE_CURSOR                                                                                                    \
-    PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Go on where the page with this cursor ended.",                       \
-          .max = PAGE_KEY_MAX - 1, .agent_help = "Go on after it.")
-#define PAGE_PARAMS       PAGE_LIMIT("At most so many.", "At most so many (50).", "all"), PAGE_CURSOR
-#define PAGE_CURSOR_FIELD FIELD("cursor", "string?", "the next page begins behind it; null: that was all")
-#define PAGE_FIELDS       FIELD("total", "integer", "how many there are"), PAGE_CURSOR_FIELD
+    PARAM("cursor", OP_STRING, OP_OPTIONAL, "C", "Continue after the page that gave this cursor.",                     \
+          .max = PAGE_KEY_MAX - 1, .agent_help = "Continue after it.")
+#define PAGE_PARAMS       PAGE_LIMIT("At most N.", "At most N (50).", "all"), PAGE_CURSOR
+#define PAGE_CURSOR_FIELD FIELD("cursor", "string?", "for the next page; null: this is the last one")
+#define PAGE_FIELDS       FIELD("total", "integer", "the number of all entries"), PAGE_CURSOR_FIELD
 
 struct page {
     const char *after; /* the cursor that was given; NULL: from the beginning */

@@ -32,37 +32,40 @@ int log_args_time(const json_t *args, const char *param, int64_t now_ms, int64_t
         FLAG("auto_start_on_restore", OP_OPTIONAL, "Let `tasuki restore` start it.", .option = "auto-start",           \
              .agent_help = "Start it again after a reboot."),                                                          \
         PARAM("restart", OP_ENUM, OP_OPTIONAL, "P",                                                                    \
-              "When it ends by itself: no, on-failure or always start it again.", .fallback = "no",                    \
+              "Whether to start it again when it ends by itself: no, on-failure or always.", .fallback = "no",         \
               .choices = proc_restart_names, .agent_help = "Whether it starts again by itself."),                      \
-        PARAM("max_retries", OP_INT, OP_OPTIONAL, "N", "Give up after N restarts in a row; -1: never.",                \
+        PARAM("max_retries", OP_INT, OP_OPTIONAL, "N", "Give up after N restarts in a row; -1: never give up.",        \
               .fallback = "no limit", .min = -1, .max = 1000000, .agent_help = "Give up after N restarts in a row."),  \
         PARAM("backoff_ms", OP_DURATION, OP_MS, "D",                                                                   \
               "Delay before the second restart in a row (the first is at once); doubles.", .fallback = "1s",           \
               .option = "backoff", .agent_help = "Delay before the second restart in a row; doubles."),                \
         PARAM("backoff_max_ms", OP_DURATION, OP_MS, "D", "The longest delay.", .fallback = "60s",                      \
               .option = "backoff-max"),                                                                                \
-        PARAM("healthy_after_ms", OP_DURATION, OP_MS, "D", "Running this long resets the count of restarts.",          \
-              .fallback = "10s", .option = "healthy-after"),                                                           \
+        PARAM("healthy_after_ms", OP_DURATION, OP_MS, "D",                                                             \
+              "After running this long, the count of restarts begins again.", .fallback = "10s",                       \
+              .option = "healthy-after"),                                                                              \
         PARAM("log", OP_ENUM, OP_OPTIONAL, "MODE",                                                                     \
-              "How output is kept: direct (its files), pipe, stamped (time and stream on each line), or tty.",         \
+              "How output is kept: direct (the program writes the files), pipe, stamped (time and stream on each "     \
+              "line), or tty.",                                                                                        \
               .fallback = "direct", .choices = proc_log_names,                                                         \
               .agent_help = "stamped: time and stream on each line."),                                                 \
         FLAG("tty", OP_CLI_ONLY, "Give it a terminal, for `tasuki proc attach`: the same as --log tty."),              \
         PARAM("log_max", OP_INT, OP_OPTIONAL, "BYTES", "The newest bytes to keep of each stream.",                     \
               .fallback = OP_TEXT(HOLD_LOG_MAX), .min = 4096, .max = INT64_MAX / 4),                                   \
         PARAM("ready", OP_ANY, OP_OPTIONAL, "PROBE",                                                                   \
-              "It is ready when: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."),                 \
+              "How to tell that it is ready: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."),     \
         PARAM("ready_timeout_ms", OP_DURATION, OP_MS, "D", "How long it may take to become ready.", .fallback = "60s", \
               .option = "ready-timeout"),                                                                              \
-        PARAM("health", OP_ANY, OP_OPTIONAL, "PROBE", "The same, tried repeatedly once it is ready."),                 \
+        PARAM("health", OP_ANY, OP_OPTIONAL, "PROBE",                                                                  \
+              "A probe as for ready, tried repeatedly once the process is ready."),                                    \
         PARAM("health_interval_ms", OP_DURATION, OP_MS, "D", "The time between tries.", .fallback = "10s",             \
               .option = "health-interval"),                                                                            \
-        PARAM("health_failures", OP_INT, OP_OPTIONAL, "N", "So many failures in a row make it unhealthy.",             \
+        PARAM("health_failures", OP_INT, OP_OPTIONAL, "N", "This many failures in a row make it unhealthy.",           \
               .fallback = "3", .min = 1, .max = 1000),                                                                 \
-        PARAM("health_action", OP_ENUM, OP_OPTIONAL, "A", "What an unhealthy process gets: none, or restart.",         \
+        PARAM("health_action", OP_ENUM, OP_OPTIONAL, "A", "What is done with an unhealthy process: none, or restart.", \
               .fallback = "none", .choices = proc_action_names, .agent_help = "What an unhealthy one gets."),          \
         PARAM("depends_on", OP_MAP, OP_OPTIONAL, "ID=WHAT",                                                            \
-              "Start only when another process is started, ready or completed; may be repeated.",                      \
+              "Start it only when another process is started, ready or completed; may be repeated.",                   \
               .agent_help = "Start only when these processes (id: started, ready or completed) are.")
 
 /* The directory of the caller: of the command, or of an agent's `tasuki mcp`; the root for callers from elsewhere. */
@@ -118,7 +121,7 @@ extern const char *const wait_for_choices[];
           "A process: exit (no restart is to come), or ready (its probe has succeeded).", .fallback = "exit",          \
           .choices = wait_for_choices)
 #define WAIT_TIMEOUT_PARAM                                                                                             \
-    PARAM("timeout", OP_DURATION, OP_FOREVER, "D", "How long at most; over HTTP and MCP never longer than 45s.",       \
+    PARAM("timeout", OP_DURATION, OP_FOREVER, "D", "The longest wait; over HTTP and MCP at most 45s.",                 \
           .fallback = "forever", .agent_help = "How long, at most 45s.")
 /* What the caller may wait for; < 0: for ever. */
 int64_t wait_timeout(const struct op_call *call);

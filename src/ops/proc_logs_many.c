@@ -11,7 +11,7 @@ struct many {
     struct log_reader **readers;
     size_t count;
     bool is_exact;         /* all keep the time of each line */
-    int64_t (*cursors)[2]; /* where each goes on, or NULL */
+    int64_t (*cursors)[2]; /* where each continues, or NULL */
 };
 
 static void many_clear(struct many *many)

@@ -61,7 +61,7 @@ static int start_created(struct proc_registry *reg, const char *id, struct tsk_e
     if (result.code != TSK_OK)
         *err = result;
     bool is_command =
-        err->code == TSK_PROCESS_START_FAILED; /* otherwise the disk, say, is in the way, and the error says it */
+        err->code == TSK_PROCESS_START_FAILED; /* otherwise another cause, such as the disk, and the error names it */
     if (proc_remove(reg, id, false, &ignored) == 0 && is_command) { /* the corrected command is the same one again */
         error_clear_next(err);
         error_add_next(err, "tasuki proc create --help");

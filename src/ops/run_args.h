@@ -15,7 +15,7 @@
 #define RUN_ID_PARAM        RUN_PARAM(OP_SHOWN_REQUIRED) /* run_must_be_named */
 #define RUN_OR_LATEST_PARAM RUN_PARAM(OP_OPTIONAL)       /* none: the latest run */
 #define RUN_PARALLEL_PARAM                                                                                             \
-    PARAM("parallel", OP_INT, OP_OPTIONAL, "N", "At most so many tasks at a time.",                                    \
+    PARAM("parallel", OP_INT, OP_OPTIONAL, "N", "At most N tasks at a time.",                                          \
           .fallback = "the flow's limit, or one per processor", .min = 1, .max = 100000, .letter = 'j',                \
           .agent_help = "Tasks at a time.")
 
@@ -68,7 +68,7 @@ struct runner_options run_options(struct op_call *call);
 json_t *run_values(const json_t *pairs);
 /* The verdict of a call that shows how a run stands, and the last lines of the tasks that failed. */
 void run_judge(struct op_call *call, json_t *stage);
-/* What a run takes from the call, whether it begins or goes on. */
+/* What a run takes from the call, whether it begins or continues. */
 struct run_start run_start_of(struct op_call *call);
 
 #endif

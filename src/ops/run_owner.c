@@ -74,7 +74,7 @@ bool run_owner_beat(void *data, bool has_progress, struct tsk_error *why)
     int found = owners_open(&owners, owner->call->ws, &err) < 0
                     ? -1
                     : workflow_look(&owners, owner->workflow, &owner->caller, &wf, &err);
-    /* A look that failed says nothing about the owner, so the run goes on; the next beat looks again. */
+    /* A look that failed says nothing about the owner, so the run continues; the next beat looks again. */
     if (found < 0 && !owner->is_unknown)
         log_problem(&err);
     owner->is_unknown = found < 0;

@@ -27,7 +27,7 @@ int run_owner_find(struct op_call *call, const char *workflow, struct owners *ow
 int run_owner_claim(struct run_owner *owner, struct owners *owners, struct tsk_error *err);
 /* Both, for a run that is there: of no workflow is 0, too. */
 int run_owner_of_run(struct op_call *call, const char *run, struct run_owner *ret, struct tsk_error *err);
-/* For runner_options: false when another instance owns the workflow. What cannot be told is no reason to stop. */
+/* For runner_options: false when another instance owns the workflow. What is unknown is no reason to stop. */
 bool run_owner_beat(void *data, bool has_progress, struct tsk_error *why);
 /* What tasks of this process get to know: TASUKI_INSTANCE_ID, TASUKI_UL_TASK_ID. */
 void run_owner_tell(const struct run_owner *owner);

@@ -1,10 +1,10 @@
-/* run_stream.c - a run as it goes on: its stage, then each record of its journal in the words of `runs tasks`.
+/* run_stream.c - a run while it is executed: its stage, then each record of its journal in the words of `runs tasks`.
  *
  *  J1  A record's id is the place behind its line in the journal, so a reader that comes back misses nothing and sees nothing twice.
  *      The stage comes first in each stream, whatever the reader has seen: it may be newer than the records that follow.
  *  J2  The journal is watched from before it is read. Whether the run has a runner is asked before the read: what was written before
- *      its end is given out.
- *  J3  Only whole lines are given out. Of a long value (a channel's, an agent's) nothing is: it stands in the run's other answers. */
+ *      its end is delivered.
+ *  J3  Only whole lines are delivered. Of a long value (a channel's, an agent's) nothing is: it is in the run's other answers. */
 #include "base/fs.h"
 #include "graph/journal.h"
 #include "ops/run_args.h"

@@ -97,7 +97,7 @@ static void complete_next(const struct op_call *call, struct tsk_error *err)
     }
 }
 
-/* A process whose id is misspelled: the same command for the one that is near, where only the id stands behind the verb. */
+/* A process whose id is misspelled: the same command for the one that is near, where only the id follows the verb. */
 static void propose_same_verb(const struct op_call *call, struct tsk_error *err)
 {
     const char *near = tsk_error_context(err, "near"), *id = tsk_error_context(err, "id");

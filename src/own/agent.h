@@ -38,7 +38,7 @@ bool agents_are_configured(struct tsk_workspace *ws);
 
 /* The agent (or team) `name`, borrowed; NULL with NOT_FOUND, the names there are and the one that was probably meant. */
 const json_t *agent_find(const json_t *config, const char *name, bool is_team, struct tsk_error *err);
-/* Its command for a text, which stands in the file `path` where that is used; owned array of strings. */
+/* Its command for a text, which is in the file `path` where that is used; owned array of strings. */
 json_t *agent_command(const json_t *agent, const char *text, const char *path, bool *ret_uses_path);
 
 struct agent_work {

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_SIZE  192                /* two names and what stands between them */
-#define CHECK_NAME "check"            /* the task that decides whether a loop goes on */
+#define NAME_SIZE  192                /* two names and what is between them */
+#define CHECK_NAME "check"            /* the task that decides whether a loop continues */
 #define LOOP_KEY   "tasuki.iteration" /* of the channel: agents use the other names */
 
 void agent_work_init(struct agent_work *work, const json_t *config, const char *run_path)
@@ -344,7 +344,7 @@ int agent_work_loop(struct agent_work *work, const char *agent, const char *text
 
 /* ---- the text ---- */
 
-/* Characters that YAML does not take as they are, or takes for the end of a line, as escapes: they stand in strings only. */
+/* Characters that YAML does not take as they are, or takes for the end of a line, as escapes: they are in strings only. */
 static void put_yaml(struct buf *b, const char *json)
 {
     for (const unsigned char *at = (const unsigned char *)json; *at;) {

@@ -145,7 +145,7 @@ static void node_connect(struct node *node, size_t to, enum proc_condition condi
 static int graph_need(struct graph *graph, size_t i, enum proc_condition condition, const struct step *up,
                       struct tsk_error *err);
 
-/* Connects a node that is to be started with what it depends on, and goes on from there. */
+/* Connects a node that is to be started with what it depends on, and continues from there. */
 static int graph_expand(struct graph *graph, size_t i, const json_t *depends_on, const struct step *up,
                         struct tsk_error *err)
 {
@@ -197,7 +197,7 @@ static int graph_ask(struct graph *graph, const char *id, struct tsk_error *err)
     bool is_alone = !is_known || json_object_size(json_object_get(p.spec, "depends_on")) == 0;
     if (!is_alone && node_look(graph, i, &depends_on, err) < 0)
         return -1;
-    /* One that runs is started too, to be told so; nothing is started for its sake. */
+    /* A running one is started, too, so that the refusal says so; nothing is started for its sake. */
     return graph_expand(graph, i, graph->nodes[i].is_running ? NULL : depends_on, NULL, err);
 }
 
@@ -305,7 +305,7 @@ static void node_fail(struct graph *graph, struct node *node, const struct edge 
         error_add_next(&f->error, "tasuki proc logs %s", f->other);
 }
 
-/* Reads anew how a process is that somebody waits for. -1: it cannot be found out. */
+/* Reads the present state of a process that is waited for. -1: it cannot be found out. */
 static int node_watch(struct graph *graph, struct node *node, struct tsk_error *err)
 {
     node_unwatch(node);

@@ -62,7 +62,7 @@ bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec
 
 /* All or nothing. Names that exist are refused (ProcessAlreadyExists with all of them in `ids`) unless is_replacing.
  * *ret: {"format", "created", "updated", "unchanged", "running", "templates", "ignored", "warnings"}; `running` are updated
- * processes that go on with what they were started with. */
+ * processes that continue with what they were started with. */
 int exchange_apply(struct proc_registry *reg, const struct exchange_source *from, struct exchange *ex,
                    bool is_replacing, json_t **ret, struct tsk_error *err);
 

@@ -191,7 +191,7 @@ static int forget_orphans(struct proc_registry *reg, const json_t *processes, st
     return 0;
 }
 
-/* Which of the updated ones go on with what they were started with. */
+/* Which of the updated ones continue with what they were started with. */
 static void list_running(struct proc_registry *reg, const json_t *updated, json_t *ret)
 {
     size_t i;

@@ -13,7 +13,7 @@ struct compose {
     const char *shell, *shell_argument;
     const char *name;             /* of the process at hand */
     const struct yaml_node *node; /* and its map */
-    json_t *spec;                 /* what becomes of it */
+    json_t *spec;                 /* the process that it becomes */
 };
 
 /* Takes one key of a map; false: it is nothing to us. */

@@ -60,7 +60,7 @@ int proc_status_write(int dir, const struct proc_status *status, struct tsk_erro
 int proc_start_read(int dir, int64_t n, struct proc_status *ret, bool *ret_has_identity, bool *ret_is_held,
                     struct tsk_error *err);
 void proc_start_name(int64_t n, char name[40]);
-/* run.<n>.lock anew, locked. */
+/* Makes a new run.<n>.lock, locked. */
 int proc_start_lock(int dir, int64_t n, struct tsk_error *err);
 /* The starts that have a run.<n>.lock, oldest first; at most max. */
 size_t proc_starts_list(int dir, int64_t *ret, size_t max);

@@ -1,7 +1,7 @@
 /* log.c - a query: which part of which files, which lines of it, in which order.
  *
  * The beginning of "the last N lines" is found from the end: a chunk in front of the end is read forwards and its lines are
- * counted, then the chunk in front of that one, until there are enough. So searching and giving out see the same lines, and
+ * counted, then the chunk in front of that one, until there are enough. So searching and delivering see the same lines, and
  * what is not needed of a long file is not read. */
 #include "proc/log.h"
 #include "base/fs.h"
@@ -177,7 +177,7 @@ static size_t pair_index(const struct log_input *input, const struct log_query *
 }
 
 /* The cursor of stream k in this file, -1 if it has none. In a file that was cut since, all that is there now is new: it is
- * shorter than the cursor says, or goes on from another base. */
+ * shorter than the cursor says, or continues from another base. */
 static int64_t cursor_at(const struct log_input *input, const struct log_query *query, size_t k)
 {
     const struct log_source *source = &input->source;
@@ -357,9 +357,9 @@ static int tail_find(struct log_scan *scan, struct log_input *input, int64_t lin
     return rc;
 }
 
-/* ---- giving out ------------------------------------------------------------------------------------- */
+/* ---- delivering ------------------------------------------------------------------------------------- */
 
-/* What is still to be given out, when only the newest `lines` and `bytes` of it are wanted. */
+/* What is still to be delivered, when only the newest `lines` and `bytes` of it are wanted. */
 struct quota {
     int64_t lines, bytes; /* -1: all */
     int64_t lines_left, bytes_left;
@@ -407,7 +407,7 @@ static struct log_line line_given(struct log_scan *scan, const struct log_item *
     return line;
 }
 
-/* A reader that goes on from `cursor` may have been overtaken: the holder drops the oldest bytes. */
+/* A reader that continues from `cursor` may have been overtaken: the holder drops the oldest bytes. */
 static void note_missed(const struct log_scan *scan, const struct log_input *input, int64_t cursor)
 {
     int64_t missed = log_source_oldest(&input->source) - max64(cursor, input->from);
@@ -420,7 +420,7 @@ static int scan_start(struct log_scan *scan, int64_t lines, int64_t bytes, struc
     for (size_t i = 0; i < scan->count; i++) {
         struct log_input *input = &scan->input[i];
         int64_t cursor = cursor_of(input, scan->query);
-        bool skips_torn = cursor < input->low; /* a cursor is a place to go on, whatever was dropped before it */
+        bool skips_torn = cursor < input->low; /* a cursor is a place to continue, whatever was dropped before it */
         if (cursor >= 0) {
             note_missed(scan, input, cursor);
             input->low = min64(max64(input->low, cursor), input->high);
@@ -447,7 +447,7 @@ static void note_seen(const struct log_scan *scan)
     }
 }
 
-/* The cursors to go on with. A stream that was not read keeps its cursor, or gets its end. */
+/* The cursors to continue with. A stream that was not read keeps its cursor, or gets its end. */
 static int next_cursors(const struct log_scan *scan, const struct proc *p, int64_t ret_next[2], struct tsk_error *err)
 {
     const struct log_query *query = scan->query;
@@ -479,9 +479,9 @@ struct log_reader {
     struct log_query query;
     struct log_scan scan;
     struct quota quota;
-    struct log_input *last; /* whose line is next, or was given out last */
+    struct log_input *last; /* whose line is next, or was delivered last */
     bool has_cursor, has_line;
-    int64_t bytes, given; /* with a cursor: how many may be given out, and how many were */
+    int64_t bytes, given; /* with a cursor: how many may be delivered, and how many were */
 };
 
 static int reader_begin(struct log_reader *reader, struct tsk_error *err)

@@ -1,6 +1,6 @@
 /* log.h - reading what a process wrote. The files and the index are described in hold/protocol.h.
  *
- * A cursor is a logical offset of one stream. It stays valid when old bytes are dropped (reading goes on at the oldest
+ * A cursor is a logical offset of one stream. It stays valid when old bytes are dropped (reading continues at the oldest
  * byte that is kept), when the child cut its file, and when the file was compacted. */
 #ifndef PROC_LOG_H
 #define PROC_LOG_H
@@ -10,7 +10,7 @@
 
 enum log_stream { LOG_STDOUT, LOG_STDERR, LOG_BOTH };
 
-/* For one who goes on reading, by stream: zeroed before the first read, then left alone. A process may cut its log after we
+/* For one who continues reading, by stream: zeroed before the first read, then left alone. A process may cut its log after we
  * read more of it than its holder has seen; then the cursor alone would be misunderstood. */
 struct log_seen {
     uint64_t inode;
@@ -51,10 +51,10 @@ struct log_line {
 /* Of a part of a log, and of a search in it, for a page. */
 #define LOG_PART_MAX     (1 << 20)
 #define LOG_HITS_MAX     1000
-#define LOG_SEARCH_MAX   (64 << 20) /* bytes that one call looks at; it says where to go on */
+#define LOG_SEARCH_MAX   (64 << 20) /* bytes that one call looks at; it says where to continue */
 #define LOG_HIT_LINE_MAX 500
 
-/* Calls `take` for each line in order (both: merged by time); false from it stops. ret_next: the cursors to go on with. */
+/* Calls `take` for each line in order (both: merged by time); false from it stops. ret_next: the cursors to continue with. */
 int log_read(const struct proc *p, const struct log_query *query, bool (*take)(void *data, const struct log_line *line),
              void *data, int64_t ret_next[2], struct tsk_error *err);
 
@@ -65,10 +65,10 @@ int log_reader_open(const struct proc *p, const struct log_query *query, struct 
 void log_reader_close(struct log_reader *reader); /* NULL: nothing to do */
 /* With query.lines: how many lines are to come. */
 int64_t log_reader_lines(const struct log_reader *reader);
-/* The next line: 1, 0 at the end, -1. Its text is good until the next call. log_reader_skip goes on behind it. */
+/* The next line: 1, 0 at the end, -1. Its text is good until the next call. log_reader_skip continues after it. */
 int log_reader_peek(struct log_reader *reader, struct log_line *ret, struct tsk_error *err);
 void log_reader_skip(struct log_reader *reader);
-/* The cursors to go on with, behind what was skipped. */
+/* The cursors to continue with, after the skipped part. */
 int log_reader_cursors(const struct log_reader *reader, int64_t ret_next[2], struct tsk_error *err);
 
 /* Current logical end and oldest kept offset of a stream. */

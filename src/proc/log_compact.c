@@ -1,6 +1,6 @@
 /* log_compact.c - before a start: what the holder dropped goes out of the files' apparent size, index and history are bounded.
  *
- *  C1  Nothing is lost: a file is written anew without a name, reaches the disk, gets the name <name>.new and then takes the
+ *  C1  Nothing is lost: a new file is written without a name, reaches the disk, gets the name <name>.new and then takes the
  *      old one's place. A crash leaves at most a <name>.new, which the next compaction removes.
  *  C2  The index has the record of the new inode before the rename (S1): whichever of the two files is found, its base is known.
  *  C3  A log is copied only when at least as many bytes were dropped as are kept, so a written byte is copied less than once.

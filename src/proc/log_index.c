@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define OFFSET_MAX (INT64_MAX / 4) /* sums of two offsets never overflow, whatever stands in the file */
+#define OFFSET_MAX (INT64_MAX / 4) /* sums of two offsets never overflow, whatever is in the file */
 
 int log_index_open(struct log_index *index, int process_dir, const char *name)
 {

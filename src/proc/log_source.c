@@ -26,7 +26,7 @@ static int64_t find_base(struct log_index *index, uint64_t inode, int64_t size)
         return 0;
     if (log_index_before(index, index->count, inode, &own) && size >= own.offset - own.base)
         return own.base;
-    return newest.offset; /* another file, or one that was cut: goes on where the last one ended */
+    return newest.offset; /* another file, or one that was cut: continues where the last one ended */
 }
 
 /* Follows no link, neither of the file nor of its directory. */
@@ -161,7 +161,7 @@ int64_t log_source_time(struct log_source *source, int64_t end)
     return has_record && record.time_ms > source->mtime_ms ? record.time_ms : source->mtime_ms;
 }
 
-/* Mode stamped: the stamp of the line that reading goes on with says whose it is. A line without one, which a crash may leave,
+/* Mode stamped: the stamp of the line that reading continues with says whose it is. A line without one, which a crash may leave,
  * belongs to the line before it. */
 static int find_stamp(struct log_source *source)
 {

@@ -3,7 +3,7 @@
  * Invariants
  *  S1  The file is opened before its index is read, and its size is taken after. A compaction writes the new inode's record
  *      before it renames, so the base of whatever was opened is in the index; a file that is shorter than its newest record
- *      says was cut by the child since, and goes on at that record's offset.
+ *      says was cut by the child since, and continues at that record's offset.
  *  S2  Bytes are used only after a check that they were still there: pread first, then SEEK_DATA. Old bytes are dropped from
  *      the front, so a block whose first byte is kept was kept as a whole when it was read.
  *  S3  Nothing beyond the size at the opening is read, so a read ends even if the child continues to write. */
@@ -45,11 +45,11 @@ struct log_source {
     int64_t base, end; /* logical offsets of the file's first byte and of its end at the opening (S3) */
     int64_t mtime_ms;
     struct log_index index;
-    char *block; /* what was read: block[start … filled) is not given out yet */
+    char *block; /* what was read: block[start … filled) is not delivered yet */
     size_t start, filled;
     int64_t at, stop; /* logical offset of block[start]; where reading ends */
     bool is_cut;      /* skip up to the next newline: a line whose beginning was dropped */
-    bool is_inside;   /* block[start] goes on with the line that was given out last */
+    bool is_inside;   /* block[start] continues with the line that was delivered last */
     int64_t record;   /* the index record in whose time we are */
     int64_t stamp_ms; /* stamped: of the line we are in */
     enum log_stream stamp_stream;
@@ -66,7 +66,7 @@ struct log_item {
 int log_source_open(struct log_source *source, int process_dir, const char *name, enum log_stream stream);
 void log_source_clear(struct log_source *source);
 /* The next line is the one at `from`. skips_torn: if what is before `from` was dropped, begin after the next newline. Where
- * `from` itself was dropped, reading always goes on after the first newline of what is kept. */
+ * `from` itself was dropped, reading always continues after the first newline of what is kept. */
 int log_source_seek(struct log_source *source, int64_t from, int64_t stop, bool skips_torn);
 /* 1, 0 at the end, -1 with errno. The text is valid until the next call. */
 int log_source_next(struct log_source *source, bool whole_lines, struct log_item *ret);

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 
-/* What a terminal shows of a line in the end: what stands behind its last carriage return, those at its end left out. */
+/* What a terminal shows of a line in the end: what follows its last carriage return, those at its end left out. */
 const char *log_text_last_part(const char *line, size_t *len);
 /* Appends it without escape sequences; all other bytes stay. */
 void log_text_strip(struct buf *b, const char *text, size_t len);

@@ -63,7 +63,7 @@ struct envelope {
     int64_t sent_ms;     /* wall; -1: not known */
 };
 
-/* Nobody here stores descriptors, and a sender that waits for their end (BARRIER=1) goes on. */
+/* Nobody here stores descriptors, and a sender that waits for their end (BARRIER=1) continues. */
 static void close_descriptors(struct cmsghdr *c)
 {
     size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -57,7 +57,7 @@ static enum proc_settled settled_now(struct settling *one, const struct proc *p)
     if (view->state != PROC_RUNNING)
         return settled_ended(view, now.wall_ms);
     if (strcmp(view->phase, "stopping") == 0)
-        return SETTLED_WELL; /* somebody stops it: that is what becomes of it */
+        return SETTLED_WELL; /* somebody stops it: that is its end */
     if (view->child.pid && proc_id_liveness(&view->child) == LIVE_DEAD)
         return SETTLED_PENDING; /* its holder has not recorded it yet */
     proc_spec_probe(p->spec, "ready", &probe);

@@ -163,7 +163,7 @@ void tails_set_cursor(struct tails *tails, size_t which, const int64_t cursor[2]
     memcpy(tails->list[which].query.cursor, cursor, sizeof tails->list[which].query.cursor);
 }
 
-/* ---- giving out ----------------------------------------------------------------------------------------- */
+/* ---- delivering ----------------------------------------------------------------------------------------- */
 
 struct tail_giving {
     const struct tail_hooks *hooks;

@@ -17,7 +17,7 @@
 
 enum tail_what { TAIL_STARTED, TAIL_ENDED, TAIL_READY, TAIL_UNHEALTHY, TAIL_REMOVED, TAIL_STOPPED };
 
-/* Something has become of a process. TAIL_STOPPED: a restart was to come, and will not. */
+/* A change of a process. TAIL_STOPPED: a restart was due, and will not come. */
 struct tail_change {
     enum tail_what what;
     int64_t run;
@@ -64,7 +64,7 @@ struct tails {
 int tails_open(struct tails *tails, struct tsk_workspace *ws, const char *const *ids, size_t count,
                const struct log_query *query, struct tsk_error *err);
 void tails_clear(struct tails *tails);
-/* Where to go on reading process `which`; before the first tails_read. */
+/* Where to continue reading process `which`; before the first tails_read. */
 void tails_set_cursor(struct tails *tails, size_t which, const int64_t cursor[2]);
 /* Gives out what is new: 1, 0 when nothing runs that could write, -1 also when a hook said stop (err->code is TSK_OK
  * then). */

@@ -123,7 +123,7 @@ static struct redis_conn *node_conn(struct redis_conn *conn, uint8_t number, str
         memset(conn->cluster->owner, 0, sizeof conn->cluster->owner); /* another one may have its slots now */
         return NULL;
     }
-    node->conn.is_cluster = false; /* it does not go on from there */
+    node->conn.is_cluster = false; /* it does not continue from there */
     return &node->conn;
 }
 

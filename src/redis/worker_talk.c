@@ -92,7 +92,7 @@ static bool is_run_used(const struct worker *w, const struct worker_run *run)
     return run->has_work || run->is_asked || clock_now().boot_ms < run->look_ms + FORGET_MS;
 }
 
-/* Results of a run that is over, or that nobody goes on with. */
+/* Results of a run that is over, or that nobody continues with. */
 void forget_results(struct worker *w)
 {
     int64_t now = clock_now().boot_ms;

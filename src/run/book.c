@@ -382,7 +382,7 @@ static enum book_reason judge_dependencies(const struct book *book, struct book_
     return BOOK_DEPENDS_NOT_DONE;
 }
 
-/* The run that is in the way; of a lock that is held without one, whose it is. */
+/* The run that blocks it; of a lock that is held without a run, its holder. */
 static void put_holder(struct buf *detail, const json_t *holder, const char *run)
 {
     const char *by = json_get_string(holder, "run_id", run);

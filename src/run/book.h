@@ -41,7 +41,7 @@ struct book_stamp {
     bool is_settled; /* a change after this look gets another time */
 };
 
-/* Where it stands in the queue, before its id. */
+/* Its place in the queue, before its id. */
 struct book_place {
     int priority;
     int64_t age_s, mtime_ns; /* the latter only where the id does not say when */
@@ -54,7 +54,7 @@ struct book_entry {
     json_t *lock; /* as `lock check` shows it; NULL: free, or left by somebody who is dead */
     bool is_done; /* B1 */
     enum book_reason reason;
-    struct buf detail; /* what is in the way: a request, a run, the path of a cycle; "" */
+    struct buf detail; /* what blocks it: a request, a run, the path of a cycle; "" */
     bool was_run;      /* by this queue: never twice */
     struct book_stamp file, note, stage;
 };
@@ -90,7 +90,7 @@ bool book_is_same_file(const struct request *request, const json_t *stage);
 int book_run_stage(const struct rundir *run, json_t **ret, struct tsk_error *err);
 /* The same for a request's latest run; NULL: there is none, or it has not begun. */
 int book_latest_stage(struct tsk_workspace *ws, const char *request_id, json_t **ret, struct tsk_error *err);
-/* The id of a request's latest run, "" for none. Fails if that cannot be known: a caller that goes on then begins a second run. */
+/* The id of a request's latest run, "" for none. Fails if that cannot be known: a caller that continues then begins a second run. */
 int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX], struct tsk_error *err);
 /* again.c: puts a request back whose latest run is DONE or has FAILED: it has no latest run then, and the queue may take it.
  * *ret_changed false: it is ready as it is. RUN_IN_PROGRESS, NEEDS_INPUT; CONFLICT for a draft or an archived one. */

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define PATH_LENGTH_MAX 10   /* a cycle of so many is shown whole */
+#define PATH_LENGTH_MAX 10   /* a cycle of at most this length is shown whole */
 #define PATH_LOOK_MAX   1000 /* requests looked at for one path: many cycles must not cost more than finding them */
 
 static uint32_t *number_array(size_t count)

@@ -3,7 +3,7 @@
  * A value that stands on its key's line is replaced where it stands, so that a comment behind it stays. One that takes several
  * lines is replaced with all of its lines, comments between them included; comments and blank lines around it stay. A new key
  * comes behind the one that stands before it in the usual order. What comes out is read again: only if it says what was meant
- * it is taken. A file in a form that was not foreseen (such as one pair of braces) is written anew from its values; not if
+ * it is taken. A file in a form that was not foreseen (such as one pair of braces) is written again from its values; not if
  * anything would be lost with it. */
 #include "run/edit_text.h"
 #include "base/utf8.h"
@@ -158,7 +158,7 @@ static bool is_document_end(const char *line)
     return strncmp(line, "...", 3) == 0 && (!line[3] || strchr(" \t\r\n", line[3]));
 }
 
-/* Without blank lines and comments that stand at the margin: they belong to what comes next. */
+/* Without blank lines and comments that are at the margin: they belong to what comes next. */
 static size_t trim_end(const struct layout *l, size_t from, size_t to)
 {
     while (to > from) {

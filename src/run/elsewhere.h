@@ -11,7 +11,7 @@ struct elsewhere {
     json_t *env;            /* [KEY=value]: what the program finds its server by; has secrets */
 };
 
-/* `ws` and `url` may be NULL. The settings are those of a new run, or with `remembered` of one that goes on there. INVALID_INPUT and
+/* `ws` and `url` may be NULL. The settings are those of a new run, or with `remembered` of one that continues there. INVALID_INPUT and
  * ENVIRONMENT: no such server, or it cannot be reached. */
 int elsewhere_find(struct tsk_workspace *ws, const char *url, const char *remembered, struct elsewhere *ret,
                    struct tsk_error *err);

@@ -1,6 +1,6 @@
 /* follow.c - waiting for a run that somebody else executes: in the kernel, for the byte that the runner holds while it lives.
  *
- *  F1  Of a run that needs a lock (of its request or its flow), the lock is looked at first and decides: it is taken before the run exists or goes on, and
+ *  F1  Of a run that needs a lock (of its request or its flow), the lock is looked at first and decides: it is taken before the run exists or continues, and
  *      released after its last stage is written (S2). So long as it names the run, a missing directory, a free byte and an old
  *      stage mean "not yet" or "in a moment". Once it does not, what is there is final.
  *  F2  A lock whose holder is dead is kept by leftovers only: nobody will write a stage for them.

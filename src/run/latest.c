@@ -98,7 +98,7 @@ static int refuse_changed(const char *text, const char *request_id, const char *
     return -1;
 }
 
-/* -1, and start_request goes on with that run. */
+/* -1, and start_request continues with that run. */
 static int go_on_instead(const struct wanted *wanted, const char *run_id, const json_t *stage, char goes_on[RUN_ID_MAX],
                          struct tsk_error *err)
 {
@@ -163,7 +163,7 @@ int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct 
     return can_go_on(stage) ? go_on_instead(wanted, latest, stage, goes_on, err) : refuse_waiting(id, latest, err);
 }
 
-/* S7: an answer goes on with the run that has asked, once, and not with one that another has taken the place of. */
+/* S7: an answer continues with the run that has asked, once, and not with one that another has taken the place of. */
 static int need_answered(const char *run_id, const char *latest, const json_t *stage, struct tsk_error *err)
 {
     if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)

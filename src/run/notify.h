@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "store/workspace.h"
 
-/* What its stage says has become of a run: DONE, FAILED, NEEDS_INPUT, INTERRUPTED; nothing for the others. A problem is logged. */
+/* Notifies of a run that its stage calls DONE, FAILED, NEEDS_INPUT or INTERRUPTED; ignores the others. A problem is logged. */
 void notify_run(struct tsk_workspace *ws, const json_t *stage);
 /* NOTIFY_STUCK for the queue with that fence. */
 void notify_queue(struct tsk_workspace *ws, uint64_t fence, const char *reason);

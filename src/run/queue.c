@@ -15,7 +15,7 @@
 
 #define MISSES_MAX 100
 #define MISS_MS    10
-#define RAN_MAX    200 /* of a queue that stays, so many of the last are in its record */
+#define RAN_MAX    200 /* runs in the record of a queue that stays: the last ones */
 
 const char *const queue_reason_names[] = {NULL,
 #define X(name, code, why) #name,
@@ -202,7 +202,7 @@ static enum queue_reason reason_of_status(const char *status)
 /* Nothing is wrong: somebody was faster, or something has changed since we looked. */
 static bool was_late(const struct queue *q, const struct tsk_error *err)
 {
-    bool is_cancelled = q->start.resume && err->code == TSK_CONFLICT; /* the run that was to go on */
+    bool is_cancelled = q->start.resume && err->code == TSK_CONFLICT; /* the run that was to continue */
     return err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_REQUEST_NOT_FOUND || err->code == TSK_NEEDS_INPUT ||
            q->decision == DECIDE_LATE || is_cancelled;
 }
@@ -274,7 +274,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
 }
 
-/* U8: whether it goes on although that run, which is recorded, did not end well. */
+/* U8: whether it continues although that run, which is recorded, did not end well. */
 static enum queue_reason pass_over(struct queue *q, enum queue_reason reason, int64_t count_before)
 {
     bool is_passed =

@@ -43,7 +43,7 @@ struct request {
     int read_errno;   /* it could not be read; then that is its problem */
     bool is_map;      /* it is a map, so its keys are known; without that it must not be changed */
     bool is_stray;    /* its file has no id; `id` is its name */
-    unsigned given;   /* bit i: request_keys[i] stands in the file */
+    unsigned given;   /* bit i: request_keys[i] is in the file */
     char updated_at[TIME_TEXT_MAX];
     int64_t mtime_ns;
     struct buf text;
@@ -84,7 +84,7 @@ int request_edit(struct tsk_workspace *ws, const char *id, const json_t *values,
                  enum lang lang, struct request *ret, struct tsk_error *err);
 /* CONFLICT when the file is not of `expected_updated_at` (NULL: any). */
 int request_check_time(const struct request *request, const char *expected_updated_at, struct tsk_error *err);
-/* The whole text anew, as an editor has left it. */
+/* Replaces the whole text, as an editor has left it. */
 int request_replace(struct tsk_workspace *ws, const char *id, const char *text, size_t len,
                     const char *expected_updated_at, enum lang lang, struct request *ret, struct tsk_error *err);
 /* Moves the file to `.aiflow/removed/`, whose path (below .aiflow/) is in `kept`. */

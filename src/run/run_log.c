@@ -97,7 +97,7 @@ static void settle_lines(struct buf *text)
     text->len = (size_t)(to - text->data);
 }
 
-/* A log goes on after a resume: what stands before `log_from` was printed by an earlier attempt. */
+/* A log continues after a resume: what stands before `log_from` was printed by an earlier attempt. */
 static void drop_earlier(struct buf *text, off_t offset, const json_t *failure)
 {
     int64_t begins = json_get_int(failure, "log_from", 0) - offset;
@@ -111,7 +111,7 @@ static void drop_earlier(struct buf *text, off_t offset, const json_t *failure)
 static void add_lines(struct tsk_workspace *ws, json_t *failure, size_t most)
 {
     off_t offset;
-    struct tsk_error ignored; /* the reason stands there all the same, and `runs logs` reports the error */
+    struct tsk_error ignored; /* the reason is there all the same, and `runs logs` reports the error */
     struct buf text CLEANUP(buf_clear) = {.max = RUN_LOG_MAX + RUN_LOG_PIECE};
     const char *path = log_of(failure);
     if (!path || run_log_tail(ws->state_dir, path, FAILURE_LINES, &text, &offset, &ignored) <= 0)

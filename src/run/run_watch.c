@@ -22,14 +22,14 @@ struct watch {
     int tasks_wd;    /* of tasks/ */
     char **sessions; /* by watch descriptor */
     int session_count;
-    json_t *logs; /* SESSION/TASK.N.log: how much of it was given out */
+    json_t *logs; /* SESSION/TASK.N.log: how much of it was delivered */
     int64_t first_offset;
-    bool is_last; /* the run has ended: a line without an end is given out, too */
+    bool is_last; /* the run has ended: a line without an end is delivered, too */
     bool (*take)(void *data, const struct run_piece *piece);
     void *data;
 };
 
-/* Where to go on in a log. */
+/* Where to continue in a log. */
 static int64_t log_place(const struct watch *w, const char *path)
 {
     bool is_first = json_object_size(w->logs) == 0;
@@ -115,7 +115,7 @@ static bool give_all(struct watch *w)
     return goes_on;
 }
 
-/* What inotify has told. False: no more. */
+/* Reads the next event of inotify. False: there is no more. */
 static bool give_changed(struct watch *w)
 {
     char notes[16 << 10] __attribute__((aligned(8)));

@@ -17,7 +17,7 @@ struct run_piece {
 };
 
 /* Gives each piece to `take` (false: stop) until the run has no runner and everything was given, or is_left says that nobody reads
- * any more. `offset`: where the first log begins that is given out (a reader that goes on). */
+ * any more. `offset`: where the first log begins that is delivered (a reader that continues). */
 int run_watch_logs(const struct rundir *run, int64_t offset, bool (*take)(void *data, const struct run_piece *piece),
                    bool (*is_left)(void *data), void *data, struct tsk_error *err);
 

@@ -14,7 +14,7 @@
 
 #include "run/run_lock.h"
 
-/* Of all runs that were executed under the lock, but not of `except`, which goes on and does it itself. */
+/* Of all runs that were executed under the lock, but not of `except`, which continues and does it itself. */
 int settle_lock(struct tsk_workspace *ws, const struct run_lock *which, const char *except, struct tsk_error *err);
 int settle_run(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err);
 /* Whether something of the run may be out. */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define SLOTS_NAME   "runs/.slots"
-#define AGAIN_MAX    20   /* tries to go on with a run whose answer another runner has just used */
+#define AGAIN_MAX    20   /* tries to continue with a run whose answer another runner has just used */
 #define LOCK_LOOK_MS 1000 /* how often the lock is looked at */
 
 /* One execution. */
@@ -241,7 +241,7 @@ static struct runner_options options_of(struct execution *e)
     return options;
 }
 
-/* Signals first: from the moment its stage names us we may be told to end. */
+/* Signals first: from the moment its stage names us, we may be asked to end. */
 static int execution_run(struct execution *e, json_t **ret, struct tsk_error *err)
 {
     e->has_begun = true;
@@ -394,7 +394,7 @@ int start_request(struct tsk_workspace *ws, const struct run_start *start, json_
     int result = start_new(ws, start, goes_on, ret, err);
     for (int i = 0; goes_on[0] && i < AGAIN_MAX; i++) {
         result = start_again(ws, &again, ret, err);
-        if (result < 0 && err->code == TSK_ENVIRONMENT) /* it cannot go on: its files are damaged */
+        if (result < 0 && err->code == TSK_ENVIRONMENT) /* it cannot continue: its files are damaged */
             error_add_next(err, "tasuki request run %s --new", start->request_id);
         if (result == 0 || !start_was_answer_used(err))
             return result;

@@ -32,15 +32,15 @@
 
 struct run_start {
     const char *request_id;
-    const char *resume;                  /* go on with this run instead of beginning one; NULL: a new one */
+    const char *resume;                  /* continue with this run instead of beginning one; NULL: a new one */
     const char *flow_source, *flow_text; /* with another flow, as in runner_options */
     size_t flow_len;
     const char *redis; /* where its attempts go (elsewhere.h); NULL: as it is configured */
     bool is_local;     /* with workers elsewhere: one here as well */
-    bool is_new;       /* a run that waits for an answer, or could go on, is cancelled (S9) */
+    bool is_new;       /* a run that waits for an answer, or could continue, is cancelled (S9) */
     bool is_by_hand;   /* max_runs counts */
-    bool is_answered;  /* it goes on because of an answer (S7) */
-    bool is_instead;   /* it goes on because its request was to be run (S9) */
+    bool is_answered;  /* it continues because of an answer (S7) */
+    bool is_instead;   /* it continues because its request was to be run (S9) */
     const char *after; /* it was pending, with this id (after.h); NULL: it was not */
     int64_t wait_ms;   /* for the lock */
     enum lang lang;
@@ -83,7 +83,7 @@ int start_flow(struct tsk_workspace *ws, const struct run_start *start, const st
                struct tsk_error *err);
 /* Whether the request's flow, if it has one, can be opened. */
 int request_flow_find(struct tsk_workspace *ws, const struct request *request, struct tsk_error *err);
-/* Goes on with any run; of a request's or an exclusive flow's, under its lock. `start->resume` names it, start->request_id is found. */
+/* Continues with any run; of a request's or an exclusive flow's, under its lock. `start->resume` names it, start->request_id is found. */
 int start_again(struct tsk_workspace *ws, const struct run_start *start, json_t **ret, struct tsk_error *err);
 
 /* The run that a RUN_IN_PROGRESS names; false: none, the lock is held without one. */
@@ -108,12 +108,12 @@ struct wanted {
  * executes a run of the request; but a killed runner closes its files one by one, and a process that cancels the run or
  * ends its leftovers holds the run's byte for a moment. Without this wait the run would be overtaken (S9). */
 void latest_wait(struct tsk_workspace *ws, const char *request_id);
-/* What is to be done about the latest run of a request that waits for an answer, or that can go on. 0: nothing, or with is_new it
+/* What is to be done about the latest run of a request that waits for an answer, or that can continue. 0: nothing, or with is_new it
  * is cancelled now. -1: a refusal; or goes_on is set, and that run is the one to be executed (S9). The lock must be ours. */
 int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err);
 /* S6: the same before the lock is taken, and nothing is changed: nobody meets the lock of a run that never comes to be. */
 int latest_settle_early(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct tsk_error *err);
-/* Under the lock: whether a run that was not asked for by name is still the one to go on with (S7, S9). */
+/* Under the lock: whether a run that was not asked for by name is still the one to continue with (S7, S9). */
 int latest_need(struct tsk_workspace *ws, const struct run_start *start, const char *request_id, const char *run_id,
                 struct tsk_error *err);
 
@@ -123,7 +123,7 @@ int latest_need(struct tsk_workspace *ws, const struct run_start *start, const c
  * why it could not be recorded. */
 int unbegun_record(struct tsk_workspace *ws, const struct request *request, const char *run_id, enum lang lang,
                    const struct tsk_error *why, struct tsk_error *err);
-/* The same for a run that was to go on and cannot, as *err says; with the run's byte taken. A problem that a later attempt may not
+/* The same for a run that was to continue and cannot, as *err says; with the run's byte taken. A problem that a later attempt may not
  * have (a full disk, a runner that is just ending) is not recorded. */
 void unbegun_mark(const struct rundir *run, enum lang lang, struct tsk_error *err);
 

@@ -21,7 +21,7 @@ static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err
     if (!rundir_runner(stage, &id))
         errno = ESRCH;
     else if (proc_id_signal(&id, SIGCONT) == 0 && proc_id_signal(&id, is_now ? SIGUSR1 : SIGTERM) == 0)
-        return 0; /* one that is stopped (Ctrl-Z) hears only when it goes on */
+        return 0; /* one that is stopped (Ctrl-Z) hears only when it continues */
     return error_errno(err, "signal", "runner");
 }
 
@@ -82,7 +82,7 @@ static int take_idle(struct tsk_workspace *ws, struct rundir *run, const char **
     *ret_status = NULL;
     if (rundir_take(run, err) < 0)
         return -1;
-    /* A run without a journal cannot go on; it must be possible to give it up. */
+    /* A run without a journal cannot continue; it must be possible to give it up. */
     if (journal_read_whole(run->dir, &records, err) < 0 && err->sys_errno != ENOENT)
         return -1;
     *ret_status = over_word(rundir_end_of(records));

@@ -1,4 +1,4 @@
-/* unbegun.c - S8: runs that a queue wanted to begin, or to go on with, and that cannot be executed. */
+/* unbegun.c - S8: runs that a queue wanted to begin, or to continue with, and that cannot be executed. */
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/journal.h"

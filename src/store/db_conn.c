@@ -24,7 +24,7 @@
  */
 static const char *const migrations[] = {
     "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, line TEXT NOT NULL);"
-    /* Ids go on growing along the trail (E6) also after somebody removed the database. */
+    /* Ids keep growing along the trail (E6) also after somebody removed the database. */
     "INSERT INTO sqlite_sequence (name, seq)"
     "  VALUES ('outbox', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000);"
     "CREATE TABLE instance ("
@@ -59,7 +59,7 @@ static const char *const migrations[] = {
     "  updated_at INTEGER NOT NULL);",
 
     /* Instances without a process (pid 0) have a secret and a lease: until when, on the clock of the boot `boot_id` and on the
-     * wall clock. A workflow keeps its row when nobody owns it, because its fence must go on growing. Times are Unix
+     * wall clock. A workflow keeps its row when nobody owns it, because its fence must keep growing. Times are Unix
      * milliseconds. */
     "ALTER TABLE instance ADD COLUMN label TEXT;"
     "ALTER TABLE instance ADD COLUMN secret_hash TEXT;"
@@ -307,7 +307,7 @@ static int after_commit(void *data, sqlite3 *handle, const char *name, int pages
     return SQLITE_OK;
 }
 
-/* On a disk that is about full the WAL begins anew when the database is opened, and is moved into the database when it is
+/* On a disk that is about full the WAL begins again when the database is opened, and is moved into the database when it is
  * closed, so that what is written finds the room that both files have. */
 static void make_room(struct db_conn *conn)
 {

@@ -10,7 +10,7 @@
  *  E4  A tail without a newline (a writer died, the disk was full) is closed with a newline by the next append and
  *      skipped by readers. A writer that finds its own line glued to such a tail writes the line again.
  *  E5  Under its lock, a writer compares the inode behind the name events.ndjson with that of its descriptor and opens
- *      the trail anew when they differ. (The old inode cannot be reused while the descriptor is open.)
+ *      the trail again when they differ. (The old inode cannot be reused while the descriptor is open.)
  *  E6  An event that came through the database's outbox has `"outbox_id":N` in its data. N grows along the trail; a
  *      line whose N is not greater than one before it is a repetition (see db_flush_outbox) and is skipped by readers. A
  *      reader that starts at an id first reads a little before it, to find the preceding N.

@@ -20,7 +20,7 @@
 #define NOTIFY_MAX_S "30"
 
 /* question: a run waits for an answer. failure: a run or a process has failed. done: a run is done. stuck: work stands still that
- * nobody goes on with: a run or a queue whose process died, a queue that cannot go on. */
+ * nobody continues with: a run or a queue whose process died, a queue that cannot continue. */
 enum notify_event { NOTIFY_QUESTION, NOTIFY_FAILURE, NOTIFY_DONE, NOTIFY_STUCK, NOTIFY_EVENT_COUNT };
 extern const char *const notify_event_names[];
 

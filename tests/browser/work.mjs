@@ -159,7 +159,7 @@ export async function queue(play) {
   const late = await play.window({ prepare: (one) => one.route(/api.requests\?/, (route) => route.fulfill({ json: before })) });
   await play.go(late, "#/requests");
   await late.locator("[data-id=RQ-1]").getByRole("button", { name: "Run", exact: true }).click();
-  await play.sees(late, "It runs already; this is that run.", ".toast");
+  await play.sees(late, "It is already running; this is that run.", ".toast");
   await play.until(() => late.url().includes("#/runs/RUN-"), "it leads to the run");
   await late.context().close();
 
@@ -318,7 +318,7 @@ export async function more_runs(play) {
   await play.go(page, "#/requests");
   await page.locator(".auto [data-menu]").click();
   await page.getByRole("menuitem", { name: /^With limits/ }).click();
-  await page.getByLabel("At most so many requests").fill("1");
+  await page.getByLabel("At most N requests").fill("1");
   await play.sees(page, "tasuki queue run --max 1", "[role=dialog]");
   await page.getByRole("dialog").getByRole("button", { name: "Start" }).click();
   await play.sees(page, "failed", "[data-id=RQ-1]");

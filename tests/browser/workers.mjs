@@ -21,7 +21,7 @@ export async function workers(play) {
   const run = play.spawn("run", "long");
   await play.sees(page, "1 of 2", "main [data-id=alpha]");
   await row(page, "alpha").getByRole("button", { name: "Stop…" }).click();
-  await play.sees(page, "What they have not finished is lost", "[role=alertdialog]");
+  await play.sees(page, "Their unfinished work is lost", "[role=alertdialog]");
   await play.sees(page, "1 of 2", "[role=alertdialog]");
   await page.keyboard.press("Enter"); // the safe answer has the focus
   await dialogue(page).waitFor({ state: "detached" });
@@ -61,6 +61,6 @@ export async function without(play) {
   const page = await play.window();
   await play.sees(page, "Live", ".live");
   await play.go(page, "#/workers");
-  await play.sees(page, "No Redis server is named", "main");
+  await play.sees(page, "No Redis server is configured", "main");
   play.eq(await page.locator(".side a[href='#/workers']").count(), 0, "entries for workers");
 }

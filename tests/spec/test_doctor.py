@@ -115,13 +115,13 @@ def _(ws):
     state(ws, "locks").symlink_to(ws.base / "elsewhere")
 
 
-@defect("a file where a directory belongs is found", "workspace", "FAIL", "runs is no directory")
+@defect("a file where a directory belongs is found", "workspace", "FAIL", "runs is not a directory")
 def _(ws):
     state(ws, "runs").rmdir()
     state(ws, "runs").write_text("x")
 
 
-@defect("a directory where the event trail belongs is found", "workspace", "FAIL", "events.ndjson is no regular file")
+@defect("a directory where the event trail belongs is found", "workspace", "FAIL", "events.ndjson is not a regular file")
 def _(ws):
     state(ws, "events.ndjson").unlink(missing_ok=True)
     state(ws, "events.ndjson").mkdir()
@@ -288,7 +288,7 @@ def _(ws):
     path.write_bytes(path.read_bytes().split(b"\n", 1)[1])
 
 
-@defect("lines of the trail that are no events are found", "events", "WARN", "2 lines are no events", "look")
+@defect("lines of the trail that are no events are found", "events", "WARN", "2 lines are not events", "look")
 def _(ws):
     with trail(ws).open("ab") as file:
         file.write(b"\x00\xff garbage\n{}\n")
@@ -357,7 +357,7 @@ def _(ws):
     state(ws, "flows/bad.yml").write_text("tasks: {a: {run: 'true', needs: [nobody]}}\n")
 
 
-@defect("a program that a flow or an agent needs and that is not there is found", "tools", "WARN", "no-such-program is not found", "look")
+@defect("a program that a flow or an agent needs and that is not there is found", "tools", "WARN", "no-such-program was not found", "look")
 def _(ws):
     state(ws, "flows/a.yaml").write_text("tasks:\n  a: {run: [no-such-program, x]}\n  b: {run: 'true && also-not-there'}\n")
     state(ws, "config.yaml").write_text("agents: {one: {run: [no-such-agent, '{task}']}}\n")

@@ -110,7 +110,7 @@ def _(ws):
     acquire_from_a_script(ws, "lock", "acquire", "name", "a").expect(0)
 
 
-@defect("another tool's lock whose holder is dead and that has not expired is found", "locks", "WARN", "takeable in")
+@defect("another tool's lock whose holder is dead and that has not expired is found", "locks", "WARN", "it can be taken in")
 def _(ws):
     foreign_lock(ws, "request", "RQ-1", dead_pid())
     ws.tasuki("lock", "check", "request", "RQ-1")
@@ -272,13 +272,13 @@ def _(ws):
     record, _ = started(ws)
     kill_holder(ws)
     found = check(examine(ws, "--fix"), "processes")
-    eq((found["status"], found["fixed"]), ("PASS", ["web was taken care of (now Running)"]))
+    eq((found["status"], found["fixed"]), ("PASS", ["web was fixed (now Running)"]))
     eq([e["data"]["check"] for e in ws.events("doctor.fixed")], ["processes"], "events")
     assert ws.alive(record["pid"]), "the process was ended"
     eq(problems(examine(ws)), {}, "problems")
 
 
-@defect("a process whose end nobody saw is found", "processes", "WARN", "nobody saw how")
+@defect("a process whose end nobody saw is found", "processes", "WARN", "its exit status is unknown")
 def _(ws):
     record, _ = started(ws)
     kill_holder(ws)

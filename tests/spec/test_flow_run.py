@@ -565,7 +565,7 @@ def _(ws):
 def _(ws):
     name = write_flow(ws, flow("a >> b", "limits: {max_steps: 4, max_cycles: 9}\n", a="tasuki task again"))
     result = ws.tasuki("run", name, env=with_tool(ws)).expect(7)
-    assert "most often ran a: 4 times" in result.out and "raise max_steps under limits: in flow.yaml" in result.out, result.out
+    assert "a ran most often: 4 times" in result.out and "raise max_steps under limits: in flow.yaml" in result.out, result.out
     assert "tasuki run flow.yaml" in result.out and "tasuki resume" not in result.out, result.out
     result = ws.tasuki("resume", only_run(ws), env=with_tool(ws)).expect(7)
     assert "in flow.yaml" in result.out, result.out

@@ -177,7 +177,7 @@ def _(ws):
     start = starting(p, "web")
     until_state_of_the_first(p, "db", "Running")
     touch(ws, "go")
-    error = fails(ws, start, "web", "it needs 'db' to be ready (web -> db), but that one has ended: "
+    error = fails(ws, start, "web", "it needs 'db' to be ready (web -> db), but 'db' has ended: "
                                     "Process exited with code 3")
     eq(error["next"], ["tasuki proc logs db"], "the next command")
     eq(state(p, "web"), "NotStarted", "the dependant's state")
@@ -188,7 +188,7 @@ def _(ws):
     p = Processes(ws)
     shell(p, "migrate", "exit 5")
     p.create("web", ("sleep", "1000"), *needs(migrate="completed"))
-    fails(ws, starting(p, "web"), "web", "it needs 'migrate' to be completed (web -> migrate), but that one has ended: "
+    fails(ws, starting(p, "web"), "web", "it needs 'migrate' to be completed (web -> migrate), but 'migrate' has ended: "
                                          "Process exited with code 5")
 
 
@@ -197,7 +197,7 @@ def _(ws):
     p = Processes(ws)
     shell(p, "db", "exit 0", "--ready", "log:never")
     p.create("web", ("sleep", "1000"), *needs(db="ready"))
-    fails(ws, starting(p, "web"), "web", "it needs 'db' to be ready (web -> db), but that one ended with exit code 0 "
+    fails(ws, starting(p, "web"), "web", "it needs 'db' to be ready (web -> db), but 'db' ended with exit code 0 "
                                          "and never was ready")
 
 
@@ -206,7 +206,7 @@ def _(ws):
     p = Processes(ws)
     p.create("db", ("sleep", "1000"), "--ready", "exec:false", "--ready-timeout", "100ms")
     p.create("web", ("sleep", "1000"), *needs(db="ready"))
-    fails(ws, starting(p, "web"), "web", "it needs 'db' to be ready (web -> db), but that one did not become ready within "
+    fails(ws, starting(p, "web"), "web", "it needs 'db' to be ready (web -> db), but 'db' did not become ready within "
                                          "100 ms: exit 1")
     eq(state(p, "db"), "Running", "the dependency is left as it is")
     p.stop("db")
@@ -220,7 +220,7 @@ def _(ws):
     start = starting(p, "web")
     until_state_of_the_first(p, "db", "Running")
     p.stop("db")
-    fails(ws, start, "web", "it needs 'db' to be ready (web -> db), but that one was stopped")
+    fails(ws, start, "web", "it needs 'db' to be ready (web -> db), but 'db' was stopped")
 
 
 @test("the other is removed meanwhile: the dependant fails at once")
@@ -233,7 +233,7 @@ def _(ws):
     p.call("remove", "db", "--force").expect(0)
     error = check_error(ws.finish(start), 7, "ProcessStartFailed")
     eq(error["context"]["other"], "db", "who is to blame")
-    assert error["message"].endswith(("but there is no such process", "but that one was stopped")), error
+    assert error["message"].endswith(("but there is no such process", "but 'db' was stopped")), error
 
 
 @test("the other gives up after its retries: the dependant fails then, and not before")
@@ -241,7 +241,7 @@ def _(ws):
     p = Processes(ws)
     shell(p, "db", "echo $$ >> runs; exit 4", *READY, "--restart", "on-failure", "--max-retries", "2", "--backoff", "1ms")
     p.create("web", ("sleep", "1000"), *needs(db="ready"))
-    fails(ws, starting(p, "web"), "web", "it needs 'db' to be ready (web -> db), but that one has ended: "
+    fails(ws, starting(p, "web"), "web", "it needs 'db' to be ready (web -> db), but 'db' has ended: "
                                          "Process exited with code 4")
     eq(len(lines(ws, "runs")), 3, "how often it was tried")
 
@@ -252,7 +252,7 @@ def _(ws):
     p.create("db", ("there-is-no-such-command",))
     p.create("web", ("sleep", "1000"), *needs(db="started"))
     error = check_error(p.call("start", "web"), 7, "ProcessStartFailed")
-    assert "it needs 'db' to be started (web -> db), but that one could not be started: there-is-no-such-command" \
+    assert "it needs 'db' to be started (web -> db), but 'db' could not be started: there-is-no-such-command" \
         in error["message"], error
 
 
@@ -275,7 +275,7 @@ def _(ws):
     p.create("other", ("sleep", "1000"))
     result = p.call("start", "web", "api", "other").expect(7).json
     errors = {one["id"]: one["error"]["message"] for one in result["errors"]}
-    why = "but that one has ended: Process exited with code 3"
+    why = "but 'db' has ended: Process exited with code 3"
     eq(errors, {"web": f"Failed to start process 'web': it needs 'db' to be ready (web -> api -> db), {why}",
                 "api": f"Failed to start process 'api': it needs 'db' to be ready (api -> db), {why}"}, "the errors")
     eq({id: one["state_name"] for id, one in p.list().items()},

@@ -411,7 +411,7 @@ def _(ws):
     pid = p.run("web", ("sleep", "1000"), "--ready", "log:never")["pid"]
     for what in ("exit", "ready"):
         error = check_error(p.call("wait", "web", "--for", what, "--timeout", "10ms"), 4, "CONFLICT")
-        eq(error["message"], f"Waited 10 ms for process 'web' ({what}) in vain; it is Running", "message")
+        eq(error["message"], f"Waited 10 ms for process 'web' ({what}) without success; it is Running", "message")
         eq(error["next"][0], f"tasuki proc wait web --for {what}", "the next command")
     eq(p.status("web")["pid"], pid, "the pid")
     p.stop("web")

@@ -79,7 +79,7 @@ def _(ws):
     time.sleep(62)
     redis.worker("-j", "1")
     result = ws.finish(runner).expect(0)
-    eq((result.err.count("no worker is there"), trace(ws), ws.events("task.lost")), (1, ["t"], []), "what was said, ran and was lost")
+    eq((result.err.count("no worker is available"), trace(ws), ws.events("task.lost")), (1, ["t"], []), "what was said, ran and was lost")
 
 
 @test("two resumes of one run at once: one goes on, the other is refused, and nothing runs twice", slow=True)

@@ -51,7 +51,7 @@ def _(ws):
     key.chmod(0o600)
     redis.worker("-j", "1", "--name", "keyed", env={"TASUKI_REDIS_KEY_FILE": str(key)})
     status, text = examine(ws, redis)
-    eq((status, "keyed has another key file" in text), ("WARN", True), text)
+    eq((status, "keyed and this workspace do not have the same key file" in text), ("WARN", True), text)
     ws.tasuki("run", write_flow(ws, "tasks: {t: {run: 'true'}}\n"), env=redis.env()).expect(7)
     status, text = examine(ws, redis)
     eq((status, "1 dead letter," in text, "unsigned" in text), ("WARN", True, True), text)

@@ -81,14 +81,14 @@ def _(ws):
     redis.call("HSET", specs, redis.call("HKEYS", specs)[0], piece(piece(b"x")) + piece(b""))
     redis.worker("-j", "1")
     stage = last_document(ws.finish(runner).expect(7))
-    eq("no specification" in stage["failures"][0]["reason"], True, f"the reason, {stage['failures'][0]['reason']}")
+    eq("could not read the task" in stage["failures"][0]["reason"], True, f"the reason, {stage['failures'][0]['reason']}")
     eq((letters(redis), ws.events("task.lost")), (["unreadable"], []), "dead letters, and losses")
 
 
 @test("a key file that others can read, or that is too short, is refused before anything starts, with the command that helps")
 def _(ws):
     redis = Redis(ws)
-    for more, words in ((key_file(ws, "open", mode=0o644), "others can read"), (key_file(ws, "short", "abc"), "16 bytes"),
+    for more, words in ((key_file(ws, "open", mode=0o644), "other users can read"), (key_file(ws, "short", "abc"), "16 bytes"),
                         ({"TASUKI_REDIS_KEY_FILE": "/nowhere/key"}, "/nowhere/key")):
         result = ws.tasuki("run", write_flow(ws, FLOW), env=redis.env(more))
         eq((result.code not in (0, 7), words in result.err), (True, True), f"refusal: {result.err}")

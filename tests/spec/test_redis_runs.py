@@ -358,7 +358,7 @@ def _(ws):
     time.sleep(4)
     redis.worker("-j", "1")
     result = ws.finish(runner).expect(0)
-    eq(result.err.count("no worker is there"), 1, "how often it says so")
+    eq(result.err.count("no worker is available"), 1, "how often it says so")
     eq(f"tasuki worker --redis {redis.url}" in result.err, True, f"the command, in {result.err}")
 
 

@@ -448,7 +448,7 @@ static int die(int fd)
     return -1;
 }
 
-/* The sync of the trail stands between the appends and the commit. */
+/* The sync of the trail is between the appends and the commit. */
 static void flush_and_die(int dir)
 {
     static struct fs_calls calls;

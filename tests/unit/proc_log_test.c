@@ -291,7 +291,7 @@ TEST(after_old_bytes_were_dropped_reading_begins_with_a_whole_line)
     ASSERT_OK(log_read(&p, &query, take_piece, &again, query.cursor, &err));
     ASSERT_INT(again.count, pieces.count);
     query = scene_query(LOG_STDOUT);
-    query.cursor[0] = 4096; /* a place to go on, although what was before it is gone */
+    query.cursor[0] = 4096; /* a place to continue, although what was before it is gone */
     struct pieces rest = {0};
     ASSERT_OK(log_read(&p, &query, take_piece, &rest, query.cursor, &err));
     ASSERT_INT(rest.count, pieces.count + 1);

@@ -93,7 +93,7 @@ TEST(an_error_about_a_node_names_its_place_and_shows_its_line)
 
 TEST(a_duplicate_key_is_refused_at_its_second_place)
 {
-    assert_refused("a: 1\nb: 2\na: 3\n", "3", "1", "duplicate key `a`; it was first defined in line 1");
+    assert_refused("a: 1\nb: 2\na: 3\n", "3", "1", "duplicate key `a`; it was first defined on line 1");
     ASSERT_STR(tsk_error_context(&err, "excerpt"), "a: 3");
     assert_refused("m: {a: 1, 'a': 2}\n", "1", "11", "duplicate key `a`");
 }
@@ -110,7 +110,7 @@ TEST(a_duplicate_among_very_many_keys_is_found_quickly)
     ASSERT_INT(value, 199999);
     yaml_doc_free(doc);
     buf_puts(&text, "k777: 1\n");
-    assert_refused_bytes(buf_str(&text), text.len, "200001", "1", "it was first defined in line 778");
+    assert_refused_bytes(buf_str(&text), text.len, "200001", "1", "it was first defined on line 778");
 }
 
 TEST(every_size_of_map_keeps_and_checks_all_its_keys)
@@ -188,7 +188,7 @@ TEST(text_that_is_not_utf_8_is_refused_at_its_place)
 
 TEST(mistakes_are_explained_in_words)
 {
-    assert_refused("a: b: c\n", "1", "5", "a `:` stands where no key can be");
+    assert_refused("a: b: c\n", "1", "5", "a `:` is not allowed here");
     assert_refused("a: [1, 2\n", "2", "1", "needs a `,` or `]`");
     assert_refused("a:\n\tb: 1\n", "2", "1", "indent with spaces");
     assert_refused("a: \"open\n", "2", "1", "ends inside a quoted text");
