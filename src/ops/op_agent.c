@@ -21,7 +21,7 @@
 #define AGENT_ERRORS                                                                                                   \
     ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_FLOW_INVALID, TSK_TASK_FAILED,             \
            TSK_GROUP_FAILED, TSK_TASK_TIMEOUT, TSK_CYCLE_LIMIT_EXCEEDED, TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED,       \
-           TSK_NEEDS_INPUT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT)
+           TSK_NEEDS_INPUT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_REDIS_UNAVAILABLE)
 
 static const struct op_field result_fields[] = {
     {"run_id", "string", "for wait_for, run_show, run_logs"},

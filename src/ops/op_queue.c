@@ -12,7 +12,8 @@
 #define QUEUE_RUNS_EXPLAINED 10 /* failed runs in one answer: a queue that stays may have many */
 #define QUEUE_RUN_ERRORS                                                                                               \
     ERRORS(TSK_QUEUE_IN_PROGRESS, TSK_NEEDS_INPUT, TSK_RUN_FAILED, TSK_DOCTOR_FAILED, TSK_LOCK_LOST,                   \
-           TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS, TSK_STORAGE_FULL, TSK_NOT_FOUND)
+           TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_REDIS_UNAVAILABLE, TSK_UNSUPPORTED_FS, TSK_STORAGE_FULL,            \
+           TSK_NOT_FOUND)
 
 /* ---- run ------------------------------------------------------------------------------------------------ */
 

@@ -60,7 +60,7 @@ const struct op op_request_run = {
     .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_NEEDS_INPUT, TSK_NEEDS_CONFIRMATION,
                      TSK_FLOW_INVALID, TSK_INVALID_INPUT, TSK_DOCTOR_FAILED, TSK_CONFLICT, TSK_TASK_FAILED,
                      TSK_GROUP_FAILED, TSK_TASK_TIMEOUT, TSK_MAX_STEPS_EXCEEDED, TSK_RUN_FAILED, TSK_STORAGE_FULL,
-                     TSK_ENVIRONMENT, TSK_UNSUPPORTED_FS, TSK_NOT_FOUND, TSK_LOCK_LOST),
+                     TSK_ENVIRONMENT, TSK_REDIS_UNAVAILABLE, TSK_UNSUPPORTED_FS, TSK_NOT_FOUND, TSK_LOCK_LOST),
     .http = ROUTE("POST", "/api/requests/:request/run"),
     .mcp = TOOL("request_run", "requests", .is_core = true, .refusal = "NOT STARTED",
                 .text = "Run a request now, or continue its interrupted run; the answer is that run (wait_for, "

@@ -369,7 +369,7 @@ const struct op op_run_flow = {
     .errors = ERRORS(TSK_FLOW_INVALID, TSK_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_NEEDS_CONFIRMATION, TSK_LOCK_HELD,
                      TSK_LOCK_LOST, TSK_TASK_FAILED, TSK_GROUP_FAILED, TSK_TASK_TIMEOUT, TSK_MAX_STEPS_EXCEEDED,
                      TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED, TSK_NEEDS_INPUT, TSK_STORAGE_FULL, TSK_ENVIRONMENT,
-                     TSK_INVALID_INPUT),
+                     TSK_REDIS_UNAVAILABLE, TSK_INVALID_INPUT),
     .http = ROUTE("POST", "/api/flows/run"),
     .mcp = TOOL("flow_run", "requests", .is_core = true, .refusal = "NOT DONE",
                 .text = "Run a flow file. NOT DONE says what failed. "
@@ -469,10 +469,11 @@ const struct op op_resume = {
                            .max = 4096, .agent_help = "Continue with this flow file instead of the run's copy."),
                      RUN_PARALLEL_PARAM, RUN_REDIS_PARAM, RUN_OUTPUT_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = stage_fields,
-    .errors = ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_FLOW_INVALID, TSK_NOT_FOUND, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS,
-                     TSK_CONFLICT, TSK_LOCK_LOST, TSK_DOCTOR_FAILED, TSK_TASK_FAILED, TSK_GROUP_FAILED,
-                     TSK_TASK_TIMEOUT, TSK_MAX_STEPS_EXCEEDED, TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED,
-                     TSK_NEEDS_INPUT, TSK_PROCESS_STOP_FAILED, TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_INVALID_INPUT),
+    .errors =
+        ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_FLOW_INVALID, TSK_NOT_FOUND, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS,
+               TSK_CONFLICT, TSK_LOCK_LOST, TSK_DOCTOR_FAILED, TSK_TASK_FAILED, TSK_GROUP_FAILED, TSK_TASK_TIMEOUT,
+               TSK_MAX_STEPS_EXCEEDED, TSK_CYCLE_LIMIT_EXCEEDED, TSK_RUN_FAILED, TSK_NEEDS_INPUT,
+               TSK_PROCESS_STOP_FAILED, TSK_STORAGE_FULL, TSK_ENVIRONMENT, TSK_REDIS_UNAVAILABLE, TSK_INVALID_INPUT),
     .http = ROUTE("POST", "/api/runs/:run/resume"),
     .mcp = TOOL("run_resume", "requests", .refusal = "NOT DONE",
                 .text = "Continue a run that was interrupted, cancelled or has failed; completed tasks do not run "

@@ -309,7 +309,7 @@ const struct op op_answer = {
                      {"status", "string", "RUNNING; with wait the run's own"}),
     .errors = ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_ALREADY_ANSWERED,
                      TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_NEEDS_INPUT, TSK_CONFLICT, TSK_RUN_FAILED, TSK_ENVIRONMENT,
-                     TSK_DOCTOR_FAILED, TSK_LOCK_LOST),
+                     TSK_REDIS_UNAVAILABLE, TSK_DOCTOR_FAILED, TSK_LOCK_LOST),
     .http = ROUTE("POST", "/api/runs/:run/answer"),
     .mcp = TOOL("run_answer", "requests", .is_core = true, .refusal = "NOT ANSWERED",
                 .text = "Answer what a run asks (its questions are in run_show), so that it continues. The answer is "

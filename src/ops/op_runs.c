@@ -190,8 +190,8 @@ const struct op op_runs_cancel = {
                      FLAG("pending", OP_OPTIONAL, "Drop only the run that is pending after it; this run continues.")),
     .result = FIELDS({"run_id", "string", ""}, {"status", "string", "CANCELLING, CANCELLED, or what it was already"},
                      {"dropped", "boolean?", "with pending: there was one"}),
-    .errors =
-        ERRORS(TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_RUN_IN_PROGRESS, TSK_PROCESS_STOP_FAILED),
+    .errors = ERRORS(TSK_RUN_NOT_FOUND, TSK_INVALID_INPUT, TSK_ENVIRONMENT, TSK_REDIS_UNAVAILABLE, TSK_RUN_IN_PROGRESS,
+                     TSK_PROCESS_STOP_FAILED),
     .http = ROUTE("POST", "/api/runs/:run/cancel"),
     .mcp = TOOL("run_cancel", "requests", .refusal = "NOT CANCELLED",
                 .text = "Cancel a run: its tasks get SIGTERM, after 3 s SIGKILL, with everything they started. "

@@ -69,7 +69,7 @@ const struct op op_runs_rm = {
     .params = PARAMS(RUN_ID_PARAM),
     .result = FIELDS({"run_id", "string", ""}, {"removed", "boolean", ""}),
     .errors = ERRORS(TSK_RUN_NOT_FOUND, TSK_RUN_IN_PROGRESS, TSK_NEEDS_INPUT, TSK_CONFLICT, TSK_INVALID_INPUT,
-                     TSK_ENVIRONMENT, TSK_NOT_FOUND),
+                     TSK_ENVIRONMENT, TSK_REDIS_UNAVAILABLE, TSK_NOT_FOUND),
     .http = ROUTE("DELETE", "/api/runs/:run"),
     .mcp.absent = "the logs are a person's",
     .run = run_rm,

@@ -85,7 +85,7 @@ const struct op op_worker = {
                      PARAM("dir", OP_PATH, OP_ANYWHERE, "DIR", "The directory in which tasks run.",
                            .fallback = "the current directory", .max = 2000)),
     .result = FIELDS({"status", "string", "it does not return"}),
-    .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_REDIS_UNAVAILABLE, TSK_ENVIRONMENT),
     .http.absent = "a person decides which machine works",
     .mcp.absent = "a person decides which machine works",
     .run = run_worker,
@@ -126,7 +126,7 @@ const struct op op_workers_list = {
     .params = PARAMS(REDIS_PARAM, PAGE_PARAMS),
     .result = FIELDS({"workers", "array", "id name host tags places tasks state version run commit key seen_ms"},
                      PAGE_FIELDS, {"server", "string?", "without user and password; null: none is configured"}),
-    .errors = ERRORS(TSK_INVALID_INPUT, TSK_ENVIRONMENT),
+    .errors = ERRORS(TSK_INVALID_INPUT, TSK_REDIS_UNAVAILABLE, TSK_ENVIRONMENT),
     .http = ROUTE("GET", "/api/workers"),
     .mcp =
         TOOL("worker_list", "workers",
@@ -195,7 +195,7 @@ const struct op op_workers_drain = {
     .flags = OP_IDEMPOTENT | OP_WANTS_WORKSPACE | OP_DESTRUCTIVE,
     .params = PARAMS(WORKER_PARAM, REDIS_PARAM),
     .result = WORKER_RESULT,
-    .errors = ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_ENVIRONMENT),
+    .errors = ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_REDIS_UNAVAILABLE, TSK_ENVIRONMENT),
     .http = ROUTE("POST", "/api/workers/:worker/drain"),
     .mcp =
         TOOL("worker_drain", "workers", .refusal = "NOT DRAINED",
@@ -211,7 +211,7 @@ const struct op op_workers_stop = {
     .flags = OP_IDEMPOTENT | OP_WANTS_WORKSPACE | OP_DESTRUCTIVE,
     .params = PARAMS(WORKER_PARAM, REDIS_PARAM),
     .result = WORKER_RESULT,
-    .errors = ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_ENVIRONMENT),
+    .errors = ERRORS(TSK_NOT_FOUND, TSK_CONFLICT, TSK_INVALID_INPUT, TSK_REDIS_UNAVAILABLE, TSK_ENVIRONMENT),
     .http = ROUTE("POST", "/api/workers/:worker/stop"),
     .mcp = TOOL("worker_stop", "workers", .refusal = "NOT STOPPED",
                 .text =

@@ -115,7 +115,7 @@ static struct redis_conn *node_conn(struct redis_conn *conn, uint8_t number, str
     if (node->conn.fd >= 0)
         return &node->conn;
     if (now < node->try_ms) {
-        error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", "closed", NULL);
+        error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", "closed", NULL);
         return NULL;
     }
     node->try_ms = now + NODE_TRY_MS;
@@ -199,5 +199,5 @@ int cluster_connect(struct redis_conn *conn, const struct redis_settings *settin
         if (!is_elsewhere)
             return -1;
     }
-    return error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", "MOVED", NULL);
+    return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", "MOVED", NULL);
 }

@@ -72,7 +72,7 @@ void redis_close(struct redis_conn *conn)
 static int conn_lost(struct redis_conn *conn, const char *why, struct tsk_error *err)
 {
     redis_close(conn);
-    return error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", why, NULL);
+    return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", why, NULL);
 }
 
 static int64_t due_ms = INT64_MAX;
@@ -136,7 +136,7 @@ int redis_send(struct redis_conn *conn, const struct redis_command *command, con
 {
     char head[32];
     if (conn->fd < 0)
-        return error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", "closed", NULL);
+        return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", "closed", NULL);
     BUG(command->body.failed);
     struct buf text CLEANUP(buf_clear) = {.max = 1u << 30};
     snprintf(head, sizeof head, "*%u\r\n", command->count + (front ? front->count : 0));
@@ -155,7 +155,7 @@ int redis_receive(struct redis_conn *conn, int timeout_ms, redisReply **ret, str
     short events;
     *ret = NULL;
     if (conn->fd < 0)
-        return error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", "closed", NULL);
+        return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", "closed", NULL);
     for (;;) {
         if (redisReaderGetReply(conn->reader, (void **)ret) != REDIS_OK)
             return conn_lost(conn, conn->reader->errstr, err);
@@ -225,7 +225,7 @@ static int unreachable(const struct redis_settings *settings, const char *why, s
 {
     char shown[REDIS_SHOWN_MAX];
     redis_show(settings, shown);
-    return error_set(err, TSK_ENVIRONMENT, "redis_unreachable", "server", shown, "reason", why, NULL);
+    return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_unreachable", "server", shown, "reason", why, NULL);
 }
 
 static bool connect_address(struct redis_conn *conn, const struct sockaddr *address, socklen_t len)

@@ -86,7 +86,7 @@ static int steps_try(struct redis_conn *conn, const struct redis_command *comman
     int result = redis_receive(conn, REDIS_CALL_MS, ret, err);
     if (result == 0) {
         redis_close(conn);
-        error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", "no answer in time", NULL);
+        error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", "no answer in time", NULL);
     }
     if (result <= 0)
         return -1;
@@ -126,7 +126,7 @@ enum steps_answer steps_ask(struct redis_conn *conn, struct steps *steps, const 
     if (!node)
         return STEPS_AWAY;
     if (strcmp(node->server_id, steps->server) != 0) { /* the run has moved since the step was begun: once more */
-        error_set(err, TSK_ENVIRONMENT, "redis_lost", "reason", "MOVED", NULL);
+        error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", "MOVED", NULL);
         return STEPS_AWAY;
     }
     int result = !node->has_functions && !sha[0] ? 1 : steps_try(node, command, absent, sha, ret, err);

@@ -21,7 +21,7 @@ static int tls_refuse(const struct redis_settings *settings, SSL *tls, struct ts
     redis_show(settings, shown);
     ERR_error_string_n(code, reason, sizeof reason);
     ERR_clear_error();
-    return error_set(err, TSK_ENVIRONMENT, "redis_unreachable", "server", shown, "reason",
+    return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_unreachable", "server", shown, "reason",
                      verdict != X509_V_OK ? X509_verify_cert_error_string(verdict)
                      : code               ? reason
                                           : "TLS",

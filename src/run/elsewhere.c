@@ -146,6 +146,16 @@ static int ask_program(const struct elsewhere *elsewhere, const char *const *wor
     return result < 0 ? error_errno(err, "start", elsewhere->program) : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+/* The reason that the program names. */
+static enum tsk_code code_of_answer(const json_t *error)
+{
+    const char *name = json_get_string(error, "reason_code", "");
+    for (enum tsk_code code = TSK_OK + 1; code < code_count(); code++)
+        if (strcmp(code_info(code)->name, name) == 0)
+            return code;
+    return TSK_ENVIRONMENT;
+}
+
 int elsewhere_ask(const struct elsewhere *elsewhere, const char *const *words, json_t **ret, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = ELSEWHERE_ANSWER_MAX};
@@ -158,6 +168,6 @@ int elsewhere_ask(const struct elsewhere *elsewhere, const char *const *words, j
         return 0;
     }
     const json_t *error = json_object_get(answer, "error");
-    error_set(err, TSK_ENVIRONMENT, "redis_problem", "reason", json_get_string(error, "message", ""), NULL);
+    error_set(err, code_of_answer(error), "redis_problem", "reason", json_get_string(error, "message", ""), NULL);
     return -1;
 }

@@ -398,9 +398,10 @@ def _(ws):
 @test("a server that cannot be reached, a Sentinel, and what is no URL are refused before anything starts")
 def _(ws):
     Redis(ws)
-    for url in ("redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:26379/main", "http://127.0.0.1"):
-        error = ws.tasuki("run", write_flow(ws, DIAMOND), env={"TASUKI_REDIS": url})
-        eq(error.code not in (0, 7), True, f"exit code for {url}")
+    for url, code, reason in (("redis://127.0.0.1:1", 3, "REDIS_UNAVAILABLE"), ("redis+sentinel://127.0.0.1:26379/main", 2, "INVALID_INPUT"),
+                              ("http://127.0.0.1", 2, "INVALID_INPUT")):
+        for words in (("run", write_flow(ws, DIAMOND)), ("workers", "list"), ("worker",)):
+            ws.tasuki(*words, "--json", env={"TASUKI_REDIS": url}).expect(code, reason)
     eq((ws.path / "trace").exists(), False, "whether anything ran")
 
 
