@@ -133,6 +133,8 @@ const struct op op_status = {
         PARAM("instance", OP_STRING, OP_REMOTE_ONLY | OP_CALLER, "I", "The caller's instance id.", .max = 256)),
     .result = FIELDS({"version", "string", "of this program"}, {"root", "string", "the workspace"},
                      {"state", "string", "the directory with its state"}, {"time", "string", "now"},
+                     {"host", "string?", "the machine; not for agents"},
+                     {"examined_at", "string?", "when the report of GET /api/doctor was made, if there is one"},
                      {"locks", "array", "as in lock.list"}, {"processes", "array", "as in process.list"},
                      {"processes_total", "integer?", "for agents, when not all are shown"},
                      {"runs", "array", "first those that run, wait or were interrupted, then the newest"},
