@@ -254,7 +254,13 @@ void runner_trail(struct runner *runner, const char *type, const char *session, 
     struct buf text CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     if (runner->is_replaying)
         return;
-    json_write(&text, data, false);
+    if (runner->request_id[0]) { /* what a request has done is found by it, also when the run is gone */
+        json_t *with CLEANUP_JSON = json_copy((json_t *)data);
+        json_object_set_new(with, "request_id", json_string(runner->request_id));
+        json_write(&text, with, false);
+    } else {
+        json_write(&text, data, false);
+    }
     struct event event = {
         .type = type, .session_id = session, .run_id = runner->run.id, .task_id = task, .data = buf_str(&text)};
     event_put_line(&line, &now, &event);

@@ -72,11 +72,20 @@ static bool is_of_lock(const char *lock, const json_t *data)
     return strcmp(lock, id) == 0 || (is_only_one && strcmp(lock, kind) == 0);
 }
 
+/* Its lock, and the run that waits for it, name a request like any other lock. */
+static bool is_lock_of_request(const char *id, const json_t *data)
+{
+    return strcmp(json_get_string(data, "kind", ""), "request") == 0 &&
+           (strcmp(json_get_string(data, "id", ""), id) == 0 || strcmp(json_get_string(data, "lock", ""), id) == 0);
+}
+
 static bool is_of_thing(const char *thing, const json_t *event)
 {
     const json_t *data = json_object_get(event, "data");
     if (is_kind(thing, "lock"))
         return is_of_lock(thing + 5, data);
+    if (is_kind(thing, "request") && is_lock_of_request(strchr(thing, ':') + 1, data))
+        return true;
     for (size_t i = 0; i < sizeof thing_kinds / sizeof thing_kinds[0]; i++) {
         const struct thing_kind *kind = &thing_kinds[i];
         if (is_kind(thing, kind->name))

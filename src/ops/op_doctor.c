@@ -2,11 +2,11 @@
 #include "base/fs.h"
 #include "doctor/doctor.h"
 #include "ops/ops.h"
+#include "ops/overview.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define REPORT_FILE     "doctor.json"
 #define LAST_REPORT_MAX (1u << 20)
 
 static enum doctor_mode mode_of(const json_t *args)
@@ -29,16 +29,16 @@ static void keep_report(struct op_call *call, const json_t *report, int64_t took
     json_object_set_new(kept, "took_ms", json_integer(took_ms));
     json_write(&b, kept, false);
     if (!b.failed && b.len <= LAST_REPORT_MAX)
-        (void)!fs_replace_file(call->ws->state_dir, REPORT_FILE, 0600, b.data, b.len);
+        (void)!fs_replace_file(call->ws->state_dir, DOCTOR_REPORT_FILE, 0600, b.data, b.len);
 }
 
 static int read_report(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (fs_read_file(call->ws->state_dir, REPORT_FILE, LAST_REPORT_MAX, &b) == 0)
-        return json_parse(buf_str(&b), b.len, REPORT_FILE, ret, err);
+    if (fs_read_file(call->ws->state_dir, DOCTOR_REPORT_FILE, LAST_REPORT_MAX, &b) == 0)
+        return json_parse(buf_str(&b), b.len, DOCTOR_REPORT_FILE, ret, err);
     if (errno != ENOENT)
-        return fs_error(err, "read", call->ws->state_dir, REPORT_FILE);
+        return fs_error(err, "read", call->ws->state_dir, DOCTOR_REPORT_FILE);
     error_set(err, TSK_NOT_FOUND, "doctor_never", NULL);
     error_add_next(err, "tasuki doctor");
     return -1;

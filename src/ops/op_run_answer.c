@@ -135,14 +135,16 @@ static int refuse_ended(const struct rundir *run, const json_t *records, const j
 
 /* ---- recording ------------------------------------------------------------------------------------------- */
 
-static void tell_answered(struct op_call *call, const struct rundir *run, const json_t *question, const json_t *answer)
+static void tell_answered(struct op_call *call, const struct rundir *run, const json_t *records, const json_t *question,
+                          const json_t *answer)
 {
+    const char *request = json_get_string(json_array_get(records, 0), "request", NULL);
     workspace_report(call->ws,
                      (struct event){.type = "run.answered",
                                     .session_id = run->id,
                                     .run_id = run->id,
                                     .task_id = json_get_string(question, "task", NULL)},
-                     json_pack("{s:O}", "answer", answer));
+                     json_pack("{s:O, s:s*}", "answer", answer, "request_id", request));
 }
 
 /* Records the answer (reply.h, A1); nothing is changed when it is refused. */
@@ -159,7 +161,7 @@ static int record_answer(struct op_call *call, const struct rundir *run, json_t 
         answer_make(call, json_object_get(question, "question"), &answer, err) < 0 ||
         reply_put(run, question, answer, err) < 0)
         return -1;
-    tell_answered(call, run, question, answer);
+    tell_answered(call, run, records, question, answer);
     *ret_question = json_incref((json_t *)question);
     *ret_answer = json_incref(answer);
     return 0;

@@ -1,5 +1,6 @@
 #include "ops/overview.h"
 #include "base/fs.h"
+#include "base/ident.h"
 #include "graph/run_names.h"
 #include "ops/confirm.h"
 #include "ops/lock_args.h"
@@ -323,6 +324,20 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
     return 0;
 }
 
+/* What an agent need not know: the machine, and whether there is a report of doctor to ask for. */
+static void add_place(struct op_call *call, json_t *answer)
+{
+    struct stat st;
+    char time[TIME_TEXT_MAX];
+    if (call->is_brief)
+        return;
+    json_object_set_new(answer, "host", json_string(host_name()));
+    if (fs->fstatat(call->ws->state_dir, DOCTOR_REPORT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    time_format_exact(st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000, time);
+    json_object_set_new(answer, "examined_at", json_string(time));
+}
+
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL, *answer CLEANUP_JSON = json_object();
@@ -339,6 +354,7 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
         json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
                   call->ws->state_path, "time", time, "locks", locks, "processes", processes);
     json_object_update(answer, facts);
+    add_place(call, answer);
     struct run_names names CLEANUP(run_names_clear);
     if (run_names_open(call->ws, RUNS_FOLDER, &names, err) < 0 || add_runs(call, &names, answer, err) < 0 ||
         add_requests(call, &names, answer, err) < 0 || add_workflows(call, answer, err) < 0)

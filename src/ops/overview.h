@@ -8,6 +8,9 @@
  * newest of the others; requests: those that are not done, in the queue's order. */
 #define OVERVIEW_BRIEF 50 /* processes, for a caller that pays for every byte */
 
+/* In the state directory: the last full report of doctor that a client of the server asked for. `examined_at` is its time. */
+#define DOCTOR_REPORT_FILE "doctor.json"
+
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err);
 
 /* The stage of a run (owned), or NULL: it is being made or removed, or cannot be read (doctor reports that). */

@@ -107,14 +107,23 @@ static int write_cancelled(struct rundir *run, json_t *seen, struct tsk_error *e
     return rundir_write_stage(run, stage, err);
 }
 
+static int tell_cancelled(struct tsk_workspace *ws, const struct rundir *run, const json_t *stage,
+                          struct tsk_error *err)
+{
+    struct now now = clock_now();
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    json_t *data CLEANUP_JSON =
+        json_pack("{s:s, s:s*}", "status", "CANCELLED", "request_id", json_get_string(stage, "request_id", NULL));
+    json_write(&text, data, false);
+    struct event event = {.type = "run.ended", .session_id = run->id, .run_id = run->id, .data = buf_str(&text)};
+    return workspace_event(ws, &now, &event, err);
+}
+
 /* Nobody executes it: only the record changes. */
 static int cancel_idle(struct tsk_workspace *ws, struct rundir *run, json_t *stage, const char **ret_status,
                        struct tsk_error *err)
 {
     struct journal journal;
-    struct now now = clock_now();
-    struct event event = {
-        .type = "run.ended", .session_id = run->id, .run_id = run->id, .data = "{\"status\":\"CANCELLED\"}"};
     if (take_idle(ws, run, ret_status, err) < 0)
         return -1;
     if (*ret_status)
@@ -128,7 +137,7 @@ static int cancel_idle(struct tsk_workspace *ws, struct rundir *run, json_t *sta
     if (result < 0 || write_cancelled(run, stage, err) < 0)
         return -1;
     *ret_status = "CANCELLED";
-    return workspace_event(ws, &now, &event, err);
+    return tell_cancelled(ws, run, stage, err);
 }
 
 int stop_run(struct tsk_workspace *ws, const char *run_id, bool is_now, char id[RUN_ID_MAX], const char **ret_status,

@@ -63,10 +63,12 @@ static int write_journal(const struct rundir *run, const struct request *request
     return result;
 }
 
-static void unbegun_tell(struct tsk_workspace *ws, const char *run_id, const struct tsk_error *why)
+static void unbegun_tell(struct tsk_workspace *ws, const char *request_id, const char *run_id,
+                         const struct tsk_error *why)
 {
     workspace_report(ws, (struct event){.type = "run.ended", .session_id = run_id, .run_id = run_id},
-                     json_pack("{s:s, s:s}", "status", "FAILED", "reason_code", tsk_code_name(why->code)));
+                     json_pack("{s:s, s:s, s:s}", "status", "FAILED", "reason_code", tsk_code_name(why->code),
+                               "request_id", request_id));
 }
 
 int unbegun_record(struct tsk_workspace *ws, const struct request *request, const char *run_id, enum lang lang,
@@ -87,7 +89,7 @@ int unbegun_record(struct tsk_workspace *ws, const struct request *request, cons
     rundir_clear(&run);
     if (result < 0)
         return -1;
-    unbegun_tell(ws, run_id, why);
+    unbegun_tell(ws, request->id, run_id, why);
     *err = *why;
     error_add(err, "run_id", run_id);
     return -1;

@@ -51,7 +51,7 @@ export async function confirmations(play) {
   const ask = async () => (await agent.call("lock_acquire", force)).structuredContent.error.context.confirm_token;
   await ask();
   for (const one of [page, other]) await play.sees(one, "cursor asks", ".strip.askfor");
-  await play.sees(japanese, "cursor がロック deploy の取得の許可を求めています。", ".strip.askfor");
+  await play.sees(japanese, "cursor が許可を求めています：ロック deploy の取得", ".strip.askfor");
   play.ok(!(await japanese.locator(".strip.askfor").innerText()).includes("The lock"), "nothing in English");
   play.ok(await page.locator(".strip.askfor .ring").isVisible(), "there is a countdown");
   const strip = await page.locator(".strip.askfor").innerText();
@@ -74,7 +74,7 @@ export async function confirmations(play) {
   const token = await ask();
   await japanese.locator(".strip.askfor").getByRole("button", { name: "許可…" }).click();
   const again = japanese.getByRole("alertdialog");
-  await again.getByText("cursor がロック deploy の取得の許可を求めています。").waitFor();
+  await again.getByText("cursor が許可を求めています：ロック deploy の取得").waitFor();
   await again.locator(".facts").getByText("保持者").waitFor();
   await again.locator(".ring").waitFor();
   const english = (await again.innerText()).replace(/cursor|deploy|sleep|run\.mjs|pid \d+|Esc/g, "").match(/[A-Za-z]{3,}/g);

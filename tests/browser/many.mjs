@@ -98,11 +98,13 @@ export async function life_whole(play) {
 
 /** The last verdict of doctor is there for a window that has not asked for it; opening examines nothing. */
 export async function last_report(play) {
-  const first = await play.window();
+  const refused = [];
+  const first = await play.window({ prepare: (page) => page.on("response", (one) => one.status() >= 400 && refused.push(`${one.status()} ${one.url()}`)) });
   await play.go(first, "#/doctor");
   await play.sees(first, "Not examined yet");
   await first.getByRole("button", { name: "Full examination" }).click();
   await play.sees(first, "Passes");
+  play.eq(refused, [], "what the server refused to a window that has only looked");
   const asked = [];
   const second = await play.window({ prepare: (page) => page.on("request", (one) => one.url().endsWith("/api/doctor") && asked.push(one.method())) });
   await play.go(second, "#/doctor");

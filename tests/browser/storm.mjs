@@ -406,3 +406,30 @@ export async function hidden(play) {
   play.eq(await page.evaluate(() => window.notes), ["One question waits for you."], "the notification that was wanted");
   play.eq(await other.evaluate(() => window.notes), [], "notifications that nobody wanted");
 }
+
+/** Events that go on: between two looks the page rests. Its timers go only when the test says so, so that no time is measured. */
+export async function rests(play) {
+  await scene(play);
+  let asked = 0, answer = null;
+  const page = await play.window({ prepare: (its) => its.clock.install() });
+  await play.sees(page, "Live", ".live");
+  await page.clock.pauseAt(Date.now() + 3600_000);
+  await play.until(async () => (await page.clock.runFor(100), page.locator(".live.live").isVisible()), "it is live again");
+  await page.route("**/api/status", async (route) => {
+    asked++;
+    if (asked === 1) await new Promise((resolve) => (answer = resolve));
+    await route.continue();
+  });
+  await play.cli("proc", "create", "first", "--", "true");
+  await play.until(async () => (await page.clock.runFor(100), answer !== null), "the first look");
+  await play.cli("proc", "create", "second", "--", "true");
+  await new Promise((resolve) => setTimeout(resolve, 1000)); // the event is in the page, if the machine is quick; else there is less to see
+  const answered = page.waitForResponse((one) => one.url().endsWith("/api/status"));
+  answer();
+  await answered;
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  play.eq(asked, 1, "looks while no timer goes");
+  await play.until(async () => (await page.clock.runFor(100), asked > 1), "the next look");
+  await play.go(page, "#/processes");
+  await play.until(async () => (await page.clock.runFor(100), page.locator("[data-id=second]").isVisible()), "it shows what came last");
+}

@@ -84,6 +84,7 @@ scenarios(
     widths="from 380 to 1920 px nothing is too wide; tabs, sheets and bars where it is narrow",
     keyboard="the keys: pages, help, start and stop, filter, rows",
     late="a part of the page that arrives while its place is drawn is shown",
+    signs="the machine in the side bar, a run's title at every width, a task's state in one colour with its session",
     palette="the palette: finds, copies, runs; any operation has a form",
 )
 main(__name__)

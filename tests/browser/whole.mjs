@@ -1,5 +1,6 @@
 // What holds for every page: words in three languages, widths, keys, axe, the palette.
 import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { flow } from "./work.mjs";
 
 const pages = ["#/", "#/processes", "#/requests", "#/runs", "#/locks", "#/events", "#/doctor"];
@@ -208,3 +209,26 @@ export async function palette(play) {
   await play.sees(page, '"valid"', ".answer-json");
 }
 
+
+/** The signs of a place: the machine beside the directory, the title of a run at every width, a task's state in one colour, its session. */
+export async function signs(play) {
+  const run = await furnish(play);
+  const page = await play.window();
+  await play.go(page, `#/runs/${run}/firefox`);
+  await play.until(async () => (await page.locator(".side .place").textContent()).includes(` · ${hostname().split(".")[0]}`), "the machine in the side bar");
+  await play.until(async () => /^Started\s+\d\d:\d\d:\d\d\s+by\s/.test(await page.locator(".run-facts > .row", { hasText: "Started" }).innerText()), "who started it");
+  const state = page.locator(".task-head > .num");
+  await play.until(async () => /^running\s+\d/.test(await state.innerText()), "the state and its time");
+  const colours = await state.evaluate((one) => [...one.children].map((part) => getComputedStyle(part).color));
+  play.eq(new Set(colours).size, 1, `colours of the state and its time, ${colours}`);
+  await play.until(async () => /^session …\w{6}\S*firefox$/.test(await page.locator(".task-command .session").innerText()), "the session beside the command");
+  for (const width of [380, 768, 1101, 1440]) {
+    await page.setViewportSize({ width, height: 900 });
+    await settled(page);
+    const cut = await page.locator(".bar h1").evaluate((one) => one.scrollWidth - one.clientWidth);
+    play.ok(cut <= 0, `the title of the run is cut by ${cut} px at ${width}`);
+  }
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox").fill("firefox");
+  await play.sees(page, /firefox\s+Task of run release · running/, "[role=option]");
+}

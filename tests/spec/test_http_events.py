@@ -434,6 +434,38 @@ def _(ws):
     eq(said.count("once a second"), 1, f"how often it says so: {said}")
 
 
+@test("the events of a request are its own, those of its runs, and those of its lock, also when the run is gone")
+def _(ws):
+    server = Server(ws)
+    path = {"PATH": f"{ws.build}:{os.environ['PATH']}"}
+    (ws.path / "ask.yaml").write_text("name: ask\nflow: a >> b\ntasks: {a: 'true', b: 'tasuki task ask \"which key?\"'}\n")
+    for name in ("RQ-1", "RQ-2"):
+        ws.tasuki("request", "add", name, "--flow", "ask.yaml", "--id", name).expect(0)
+    run = json.loads(ws.tasuki("request", "run", "RQ-1", "--json", env=path).expect(8).out.splitlines()[-1])["run_id"]
+    other = json.loads(ws.tasuki("request", "run", "RQ-2", "--json", env=path).expect(8).out.splitlines()[-1])["run_id"]
+    ws.tasuki("answer", run, "blue", env=path).expect(0)
+    ws.tasuki("wait", "run", run).expect(0)
+    ws.tasuki("runs", "cancel", other).expect(0)
+
+    def found(thing):
+        return server.get(f"/api/events?limit=1000&thing={thing}").expect(200).json["events"]
+
+    of_request = found("request:RQ-1")
+    types = [one["type"] for one in of_request]
+    for type in ("request.added", "lock.acquired", "run.started", "task.started", "task.ended", "task.asked", "run.answered", "run.ended", "lock.released"):
+        assert type in types, f"{type} is not in {types}"
+    eq({one.get("run_id") for one in of_request} - {None}, {run}, "the run is its own")
+    missing = {one["id"] for one in found(f"run:{run}")} - {one["id"] for one in of_request}
+    eq(missing, set(), "events of the run that are not the request's")
+    eq([one["data"]["status"] for one in found("request:RQ-2") if one["type"] == "run.ended"], ["NEEDS_INPUT", "CANCELLED"], "the ends of the other")
+    ws.tasuki("request", "rm", "RQ-1").expect(0)
+    ws.tasuki("runs", "rm", run).expect(0)
+    later = found("request:RQ-1")
+    eq([one["id"] for one in later[:len(of_request)]], [one["id"] for one in of_request], "the same events afterwards")
+    eq("run.removed" in [one["type"] for one in later], True, "and that of the removal")
+    server.stop()
+
+
 @test("events by type, thing, actor and time; before an id; the same filters in a stream")
 def _(ws):
     server = Server(ws)

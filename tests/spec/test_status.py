@@ -10,7 +10,7 @@ from flows import run_flow
 from harness.harness import eq, main, test
 from http_common import Server
 
-KEYS = {"version", "root", "state", "time", "locks", "processes", "runs", "requests", "waiting", "workflows", "questions", "confirmations", "queue", "event_id"}
+KEYS = {"version", "root", "state", "time", "host", "locks", "processes", "runs", "requests", "waiting", "workflows", "questions", "confirmations", "queue", "event_id"}
 
 
 def fill(ws):
@@ -34,6 +34,18 @@ def _(ws):
     out = ws.tasuki("status").expect(0).out
     for word in ("web", "NotStarted", "RQ-1", "paint the door", "RUN", "DONE", "wf-1", "name deploy", "held"):
         assert word in out, f"{word!r} is not in\n{out}"
+
+
+@test("status names the machine, and over HTTP when doctor was asked last; without a report nobody need ask for one")
+def _(ws):
+    server = Server(ws)
+    before = server.get("/api/status").expect(200).json
+    eq((before["host"], before.get("examined_at")), (os.uname().nodename, None), "before")
+    server.get("/api/doctor").expect(404, "NOT_FOUND")
+    server.post("/api/doctor", {"mode": "full"}).expect(200)
+    after = server.get("/api/status").expect(200).json
+    eq(after["examined_at"][:4], server.get("/api/doctor").expect(200).json["at"][:4], "there is a report, and its time")
+    server.stop()
 
 
 @test("status of an empty workspace is short, and a broken request does not hide the rest")

@@ -1,18 +1,16 @@
 // What the buttons do. Every action is an operation of the API and has the command line that does the same.
 import type { JSX } from "preact";
 import { ApiError, call, dropGoneCaller, registerCaller, Unreachable, type Method } from "./api/http";
-import type { Holder, Lock, Process, Request, Run, Who, Workflow } from "./api/types";
+import type { Lock, Process, Request, Run, Workflow } from "./api/types";
+import { holderFacts, runFacts, starterOf, whoFacts } from "./facts";
 import { refresh } from "./live";
-import { lifeState } from "./states";
 import { getWorld, useCanAct } from "./store";
 import { t } from "./text";
-import { ago, bytes } from "./time";
+import { bytes } from "./time";
 import { ask, showProblem, showQueueConflict, type Question } from "./ui/confirm";
 import { toast, type MenuItem } from "./ui/overlays";
-import { StateText } from "./ui/parts";
 import { Icon, type IconName } from "./ui/shapes";
 import { go } from "./route";
-import { nameOfHolder, nameOfWho, type Name } from "./who";
 
 export interface Action {
   label: string;
@@ -131,33 +129,6 @@ export function menuItem(action: Action): MenuItem {
   return { label: action.label, hint: action.command, disabled: why, danger: action.tone === "danger", run: () => void run(action) };
 }
 
-// ---- facts for questions: whose it is, and whether that party is alive ----
-
-type Facts = Question["facts"];
-
-export function partyFacts(label: string, name: Name, alive: boolean | null | undefined, how: string | undefined, since?: string | null): Facts {
-  return [
-    [label, <>{name.label} <span class="mid">{name.note}</span> <span class="dim">{since ? ago(since) : ""}</span></>],
-    [t("locks.alive"), <StateText state={lifeState(alive, how)} />],
-  ];
-}
-
-const holderFacts = (holder: Holder, since?: string): Facts => partyFacts(t("fact.started_by"), nameOfHolder(holder), holder.alive, holder.how, since);
-
-function whoFacts(who: Who | null | undefined, since: string | undefined): Facts {
-  const name = nameOfWho(who);
-  if (!name) return [];
-  const agent = getWorld().agents?.find((one) => one.instance === who?.instance);
-  const facts = partyFacts(t("fact.started_by"), name, agent?.alive, agent?.how, since);
-  return agent ? facts : facts.slice(0, 1);
-}
-
-function runFacts(run: Run): Facts {
-  const lock = getWorld().locks.find((one) => one.holder?.run_id === run.run_id);
-  const by = whoFacts(run.started_by, run.started_at);
-  return by.length === 2 || !lock?.holder ? by : holderFacts({ ...lock.holder, who: run.started_by ?? lock.holder.who ?? null }, run.started_at);
-}
-
 // ---- processes ----
 
 const processPath = (id: string, verb = ""): string => `/api/processes/${encodeURIComponent(id)}${verb}`;
@@ -207,7 +178,7 @@ export function restartProcess(process: Process): Action {
 
 export function removeProcess(process: Process): Action {
   const isRunning = process.state_name === "Running";
-  const startedAt = process.state?.[process.state_name]?.started_at;
+  const starter = starterOf(process);
   const waiting = getWorld().processes.filter((one) => process.id in one.depends_on).map((one) => one.id);
   return {
     label: t("process.remove"),
@@ -220,8 +191,9 @@ export function removeProcess(process: Process): Action {
     question: () => ({
       title: t("process.remove_q", { id: process.id }),
       text: isRunning ? t("process.remove_running") : "",
-      facts: whoFacts(process.started_by, startedAt),
+      facts: starter ? [] : whoFacts(process.started_by, undefined),
       bullets: [
+        ...(starter ? [starter] : []),
         ...(waiting.length > 0 ? [t("process.remove_waiting", { n: waiting.length, ids: waiting.join(", ") })] : []),
         process.log.size ? t("process.remove_log", { size: bytes(process.log.size) }) : t("process.remove_log_gone"),
       ],

@@ -8,6 +8,7 @@
 //  L4  What an event has announced and no answer has shown within a second is old: the page is not live until the answer is here.
 //  L5  A page that is not seen reads what events announce, for its title and for notifications, once a second at most.
 //  L6  What a connection asks ends with it: the next one does not wait for its answers, nor fail by them.
+//  L7  Events that go on do not keep the server busy: the page rests between two looks, as long as the first one took.
 import { ApiError, call, dropGoneCaller, readStream, Unreachable, hasToken } from "./api/http";
 import type { Agent, AskedQuestion, Confirmation, DoctorReport, Lock, OpenConfirmation, Request, Run, RunDetail, Status, TrailEvent, Workflow } from "./api/types";
 import { parseRoute } from "./route";
@@ -21,6 +22,7 @@ const BEATLESS_MS = 9_000;
 const SOON_MS = 60; // what happens together is read once
 const HIDDEN_MS = 1000; // the same of a page that is not seen
 const LATE_MS = 1000;
+const PAUSE_MS = 300; // leaves time for an answer before L4
 const RETRY_MS = [300, 600, 1200, 2500, 5000];
 const OPEN_RUNS_MAX = 20; // that are read in full; the one that is shown is among them
 const RUNS_KEPT = 200;
@@ -43,6 +45,7 @@ let lastLook = 0;
 let lastTurn = performance.now();
 let hasAgents = true;
 let hasPast = false;
+let lastReport: string | null = null; // when the one that was read was made
 let areRunsOld = true; // a run has begun, ended or gone since they were listed
 const eventListeners = new Set<(event: TrailEvent) => void>();
 
@@ -173,6 +176,7 @@ async function look(): Promise<void> {
     isLoaded: true,
     version: status.version,
     root: status.root,
+    host: status.host ?? "",
     processes: keepAll(before.processes, status.processes, (one) => one.id),
     requests: keepAll(before.requests, requests.map(whole), (one) => one.id),
     runs: keepAll(before.runs, mergeRuns(listed?.runs ?? before.runs, status.runs), (one) => one.run_id),
@@ -185,9 +189,13 @@ async function look(): Promise<void> {
     agents: agents && keep(before.agents, agents),
     confirmations: keepConfirmations(before.confirmations, status.confirmations ?? []),
   });
+  void readLastReport(status.examined_at);
 }
 
 let lastByte = 0;
+
+/** As long as the answers took, so that a storm of events keeps the server busy for half of the time at most. */
+const pause = (took: number): Promise<void> => new Promise((go) => setTimeout(go, Math.min(Math.max(took, SOON_MS), PAUSE_MS)));
 
 /** Reads everything again; calls that come meanwhile make one more round. */
 export function refresh(): Promise<void> {
@@ -199,7 +207,7 @@ export function refresh(): Promise<void> {
   looking = (async () => {
     try {
       do {
-        const open = stream;
+        const open = stream, began = performance.now();
         isDirty = false;
         owe(owedSince, null);
         await look();
@@ -207,14 +215,16 @@ export function refresh(): Promise<void> {
         lastLook = performance.now();
         owe(null, owedSince);
         if (open && open === stream && (owedSince ?? lastLook) > lastLook - LATE_MS) becomeLive();
-      } while (isDirty);
+        if (isDirty && !document.hidden) await pause(lastLook - began); // L7
+        if (mine !== current) return;
+      } while (isDirty && !document.hidden); // L5
       if (!hasPast) void readPast(PAST_EVENTS);
     } catch (problem) {
       if (mine === current) failed(problem);
     } finally {
       looking = null;
       if (stream && mine !== current) void refresh();
-      else plan(isDirty ? SOON_MS : SLOW_MS);
+      else plan(!isDirty ? SLOW_MS : document.hidden ? HIDDEN_MS : SOON_MS);
     }
   })();
   return looking;
@@ -301,7 +311,6 @@ export function connect(): void {
       isDirty = true;
       void refresh();
       void readWorkers();
-      void readLastReport();
     },
     onByte: () => (lastByte = performance.now()),
     onFrame: (frame) => {
@@ -347,9 +356,12 @@ async function readPast(limit: number): Promise<void> {
   setWorld({ events: [...older, ...getWorld().events].slice(-EVENTS_MAX) });
 }
 
-/** What doctor said last, to any window. Without a report the server says that there is none. */
-export async function readLastReport(): Promise<void> {
+/** What doctor said last, to any window: asked for when the status says that there is another report. */
+async function readLastReport(examinedAt: string | undefined): Promise<void> {
+  if (examinedAt === undefined || examinedAt === lastReport) return;
+  lastReport = examinedAt;
   const last = await call<DoctorReport & { at: string; took_ms: number }>("GET", "/api/doctor").catch(() => null);
+  if (!last) lastReport = null; // the next look asks again
   const at = Date.parse(last?.at ?? "");
   if (last && at > (getWorld().doctor?.at ?? 0)) setWorld({ doctor: { ...last, at, took: last.took_ms } });
 }

@@ -14,6 +14,7 @@ export interface World {
   isLoaded: boolean;
   version: string;
   root: string;
+  host: string;
   processes: Process[];
   requests: Request[];
   runs: Run[]; // the newest, newest first
@@ -42,6 +43,7 @@ let world: World = {
   isLoaded: false,
   version: "",
   root: "",
+  host: "",
   processes: [],
   requests: [],
   runs: [],

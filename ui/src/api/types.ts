@@ -251,7 +251,9 @@ export type OpenConfirmation = Confirmation & { until: number }; // performance.
 export interface Status {
   version: string;
   root: string;
+  host?: string;
   time: string;
+  examined_at?: string; // there is a report of doctor
   locks: Lock[];
   processes: Process[];
   runs: Run[]; // those that go on or wait, and the last few that are over

@@ -5,7 +5,7 @@ import { Act } from "../actions";
 import type { DoctorCheck, DoctorReport, Lock } from "../api/types";
 import { examine } from "../doctor";
 import { fixAll, fixOf } from "../fixes";
-import { readLastReport } from "../live";
+import { refresh } from "../live";
 import { href, type PageName } from "../route";
 import { lifeState } from "../states";
 import { useTick, useWorld } from "../store";
@@ -84,7 +84,7 @@ function Recovered({ lock }: { lock: Lock }): JSX.Element {
 export function Doctor(): JSX.Element {
   const report = useWorld((w) => w.doctor);
   useTick();
-  useEffect(() => void readLastReport(), []);
+  useEffect(() => void refresh(), []); // another window's report is no event
   if (!report)
     return (
       <div class="page">

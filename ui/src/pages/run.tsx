@@ -17,7 +17,7 @@ import { AnswerForm, useQuestions } from "../ui/answer";
 import { Menu } from "../ui/overlays";
 import { By, copy, Empty, IconButton, Left, LockedTag, Seg, Skeleton, StateTag, StateText } from "../ui/parts";
 import { Progress } from "../ui/progress";
-import { nameOfHolder, nameOfWho } from "../who";
+import { nameOfHolder, nameOfWho, shortId } from "../who";
 import { TaskAttempts, TaskDetails } from "./task_details";
 
 /** An open run is in the world, if need be from the next look on; one that has ended is read once. */
@@ -128,6 +128,7 @@ function RunFacts({ run, lock }: { run: RunDetail; lock: Lock | null }): JSX.Ele
         <time dateTime={run.started_at} title={exact(run.started_at)}>
           {clock(run.started_at)}
         </time>
+        {by && <span class="dim">{t("run.by")}</span>}
         {by && <By name={by} wide />}
       </span>
       {run.request_id && (
@@ -176,10 +177,10 @@ function TaskPanel({ run, task, command }: { run: RunDetail; task: Task; command
       <div class="row task-head">
         <StateText state={{ ...state, word: "" }} />
         <b class="b cut">{task.task}</b>
-        <span class={`nowrap ${state.loud ? state.tone : "dim"}`} aria-live="polite">
-          {state.word}
+        <span class={`row num nowrap ${state.loud ? state.tone : "dim"}`}>
+          <span aria-live="polite">{state.word}</span>
+          <span>{took}</span>
         </span>
-        <span class="dim num nowrap">{took}</span>
         <span class="grow" />
         <Seg
           label={t("task.tabs")}
@@ -193,13 +194,20 @@ function TaskPanel({ run, task, command }: { run: RunDetail; task: Task; command
           ]}
         />
       </div>
-      {command && (
+      {(command || task.session_id) && (
         <div class="row task-command">
-          <span class="mono cut" title={command}>
-            <span class="dim">$ </span>
-            {command}
-          </span>
-          <IconButton icon="copy" small label={t("copy.command")} onClick={() => void copy(command)} />
+          {command && (
+            <span class="mono cut" title={command}>
+              <span class="dim">$ </span>
+              {command}
+            </span>
+          )}
+          {task.session_id && (
+            <span class="mono dim cut session" title={task.session_id}>
+              {t("task.in_session", { id: task.session_id.replace(run.run_id, shortId(run.run_id)) })}
+            </span>
+          )}
+          {command && <IconButton icon="copy" small label={t("copy.command")} onClick={() => void copy(command)} />}
         </div>
       )}
       {tab === "log" && <TaskLog key={`${task.task} ${task.attempt ?? 0}`} run={run.run_id} task={task.task} isOpen={!isOver && (task.state === "running" || task.state === "retry")} />}

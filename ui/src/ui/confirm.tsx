@@ -7,8 +7,8 @@ import { examine } from "../doctor";
 import { go } from "../route";
 import { lifeState } from "../states";
 import { getWorld } from "../store";
-import { t } from "../text";
-import { clock, duration, left, span } from "../time";
+import { language, t } from "../text";
+import { clock, left, span } from "../time";
 import { nameOfHolder } from "../who";
 import { Dialog, openDialog } from "./overlays";
 import { Avatar, StateText } from "./parts";
@@ -147,7 +147,7 @@ function queueFacts(body: ErrorBody): [string, ComponentChildren][] {
   if (request) facts.push([t("conflict.runs"), <>{request.title} {run?.counts && <span class="dim num">{t("tasks.of", { n: run.counts.ok, total: run.counts.total })}</span>}</>]);
   const created = context["created_at"];
   const age = context["age_ms"];
-  if (typeof created === "string" && typeof age === "number") facts.push([t("conflict.since"), <>{clock(created)} <span class="dim">{duration(age)}</span></>]);
+  if (typeof created === "string" && typeof age === "number") facts.push([t("conflict.since"), <>{clock(created)} <span class="dim">{t("time.ago", { span: span(age) })}</span></>]);
   const expires = context["expires_in_ms"];
   if (typeof expires === "number") facts.push([t("conflict.until"), t("time.left", { left: left(expires) })]);
   return facts;
@@ -168,7 +168,7 @@ export function showQueueConflict(body: ErrorBody): void {
           <div class="grow">
             <h2>{t("queue.conflict")}</h2>
             <p class="mid">
-              {sentence(body.error.message)} {body.error.summary ?? t("queue.conflict_text")} {t("queue.conflict_nothing")}
+              {[sentence(body.error.message), body.error.summary ?? t("queue.conflict_text"), t("queue.conflict_nothing")].join(language() === "en" ? " " : "")}
             </p>
             <Facts facts={queueFacts(body)} />
             <ul class="bullets">

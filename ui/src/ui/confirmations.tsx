@@ -1,8 +1,9 @@
 // What an agent may not decide alone: a strip on every page for 30 s of the server's time. It never takes the focus.
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import { Act, commandOf, partyFacts, run, type Action } from "../actions";
+import { Act, commandOf, run, type Action } from "../actions";
 import type { OpenConfirmation } from "../api/types";
+import { partyFacts } from "../facts";
 import { lifeState } from "../states";
 import { getWorld, useWorld, type World } from "../store";
 import { hasText, t, type TextKey } from "../text";
@@ -73,11 +74,11 @@ function lossOf(one: OpenConfirmation, loser: Loser | null): string {
   return t(isProcess(one) ? "confirm.loses_process" : "confirm.loses", { who: loser.name.label });
 }
 
-const ownText = (one: OpenConfirmation): TextKey | null => (hasText(`confirm.op.${one.operation}`) ? (`confirm.op.${one.operation}` as TextKey) : null);
+const ownText = (one: OpenConfirmation): TextKey | null => (hasText(`confirm.what.${one.operation}`) ? (`confirm.what.${one.operation}` as TextKey) : null);
 
 /** The party that asks, and its wish, as a sentence. */
 function wishOf(one: OpenConfirmation): string {
-  return t(ownText(one) ?? "confirm.asks", { who: askedBy(one), thing: one.thing ?? "" });
+  return t("confirm.asks", { who: askedBy(one), what: t(ownText(one) ?? "confirm.what.other", { thing: one.thing ?? "" }) });
 }
 
 /** What a person must know to decide. The age is not read out: it changes. */

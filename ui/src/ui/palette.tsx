@@ -4,15 +4,17 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import * as actions from "../actions";
 import { callerInstance } from "../api/http";
+import type { Process } from "../api/types";
 import { openQuestions } from "../broke";
 import { examine } from "../doctor";
 import { forceQuestion, ownerQuestion, sprintQuestion } from "../pages/locks";
 import { go, href, type PageName } from "../route";
-import { processState, requestState, runState, sortProcesses } from "../states";
+import { processState, requestState, runState, sortProcesses, taskState } from "../states";
 import { getWorld, type World } from "../store";
 import { t, titled, type TextKey } from "../text";
 import { operationOf, readOperations, type Operation } from "../operations";
-import { nameOfHolder, nameOfOwner } from "../who";
+import { now, uptime } from "../time";
+import { nameOfHolder, nameOfOwner, nameOfWho } from "../who";
 import { OperationForm } from "./operation_form";
 import { Dialog, openDialog } from "./overlays";
 import { copy } from "./parts";
@@ -44,9 +46,15 @@ function fromAction(key: string, title: string, detail: string, action: actions.
   return [{ key, title, detail, command: action.command, icon: action.icon ?? "right", group: "operations", run: () => void actions.run(action), fill: () => void fillAction(action) }];
 }
 
+/** State, how long it runs, and the party that has started it. */
+function processDetail(process: Process): string {
+  const started = process.state?.["Running"]?.started_at;
+  return [processState(process).word, started ? uptime(now() - Date.parse(started)) : "", nameOfWho(process.started_by)?.label ?? ""].filter(Boolean).join(" · ");
+}
+
 function processEntries(world: World): Entry[] {
   return sortProcesses(world.processes).flatMap((one) => {
-    const detail = processState(one).word;
+    const detail = processDetail(one);
     return [
       ...fromAction(`start ${one.id}`, t("palette.start", { id: one.id }), detail, actions.startProcess(one)),
       ...fromAction(`stop ${one.id}`, t("palette.stop", { id: one.id }), detail, actions.stopProcess(one)),
@@ -113,7 +121,10 @@ function placeEntries(world: World): Entry[] {
     ...sortProcesses(world.processes).map((one) => place(`p ${one.id}`, one.id, t("thing.process"), [processState(one).glyph, processState(one).tone], href("processes", one.id))),
     ...world.requests.map((one) => place(`r ${one.id}`, one.title, t("thing.request"), [requestState(one.status).glyph, requestState(one.status).tone], href("requests", one.id))),
     ...world.runs.map((one) => place(`u ${one.run_id}`, one.flow, `${t("thing.run")} ${one.run_id}`, [runState(one.status).glyph, runState(one.status).tone], href("runs", one.run_id))),
-    ...Object.values(world.openRuns).flatMap((run) => run.tasks.map((task) => place(`t ${run.run_id} ${task.task}`, task.task, t("palette.task", { flow: run.flow }), ["ring", "dim"], href("runs", run.run_id, task.task)))),
+    ...Object.values(world.openRuns).flatMap((run) => run.tasks.map((task) => {
+      const state = taskState(task.state);
+      return place(`t ${run.run_id} ${task.task}`, task.task, `${t("palette.task", { flow: run.flow })} · ${state.word}`, [state.glyph, state.tone], href("runs", run.run_id, task.task));
+    })),
   ];
 }
 

@@ -93,8 +93,10 @@ function Here(): JSX.Element | null {
   );
 }
 
+/** The end of a path is its name: of a deep one, the last two parts. */
 function shortRoot(root: string): string {
-  return root.split("/").slice(-2).join("/");
+  const path = root.replace(/^\/(home\/[^/]+|root)(?=\/|$)/, "~"), parts = path.split("/");
+  return parts.length > 3 ? `…/${parts.slice(-2).join("/")}` : path;
 }
 
 export function Logo(): JSX.Element {
@@ -134,14 +136,17 @@ export function ThemeButton(): JSX.Element {
 
 export function Side({ route }: { route: Route }): JSX.Element {
   const pips = usePips(), entries = useEntries();
-  const root = useWorld((w) => w.root);
+  const root = useWorld((w) => w.root), host = useWorld((w) => w.host);
   return (
     <nav class="side" aria-label={t("nav.main")}>
-      <div class="brand" title={root}>
+      <div class="brand" title={[root, host].filter(Boolean).join(" · ")}>
         <Logo />
         <div class="cut">
           <b>tasuki</b>
-          <small class="cut">{shortRoot(root)}</small>
+          <small class="place">
+            <span class="cut">{shortRoot(root)}</span>
+            {host && <span class="cut host"> · {host.split(".")[0]}</span>}
+          </small>
         </div>
       </div>
       {entries.map((one) => (
