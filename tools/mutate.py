@@ -57,17 +57,17 @@ FITTING = {
     "redis": "spec/test_redis",
     "own": "unit/instance unit/who spec/test_who spec/test_003 spec/test_agents spec/test_doctor_work spec/test_http_lease spec/test_mcp_http "
            "spec/test_client_end spec/test_living_holder spec/test_wait spec/test_status "
-            "crash/test_failing_calls spec/test_refusals",
+            "crash/test_failing_calls spec/test_refusals spec/test_tidy",
     "proc": "unit/proc spec/test_proc spec/test_servers spec/test_up spec/test_attach spec/test_steps_servers spec/test_holder_adopt spec/test_holder_stop spec/test_004 spec/test_holder "
             "spec/test_example_processes spec/test_unreadable spec/test_doctor_fixes crash/test_proc_every_step "
-            "crash/test_failing_calls spec/test_refusals spec/test_http_serve spec/test_notify crash/test_notify",
+            "crash/test_failing_calls spec/test_refusals spec/test_http_serve spec/test_notify crash/test_notify spec/test_tidy",
     "hold": "unit/hold spec/test_attach spec/test_holder spec/test_proc spec/test_004_exits spec/test_durability spec/test_notify",
     "graph": "unit/memory unit/graph unit/runner spec/test_flow spec/test_001 spec/test_run spec/test_examples "
              "spec/test_answers spec/test_durability spec/test_unreadable crash/test_flow_kill crash/test_run_begin spec/test_doctor_fixes spec/test_prune crash/test_prune "
-             "crash/test_failing_calls spec/test_refusals",
+             "crash/test_failing_calls spec/test_refusals spec/test_tidy",
     "run": "unit/book spec/test_queue spec/test_request spec/test_run spec/test_d39_runs spec/test_detach "
            "spec/test_remote_runs spec/test_latest_run spec/test_answers spec/test_durability spec/test_unreadable "
-           "crash/test_run storm/test_claims crash/test_failing_calls spec/test_refusals spec/test_prune crash/test_prune spec/test_queue_stay spec/test_short_ids spec/test_notify crash/test_notify",
+           "crash/test_run storm/test_claims crash/test_failing_calls spec/test_refusals spec/test_prune crash/test_prune spec/test_queue_stay spec/test_short_ids spec/test_notify crash/test_notify spec/test_tidy spec/test_durability",
     "doctor": "spec/test_doctor spec/test_odd_cases spec/test_proc_restore spec/test_unreadable spec/test_latest_run "
               "spec/test_printed",
     "ops": "unit/ops spec/test_cli spec/test_lock spec/test_status spec/test_request spec/test_queue spec/test_proc_templates "
@@ -78,7 +78,7 @@ FITTING = {
            "spec/test_living_holder spec/test_unreadable spec/test_latest_run spec/test_cost spec/test_remote_runs "
            "spec/test_proc_ready spec/test_proc_restart spec/test_words spec/test_004_exits spec/test_agents. "
            "spec/test_printed spec/test_http_serve crash/test_failing_calls spec/test_refusals spec/test_short_ids spec/test_up. "
-           "spec/test_lookout spec/test_attach spec/test_prune spec/test_servers spec/test_http_events spec/test_notify",
+           "spec/test_lookout spec/test_attach spec/test_prune spec/test_servers spec/test_http_events spec/test_notify spec/test_tidy",
     "cli": "unit/cli_parse spec/test_cli spec/test_words spec/test_status spec/test_watch spec/test_detach spec/test_u2 spec/test_lock_ops "
            "spec/test_doctor spec/test_servers spec/test_up spec/test_proc_logs spec/test_proc_exchange spec/test_proc_templates spec/test_request "
            "spec/test_003 spec/test_flow_run spec/test_flow_when spec/test_run_ends spec/test_run_logs spec/test_run_output spec/test_run_tasks "

@@ -314,10 +314,10 @@ def _(ws):
 def _(ws):
     env = {**with_tool(ws), "TASUKI_FAULT_PATH": ".", "TASUKI_FAULT_STICKY": "1"}
     write_flow(ws, "tasks: {a: 'answer=$(tasuki task ask Which?); test -n \"$answer\"'}\n")
-    ws.tasuki("lock", "acquire", "name", "a", "--pid", "1").expect(0)
-    for words, code in ((["lock", "acquire", "name", "a", "--wait", "10ms"], 4), (["run", "flow.yaml"], 8),
-                        (["answer", "RUN", "this", "--wait"], 0), (["request", "add", "t", "--id", "RQ-1", "--", "true"], 0),
-                        (["proc", "create", "p", "--", "true"], 0)):
+    for words, code in ((["lock", "acquire", "name", "a", "--pid", "1"], 0), (["lock", "acquire", "name", "a", "--wait", "10ms"], 4),
+                        (["run", "flow.yaml"], 8), (["answer", "RUN", "this", "--wait"], 0),
+                        (["request", "add", "t", "--id", "RQ-1", "--", "true"], 0), (["request", "edit", "RQ-1", "--title", "u"], 0),
+                        (["proc", "create", "p", "--start", "--", "true"], 0), (["own", "claim", "w"], 0)):
         words = [only_run(ws) if word == "RUN" else word for word in words]
         result = ws.fault("--json", *words, at=1, mode="EOPNOTSUPP", env=env).expect(code)
         eq([str(p) for p in (ws.path / ".aiflow").rglob(".tsk-*")], [], f"private names after\n{result}")

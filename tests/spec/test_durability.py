@@ -106,6 +106,18 @@ def claim(ws):
     return traced(ws, "own", "claim", "wf", "--instance", "me")
 
 
+def pending_run(ws):
+    """A run that is to follow the one that is there. The trace is of the command that answers."""
+    write_flow(ws, "exclusive: true\ntasks: {a: 'echo > up; until test -e go; do sleep 0.01; done'}\n")
+    first = ws.spawn("run", "flow.yaml")
+    ws.until_file("up")
+    traces = traced(ws, "run", "flow.yaml", "--on-conflict", "after", "--json")
+    (ws.path / "go").touch()
+    ws.finish(first).expect(0)
+    ws.until(lambda: [run["status"] for run in ws.tasuki("runs", "list", "--json").json["runs"]] == ["DONE", "DONE"], "both runs")
+    return traces
+
+
 # -- the table: what is done, the write, its sync, and what must come after both --------------------------------------
 
 TABLE = (
@@ -133,6 +145,9 @@ TABLE = (
      rf"^write\(\d+<.*/\.aiflow/{UNNAMED}", rf"^fdatasync\(\d+<.*/\.aiflow/{UNNAMED}", r'^renameat2?\(.*"events\.ndjson", .*"events'),
     ("an event is on the disk before its row leaves the outbox", claim,
      r"^write\(\d+<.*/events\.ndjson>.*workflow\.claimed", r"^fdatasync\(\d+<.*/events\.ndjson>", r"^pwrite64\(\d+<.*/state\.db-wal>"),
+    ("a pending run is on the disk before it is promised", pending_run,
+     r'^renameat2?\(.*/\.aiflow>, "after/', r"^fdatasync\(\d+<.*/after/[^>]+>", r"^write\(1<.*PENDING"),
+    ("so is its name", pending_run, r'^renameat2?\(.*/\.aiflow>, "after/', r"^fdatasync\(\d+<[^>]*/after>", r"^write\(1<.*PENDING"),
     ("the number of a boot is on the disk before a fence is given", first_lock,
      r"^pwrite64\(\d+<.*/\.guard/name\.a>", r"^fdatasync\(\d+<.*/\.guard/name\.a>", r"^pwrite64\(\d+<.*/\.guard/name\.a>"),
 )

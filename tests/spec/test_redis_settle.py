@@ -3,9 +3,11 @@ begins another run, or cancels or removes this one, ends the task first. The wit
 outside of tasuki."""
 
 import json
+import re
 import signal
 
-from flows import last_document, only_run, trace
+from common import strace_of
+from flows import last_document, only_run, trace, write_flow
 from harness.harness import eq, main, test
 from harness.redis import Redis
 from harness.redis_proxy import Proxy
@@ -66,6 +68,18 @@ class Orphan:
         eq((self.ws.path / "overlaps").exists(), False, "whether two copies ran at once")
         marks = self.ws.path / ".aiflow/runs/.elsewhere"
         eq([mark.name for mark in marks.iterdir()], [], "marks of runs that are out")
+
+
+@test("that a run is out is on the disk, with each name above it, before a task of it can be on a worker")
+def _(ws):
+    redis, log = Redis(ws), ws.base / "trace"
+    redis.worker()
+    ws.run([strace_of(ws), "-f", "-y", "-qq", "-e", "trace=fdatasync,sendto", "-s", "200", "-o", log, ws.binary, "run",
+            write_flow(ws, "tasks: {a: 'true'}\n")], env=redis.env()).expect(0)
+    calls = log.read_text()
+    before = calls[:calls.index("FCALL")]
+    synced = re.findall(r"fdatasync\(\d+<.*/\.aiflow(?:/(.*?))?>\) += 0", before)
+    eq(synced, [f"runs/.elsewhere/{only_run(ws)}", "runs/.elsewhere", "runs", ""], "what was synced")
 
 
 @test("request run --new after its runner's death: the task on the worker ends first", slow=True)

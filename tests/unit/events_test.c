@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -288,6 +290,54 @@ TEST(ids_stay_valid_over_rotations)
     ASSERT(count_closed() >= 5);
     for (int i = 0; i < 40; i++)
         assert_numbers(dir, ids[i], i, 40);
+}
+
+static int no_tmpfile(int dir, const char *path, int flags, mode_t mode)
+{
+    if ((flags & O_TMPFILE) != O_TMPFILE)
+        return openat(dir, path, flags, mode);
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+static int no_sync(int fd)
+{
+    (void)fd;
+    errno = EIO;
+    return -1;
+}
+
+static int no_rename(int from, const char *old, int to, const char *new, unsigned flags)
+{
+    (void)from, (void)old, (void)to, (void)new, (void)flags;
+    errno = EIO;
+    return -1;
+}
+
+TEST(where_no_file_is_without_a_name_a_trail_is_made_and_rotated_and_no_private_name_is_left)
+{
+    int dir CLEANUP_FD = state_dir();
+    glob_t found;
+    faulty = fs_system_calls;
+    faulty.openat = no_tmpfile;
+    fs = &faulty;
+    faulty.fdatasync = no_sync;
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), -1);
+    event_trail_clear(&trail);
+    ASSERT_INT(glob(".tsk-*", 0, NULL, &found), GLOB_NOMATCH);
+    faulty.fdatasync = fdatasync;
+    append_range(dir, 0, 20, 500);
+    assert_numbers(dir, 0, 0, 20);
+    ASSERT(count_closed() >= 2);
+    ASSERT_INT(glob(".tsk-*", 0, NULL, &found), GLOB_NOMATCH);
+    faulty.renameat2 = no_rename;
+    event_trail_init(&trail, dir);
+    trail.segment_max = 1;
+    append(&trail, 0, 20, NULL);
+    event_trail_clear(&trail);
+    ASSERT_INT(glob(".tsk-*", 0, NULL, &found), GLOB_NOMATCH);
 }
 
 TEST(a_rotation_never_overwrites_a_closed_segment)

@@ -3,6 +3,8 @@
 #include "proc/files.h"
 #include "unit/log_scene.h"
 
+#include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
 
 static struct tsk_error err;
@@ -33,6 +35,14 @@ static int no_rename(int from, const char *old, int to, const char *new, unsigne
 {
     (void)from, (void)old, (void)to, (void)new, (void)flags;
     errno = EIO;
+    return -1;
+}
+
+static int no_tmpfile(int dir, const char *path, int flags, mode_t mode)
+{
+    if ((flags & O_TMPFILE) != O_TMPFILE)
+        return openat(dir, path, flags, mode);
+    errno = EOPNOTSUPP;
     return -1;
 }
 
@@ -86,6 +96,21 @@ TEST(the_space_of_dropped_bytes_is_given_back_and_cursors_stay_valid)
     ASSERT_OK(log_extent(&p, LOG_STDOUT, &oldest, &end, &err));
     ASSERT_INT(end, 3 * MIB);
     ASSERT(oldest >= 2 * MIB && oldest <= 2 * MIB + 16);
+    close(p.dir);
+}
+
+TEST(where_no_file_is_without_a_name_a_log_is_compacted_and_no_private_name_is_left)
+{
+    struct proc p = scene_process("direct");
+    struct scene_log out = {.name = "stdout"};
+    glob_t found;
+    own_calls()->openat = no_tmpfile;
+    put_lines(&out, 0, 3 * LINES_PER_MIB);
+    scene_drop(&out, 2 * MIB);
+    compact(&p);
+    ASSERT(size_of("p/log/stdout.log") <= MIB);
+    ASSERT_INT(glob("p/.tsk-*", 0, NULL, &found), GLOB_NOMATCH);
+    ASSERT_INT(glob("p/log/.tsk-*", 0, NULL, &found), GLOB_NOMATCH);
     close(p.dir);
 }
 
