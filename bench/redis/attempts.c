@@ -17,10 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BATCH     256
-#define SPEC_SIZE 300
-#define DEPTH_MAX 64
-#define CLAIMS    20000
+#define BATCH      256
+#define SPEC_SIZE  300
+#define DEPTH_MAX  64
+#define READ_MAX   512 /* entries, each with at most DEPTH_MAX ends */
+#define READ_COUNT "512"
+#define CLAIMS     20000
 
 extern const char steps_text_hash[];
 
@@ -95,6 +97,7 @@ static void advance(char (*acked)[24], size_t acks, const char *trim, long from,
     memset(spec, 's', sizeof spec);
     steps_begin(&command, &conn, &steps, "advance");
     command_puts(&command, "owner");
+    command_puts(&command, from ? "" : "l");
     command_puts(&command, trim);
     command_put_int(&command, (int64_t)acks);
     for (size_t i = 0; i < acks; i++) {
@@ -121,7 +124,7 @@ static size_t read_ends(struct redis_conn *c, char last[48], char (*ids)[24])
     redisReply *reply = NULL;
     struct tsk_error err;
     size_t count = 0;
-    const char *const words[] = {"COUNT", "512", "BLOCK", "2000", "STREAMS", results_key, last};
+    const char *const words[] = {"COUNT", READ_COUNT, "BLOCK", "2000", "STREAMS", results_key, last};
     command_begin(&command, "XREAD");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         command_puts(&command, words[i]);
@@ -131,8 +134,9 @@ static size_t read_ends(struct redis_conn *c, char last[48], char (*ids)[24])
     for (size_t i = 0; entries && i < entries->elements; i++) {
         const redisReply *fields = entries->element[i]->element[1];
         snprintf(last, 48, "%s", reply_text(entries->element[i], 0));
-        if (strcmp(reply_text(fields, 1), "end") == 0)
-            snprintf(ids[count++], 24, "%s", reply_text(fields, 3));
+        for (size_t k = 6; k + 3 < fields->elements; k += 4)
+            if (strcmp(reply_text(fields, k), "e") == 0)
+                snprintf(ids[count++], 24, "%s", reply_text(fields, k + 1));
     }
     reply_free(&reply);
     command_clear(&command);
@@ -254,7 +258,7 @@ static void end_workers(const pid_t *pids, int count)
 
 static void measure_attempts(long total, size_t depth, bool is_shared, int workers)
 {
-    static char ids[1024][24];
+    static char ids[READ_MAX * DEPTH_MAX][24];
     struct redis_conn reads = {.fd = -1};
     char last[48] = "0-0";
     pid_t pids[16];
@@ -268,10 +272,13 @@ static void measure_attempts(long total, size_t depth, bool is_shared, int worke
         pids[i] = start_worker(i, depth, is_shared, false);
     while (done < total) {
         size_t count = read_ends(&reads, last, ids);
-        size_t more = pushed < total ? count : 0;
         done += (long)count;
-        advance(ids, count, last, pushed, more);
-        pushed += (long)more;
+        for (size_t at = 0, some; at < count; at += some) {
+            some = count - at < BATCH ? count - at : BATCH;
+            size_t more = pushed < total ? some : 0;
+            advance(ids + at, some, last, pushed, more);
+            pushed += (long)more;
+        }
         if (count < 64 && done < total)
             usleep(1000);
     }

@@ -164,6 +164,16 @@ int cluster_ask(struct redis_conn *conn, const char *key, const struct redis_com
     return -1;
 }
 
+int cluster_ask_two(struct redis_conn *conn, const char *key, const struct redis_command *first,
+                    const struct redis_command *second, redisReply **ret, struct tsk_error *err)
+{
+    redisReply *reply CLEANUP_REPLY = NULL;
+    if (!conn->is_cluster)
+        return redis_ask_two(conn, first, second, ret, err);
+    int result = cluster_ask(conn, key, first, ret, err);
+    return result < 0 ? -1 : cluster_ask(conn, key, second, &reply, err);
+}
+
 struct redis_conn *cluster_at(struct redis_conn *conn, const char *key, struct tsk_error *err)
 {
     struct redis_command command CLEANUP(command_clear) = {.count = 0};

@@ -20,6 +20,9 @@ bool cluster_moved(struct redis_conn *conn, const char *refusal);
 /* A command about a key, with what N2 says. As redis_ask. */
 int cluster_ask(struct redis_conn *conn, const char *key, const struct redis_command *command, redisReply **ret,
                 struct tsk_error *err);
+/* Two commands of one key, the answer to the first. They are under way together where the server is no cluster. */
+int cluster_ask_two(struct redis_conn *conn, const char *key, const struct redis_command *first,
+                    const struct redis_command *second, redisReply **ret, struct tsk_error *err);
 /* A connection for one key, on which a caller waits. */
 int cluster_connect(struct redis_conn *conn, const struct redis_settings *settings, const char *key,
                     struct tsk_error *err);

@@ -173,11 +173,9 @@ int redis_receive(struct redis_conn *conn, int timeout_ms, redisReply **ret, str
     }
 }
 
-int redis_ask(struct redis_conn *conn, const struct redis_command *command, redisReply **ret, struct tsk_error *err)
+/* The answer to the command that was sent first of those that are under way. */
+static int take_answer(struct redis_conn *conn, redisReply **ret, struct tsk_error *err)
 {
-    *ret = NULL;
-    if (redis_send(conn, command, NULL, err) < 0)
-        return -1;
     int result = redis_receive(conn, REDIS_CALL_MS, ret, err);
     if (result == 0)
         return conn_lost(conn, "no answer in time", err);
@@ -186,6 +184,26 @@ int redis_ask(struct redis_conn *conn, const struct redis_command *command, redi
     error_set(err, TSK_ENVIRONMENT, "redis_refused", "reason", (*ret)->str, NULL);
     reply_free(ret);
     return -1;
+}
+
+int redis_ask(struct redis_conn *conn, const struct redis_command *command, redisReply **ret, struct tsk_error *err)
+{
+    *ret = NULL;
+    return redis_send(conn, command, NULL, err) < 0 ? -1 : take_answer(conn, ret, err);
+}
+
+int redis_ask_two(struct redis_conn *conn, const struct redis_command *first, const struct redis_command *second,
+                  redisReply **ret, struct tsk_error *err)
+{
+    struct tsk_error ignored;
+    redisReply *other CLEANUP_REPLY = NULL;
+    *ret = NULL;
+    if (redis_send(conn, first, NULL, err) < 0 || redis_send(conn, second, NULL, err) < 0)
+        return -1;
+    int result = take_answer(conn, ret, err);
+    if (conn->fd >= 0)
+        take_answer(conn, &other, &ignored);
+    return result;
 }
 
 int redis_say(struct redis_conn *conn, redisReply **ret, struct tsk_error *err, ...)

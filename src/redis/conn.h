@@ -58,6 +58,9 @@ bool redis_wait(int fd, short events, int64_t until_ms);
 int redis_receive(struct redis_conn *conn, int timeout_ms, redisReply **ret, struct tsk_error *err);
 /* Both. 0: *ret is an answer that is no error. -1: closed, or refused: then the connection is still open and *err has the words. */
 int redis_ask(struct redis_conn *conn, const struct redis_command *command, redisReply **ret, struct tsk_error *err);
+/* The same for two that are under way together; the answer to the first. */
+int redis_ask_two(struct redis_conn *conn, const struct redis_command *first, const struct redis_command *second,
+                  redisReply **ret, struct tsk_error *err);
 /* A command of plain words, up to a NULL; the second is its key. */
 int redis_say(struct redis_conn *conn, redisReply **ret, struct tsk_error *err, ...) __attribute__((sentinel));
 void reply_free(redisReply **reply); /* for CLEANUP */

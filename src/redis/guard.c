@@ -19,12 +19,12 @@
 #define GIVE_BACK_TRIES 20
 #define KILL_AGAIN_MS   200
 
-bool guard_tell(int fd, const struct guard_word *word)
+bool guard_tell(int fd, const struct guard_word *words, size_t count)
 {
     ssize_t len;
-    while ((len = send(fd, word, sizeof *word, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR)
+    while ((len = send(fd, words, count * sizeof *words, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && errno == EINTR)
         ;
-    return len == (ssize_t)sizeof *word;
+    return len == (ssize_t)(count * sizeof *words);
 }
 
 void guard_end_tree(const char *root, uint64_t fence)
@@ -96,15 +96,16 @@ static void give_back_all(const struct redis_settings *settings, const char *wor
 /* All that the worker has said by now (G5). false: the worker is dead. */
 static bool guard_hear(int fd, struct guard_word *words, size_t places)
 {
-    struct guard_word word;
+    struct guard_word heard[GUARD_WORDS_MAX];
     for (;;) {
-        ssize_t len = recv(fd, &word, sizeof word, MSG_DONTWAIT);
+        ssize_t len = recv(fd, heard, sizeof heard, MSG_DONTWAIT);
         if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
             return false;
         if (len < 0 && errno == EAGAIN)
             return true;
-        if (len == (ssize_t)sizeof word && word.place < places)
-            words[word.place] = word;
+        for (size_t i = 0; len > 0 && i < (size_t)len / sizeof *heard; i++)
+            if (heard[i].place < places)
+                words[heard[i].place] = heard[i];
     }
 }
 

@@ -8,6 +8,7 @@
  *      checks the same times itself. So if one of the two is stopped, the other still prevents two copies.
  *  G4  The guard kills an attempt again and again until the worker says that the place is free, because a worker that was
  *      stopped just before it starts the process starts it when it continues.
+ *      That word may wait for the next one: until then the guard kills what is gone, which changes nothing.
  *  G5  A guard that was stopped reads all messages before it kills anything. A guard that no longer reads (its socket is full)
  *      is replaced: the worker never waits for it. */
 #ifndef REDIS_GUARD_H
@@ -33,7 +34,8 @@ int guard_start(const struct redis_settings *settings, const char *worker, const
                 pid_t *ret_pid);
 /* SIGKILL for all processes of an attempt on this machine. */
 void guard_end_tree(const char *root, uint64_t fence);
-/* false: the guard is gone. */
-bool guard_tell(int fd, const struct guard_word *word);
+/* At most GUARD_WORDS_MAX at a time, which the guard hears together. false: the guard is gone. */
+#define GUARD_WORDS_MAX 64
+bool guard_tell(int fd, const struct guard_word *words, size_t count);
 
 #endif

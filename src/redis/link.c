@@ -115,6 +115,13 @@ void link_away(struct link *l, const struct tsk_error *err)
     l->away = *err;
 }
 
+void link_here(struct link *l)
+{
+    if (l->is_away)
+        link_tell(l, "here", NULL);
+    l->is_away = false;
+}
+
 static void take_stop(struct link *l, const char *id)
 {
     struct out *out = out_find(l, id);
@@ -211,9 +218,7 @@ static void link_connect(struct link *l)
         link_away(l, &err);
         return;
     }
-    if (l->is_away)
-        link_tell(l, "here", NULL);
-    l->is_away = false;
+    link_here(l);
 }
 
 static void link_turn(struct link *l)
@@ -236,12 +241,21 @@ static void link_turn(struct link *l)
         l->is_over = true;
 }
 
+/* How long a turn waits if nothing comes. */
+static int turn_ms(const struct link *l)
+{
+    int64_t left = l->look_ms - clock_now().boot_ms;
+    if (l->phase != LINK_OPEN || l->is_away)
+        return LINK_TURN_MS;
+    return l->has_new || left < 0 ? 0 : left < LINK_TURN_MS ? (int)left + 1 : LINK_TURN_MS;
+}
+
 static void link_loop(struct link *l)
 {
     while (!l->is_over) {
         struct pollfd list[] = {{.fd = l->fd, .events = (short)(POLLIN | (l->outgoing.len ? POLLOUT : 0))},
                                 {.fd = l->results.fd, .events = POLLIN}};
-        poll(list, 2, l->has_new && l->phase == LINK_OPEN ? 0 : LINK_TURN_MS);
+        poll(list, 2, turn_ms(l));
         link_read(l);
         if (l->is_over)
             break;

@@ -73,7 +73,7 @@ struct link {
     struct out *ends, **ends_last;
     json_t *acks;  /* [id, session, …] */
     char last[48]; /* entry that was read last */
-    int64_t connect_ms, look_ms, wake_ms, workers_ms, live_ms, end_ms;
+    int64_t connect_ms, look_ms, wake_ms, workers_ms, live_ms, end_ms, keys_ms;
     int64_t places;
     bool is_away, said_nobody, has_new;
     struct tsk_error away; /* why it is away */
@@ -108,5 +108,6 @@ void out_drop(struct link *l, struct out *out);
 void link_ack(struct link *l, const char *id, const char *session);
 void link_tell(struct link *l, const char *word, ...) __attribute__((sentinel)); /* texts */
 void link_away(struct link *l, const struct tsk_error *err);
+void link_here(struct link *l); /* the server answers again */
 
 #endif

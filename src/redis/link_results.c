@@ -36,7 +36,7 @@ static void tell_bytes(struct link *l, const char *word, const struct out *out, 
     frame_end(&l->outgoing, began);
 }
 
-static void take_claim(struct link *l, struct out *out, const redisReply *fields)
+static void take_claim(struct link *l, struct out *out, const char *fence, const redisReply *fields)
 {
     if (out->state == OUT_ENDED)
         return;
@@ -44,7 +44,7 @@ static void take_claim(struct link *l, struct out *out, const redisReply *fields
     out->is_unsure = false;
     out->is_stopping = false; /* it was in the queue when it was to be stopped */
     out->tick = -1;
-    snprintf(out->fence, sizeof out->fence, "%s", field_of(fields, "f").data);
+    snprintf(out->fence, sizeof out->fence, "%s", fence);
     snprintf(out->worker, sizeof out->worker, "%s", field_of(fields, "w").data);
     char name[REDIS_NAME_MAX];
     const char *told = field_of(fields, "n").data; /* NAME, a tab, COMMIT */
@@ -53,7 +53,7 @@ static void take_claim(struct link *l, struct out *out, const redisReply *fields
     link_tell(l, "claimed", out->id, out->fence, name, tab ? tab + 1 : "", NULL);
 }
 
-static void take_end(struct link *l, struct out *out, const char *entry, const redisReply *fields)
+static void take_end(struct link *l, struct out *out, const char *entry, const char *worker, struct piece result)
 {
     if (out->state == OUT_ENDED)
         return;
@@ -61,7 +61,22 @@ static void take_end(struct link *l, struct out *out, const char *entry, const r
     snprintf(out->entry, sizeof out->entry, "%s", entry);
     *l->ends_last = out;
     l->ends_last = &out->next_end;
-    tell_bytes(l, "end", out, field_of(fields, "w").data, field_of(fields, "b"));
+    tell_bytes(l, "end", out, worker, result);
+}
+
+/* What one call of a worker has done, in order: `e ID b RESULT` and `c ID f FENCE`. */
+static void take_work(struct link *l, const char *entry, const redisReply *fields)
+{
+    for (size_t i = 0; i + 3 < fields->elements; i += 2) {
+        const char *what = reply_text(fields, i);
+        bool is_end = strcmp(what, "e") == 0;
+        struct out *out = is_end || strcmp(what, "c") == 0 ? out_find(l, reply_text(fields, i + 1)) : NULL;
+        const redisReply *value = fields->element[i + 3];
+        if (out && is_end)
+            take_end(l, out, entry, field_of(fields, "w").data, (struct piece){value->str, value->len});
+        else if (out)
+            take_claim(l, out, reply_text(fields, i + 3), fields);
+    }
 }
 
 static void take_entry(struct link *l, const char *entry, const redisReply *fields)
@@ -69,12 +84,10 @@ static void take_entry(struct link *l, const char *entry, const redisReply *fiel
     const char *what = field_of(fields, "t").data;
     struct out *out = out_find(l, field_of(fields, "i").data);
     snprintf(l->last, sizeof l->last, "%s", entry);
-    if (!out)
+    if (strcmp(what, "work") == 0)
+        take_work(l, entry, fields);
+    else if (!out)
         return;
-    if (strcmp(what, "claim") == 0)
-        take_claim(l, out, fields);
-    else if (strcmp(what, "end") == 0)
-        take_end(l, out, entry, fields);
     else if (strcmp(what, "log") == 0)
         tell_bytes(l, "log", out, field_of(fields, "o").data, field_of(fields, "b"));
     else if ((strcmp(what, "back") == 0 || strcmp(what, "lease") == 0) && out->state != OUT_ENDED)

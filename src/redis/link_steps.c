@@ -17,6 +17,7 @@
 #define WORKERS_SOON_MS 1000
 #define WORKERS_LATE_MS 5000
 #define NOBODY_MS       2000
+#define KEYS_MS         60000 /* how often the keys of a run begin their week again */
 
 static bool ask(struct link *l, const struct redis_command *command, redisReply **ret)
 {
@@ -29,7 +30,8 @@ static bool ask(struct link *l, const struct redis_command *command, redisReply 
     else if (answer == STEPS_FOREIGN) {
         link_away(l, &err);
         l->is_over = true;
-    }
+    } else
+        link_here(l);
     return answer == STEPS_OK;
 }
 
@@ -160,6 +162,7 @@ void link_begin(struct link *l)
     l->settled_ms = must_wait ? clock_now().boot_ms + l->lease_ms : 0;
     doubt_outs(l);
     l->phase = LINK_SETTLES;
+    l->keys_ms = 0;
 }
 
 static bool is_settled(struct link *l)
@@ -213,16 +216,24 @@ static void put_trim(struct link *l, struct redis_command *command)
         command_puts(command, "");
 }
 
-static size_t put_pushes(struct link *l, struct redis_command *command, struct out *list[PUSH_MAX])
+/* What is pushed now. *ret_again: the server may have some of it already. */
+static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_again)
 {
     size_t count = 0, bytes = 0;
+    *ret_again = false;
     for (size_t i = 0; i < l->out_count && count < PUSH_MAX && bytes < PUSH_BYTES; i++) {
         if (l->outs[i]->state != OUT_NEW)
             continue;
         list[count++] = l->outs[i];
+        *ret_again = *ret_again || l->outs[i]->was_sent;
         l->outs[i]->was_sent = true;
         bytes += l->outs[i]->spec_len;
     }
+    return count;
+}
+
+static void put_pushes(struct redis_command *command, struct out *const *list, size_t count)
+{
     command_put_int(command, (int64_t)count);
     for (size_t i = 0; i < count; i++) {
         command_puts(command, list[i]->id);
@@ -230,24 +241,24 @@ static size_t put_pushes(struct link *l, struct redis_command *command, struct o
         command_puts(command, list[i]->tags);
         command_put(command, list[i]->spec, list[i]->spec_len);
     }
-    return count;
 }
 
 static void wake_list(struct link *l, const char *name, size_t count)
 {
     char key[KEY_MAX];
     struct tsk_error err;
-    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    struct redis_command command CLEANUP(command_clear) = {.count = 0}, life CLEANUP(command_clear) = {.count = 0};
     redisReply *reply CLEANUP_REPLY = NULL;
     key_of_pool(&l->settings, name, key);
     command_begin(&command, "RPUSH");
     command_puts(&command, key);
     for (size_t i = 0; i < count && i < WAKES_MAX; i++)
         command_puts(&command, l->root);
-    if (cluster_ask(&l->calls, key, &command, &reply, &err) == 0 && reply->integer > 1024)
+    command_begin(&life, "EXPIRE");
+    command_puts(&life, key);
+    command_puts(&life, "86400");
+    if (cluster_ask_two(&l->calls, key, &command, &life, &reply, &err) == 0 && reply->integer > 1024)
         redis_say(&l->calls, NULL, &err, "LTRIM", key, "-1024", "-1", NULL);
-    if (l->calls.fd >= 0)
-        redis_say(&l->calls, NULL, &err, "EXPIRE", key, "86400", NULL);
 }
 
 static void wake(struct link *l, size_t count)
@@ -310,18 +321,24 @@ void link_advance(struct link *l)
     struct redis_command command CLEANUP(command_clear) = {.count = 0};
     redisReply *reply CLEANUP_REPLY = NULL;
     size_t acks = json_array_size(l->acks);
+    bool is_again;
+    int64_t now = clock_now().boot_ms;
     if ((!l->has_new && !acks) || !link_files(l) || !put_values(l))
         return;
+    bool is_live = now >= l->keys_ms;
+    size_t count = find_pushes(l, list, &is_again);
     step(l, &command, "advance");
+    command_puts(&command, is_live ? is_again ? "al" : "l" : is_again ? "a" : "");
     put_trim(l, &command);
     command_put_int(&command, (int64_t)acks / 2);
     for (size_t i = 0; i < acks; i++)
         command_puts(&command, json_string_value(json_array_get(l->acks, i)));
-    size_t count = put_pushes(l, &command, list);
+    put_pushes(&command, list, count);
     if (!ask(l, &command, &reply))
         return;
     json_array_clear(l->acks);
-    int64_t now = clock_now().boot_ms;
+    l->keys_ms = is_live ? now + KEYS_MS : l->keys_ms;
+    now = clock_now().boot_ms;
     for (size_t i = 0; i < count; i++) {
         list[i]->state = OUT_PUSHED;
         list[i]->pushed_ms = now;
@@ -384,7 +401,7 @@ static void reclaim(struct link *l, struct out *out)
     ask(l, &command, &reply); /* the results say whether it was taken back */
 }
 
-/* L3. `now` is from before the ticks were asked for. */
+/* L3. `now` is from before the ticks were asked for. The next look is not later than the moment at which this lease is over. */
 static void look_at_lease(struct link *l, const char *id, int64_t tick, int64_t now)
 {
     struct out *out = out_find(l, id);
@@ -395,7 +412,10 @@ static void look_at_lease(struct link *l, const char *id, int64_t tick, int64_t 
         out->tick_ms = clock_now().boot_ms;
     } else if (now - out->tick_ms >= l->lease_ms) {
         reclaim(l, out);
+        return;
     }
+    if (out->tick_ms + l->lease_ms < l->look_ms)
+        l->look_ms = out->tick_ms + l->lease_ms;
 }
 
 /* Also with nothing out: what the server has forgotten is to be noticed while the run waits for a timer, too. */

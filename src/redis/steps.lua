@@ -3,6 +3,8 @@
 -- The last of KEYS is PREFIX:{root}:meta. ARGV: the step, then its arguments.
 local LIFE, ENDED, QUEUES, PAGE, STREAM = 604800, 120, 64, 256, 20000
 local MANY, PORTION = 1000, 16 -- arguments of one command; attempts whose specifications are read before their bytes are counted
+local ENTRY = 65536 -- bytes after which an entry of the results is full
+local LAYOUT = '2 ' -- of what is stored; a program with another one takes the server for another one, and leaves the run alone
 local base, meta
 local call -- redis.call, which is not there while the library is loaded
 
@@ -38,15 +40,16 @@ end
 local function number(value) return string.format('%.0f', value) end
 
 -- Nobody goes on with a server that is another one, was emptied, or is behind what the caller has seen. The last value is of meta, too: what
--- a worker needs of it beside phase and step.
+-- a step needs of it beside phase and step.
 local function enter(server, step, owner, field)
-  local m = call('HMGET', meta, 'server', 'step', 'phase', 'owner', 'ended', 'lease', 'fence', 'tick', 'turn', field or 'was')
+  local m = call('HMGET', meta, 'server', 'step', 'phase', 'owner', 'ended', 'lease', 'fence', 'tick', 'turn', 'revoked', 'stops', field or 'was')
   if m[5] then return {'ENDED'} end
   if not m[1] then return {'GONE'} end
   if m[1] ~= server then return {'SERVER'} end
   if tonumber(m[2]) < tonumber(step) then return {'BEHIND'} end
   if owner and m[4] ~= owner then return {'OWNER'} end
-  return nil, m[3], m[2], {lease = m[6], fence = tonumber(m[7]) or 0, tick = tonumber(m[8]) or 0, turn = tonumber(m[9]) or 0, last = m[10]}
+  return nil, m[3], m[2], {lease = m[6], fence = tonumber(m[7]) or 0, tick = tonumber(m[8]) or 0, turn = tonumber(m[9]) or 0,
+    has_revoked = m[10], has_stops = m[11], last = m[12]}
 end
 
 local function list_of(session, tags)
@@ -76,11 +79,14 @@ local function holders(a)
   local out = {'OK', step}
   for _, id in ipairs(call('ZRANGE', base .. 'lease', 0, PAGE - 1)) do
     local state = call('HGET', base .. 'state', id) or ''
-    if string.find(state, '^%d+ ') then call('HSET', base .. 'revoked', id, state) end
     call('ZREM', base .. 'lease', id)
-    out[#out + 1] = id
-    out[#out + 1] = state
+    if string.find(state, '^%d+ ') then call('HSET', base .. 'revoked', id, state) end
+    if id ~= '' then
+      out[#out + 1] = id
+      out[#out + 1] = state
+    end
   end
+  call('HSET', meta, 'revoked', '1')
   live('revoked')
   return out
 end
@@ -101,70 +107,91 @@ local function sweep(a)
   return {'OK', '0'}
 end
 
--- server step owner: attempts may be claimed. The stream is made here, so that it has its TTL before workers write to it.
+-- server step owner: attempts may be claimed. What workers write to is made here, so that it has its TTL before; by an id that is none
+-- it is never empty.
 local function open(a)
   local bad = enter(a[2], a[3], a[4])
   if bad then return bad end
   call('HSET', meta, 'phase', 'open')
   call('XADD', base .. 'results', '*', 't', 'open')
-  live('results')
+  call('HSET', base .. 'state', '', '')
+  call('ZADD', base .. 'lease', '+inf', '')
+  for _, name in ipairs({'results', 'state', 'lease'}) do live(name) end
   return {'OK', number(call('HINCRBY', meta, 'step', 1))}
 end
 
-local function push_all(phase, a, at, count)
-  local ids, states, specs, lists, names, seen = {}, {}, {}, {}, {}, {}
+-- Whether the server has it already: only if an answer was lost, or the server forgot, this is looked at. An attempt that waits has a
+-- specification and no state.
+local function is_there(phase, id, session, state)
+  if state then return state ~= 'w' end
+  return phase == 'open' and call('HEXISTS', base .. 'specs:' .. session, id) == 1
+end
+
+local function push_all(phase, a, at, count, is_again)
+  local ids, wanted, specs, lists, names, seen = {}, {}, {}, {}, {}, {}
   for i = 1, count do ids[i] = a[at + 4 * (i - 1)] end
-  local known = get_many(base .. 'state', ids)
+  local states = is_again and get_many(base .. 'state', ids)
   for i = 1, count do
     local id, session, tags, spec = ids[i], a[at + 1], a[at + 2], a[at + 3]
     at = at + 4
-    if (not known[i] or known[i] == 'w') and not seen[id] then
+    if not seen[id] and not (is_again and is_there(phase, id, session, states[i])) then
       seen[id] = true
-      states[#states + 1] = id
-      states[#states + 1] = phase == 'open' and 'q' or 'w'
+      wanted[#wanted + 1] = id
+      if phase ~= 'open' then wanted[#wanted + 1] = 'w' end
       put(specs, session, id, spec)
       put(lists, session .. '\n' .. tags, id)
     end
   end
-  call_many('HSET', base .. 'state', states)
-  for _, session in ipairs(specs) do
-    call_many('HSET', base .. 'specs:' .. session, specs[session])
-    live('specs:' .. session)
-    names[#names + 1] = 'specs:' .. session
+  for _, session in ipairs(specs) do call_many('HSET', base .. 'specs:' .. session, specs[session]) end
+  if phase ~= 'open' then
+    call_many('HSET', base .. 'state', wanted)
+    live('state')
+  elseif is_again then
+    call_many('HDEL', base .. 'state', wanted)
   end
   for _, queue in ipairs(lists) do
     local session, tags = string.match(queue, '^(.-)\n(.*)$')
-    local list = list_of(session, tags)
-    names[#names + 1] = list
+    local list, waiting = list_of(session, tags), lists[queue]
+    local is_new = phase ~= 'open'
     if phase == 'open' then
-      local was = call('LLEN', base .. list)
-      call_many('RPUSH', base .. list, lists[queue])
-      if was == 0 then
-        live(list)
-        call('ZADD', base .. 'queues', 'NX', call('HINCRBY', meta, 'turn', 1), queue)
-      end
+      call_many('RPUSH', base .. list, waiting)
+      is_new = call('LLEN', base .. list) == #waiting
+    end
+    if is_new then
+      names[#names + 1] = list
+      names[#names + 1] = 'specs:' .. session
+      live('specs:' .. session)
+    end
+    if is_new and phase == 'open' then
+      live(list)
+      call('ZADD', base .. 'queues', 'NX', call('HINCRBY', meta, 'turn', 1), queue)
+      live('queues')
     end
   end
   call_many('SADD', base .. 'names', names)
+  if #names > 0 then live('names') end
 end
 
--- server step owner trim acks {id session} pushes {id session tags spec}. An id is pushed once: what was taken back has a new one.
+-- server step owner how trim acks {id session} pushes {id session tags spec}. An id is pushed once: what was taken back has a new one.
+-- `how` has an a if some of it may have been pushed before, an l if the keys are to live on.
 local function advance(a)
-  local bad, phase, step = enter(a[2], a[3], a[4])
+  local bad, phase, step, m = enter(a[2], a[3], a[4])
   if bad then return bad end
-  local at, acks, ids, specs = 7, tonumber(a[6]), {}, {}
+  local at, acks, ids, specs = 8, tonumber(a[7]), {}, {}
   for i = 1, acks do
     ids[i] = a[at]
     put(specs, a[at + 1], a[at])
     at = at + 2
   end
   call_many('HDEL', base .. 'state', ids)
-  call_many('HDEL', base .. 'stops', ids)
+  if m.has_stops then call_many('HDEL', base .. 'stops', ids) end
   for _, session in ipairs(specs) do call_many('HDEL', base .. 'specs:' .. session, specs[session]) end
-  if a[5] ~= '' then call('XTRIM', base .. 'results', 'MINID', a[5]) end
-  push_all(phase, a, at + 1, tonumber(a[at]))
+  if a[6] ~= '' then call('XTRIM', base .. 'results', 'MINID', a[6]) end
+  push_all(phase, a, at + 1, tonumber(a[at]), string.find(a[5], 'a', 1, true))
   step = number(call('HINCRBY', meta, 'step', 1))
-  for _, name in ipairs({'meta', 'state', 'lease', 'results', 'queues', 'names', 'stops'}) do live(name) end
+  if string.find(a[5], 'l', 1, true) then
+    for _, name in ipairs({'meta', 'state', 'lease', 'results', 'queues', 'names', 'stops'}) do live(name) end
+  end
   return {'OK', step}
 end
 
@@ -186,18 +213,36 @@ local function report(...)
   call('XADD', base .. 'results', '*', ...)
 end
 
+-- What a call does with attempts is one entry of the results: ends (e id, b result), then claims (c id, f fence). It is more than one if it
+-- is long.
+local function note(work, key, id, field, value)
+  local entry = work[#work]
+  if not entry or #entry > MANY - 4 or work.bytes > ENTRY then
+    entry = {'t', 'work', 'w', work.worker, 'n', work.name}
+    work[#work + 1] = entry
+    work.bytes = 0
+  end
+  local n = #entry
+  entry[n + 1], entry[n + 2], entry[n + 3], entry[n + 4] = key, id, field, value
+  work.bytes = work.bytes + #value
+end
+
+local function write_work(work)
+  call_many('HSET', base .. 'state', work.states)
+  for _, entry in ipairs(work) do report(unpack(entry)) end
+end
+
 -- The ends of attempts, a letter for each: y it counts, d not yet (the runner has not said what is out), a it is known or nobody waits for it
 -- any more. From a[at] on: id fence result.
-local function complete_all(phase, worker, a, at, count)
+local function complete_all(phase, m, work, a, at, count)
   if count == 0 then return '' end
-  local ids, letters, states, ended, done = {}, {}, {}, {}, {}
+  local ids, letters, states, ended, done, worker = {}, {}, work.states, {}, {}, work.worker
   for i = 1, count do ids[i] = a[at + 3 * (i - 1)] end
   local known = get_many(base .. 'state', ids)
-  local is_revoking = call('EXISTS', base .. 'revoked') == 1
   for i = 1, count do
     local id, fence = ids[i], a[at + 1]
     local mine, state = fence .. ' ' .. worker, done[ids[i]] or known[i]
-    if is_revoking and call('HGET', base .. 'revoked', id) == mine then call('HDEL', base .. 'revoked', id) end
+    if m.has_revoked and call('HGET', base .. 'revoked', id) == mine then call('HDEL', base .. 'revoked', id) end
     if phase == 'settling' and not state then
       letters[i] = 'd'
     elseif state == mine or (phase == 'settling' and state == 'w') then
@@ -206,15 +251,13 @@ local function complete_all(phase, worker, a, at, count)
       states[#states + 1] = id
       states[#states + 1] = done[id]
       ended[#ended + 1] = id
-      report('t', 'end', 'i', id, 'f', fence, 'w', worker, 'b', a[at + 2])
+      note(work, 'e', id, 'b', a[at + 2])
     else
       letters[i] = 'a'
     end
     at = at + 3
   end
-  call_many('HSET', base .. 'state', states)
   call_many('ZREM', base .. 'lease', ended)
-  if phase ~= 'open' then live('results') end
   return table.concat(letters)
 end
 
@@ -250,10 +293,11 @@ local function add_claim(out, id, fence, session, spec)
 end
 
 -- Claims for a worker: out gets id, fence, session and specification of each. What was answered is kept as lines, for an answer that is lost.
-local function claim(out, m, worker, name, max, bytes, tags)
-  local lines, states, leases = {}, {}, {}
+local function claim(out, m, work, max, bytes, tags)
+  local lines, states, leases, worker = {}, work.states, {}, work.worker
+  local queues = call('ZRANGE', base .. 'queues', 0, QUEUES - 1)
   m.tick = m.tick + 1
-  for _, queue in ipairs(call('ZRANGE', base .. 'queues', 0, QUEUES - 1)) do
+  for _, queue in ipairs(queues) do
     local session, wanted = string.match(queue, '^(.-)\n(.*)$')
     local list, taken, is_empty, ids, specs = base .. list_of(session, wanted), 0, false, nil, nil
     if has_tags(wanted, tags) then
@@ -265,7 +309,7 @@ local function claim(out, m, worker, name, max, bytes, tags)
           lines[#lines + 1] = id .. ' ' .. fence .. ' ' .. session .. '\n'
           states[#states + 1] = id
           states[#states + 1] = fence .. ' ' .. worker
-          report('t', 'claim', 'i', id, 'f', fence, 'w', worker, 'n', name)
+          note(work, 'c', id, 'f', fence)
           if specs[i] then
             leases[#leases + 1] = m.tick
             leases[#leases + 1] = id
@@ -276,16 +320,14 @@ local function claim(out, m, worker, name, max, bytes, tags)
       end
       if is_empty then
         call('ZREM', base .. 'queues', queue)
-      elseif taken > 0 then
+      elseif taken > 0 and #queues > 1 then
         m.turn = m.turn + 1
         call('ZADD', base .. 'queues', m.turn, queue)
       end
     end
     if #lines >= max or bytes <= 0 then break end
   end
-  call_many('HSET', base .. 'state', states)
   call_many('ZADD', base .. 'lease', leases)
-  if #leases > 0 then live('lease') end
   return table.concat(lines)
 end
 
@@ -300,8 +342,6 @@ local function claim_again(out, lines, worker)
       add_claim(out, id, fence, session, spec)
     end
   end
-  live('lease')
-  return out
 end
 
 -- server step worker number name tags max bytes ends {id fence result}: ends some attempts, claims others.
@@ -309,11 +349,16 @@ local function next_ones(a)
   local field, ends = 'c:' .. a[4], tonumber(a[10])
   local bad, phase, step, m = enter(a[2], a[3], nil, field)
   if bad then return bad end
-  local out = {'OK', step, m.lease, complete_all(phase, a[4], a, 11, ends), phase}
-  if m.last and string.match(m.last, '^[^\n]*') == a[5] then return claim_again(out, string.match(m.last, '\n(.*)$'), a[4]) end
-  if phase ~= 'open' or tonumber(a[8]) == 0 then return out end
-  local lines = claim(out, m, a[4], a[6], tonumber(a[8]), tonumber(a[9]), a[7])
-  call('HSET', meta, field, a[5] .. '\n' .. lines, 'fence', number(m.fence), 'tick', number(m.tick), 'turn', number(m.turn))
+  local work = {worker = a[4], name = a[6], states = {}, bytes = 0}
+  local out = {'OK', step, m.lease, complete_all(phase, m, work, a, 11, ends), phase}
+  local is_again = m.last and string.match(m.last, '^[^\n]*') == a[5]
+  if not is_again and phase == 'open' and a[8] ~= '0' then
+    local lines = claim(out, m, work, tonumber(a[8]), tonumber(a[9]), a[7])
+    call('HSET', meta, field, a[5] .. '\n' .. lines, 'fence', number(m.fence), 'tick', number(m.tick), 'turn', number(m.turn))
+  end
+  write_work(work)
+  if phase ~= 'open' then live('results') end
+  if is_again then claim_again(out, string.match(m.last, '\n(.*)$'), a[4]) end
   return out
 end
 
@@ -370,8 +415,13 @@ end
 local function leases(a)
   local bad, _, step = enter(a[2], a[3], a[4])
   if bad then return bad end
-  local out = {'OK', step}
-  for _, v in ipairs(call('ZRANGE', base .. 'lease', 0, PAGE - 1, 'WITHSCORES')) do out[#out + 1] = v end
+  local out, all = {'OK', step}, call('ZRANGE', base .. 'lease', 0, PAGE - 1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    if all[i] ~= '' then
+      out[#out + 1] = all[i]
+      out[#out + 1] = all[i + 1]
+    end
+  end
   return out
 end
 
@@ -405,6 +455,7 @@ local function stop(a)
     local worker = string.match(state, '^%d+ (.+)$')
     if worker then
       call('HSET', base .. 'stops', a[at], '1')
+      call('HSET', meta, 'stops', '1')
       live('stops')
       out[#out + 1] = 'at ' .. worker
     elseif string.sub(state, 1, 2) == 'd ' then
@@ -438,5 +489,6 @@ local function main(keys, argv)
   call = redis.call
   meta = keys[#keys]
   base = string.sub(meta, 1, -5)
+  argv[2] = LAYOUT .. argv[2]
   return steps[argv[1]](argv)
 end

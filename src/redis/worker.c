@@ -211,6 +211,7 @@ static void worker_loop(struct worker *w, int signal_fd)
     struct goodbye goodbye = {0};
     while (!may_leave(w, &goodbye)) {
         worker_turn(w);
+        guard_words(w);
         struct pollfd list[] = {{.fd = signal_fd, .events = POLLIN},
                                 {.fd = w->wakes.conn.fd, .events = POLLIN},
                                 {.fd = w->orders.conn.fd, .events = POLLIN},

@@ -30,6 +30,7 @@
 #define WORKER_ID_MAX    160
 #define WORKER_RUNNER_FD 3
 #define PACKS_MAX        4
+#define RECONNECT_MS     500
 
 /* A run that the worker has to do with. */
 struct worker_run {
@@ -55,9 +56,11 @@ struct worker_place {
     int64_t started_ms, lease_until_ms, kill_at_ms;
     int log_fd;
     int64_t log_sent;
-    bool is_lost;   /* its lease is over, or was given to somebody else: no result counts */
-    bool is_back;   /* stopped by the worker's own end: it goes back */
-    bool has_files; /* it has a directory of its own */
+    bool is_lost;               /* its lease is over, or was given to somebody else: no result counts */
+    bool is_back;               /* stopped by the worker's own end: it goes back */
+    bool has_files, has_answer; /* it has a directory of its own, or a file with an answer */
+    bool tells;                 /* the guard has not heard of it yet */
+    int64_t renewed_ms; /* W2: when it would have ended without the renewal of which the guard is to hear; 0: none */
 };
 
 /* W4. */
@@ -79,8 +82,9 @@ struct worker_pack {
 /* A connection on which the server answers when there is something to do. */
 struct worker_wait {
     struct redis_conn conn;
-    bool is_asked;  /* an answer is due */
-    int64_t try_ms; /* before that it is not connected again */
+    bool is_asked;    /* an answer is due */
+    int64_t try_ms;   /* before that it is not connected again */
+    bool has_no_many; /* the server does not know BLMPOP */
 };
 
 struct worker {
@@ -100,6 +104,7 @@ struct worker {
     struct worker_result *results;
     int guard_fd;
     pid_t guard_pid;
+    bool has_words; /* for the guard */
     int null_fd;
     sigset_t mask; /* of tasks */
     unsigned ends; /* signals: 1 drains, 2 stops */
@@ -113,14 +118,20 @@ struct worker {
 int worker_main(int argc, char **argv);
 
 /* ---- worker_task.c ---- */
-/* Begins what was claimed; false: it could not be begun and goes back. `before_ms`: when the claim was sent. */
-void place_begin(struct worker *w, struct worker_run *run, const char *id, const char *fence, struct parcel item,
-                 int64_t before_ms);
+/* A place for what was claimed; the guard is to be told before it begins (G1). `before_ms`: when the claim was sent. */
+struct worker_place *place_take(struct worker *w, struct worker_run *run, const char *id, const char *fence,
+                                int64_t before_ms);
+/* Begins it; what cannot be begun goes back. */
+void place_begin(struct worker *w, struct worker_place *place, struct parcel item);
 /* Looks at the processes: ends, timeouts, kills, leases. */
 void places_look(struct worker *w);
 void place_stop(struct worker *w, struct worker_place *place, enum stop why);
 void place_lose(struct worker *w, struct worker_place *place); /* kills it; nothing is sent */
+/* A lease was renewed: the guard is to be told, and then the clock looked at (W2). */
 void place_renewed(struct worker *w, struct worker_place *place, int64_t before_ms);
+void places_renewed(struct worker *w);
+/* Tells the guard what it has not heard yet, in one message. */
+void guard_words(struct worker *w);
 /* ---- worker_talk.c ---- */
 struct worker_run *worker_run_of(struct worker *w, const char *root);
 void talk_connect(struct worker *w);
@@ -128,9 +139,11 @@ void talk_live(struct worker *w);
 void talk_next(struct worker *w, struct worker_run *run);
 void talk_renew(struct worker *w);
 void talk_logs(struct worker *w);
-void talk_wakes(struct worker *w);
 /* K2 of sign.h. */
 void talk_dead(struct worker *w, const struct worker_place *place, const char *reason);
+/* ---- worker_wakes.c ---- */
+void talk_wakes(struct worker *w);
+void look_at_runs(struct worker *w);
 /* ---- worker_files.c ---- */
 /* Makes the directory with the run's files. -1: they are not there, or it cannot be made. 1: they are others than those that the hash means. */
 int files_unpack(struct worker *w, const char *hash, const char *dir);

@@ -14,19 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIVE_MS      20000
-#define LIVE_S       "60"
-#define DEAD_LAST    "99"
-#define DEAD_S       "604800"
-#define CLAIM_BYTES  (4 << 20)
-#define RESULTS_MAX  64
-#define LOG_PIECE    (64 << 10)
-#define RECONNECT_MS 500
-#define LOOK_MS      1000
-#define RETRY_MS     300          /* the server does not know the run: its runner has to begin again */
-#define ACKED_MS     300          /* after which the runner should have a result */
-#define RESULT_MS    (15 * 60000) /* how long a result is kept that nobody takes */
-#define FORGET_MS    60000        /* a run without work is forgotten after this time */
+#define LIVE_MS     20000
+#define LIVE_S      "60"
+#define DEAD_LAST   "99"
+#define DEAD_S      "604800"
+#define CLAIM_BYTES (4 << 20)
+#define RESULTS_MAX 64
+#define LOG_PIECE   (64 << 10)
+#define RETRY_MS    300          /* the server does not know the run: its runner has to begin again */
+#define ACKED_MS    300          /* after which the runner should have a result */
+#define RESULT_MS   (15 * 60000) /* how long a result is kept that nobody takes */
+#define FORGET_MS   60000        /* a run without work is forgotten after this time */
 
 void worker_say(const struct worker *w, const char *root, const char *task, const char *session, const char *what)
 {
@@ -152,23 +150,6 @@ void talk_live(struct worker *w)
     if (clock_now().boot_ms >= w->register_ms && !w->only[0] && pool_register(&w->calls, &w->settings, &err) == 0)
         w->register_ms = clock_now().boot_ms + POOL_REGISTER_MS;
     forget_runs(w);
-}
-
-/* All runs that are said to live may have work: hints can be lost. */
-static void look_at_runs(struct worker *w)
-{
-    char key[KEY_MAX];
-    struct tsk_error err;
-    redisReply *reply CLEANUP_REPLY = NULL;
-    if (w->only[0]) {
-        worker_run_of(w, w->only)->has_work = true;
-        return;
-    }
-    key_of_pool(&w->settings, "live", key);
-    if (redis_say(&w->calls, &reply, &err, "ZRANGE", key, "0", "999", NULL) < 0)
-        return;
-    for (size_t i = 0; i < reply->elements; i++)
-        worker_run_of(w, reply_text(reply, i))->has_work = true;
 }
 
 void talk_connect(struct worker *w)
@@ -300,11 +281,16 @@ static void take_claims(struct worker *w, struct worker_run *run, const redisRep
     run->lease_ms = strtoll(reply_text(reply, 2), NULL, 10);
     if (before_ms + run->lease_ms / 5 < w->renew_ms) /* it was chosen for longer leases */
         w->renew_ms = before_ms + run->lease_ms / 5;
-    for (size_t i = 5; i + 3 < reply->elements; i += 4) {
-        const redisReply *spec = reply->element[i + 3];
-        place_begin(w, run, reply_text(reply, i), reply_text(reply, i + 1), (struct parcel){spec->str, spec->len},
-                    before_ms);
+    size_t count = (reply->elements - 5) / 4;
+    struct worker_place **places = calloc(count + 1, sizeof *places);
+    BUG(!places);
+    for (size_t i = 0; i < count; i++)
+        places[i] = place_take(w, run, reply_text(reply, 5 + 4 * i), reply_text(reply, 6 + 4 * i), before_ms);
+    for (size_t i = 0; i < count; i++) {
+        const redisReply *spec = reply->element[8 + 4 * i];
+        place_begin(w, places[i], (struct parcel){spec->str, spec->len});
     }
+    free(places);
 }
 
 /* Nobody waits for anything of it any more. */
@@ -424,6 +410,7 @@ static void renewal_take(struct worker *w, const struct renewal *r, const char *
         if (*letters == 'l')
             place_lose(w, r->places[i]);
     }
+    places_renewed(w);
     for (size_t i = 0; i < r->result_count && *letters; i++, letters++) {
         if (*letters == 'a')
             result_free(w, r->results[i]);
@@ -496,89 +483,4 @@ void talk_dead(struct worker *w, const struct worker_place *place, const char *r
         redis_say(&w->calls, NULL, &err, "LTRIM", key, "0", DEAD_LAST, NULL) < 0 ||
         redis_say(&w->calls, NULL, &err, "EXPIRE", key, DEAD_S, NULL) < 0)
         talk_away(w, &err);
-}
-
-/* ---- being woken ---------------------------------------------------------------------------------------- */
-
-static struct worker_place *place_of(struct worker *w, const char *root, const char *id, const char *fence)
-{
-    for (size_t i = 0; i < w->place_count; i++)
-        if (w->places[i].run && strcmp(w->places[i].run->root, root) == 0 && strcmp(w->places[i].id, id) == 0 &&
-            strcmp(w->places[i].fence, fence) == 0)
-            return &w->places[i];
-    return NULL;
-}
-
-/* `stop ROOT ID FENCE`: in good order, its end is reported. `revoke ROOT ID FENCE`: at once, it goes back. `drain`, `end`. */
-static void take_order(struct worker *w, const char *order)
-{
-    char text[256], *rest = text;
-    snprintf(text, sizeof text, "%s", order);
-    const char *what = strsep(&rest, " "), *root = strsep(&rest, " "), *id = strsep(&rest, " ");
-    struct worker_place *place = rest ? place_of(w, root, id, rest) : NULL;
-    if (strcmp(what, "drain") == 0 || strcmp(what, "end") == 0)
-        worker_end(w, what[0] == 'd' ? 1 : 2);
-    else if (place && strcmp(what, "stop") == 0 && place->process.stops == STOP_NONE)
-        place_stop(w, place, STOP_RUN);
-    else if (place && strcmp(what, "revoke") == 0) {
-        place->is_back = true;
-        execution_kill(&place->run->executor, &place->claim, &place->process);
-    }
-}
-
-/* Keeps one blocking wait under way on the connection. The element that came, or NULL. */
-static redisReply *wait_turn(struct worker *w, struct worker_wait *wait, const char *key, bool may_ask)
-{
-    char seconds[16];
-    struct tsk_error err;
-    redisReply *reply = NULL;
-    struct redis_command command CLEANUP(command_clear) = {.count = 0};
-    int64_t now = clock_now().boot_ms;
-    if (wait->conn.fd < 0) {
-        wait->is_asked = false;
-        if (w->calls.fd < 0 || now < wait->try_ms)
-            return NULL;
-        wait->try_ms = now + RECONNECT_MS;
-        if (cluster_connect(&wait->conn, &w->settings, key, &err) < 0)
-            return NULL;
-    }
-    if (wait->is_asked) {
-        int result = redis_receive(&wait->conn, 0, &reply, &err);
-        wait->is_asked = result == 0;
-        if (reply && reply->type == REDIS_REPLY_ERROR)
-            redis_close(&wait->conn); /* MOVED: the next connection finds the node */
-    }
-    if (!wait->is_asked && may_ask && wait->conn.fd >= 0) {
-        snprintf(seconds, sizeof seconds, "%d", REDIS_BLOCK_S);
-        command_begin(&command, "BLPOP");
-        command_puts(&command, key);
-        command_puts(&command, seconds);
-        wait->is_asked = redis_send(&wait->conn, &command, NULL, &err) == 0;
-    }
-    return reply;
-}
-
-void talk_wakes(struct worker *w)
-{
-    char key[KEY_MAX], name[WORKER_ID_MAX + 8];
-    bool is_free = w->used < w->place_count && !w->ends && clock_now().boot_ms >= w->rest_ms;
-    snprintf(name, sizeof name, "o:%s", w->id);
-    key_of_pool(&w->settings, name, key);
-    redisReply *order CLEANUP_REPLY = wait_turn(w, &w->orders, key, true);
-    if (order && order->type == REDIS_REPLY_ARRAY)
-        take_order(w, reply_text(order, 1));
-    snprintf(name, sizeof name, "wake%s%s", w->only[0] ? ":" : "", w->only);
-    key_of_pool(&w->settings, name, key);
-    redisReply *wake CLEANUP_REPLY = wait_turn(w, &w->wakes, key, is_free);
-    bool is_deaf = is_free && w->wakes.conn.fd < 0 && w->calls.fd >= 0 && clock_now().boot_ms >= w->look_ms;
-    if (is_deaf) /* the list is on its way to another node, say: nobody waits for that */
-        w->look_ms = clock_now().boot_ms + LOOK_MS;
-    if (is_deaf || (wake && wake->type == REDIS_REPLY_NIL))
-        look_at_runs(w);
-    if (!wake || wake->type != REDIS_REPLY_ARRAY)
-        return;
-    struct tsk_error err;
-    worker_run_of(w, reply_text(wake, 1))->has_work = true;
-    if (!is_free) /* somebody else may have room */
-        redis_say(&w->calls, NULL, &err, "RPUSH", key, reply_text(wake, 1), NULL);
 }

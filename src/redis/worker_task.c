@@ -38,26 +38,52 @@ static int write_whole(const char *path, const char *text, size_t len)
     return fd < 0 ? -1 : fs_write_all(fd, text, len);
 }
 
-static void tell_guard(struct worker *w, const struct worker_place *place)
+static struct guard_word word_of(const struct worker *w, const struct worker_place *place)
 {
     struct guard_word word = {.place = (uint32_t)(place - w->places),
                               .kill_at_ms = place->run && !place->is_lost ? place->kill_at_ms : 0,
                               .fence = place->claim.fence};
     snprintf(word.root, sizeof word.root, "%s", place->run ? place->run->root : "");
     snprintf(word.id, sizeof word.id, "%s", place->id);
-    if (guard_tell(w->guard_fd, &word))
-        return;
-    /* It died, or does not hear (G5): another one hears of all places. It is killed first: one that sees the end of its socket
-     * takes the worker for dead. */
-    if (w->guard_pid > 0 && kill(w->guard_pid, SIGKILL) == 0)
-        waitpid(w->guard_pid, NULL, 0);
-    fs_close(&w->guard_fd);
-    w->guard_fd = guard_start(&w->settings, w->id, w->scratch, w->place_count, &w->guard_pid);
-    if (w->guard_fd < 0 || !guard_tell(w->guard_fd, &word))
-        return;
+    return word;
+}
+
+static bool tell_words(struct worker *w, bool is_all)
+{
+    struct guard_word words[GUARD_WORDS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < w->place_count; i++) {
+        if (is_all ? w->places[i].run != NULL : w->places[i].tells)
+            words[count++] = word_of(w, &w->places[i]);
+        if (count == GUARD_WORDS_MAX || (count && i + 1 == w->place_count)) {
+            if (!guard_tell(w->guard_fd, words, count))
+                return false;
+            count = 0;
+        }
+    }
+    return true;
+}
+
+void guard_words(struct worker *w)
+{
+    if (w->has_words && !tell_words(w, false)) {
+        /* It died, or does not hear (G5): another one hears of all places. It is killed first: one that sees the end of its socket
+         * takes the worker for dead. */
+        if (w->guard_pid > 0 && kill(w->guard_pid, SIGKILL) == 0)
+            waitpid(w->guard_pid, NULL, 0);
+        fs_close(&w->guard_fd);
+        w->guard_fd = guard_start(&w->settings, w->id, w->scratch, w->place_count, &w->guard_pid);
+        if (w->guard_fd < 0 || !tell_words(w, true))
+            return;
+    }
+    w->has_words = false;
     for (size_t i = 0; i < w->place_count; i++)
-        if (w->places[i].run && &w->places[i] != place)
-            tell_guard(w, &w->places[i]);
+        w->places[i].tells = false;
+}
+
+static void tell_guard(struct worker *w, struct worker_place *place)
+{
+    place->tells = w->has_words = true;
 }
 
 /* No call waits past the time at which the next attempt has to be killed: the guard may be stopped. */
@@ -79,15 +105,25 @@ static void place_lease(struct worker *w, struct worker_place *place, int64_t be
     limit_calls(w);
 }
 
-/* W2. */
 void place_renewed(struct worker *w, struct worker_place *place, int64_t before_ms)
 {
-    int64_t was_ms = place->kill_at_ms;
+    place->renewed_ms = place->kill_at_ms;
     place_lease(w, place, before_ms);
-    if (clock_now().boot_ms < was_ms)
-        return;
-    place->is_back = true;
-    execution_kill(&place->run->executor, &place->claim, &place->process);
+}
+
+/* W2. */
+void places_renewed(struct worker *w)
+{
+    guard_words(w);
+    int64_t now = clock_now().boot_ms;
+    for (size_t i = 0; i < w->place_count; i++) {
+        struct worker_place *place = &w->places[i];
+        if (place->run && place->renewed_ms && now >= place->renewed_ms) {
+            place->is_back = true;
+            execution_kill(&place->run->executor, &place->claim, &place->process);
+        }
+        place->renewed_ms = 0;
+    }
 }
 
 /* ---- ends ----------------------------------------------------------------------------------------------- */
@@ -127,7 +163,8 @@ static void place_free(struct worker *w, struct worker_place *place)
     struct attempt_files files;
     files_name(w, place, &files);
     fs->unlinkat(AT_FDCWD, files.output, 0);
-    fs->unlinkat(AT_FDCWD, files.answer, 0);
+    if (place->has_answer)
+        fs->unlinkat(AT_FDCWD, files.answer, 0);
     fs->unlinkat(AT_FDCWD, files.log, 0);
     if (place->has_files)
         listing_remove_tree(AT_FDCWD, files.dir);
@@ -217,16 +254,25 @@ void places_look(struct worker *w)
 
 /* ---- the start ------------------------------------------------------------------------------------------ */
 
+/* The values of a session that has none. Attempts that run may be reading it. */
+static int make_empty(const char *path)
+{
+    struct stat st;
+    bool is_there = fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+    return is_there && st.st_size == 2 ? 0 : write_whole(path, "{}", 2);
+}
+
 /* 1: its files are refused. */
 static int make_files(struct worker *w, struct worker_place *place, const struct wire_spec *wire,
                       struct attempt_files *files)
 {
     files_name(w, place, files);
+    place->has_answer = wire->answer != NULL;
     if (wire->answer && write_whole(files->answer, wire->answer, strlen(wire->answer)) < 0)
         return -1;
     if (wire->channel == 0) {
         snprintf(files->channel, PATH_MAX, "%.4000s/empty.json", w->scratch);
-        if (write_whole(files->channel, "{}", 2) < 0)
+        if (make_empty(files->channel) < 0)
             return -1;
     } else if (talk_channel(w, place->run, wire->session, wire->channel, files->channel) < 0) {
         return -1;
@@ -306,23 +352,30 @@ static void worker_rest(struct worker *w, const struct worker_place *place, int 
     w->rest_ms = clock_now().boot_ms + REST_MS;
 }
 
-void place_begin(struct worker *w, struct worker_run *run, const char *id, const char *fence, struct parcel item,
-                 int64_t before_ms)
+struct worker_place *place_take(struct worker *w, struct worker_run *run, const char *id, const char *fence,
+                                int64_t before_ms)
 {
     struct worker_place *place = free_place(w);
-    struct wire_spec wire;
-    struct attempt_files files;
-    const char *reason;
     *place = (struct worker_place){.run = run, .log_fd = -1, .process.pidfd = -1};
     snprintf(place->id, sizeof place->id, "%s", id);
     snprintf(place->fence, sizeof place->fence, "%s", fence);
+    place->claim.fence = strtoull(fence, NULL, 10);
+    w->used++;
+    place_lease(w, place, before_ms);
+    return place;
+}
+
+void place_begin(struct worker *w, struct worker_place *place, struct parcel item)
+{
+    struct wire_spec wire;
+    struct attempt_files files;
+    const char *reason;
     int made = spec_read(w, place, item, &wire, &reason);
-    place->claim = (struct claim){.fence = strtoull(fence, NULL, 10), .attempt = wire.attempt};
+    place->claim.attempt = wire.attempt;
     place->claim.task = strdup(made == 0 ? wire.task : "?");
     place->claim.session = strdup(made == 0 ? wire.session : "?");
     BUG(!place->claim.task || !place->claim.session);
-    w->used++;
-    place_lease(w, place, before_ms); /* G1: before the process */
+    guard_words(w); /* G1: before the process */
     if (reason)
         talk_dead(w, place, reason);
     if (made == 0 && w->ends > 1) { /* W5: it was in an answer that had been lost */

@@ -100,7 +100,7 @@ def _(ws):
     ws.until(lambda: run_ids(ws), "the run")
     run = only_run(ws)
     slot, source, target = slot_of(nodes, run)
-    ws.until(lambda: source.call("HVALS", f"tasuki:{{{run}}}:state") == ["q"], "the attempt in its queue")
+    ws.until(lambda: source.call("KEYS", f"tasuki:{{{run}}}:queue:*"), "the attempt in its queue")
     begin_move(slot, source, target)
     calls = refusals(source)
     nodes[0].worker("-j", "1", "--name", "two", "--tags", "gpu")

@@ -133,7 +133,7 @@ def _(ws):
     replica.call("REPLICAOF", "127.0.0.1", primary.port)
     ws.until(lambda: "master_link_status:up" in replica.call("INFO", "replication"), "the replica")
     runner = begin(ws, primary, proxy.url)
-    ws.until(lambda: any(key.endswith(":lease") for key in replica.call("KEYS", "*")), "the lease on the replica")
+    ws.until(lambda: any(replica.call("ZCARD", key) > 1 for key in replica.call("KEYS", "*:lease")), "the lease on the replica")
     proxy.port_behind = replica.port
     primary.kill()
     replica.call("REPLICAOF", "NO", "ONE")

@@ -25,9 +25,9 @@ class Steps:
         eq(self.begin()[0], "OK", "begin")
         return self.call("open", 0, "r")
 
-    def push(self, *ids, session="s", tags="", spec="spec"):
+    def push(self, *ids, session="s", tags="", spec="spec", how=""):
         words = [word for id in ids for word in (id, session, tags, spec)]
-        return self.call("advance", 0, "r", "", 0, len(ids), *words)
+        return self.call("advance", 0, "r", how, "", 0, len(ids), *words)
 
     def next(self, number, max=1, worker="w", tags="", ends=(), bytes=1000000):
         words = [word for end in ends for word in end]
@@ -37,8 +37,9 @@ class Steps:
         return [tuple(answer[i:i + 2]) for i in range(5, len(answer), 4)]
 
     def results(self, kind):
-        return [dict(zip(f[::2], f[1::2])) for _, f in self.redis.call("XRANGE", "t:{RUN-1}:results", "-", "+")
-                if dict(zip(f[::2], f[1::2]))["t"] == kind]
+        """What the results say about claims ("c") or ends ("e"): (id, fence or result)."""
+        entries = [f for _, f in self.redis.call("XRANGE", "t:{RUN-1}:results", "-", "+") if f[1] == "work"]
+        return [(f[i + 1], f[i + 3]) for f in entries for i in range(6, len(f), 4) if f[i] == kind]
 
 
 @test("a claim that is repeated with its number has the same answer, and renews; the next number claims more")
@@ -51,7 +52,7 @@ def _(ws):
     eq(steps.claims(steps.next(1)), steps.claims(first), "the repeated answer")
     eq(steps.redis.call("ZSCORE", "t:{RUN-1}:lease", "1") != tick, True, "whether its lease was renewed")
     eq([id for id, _ in steps.claims(steps.next(2))], ["2"], "the next claim")
-    eq(len(steps.results("claim")), 2, "claims in the results")
+    eq(len(steps.results("c")), 2, "claims in the results")
 
 
 @test("a repeated claim leaves out what was taken back meanwhile")
@@ -69,11 +70,14 @@ def _(ws):
 def _(ws):
     steps = Steps(ws)
     steps.open()
-    for _ in range(2):
-        steps.push("1")
-    eq(len(steps.claims(steps.next(1, max=5))), 1, "claims")
-    steps.push("1")
+    for how in ("", "a"):
+        steps.push("1", how=how)
+    (claim,) = steps.claims(steps.next(1, max=5))
+    steps.push("1", how="a")
     eq(steps.claims(steps.next(2, max=5)), [], "claims after the second push")
+    eq(steps.next(3, 0, ends=[(*claim, "x")])[3], "y", "its end")
+    steps.push("1", how="a")
+    eq(steps.claims(steps.next(4, max=5)), [], "claims after the third push")
 
 
 @test("an end counts once, with its fence and its worker only; one that is late is refused")
@@ -86,7 +90,7 @@ def _(ws):
     eq(steps.next(1, 0, "other", ends=[("1", fence, "x")])[3], "a", "another worker")
     eq(steps.next(1, 0, ends=[("1", "7", "x")])[3], "a", "another fence")
     eq([steps.next(1, 0, ends=[("1", fence, "x")])[3] for _ in range(2)], ["y", "a"], "its own, twice")
-    eq(len(steps.results("end")), 1, "ends")
+    eq(len(steps.results("e")), 1, "ends")
 
 
 @test("a lease is taken back only if nobody has renewed it since; then neither renewal nor end counts")
@@ -112,13 +116,13 @@ def _(ws):
     fence = steps.claims(steps.next(1))[0][1]
     ways = {"renew": lambda seen: steps.call("renew", seen, "w", 1, "1", fence, 0),
             "next": lambda seen: steps.call("next", seen, "w", 2, "w", "", 1, 1000, 1, "1", fence, "x"),
-            "advance": lambda seen: steps.call("advance", seen, "r", "", 0, 1, "2", "s", "", "spec")}
+            "advance": lambda seen: steps.call("advance", seen, "r", "", "", 0, 1, "2", "s", "", "spec")}
     for name, way in ways.items():
         eq(way(2 ** 34), ["BEHIND"], name)
         steps.server = "S2"
         eq(way(0), ["SERVER"], name)
         steps.server = "S1"
-    eq(steps.call("advance", 0, "other", "", 0, 0), ["OWNER"], "another runner")
+    eq(steps.call("advance", 0, "other", "", "", 0, 0), ["OWNER"], "another runner")
     steps.redis.call("FLUSHALL")
     for name, way in ways.items():
         eq(way(0), ["GONE"], name)
@@ -132,7 +136,7 @@ def _(ws):
     fence = steps.claims(steps.next(1))[0][1]
     steps.redis.call("DEL", META, "t:{RUN-1}:state", "t:{RUN-1}:lease", "t:{RUN-1}:results")
     eq(steps.begin("r2", 2)[1], "2", "the epoch")
-    eq(steps.call("advance", 0, "r2", "", 0, 1, "1", "s", "", "spec")[0], "OK", "what is put back")
+    eq(steps.call("advance", 0, "r2", "", "", 0, 1, "1", "s", "", "spec")[0], "OK", "what is put back")
     eq(steps.call("renew", 0, "w", 1, "1", fence, 0)[2], "w", "renew")
     eq(steps.claims(steps.next(9)), [], "claims")
     eq([steps.next(1, 0, ends=[("1", fence, "x")])[3] for _ in range(2)], ["y", "a"], "the result, twice")
@@ -148,9 +152,36 @@ def _(ws):
     steps.begin("r2", 2)
     eq(steps.next(2, 0, ends=[("1", fence, "x")])[3], "d", "its end, too early")
     eq(steps.call("renew", 0, "w", 0, 1, "1", fence)[2], "d", "what is kept")
-    steps.call("advance", 0, "r2", "", 0, 1, "1", "s", "", "spec")
+    steps.call("advance", 0, "r2", "", "", 0, 1, "1", "s", "", "spec")
     eq(steps.call("renew", 0, "w", 0, 1, "1", fence)[2], "w", "what is kept, when it is wanted")
     eq(steps.next(2, 0, ends=[("1", fence, "x")])[3], "y", "its end")
+
+
+@test("what is put back while the runner compares is queued once when the run is open; what ended meanwhile is not")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.push("1", "2")
+    (claim,) = steps.claims(steps.next(1))
+    steps.redis.call("DEL", META, "t:{RUN-1}:state", "t:{RUN-1}:lease", "t:{RUN-1}:results", "t:{RUN-1}:queue:s", "t:{RUN-1}:specs:s", "t:{RUN-1}:queues")
+    steps.begin("r", 2)
+    steps.push("1", "2")
+    eq(steps.redis.keys_without_ttl(), [], "keys without a TTL")
+    eq(steps.next(2, 0, ends=[(*claim, "x")])[3], "y", "an end")
+    steps.call("open", 0, "r")
+    for _ in range(2):
+        steps.push("1", "2", "3", how="a")
+    eq([id for id, _ in steps.claims(steps.next(3, max=9))], ["2", "3"], "claims")
+    eq(steps.redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+@test("a program with another layout of the data leaves a run alone")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.redis.call("HSET", META, "server", "1 S1")
+    eq(steps.next(1), ["SERVER"], "a claim")
+    eq(steps.begin("r2", 2)[3], "OTHER", "what the run was")
 
 
 @test("a claim is bounded in items and in bytes, takes turns between sessions, and asks for tags")
@@ -190,14 +221,15 @@ def _(ws):
     claims = steps.claims(steps.next(1, max=3000))
     eq([id for id, _ in claims], ids, "what was claimed")
     eq([int(fence) - 2 ** 32 for _, fence in claims], list(range(1, 2501)), "fences")
-    eq(steps.redis.call("ZCARD", "t:{RUN-1}:lease"), 2500, "leases")
+    eq(steps.redis.call("ZCARD", "t:{RUN-1}:lease"), 2501, "leases, and the mark that keeps the key")
     ends = [(id, fence, "x") for id, fence in claims]
     eq(steps.next(2, 0, ends=ends)[3], "y" * 2500, "ends")
     eq(steps.next(2, 0, ends=ends)[3], "a" * 2500, "the same ends again")
-    eq((len(steps.results("claim")), len(steps.results("end")), steps.redis.call("ZCARD", "t:{RUN-1}:lease")), (2500, 2500, 0), "results, leases")
+    eq((len(steps.results("c")), len(steps.results("e")), steps.redis.call("ZCARD", "t:{RUN-1}:lease")), (2500, 2500, 1), "results, leases")
     eq(steps.redis.keys_without_ttl(), [], "keys without a TTL")
-    steps.call("advance", 0, "r", "", 2500, *(word for id in ids for word in (id, "s")), 0)
-    eq([steps.redis.call("EXISTS", f"t:{{RUN-1}}:{name}") for name in ("state", "specs:s", "queue:s")], [0, 0, 0], "what is left")
+    steps.call("advance", 0, "r", "", "", 2500, *(word for id in ids for word in (id, "s")), 0)
+    eq([steps.redis.call("EXISTS", f"t:{{RUN-1}}:{name}") for name in ("specs:s", "queue:s")], [0, 0], "what is left")
+    eq(steps.redis.call("HGETALL", "t:{RUN-1}:state"), ["", ""], "states")
 
 
 @test("the bytes of a claim are bounded: what is too much stays in front of its queue, in order")
@@ -217,7 +249,7 @@ def _(ws):
     steps.push("1", "1")
     (claim,) = steps.claims(steps.next(1, max=5))
     eq(steps.next(2, 0, ends=[(*claim, "x"), (*claim, "x")])[3], "ya", "ends")
-    eq(len(steps.results("end")), 1, "ends in the results")
+    eq(len(steps.results("e")), 1, "ends in the results")
 
 
 @test("sessions take turns, and a queue that was emptied by the last claim takes part again when something comes")
