@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "proc/log_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@ static const char *const colours[] = {"\033[36m", "\033[33m", "\033[32m", "\033[
 
 /* What is known of stdout, asked for once: there may be thousands of lines a second. Lives as long as the program, as stdout does. */
 static struct {
-    bool is_known, is_terminal, has_colour;
+    bool is_known, is_terminal, has_colour, can_redraw;
 } screen;
 
 /* The line that has no end yet. */
@@ -20,6 +21,38 @@ static struct {
     size_t which;
     int kind;
 } begun;
+
+/* What all of it waits for: on a terminal a line without an end, below all others. */
+static struct {
+    struct buf text;
+    int64_t since_ms;
+    bool is_drawn;
+} awaited = {.text = BUF_INIT};
+
+static void awaited_hide(void)
+{
+    if (awaited.is_drawn)
+        fputs("\r\033[K", stdout);
+    awaited.is_drawn = false;
+}
+
+static void awaited_draw(enum lang lang)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    char span[TIME_TEXT_MAX];
+    size_t width = (size_t)cli_terminal_width(stdout);
+    awaited_hide();
+    if (!screen.can_redraw || !awaited.text.len || begun.is_open)
+        return;
+    cli_whole_span(lang, clock_now().boot_ms - awaited.since_ms, span);
+    size_t tail = utf8_width(span) + 4;
+    utf8_put_visible(&b, buf_str(&awaited.text), false);
+    char *line = width > tail + 10 ? cli_cut(buf_take(&b), width - tail) : NULL;
+    if (line)
+        printf("%s (%s)", line, span);
+    awaited.is_drawn = line != NULL;
+    free(line);
+}
 
 static void put_prefix(struct buf *b, const struct op_line *line, bool has_colour)
 {
@@ -50,6 +83,7 @@ static void put_harmless(struct buf *b, const struct op_line *line, bool has_col
 static void print_remark(const struct cli_options *options, const struct op_line *line)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    awaited_hide();
     if (begun.is_open)
         fputs("\n", stdout);
     begun.is_open = false;
@@ -60,21 +94,44 @@ static void print_remark(const struct cli_options *options, const struct op_line
     fputs(buf_str(&b), stderr);
 }
 
+/* Where it cannot be taken back it is said once. */
+static void take_awaited(const struct cli_options *options, const struct op_line *line)
+{
+    bool is_same = awaited.text.len == line->len && memcmp(buf_str(&awaited.text), line->text, line->len) == 0;
+    if (options->quiet || is_same)
+        return;
+    if (!screen.can_redraw)
+        print_remark(options, line);
+    awaited_hide();
+    buf_reset(&awaited.text);
+    buf_put(&awaited.text, line->text, line->len);
+    awaited.since_ms = clock_now().boot_ms;
+}
+
+static void look_at_screen(const struct cli_options *options)
+{
+    const char *term = getenv("TERM");
+    screen.is_known = true;
+    screen.is_terminal = isatty(STDOUT_FILENO);
+    screen.has_colour = cli_has_colour(options, stdout);
+    screen.can_redraw = screen.is_terminal && !(term && strcmp(term, "dumb") == 0);
+}
+
 bool cli_emit_line(struct op_call *call, const struct op_line *line)
 {
     const struct cli_options *options = call->skin;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (!line)
+    if (!screen.is_known)
+        look_at_screen(options);
+    if (!line) {
+        awaited_draw(options->lang);
         return fflush(stdout) == 0;
-    if (line->kind == OP_LINE_REMARK) {
-        print_remark(options, line);
+    }
+    if (line->kind == OP_LINE_REMARK || line->kind == OP_LINE_AWAITED) {
+        (line->kind == OP_LINE_REMARK ? print_remark : take_awaited)(options, line);
         return true;
     }
-    if (!screen.is_known) {
-        screen.is_known = true;
-        screen.is_terminal = isatty(STDOUT_FILENO);
-        screen.has_colour = cli_has_colour(options, stdout);
-    }
+    awaited_hide();
     bool has_colour = screen.has_colour;
     bool goes_on = begun.is_open && begun.which == line->which && begun.kind == (int)line->kind;
     if (begun.is_open && !goes_on)

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 #include "base/ident.h"
 #include "base/utf8.h"
+#include "hold/protocol.h"
 #include "proc/log_text.h"
 
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #define DRAW_PERIOD_MS 80
 #define FENCE_DIGITS   32
+#define STOP_MOMENT_MS 500 /* most tasks have ended by then, and nothing is said */
 
 /* The run that is shown; it lives as long as the program, as the terminal does. */
 static struct {
@@ -16,6 +18,7 @@ static struct {
     enum { OUTPUT_FAIL, OUTPUT_GROUPED, OUTPUT_LIVE } output;
     bool is_terminal, has_block; /* has_block: the terminal can move its cursor */
     int64_t drawn_ms;
+    int64_t stopping_ms; /* since when the tasks have to end, on the boot clock; 0: they need not, or it was said */
     const char *head;    /* the line above the output that follows, or NULL */
     bool is_open;        /* lines of a task have been printed, the fence is to be closed */
     bool has_told_queue; /* how each of its runs ended */
@@ -316,7 +319,26 @@ static void note_run(const struct op_call *call, const json_t *document)
     while (shown.run.count)
         task_drop(&shown.run.tasks[shown.run.count - 1]);
     shown.last[0] = '\0';
+    shown.stopping_ms = 0;
     choose_output(call);
+}
+
+/* The run is being cancelled, and these tasks go on: once, with what ends them. */
+static void say_who_goes_on(const struct cli_options *options)
+{
+    struct buf names CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, b CLEANUP(buf_clear) = BUF_INIT;
+    char span[TIME_TEXT_MAX];
+    if (!shown.stopping_ms || !shown.run.count || clock_now().boot_ms - shown.stopping_ms < STOP_MOMENT_MS)
+        return;
+    shown.stopping_ms = 0;
+    for (size_t i = 0; i < shown.run.count; i++)
+        buf_printf(&names, "%s%s", i ? ", " : "", shown.run.tasks[i].task);
+    cli_whole_span(options->lang, HOLD_GRACE_MS, span);
+    text_put(&text, options->lang, "run_goes_on", "names", buf_str(&names), "span", span, NULL);
+    cli_end_progress();
+    fflush(stdout);
+    cli_put_prose(&b, options, stderr, STYLE_WARN, buf_str(&text), 0, 2);
+    fputs(buf_str(&b), stderr);
 }
 
 static void draw_progress(const struct op_call *call, const struct cli_options *options, bool is_tick)
@@ -346,6 +368,10 @@ bool cli_print_progress(const struct op_call *call, const struct cli_options *op
         fact_ended(call, options, document, "failed");
     else if (strcmp(type, "task.asked") == 0)
         fact_ended(call, options, document, "asks");
+    else if (strcmp(type, "run.cancelling") == 0)
+        shown.stopping_ms = clock_now().boot_ms;
+    if (is_tick)
+        say_who_goes_on(options);
     for (size_t i = 0; is_tick && shown.output == OUTPUT_LIVE && i < shown.run.count; i++)
         print_output(call, &shown.run.tasks[i], false, NULL);
     if (strcmp(type, "run.ended") == 0)

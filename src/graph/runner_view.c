@@ -34,12 +34,18 @@ size_t runner_done(const struct runner *runner)
     return runner->counts[VIEW_OK] + runner->counts[VIEW_FAILED] + runner->counts[VIEW_SKIPPED];
 }
 
+/* A task that was stopped before it began counts as one that was not reached. */
+static bool is_counted(const struct task_view *view)
+{
+    return view->state != VIEW_WAITING && (view->state != VIEW_STOPPED || view->started_ms);
+}
+
 void view_set(struct runner *runner, uint32_t node, const struct task_view *view)
 {
     struct task_view *old = view_of(runner, node);
-    if (old->state != VIEW_WAITING)
+    if (is_counted(old))
         runner->counts[old->state]--;
-    if (view->state != VIEW_WAITING)
+    if (is_counted(view))
         runner->counts[view->state]++;
     *old = *view;
 }

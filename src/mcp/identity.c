@@ -319,7 +319,7 @@ static void release_claims(struct tsk_workspace *ws, const char *instance)
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct tsk_error problem;
     if (may_have_claims(ws, instance) &&
-        (owners_open(&owners, ws, &problem) < 0 || workflow_release_all(&owners, instance, &problem) < 0))
+        (owners_open(&owners, ws, &problem) < 0 || workflow_release_all(&owners, instance, false, NULL, &problem) < 0))
         log_problem(&problem);
 }
 

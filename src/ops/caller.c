@@ -181,7 +181,8 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
                     struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
-    json_t *claims CLEANUP_JSON = NULL, *sprints CLEANUP_JSON = NULL;
+    int claims = 0;
+    json_t *sprints CLEANUP_JSON = NULL;
     json_t *unreadable CLEANUP_JSON = json_array();
     struct acts acts = {.unreadable = unreadable, .spares_others = !instance_is_http(instance)};
     each_lock(ws, root, instance, release_one, &acts); /* C3 */
@@ -193,14 +194,14 @@ int op_end_instance(struct tsk_workspace *ws, const char *root, const char *inst
         *err = acts.first;
         return -1;
     }
-    if (owners_open(&owners, ws, err) < 0 || workflow_list(&owners, instance, true, &claims, err) < 0 ||
-        workflow_release_all(&owners, instance, err) < 0)
+    if (owners_open(&owners, ws, err) < 0 ||
+        workflow_release_all(&owners, instance, acts.spares_others, &claims, err) < 0)
         return -1;
     if (instance_is_http(instance)) {
         each_lock(ws, root, instance, release_one, &acts);
         release_sprints(ws, instance, sprints, &acts);
     }
     if (ret)
-        *ret = (struct instance_end){acts.count, (int)json_array_size(claims), json_incref(unreadable)};
+        *ret = (struct instance_end){acts.count, claims, json_incref(unreadable)};
     return 0;
 }

@@ -1,7 +1,6 @@
 #include "ops/conflict.h"
 #include "base/log.h"
 #include "base/who.h"
-#include "base/word.h"
 #include "ops/run_args.h"
 #include "run/after.h"
 #include "run/detach.h"
@@ -88,19 +87,7 @@ static int run_attach(struct op_call *call, const struct run_lock *lock, const c
     return 0;
 }
 
-/* To replace the run is what the caller has asked for, so a person reads how to say yes; an agent does not. */
-static void propose_yes(const struct op_call *call, const char *run, struct tsk_error *err)
-{
-    struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    if (!call->is_cli || who_current()->is_agent)
-        return;
-    op_put_typed(&line, call, "yes", NULL);
-    error_clear_next(err);
-    error_add_next(err, "tasuki runs show %s", run);
-    error_add_next(err, "%s --yes", buf_str(&line));
-}
-
-/* *err is the refusal: its facts stay. */
+/* *err is the refusal: its facts stay, and its commands, which wait for the run. None of them says yes: its runner lives. */
 static int confirm_replace(struct op_call *call, const char *run, struct tsk_error *err)
 {
     const char *request = tsk_error_context(err, "request_id"), *flow = tsk_error_context(err, "flow");
@@ -116,7 +103,6 @@ static int confirm_replace(struct op_call *call, const char *run, struct tsk_err
         return 0;
     err->code = TSK_NEEDS_CONFIRMATION;
     err->text = flow ? "flow_replace_needs" : "request_replace_needs";
-    propose_yes(call, run, err);
     return -1;
 }
 

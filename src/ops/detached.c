@@ -7,7 +7,7 @@
 
 bool op_is_apart(const struct op_call *call)
 {
-    return !call->is_cli || json_get_bool(call->args, "detach", false);
+    return !call->decided && (!call->is_cli || json_get_bool(call->args, "detach", false));
 }
 
 void op_decided(struct op_call *call, const json_t *stage)
@@ -39,7 +39,6 @@ int op_run_apart_as(struct op_call *call, const char *op, const json_t *args, bo
         json_pack("{s:s, s:s, s:O, s:s}", "name", op, "op", op, "args", args, "lang", lang_name(call->lang));
     json_t *answer CLEANUP_JSON = NULL;
     json_object_set_new(job, "who", who_json(who_current()));
-    json_object_del(json_object_get(job, "args"), "detach");
     json_object_del(json_object_get(job, "args"), "output"); /* nobody sees it */
     if (run_detach(call->ws, job, &answer, err) < 0)
         return -1;

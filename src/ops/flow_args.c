@@ -119,18 +119,14 @@ static int open_file(struct op_call *call, struct flow_file *file, struct tsk_er
     if (fd < 0 && errno == ENOENT && call->ws) {
         char name[256];
         fd = flow_open_kept(call->ws->state_dir, given, name, sizeof name);
-        if (fd >= 0)
+        if (fd >= 0 || errno != ENOENT)
             snprintf(file->path, sizeof file->path, ".aiflow/%s", name);
     }
     if (fd >= 0)
         return fd;
     if (errno == ENOENT)
         return refuse_unknown_flow(call, given, err);
-    error_errno(err, "open", given);
-    struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    if (call->is_cli && given[0] != '/')
-        error_add_next(err, "namei -l %s", shell_word(&word, given));
-    return -1;
+    return error_errno(err, "open", file->path);
 }
 
 static int flow_file_read(const struct op_call *call, int fd, struct flow_file *file)

@@ -87,14 +87,21 @@ int proc_file_read(const char *path, const char *command, struct buf *text, stru
     if (strcmp(path, "-") == 0)
         return read_all(STDIN_FILENO, path, text, err);
     int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd >= 0)
-        return read_all(fd, path, text, err);
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    if (fd >= 0) {
+        int result = read_all(fd, path, text, err);
+        if (result < 0 && err->sys_errno == EISDIR)
+            error_add_next(err, "ls %s", shell_word(&word, path));
+        return result;
+    }
     if (errno != ENOENT)
         return error_errno(err, "open", path);
     char near[PATH_MAX];
-    if (!place_nearest(path, near))
-        return error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
-    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    if (!place_nearest(path, near)) {
+        error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
+        error_add_next(err, "%s FILE", command);
+        return -1;
+    }
     error_set(err, TSK_NOT_FOUND, "import_no_file_near", "path", path, "near", near, NULL);
     error_add_next(err, "%s %s", command, shell_word(&word, near));
     return -1;

@@ -299,18 +299,20 @@ static int run_here(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (result == 0)
         result = json_get_bool(call->args, "dry_run", false)
                      ? run_dry(call, &file.flow, ret, err)
-                     : conflict_run(call, run_attempt, is_same_run, &file, -1, ret, err);
+                     : conflict_run(call, run_attempt, is_same_run, &file, op_is_apart(call) ? 0 : -1, ret, err);
     flow_file_clear(&file);
     return result;
 }
 
 static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    if (json_get_bool(call->args, "dry_run", false) || !op_is_apart(call))
-        return run_here(call, ret, err);
-    if (call->is_cli && flow_args_is_stream(call))
+    bool is_apart = !json_get_bool(call->args, "dry_run", false) && op_is_apart(call);
+    if (is_apart && !call->is_cli)
+        return conflict_run(call, run_attempt, is_same_run, NULL, REMOTE_WAIT_MAX_MS, ret, err);
+    if (is_apart && flow_args_is_stream(call))
         return error_set(err, TSK_INVALID_INPUT, "flow_stdin_detached", NULL);
-    return conflict_run(call, run_attempt, is_same_run, NULL, call->is_cli ? 0 : REMOTE_WAIT_MAX_MS, ret, err);
+    return run_here(call, ret,
+                    err); /* a command knows all that was typed, for the one that it proposes; its runner does not */
 }
 
 static const struct op_field stage_fields[] = {

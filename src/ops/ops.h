@@ -184,11 +184,12 @@ struct op {
 
 /* A line of one of several processes. */
 struct op_line {
-    enum { OP_LINE_STDOUT, OP_LINE_STDERR, OP_LINE_STATE, OP_LINE_REMARK } kind; /* a remark is about all, and of us */
-    const char *id;                                                              /* of the process; "" for a remark */
-    size_t which;                                                                /* its number, for a colour */
-    size_t width;                                                                /* columns of the longest id */
-    const char *text;                                                            /* not NUL-terminated; may be binary */
+    /* A remark is about all, and of us. What the call waits for is below all lines on a terminal until the next one; "": nothing. */
+    enum { OP_LINE_STDOUT, OP_LINE_STDERR, OP_LINE_STATE, OP_LINE_REMARK, OP_LINE_AWAITED } kind;
+    const char *id;   /* of the process; "" for a remark */
+    size_t which;     /* its number, for a colour */
+    size_t width;     /* columns of the longest id */
+    const char *text; /* not NUL-terminated; may be binary */
     size_t len;
     bool is_partial; /* the line has no end yet, or this is a piece of it */
     bool is_bad;     /* OP_LINE_STATE: a failure */

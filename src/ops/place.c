@@ -3,6 +3,7 @@
 #include "base/listing.h"
 #include "base/word.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,10 +81,58 @@ void place_errors_from_here(const struct op_call *call, struct tsk_error *err)
     const char *source = tsk_error_context(err, "source");
     if (source && !is_given(call, source) && place_from_here(call->ws, source, &place))
         error_replace(err, "source", buf_str(&place));
+    buf_reset(&place);
+    const char *path = err->sys_errno ? tsk_error_context(err, "path") : NULL;
+    if (path && strncmp(path, STATE_PREFIX, strlen(STATE_PREFIX)) == 0 && place_from_here(call->ws, path, &place))
+        error_replace(err, "path", buf_str(&place));
     const char *flow =
         err->code == TSK_RUN_IN_PROGRESS || err->code == TSK_NEEDS_CONFIRMATION ? tsk_error_context(err, "flow") : NULL;
     if (flow && !is_given(call, flow))
         place_flow_from_here(call, flow, err);
+}
+
+/* Whether the error is about a file that the caller can edit. */
+static bool names_file(const struct tsk_error *err)
+{
+    struct stat st;
+    const char *source = tsk_error_context(err, "source");
+    return source && fs->fstatat(AT_FDCWD, source, &st, 0) == 0 && S_ISREG(st.st_mode);
+}
+
+/* The path of such an error may also be a word for something else, as a process. */
+static bool is_denied_file(const struct tsk_error *err)
+{
+    struct stat st;
+    const char *path = tsk_error_context(err, "path");
+    bool is_denied = err->sys_errno == EACCES || err->sys_errno == EPERM || err->sys_errno == ENOTDIR;
+    return is_denied && path && (fs->fstatat(AT_FDCWD, path, &st, 0) == 0 || errno == EACCES || errno == ENOTDIR);
+}
+
+/* Not a command that a task gives: its refusal is about a value. */
+static bool is_for_people(const struct op *op)
+{
+    static const char *const nouns[] = {"proc", "flow", "request", "queue", "runs"};
+    for (size_t i = 0; op->noun && i < sizeof nouns / sizeof nouns[0]; i++)
+        if (op_has_noun(op, nouns[i]))
+            return true;
+    return !op->noun;
+}
+
+void place_propose(const struct op_call *call, struct tsk_error *err)
+{
+    struct buf word CLEANUP(buf_clear) = BUF_INIT;
+    const char *line = tsk_error_context(err, "line");
+    bool has_line = line && strcmp(line, "0") != 0, is_cycle = err->text && strcmp(err->text, "depend_cycle") == 0;
+    if (is_denied_file(err) && !tsk_error_next(err, 0))
+        error_add_next(err, "namei -l %s", shell_word(&word, tsk_error_context(err, "path")));
+    if ((err->code != TSK_INVALID_INPUT && err->code != TSK_FLOW_INVALID) || tsk_error_next(err, 0))
+        return;
+    if (names_file(err) && (has_line || is_cycle))
+        error_add_next(err, "${EDITOR:-vi} %s%s%s%s", has_line ? "+" : "", has_line ? line : "", has_line ? " " : "",
+                       shell_word(&word, tsk_error_context(err, "source")));
+    else if (err->code == TSK_INVALID_INPUT && is_for_people(call->op))
+        error_add_next(err, "tasuki %s%s%s --help", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
+                       call->op->verb);
 }
 
 void place_put_aside(struct op_call *call)

@@ -52,7 +52,7 @@ json_t *proc_line_json(const struct op_call *call, const char *id, const struct 
 static bool emit_words(struct proc_lines *lines, size_t which, int kind, const char *text, bool is_bad)
 {
     struct op_line line = {.kind = kind,
-                           .id = kind == OP_LINE_REMARK ? "" : lines->ids[which],
+                           .id = kind == OP_LINE_REMARK || kind == OP_LINE_AWAITED ? "" : lines->ids[which],
                            .which = which,
                            .width = lines->width,
                            .text = text,
@@ -81,6 +81,11 @@ bool proc_lines_remark(struct proc_lines *lines, const char *text)
     return !lines->call->emit_line || emit_words(lines, 0, OP_LINE_REMARK, text, false);
 }
 
+bool proc_lines_await(struct proc_lines *lines, const char *text)
+{
+    return !lines->call->emit_line || emit_words(lines, 0, OP_LINE_AWAITED, text, false);
+}
+
 bool proc_lines_flush(struct proc_lines *lines)
 {
     return !lines->call->emit_line || lines->call->emit_line(lines->call, NULL);
@@ -88,6 +93,7 @@ bool proc_lines_flush(struct proc_lines *lines)
 
 void proc_lines_end(struct proc_lines *lines)
 {
+    proc_lines_await(lines, "");
     proc_lines_remark(lines, ""); /* a line that has no end gets one */
     proc_lines_flush(lines);
 }

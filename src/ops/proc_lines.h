@@ -19,6 +19,9 @@ void proc_lines_init(struct proc_lines *lines, struct op_call *call, const char 
 bool proc_lines_put(struct proc_lines *lines, size_t which, const struct log_line *line);
 /* A sentence of ours about all of them; documents have no place for it. */
 bool proc_lines_remark(struct proc_lines *lines, const char *text);
+/* What all of it waits for, until the next call; "": nothing. On a terminal it is the last line,
+ * with the span, which proc_lines_flush renews; elsewhere a sentence. */
+bool proc_lines_await(struct proc_lines *lines, const char *text);
 /* There is no more for the moment; there is no more at all. */
 bool proc_lines_flush(struct proc_lines *lines);
 void proc_lines_end(struct proc_lines *lines);

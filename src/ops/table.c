@@ -142,6 +142,8 @@ int op_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     int result = begin_who(call, err) < 0 ? -1 : call->op->run(call, ret, err);
     if (result < 0 && call->is_cli && !call->decided && call->ws)
         place_errors_from_here(call, err);
+    if (result < 0 && call->is_cli && !call->decided)
+        place_propose(call, err);
     if (result < 0 && call->is_cli && err->code == TSK_PROCESS_NOT_FOUND)
         propose_same_verb(call, err);
     if (result < 0 && call->is_cli && !call->decided && (call->root || json_object_get(call->args, "instance")))

@@ -121,7 +121,7 @@ static int dot_env_line(const char *path, char *line, unsigned number, json_t *e
     if (!*line || *line == '#' || take_variable(line, env))
         return 0;
     snprintf(place, sizeof place, "%u", number);
-    return error_set(err, TSK_INVALID_INPUT, "up_env_line", "path", path, "line", place, NULL);
+    return error_set(err, TSK_INVALID_INPUT, "up_env_line", "source", path, "line", place, NULL);
 }
 
 /* The variables of the file `name` in `dir`; a later one counts. Without the file there are none, if it may be absent. */
@@ -280,11 +280,8 @@ int up_file_read(struct op_call *call, struct up_file *ret, struct tsk_error *er
     if (find_file(call, ret, err) < 0)
         return -1;
     snprintf(command, sizeof command, "tasuki %s -f", call->op->verb);
-    if (proc_file_read(ret->path, command, &text, err) < 0) {
-        if (err->code == TSK_NOT_FOUND && !tsk_error_next(err, 0))
-            error_add_next(err, "tasuki %s -f FILE", call->op->verb);
+    if (proc_file_read(ret->path, command, &text, err) < 0)
         return -1;
-    }
     const char *base = proc_file_directory(ret->path, dir, sizeof dir);
     snprintf(ret->dir, sizeof ret->dir, "%s", base ? base : call->ws->root);
     ret->from = (struct exchange_source){.name = ret->path,

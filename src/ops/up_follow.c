@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define AWAIT_MOMENT_MS 1000
+
 /* ---- starting and stopping, in a thread ---- */
 
 struct up_work {
@@ -29,11 +31,21 @@ struct up_work {
     struct tsk_error *results; /* of the starts */
     struct tsk_error err;
     int result;
-    int wake; /* written to in the end */
+    int wake;                /* written to in the end, and when there is news */
+    _Atomic(char *) awaited; /* owned: news of what the starts wait for ("db, cache"; "": nothing); NULL: none */
     pthread_t thread;
     bool is_active;
     atomic_bool is_done;
 };
+
+/* In the thread that starts. */
+static void work_waits(void *data, const char *ids)
+{
+    struct up_work *work = data;
+    free(atomic_exchange(&work->awaited, strdup(ids ? ids : "")));
+    ssize_t ignored = write(work->wake, "w", 1);
+    (void)ignored;
+}
 
 static int work_do(struct up_work *work)
 {
@@ -41,6 +53,8 @@ static int work_do(struct up_work *work)
     struct tsk_error *stopped = calloc(work->stops + 1, sizeof *stopped);
     BUG(!stopped);
     int result = proc_registry_open(&reg, work->ws, &work->err);
+    reg.waits = work_waits;
+    reg.waits_data = work;
     if (result == 0 && work->stops)
         result = proc_stop_many(&reg, work->stop, work->stops, HOLD_GRACE_MS, stopped, &work->err);
     for (size_t i = 0; i < work->stops && result == 0; i++)
@@ -97,6 +111,8 @@ struct up_screen {
     const char **started; /* by this call */
     size_t started_count;
     const char **stopping; /* the stopping thread's own copy */
+    char *awaited;         /* owned: what the starts wait for; NULL: nothing */
+    int64_t awaited_ms;    /* since when, on the boot clock */
 };
 
 /* The pipe of the one screen that a program has, for the signal handler. */
@@ -231,6 +247,33 @@ static int say_start_errors(struct up_screen *screen, struct tsk_error *err)
     return 0;
 }
 
+/* The starts wait for what others need. Most waits are over after a moment, and are not shown. */
+static void await_look(struct up_screen *screen)
+{
+    char *news = atomic_exchange(&screen->start.awaited, NULL);
+    int64_t now_ms = clock_now().boot_ms;
+    if (news) {
+        free(screen->awaited);
+        screen->awaited = *news ? news : NULL;
+        screen->awaited_ms = now_ms;
+    }
+    if (news && !*news)
+        free(news);
+    if (!screen->awaited) {
+        proc_lines_await(&screen->lines, "");
+    } else if (now_ms - screen->awaited_ms >= AWAIT_MOMENT_MS) {
+        struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        text_put(&text, screen->call->lang, "up_waiting", "names", screen->awaited, NULL);
+        proc_lines_await(&screen->lines, buf_str(&text));
+    }
+}
+
+static int await_timeout(const struct up_screen *screen)
+{
+    int64_t left = screen->awaited_ms + AWAIT_MOMENT_MS - clock_now().boot_ms;
+    return !screen->awaited ? -1 : left > 0 ? (int)left : SECOND_LOOK_MS;
+}
+
 /* What has ended, and what follows from it (Y2). */
 static int works_look(struct up_screen *screen, struct tsk_error *err)
 {
@@ -274,6 +317,7 @@ static int screen_run(struct up_screen *screen, struct tsk_error *err)
     struct tail_hooks hooks = proc_lines_hooks(&screen->lines);
     while (!screen->is_left) {
         int result = tails_read(&screen->tails, &hooks, err);
+        await_look(screen);
         if (!proc_lines_flush(&screen->lines) || (result < 0 && err->code == TSK_OK)) {
             screen->is_left = true; /* nobody reads any more */
             return 0;
@@ -290,7 +334,7 @@ static int screen_run(struct up_screen *screen, struct tsk_error *err)
             return 0;
         struct pollfd fds[] = {{.fd = screen->pipe[0], .events = POLLIN},
                                {.fd = screen->has_keys ? STDIN_FILENO : -1, .events = POLLIN}};
-        tails_wait(&screen->tails, fds, 2, -1);
+        tails_wait(&screen->tails, fds, 2, await_timeout(screen));
         take_input(screen, fds);
     }
     return 0;
@@ -362,6 +406,8 @@ int up_follow(struct op_call *call, const struct up_file *file, const struct up_
         screen.stop = (struct up_work){.ws = call->ws, .wake = screen.pipe[1]};
         result = screen_show(&screen, file, plan, err);
     }
+    free(screen.awaited);
+    free(atomic_load(&screen.start.awaited));
     tails_clear(&screen.tails);
     fs_close(&screen.pipe[0]);
     fs_close(&screen.pipe[1]);

@@ -54,9 +54,12 @@ static json_t *awaited(struct tsk_workspace *ws, const struct waits_scene *scene
     json_array_foreach (scene->workflows, i, one)
         if (strcmp(kind, "workflow") == 0 && strcmp(json_get_string(one, "ulTaskId", ""), name) == 0)
             return json_incref(json_object_get(one, "who"));
-    json_array_foreach (scene->processes, i, one)
-        if (strcmp(kind, "process") == 0 && strcmp(json_get_string(one, "id", ""), name) == 0)
+    size_t first = strcspn(name, ","); /* of several processes: "db, cache" */
+    json_array_foreach (scene->processes, i, one) {
+        const char *process = json_get_string(one, "id", "");
+        if (strcmp(kind, "process") == 0 && strlen(process) == first && strncmp(process, name, first) == 0)
             return json_incref(json_object_get(one, "started_by"));
+    }
     return strcmp(kind, "run") == 0 ? run_starter(ws, name) : NULL;
 }
 

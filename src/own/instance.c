@@ -232,7 +232,11 @@ int instance_find(struct db *db, const char *given, bool is_here, struct instanc
     }
     if (!is_here || (proc_guess_holder(&process) < 0 && errno == ESRCH))
         return error_set(err, TSK_INVALID_INPUT, "instance_needed", NULL);
-    return process.pid ? instance_of_process(db, &process, ret, err) : error_errno(err, "examine", "calling process");
+    if (!process.pid)
+        return error_errno(err, "examine", "calling process");
+    int found = instance_of_process(db, &process, ret, err);
+    ret->is_above = true;
+    return found;
 }
 
 /* ---- keeping ---- */

@@ -32,6 +32,7 @@ struct instance {
     char id[INSTANCE_ID_MAX];
     struct proc_id process; /* pid 0: none, or not known */
     bool is_new;            /* the id was made just now: instance_keep may still change it */
+    bool is_above;          /* nobody named it: it is the program above a command, which other agents may share (W5) */
 };
 
 /* What is known of the instance behind an id. */

@@ -54,7 +54,8 @@ static int workflow_look_in(struct db *db, const char *id, const struct instance
         return found;
     if (instance_judge(db, ret->owner, now, &ret->state, err) < 0)
         return -1;
-    ret->is_callers = caller && instance_is(caller, ret->owner, &ret->state);
+    ret->is_callers = caller && instance_is(caller, ret->owner, &ret->state) &&
+                      (!caller->is_above || who_current_is(&ret->who)); /* W5 */
     return found;
 }
 
@@ -257,7 +258,8 @@ static int ids_of(struct db *db, const char *instance, json_t **ret, struct tsk_
     return more;
 }
 
-static int release_all(struct owners *owners, const char *instance, struct tsk_error *err)
+static int release_all(struct owners *owners, const char *instance, bool spares_others, int *ret_count,
+                       struct tsk_error *err)
 {
     struct now now = clock_now();
     json_t *ids CLEANUP_JSON = NULL, *id;
@@ -266,9 +268,13 @@ static int release_all(struct owners *owners, const char *instance, struct tsk_e
         return -1;
     json_array_foreach (ids, i, id) {
         struct workflow wf;
-        if (find_row(&owners->db, json_string_value(id), &wf, err) < 0 ||
-            workflow_move(&owners->db, &now, "", "owner ended", &wf, err) < 0)
+        if (find_row(&owners->db, json_string_value(id), &wf, err) < 0)
             return -1;
+        if (spares_others && !who_current_is(&wf.who))
+            continue;
+        if (workflow_move(&owners->db, &now, "", "owner ended", &wf, err) < 0)
+            return -1;
+        ++*ret_count;
     }
     if (instance_is_http(instance) &&
         db_exec(&owners->db, err, "DELETE FROM instance WHERE id = ?1", DB_TEXT(instance)) < 0)
@@ -276,12 +282,16 @@ static int release_all(struct owners *owners, const char *instance, struct tsk_e
     return owners_finish(owners, err);
 }
 
-int workflow_release_all(struct owners *owners, const char *instance, struct tsk_error *err)
+int workflow_release_all(struct owners *owners, const char *instance, bool spares_others, int *ret_count,
+                         struct tsk_error *err)
 {
+    int count = 0;
     if (db_begin(&owners->db, err) < 0)
         return -1;
-    int result = release_all(owners, instance, err);
+    int result = release_all(owners, instance, spares_others, &count, err);
     db_rollback(&owners->db);
+    if (ret_count)
+        *ret_count = count;
     return result;
 }
 

@@ -15,7 +15,9 @@
  *      event. So if many callers claim the workflow of a dead owner, one gets it, and the others find that one as the owner.
  *  W2  A fence grows with each change of the owner and never repeats; the row stays when nobody owns the workflow.
  *  W3  Only the owner releases. A former owner finds another one and is refused, whatever it believes.
- *  W4  A yes to taking it from a living owner counts only for the owner and the fence that were shown. */
+ *  W4  A yes to taking it from a living owner counts only for the owner and the fence that were shown.
+ *  W5  Two agents below one program have one instance; the label that the claim recorded tells them apart, as for locks
+ *      (who_current_is). A caller that names its instance acts for all of it. */
 #ifndef OWN_WORKFLOW_H
 #define OWN_WORKFLOW_H
 
@@ -63,8 +65,10 @@ int workflow_force(struct owners *owners, const char *id, struct instance *calle
 /* Nobody owns it any more. That nobody did is success too (ret->was_taken is false). */
 int workflow_release(struct owners *owners, const char *id, const struct instance *caller, struct workflow *ret,
                      struct tsk_error *err);
-/* All that the instance owns, when it ends; for a client of the server, its registration too. */
-int workflow_release_all(struct owners *owners, const char *instance, struct tsk_error *err);
+/* All that the instance owns, when it ends; for a client of the server, its registration too. `spares_others`: what another agent
+ * below the same program owns stays (W5). *ret_count (may be NULL): how many. */
+int workflow_release_all(struct owners *owners, const char *instance, bool spares_others, int *ret_count,
+                         struct tsk_error *err);
 /* How it is; 1, or 0 when nobody ever claimed it (ret->fence is 0). `caller` may be NULL. */
 int workflow_look(struct owners *owners, const char *id, const struct instance *caller, struct workflow *ret,
                   struct tsk_error *err);

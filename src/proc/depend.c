@@ -2,6 +2,7 @@
 #include "proc/files.h"
 
 #include "base/fs.h"
+#include "own/waiting.h"
 #include "proc/condition.h"
 #include "proc/registry.h"
 
@@ -47,8 +48,9 @@ struct graph {
     struct proc_registry *reg;
     struct node *nodes;
     size_t count, room;
-    json_t *index;      /* id -> place */
-    struct buf awaited; /* what the caller knows */
+    json_t *index;          /* id -> place */
+    struct buf awaited;     /* what the caller knows */
+    struct waiting waiting; /* what others see */
     /* proc_depend_check: only the specs count, this one instead of the registered one */
     const char *changed_id;
     const json_t *changed_spec;
@@ -70,6 +72,7 @@ static void graph_clear(struct graph *graph)
         free(graph->nodes[i].failure);
     }
     free(graph->nodes);
+    waiting_end(&graph->waiting);
     buf_clear(&graph->awaited);
     json_decref(graph->index);
 }
@@ -203,8 +206,12 @@ static int graph_ask(struct graph *graph, const char *id, struct tsk_error *err)
 
 int proc_depend_check(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err)
 {
-    struct graph graph CLEANUP(graph_clear) = {
-        .reg = reg, .index = json_object(), .awaited = BUF_INIT, .changed_id = id, .changed_spec = spec};
+    struct graph graph CLEANUP(graph_clear) = {.reg = reg,
+                                               .index = json_object(),
+                                               .awaited = BUF_INIT,
+                                               .waiting = WAITING_NONE,
+                                               .changed_id = id,
+                                               .changed_spec = spec};
     size_t i = graph_place(&graph, id);
     return graph_need(&graph, i, PROC_DEP_STARTED, NULL, err);
 }
@@ -435,16 +442,20 @@ static void graph_forget(struct graph *graph)
         node_unwatch(&graph->nodes[i]);
 }
 
-/* Tells the caller for whom it waits, if that is news. */
+/* Tells the caller, and others, for whom it waits, if that is news. */
 static void graph_say(struct graph *graph)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < graph->count; i++)
         if (graph->nodes[i].is_awaited)
             buf_printf(&names, "%s%s", names.len ? ", " : "", graph->nodes[i].id);
-    if (!graph->reg->waits || strcmp(buf_str(&names), buf_str(&graph->awaited)) == 0)
+    if (strcmp(buf_str(&names), buf_str(&graph->awaited)) == 0)
         return;
-    graph->reg->waits(graph->reg->waits_data, names.len ? buf_str(&names) : NULL);
+    waiting_end(&graph->waiting);
+    if (names.len)
+        waiting_begin(&graph->waiting, graph->reg->ws, "process", buf_str(&names));
+    if (graph->reg->waits)
+        graph->reg->waits(graph->reg->waits_data, names.len ? buf_str(&names) : NULL);
     buf_reset(&graph->awaited);
     buf_puts(&graph->awaited, buf_str(&names));
 }
@@ -476,7 +487,8 @@ static int graph_run(struct graph *graph, struct tsk_error *err)
 int proc_start_ordered(struct proc_registry *reg, const char *const *ids, size_t count, bool with_dependencies,
                        struct tsk_error *results, struct tsk_error *err)
 {
-    struct graph graph CLEANUP(graph_clear) = {.reg = reg, .index = json_object(), .awaited = BUF_INIT};
+    struct graph graph CLEANUP(graph_clear) = {
+        .reg = reg, .index = json_object(), .awaited = BUF_INIT, .waiting = WAITING_NONE};
     if (!with_dependencies)
         return proc_start_many(reg, ids, count, results, err);
     for (size_t i = 0; i < count; i++)

@@ -141,8 +141,11 @@ static int write_processes(struct plan *plan, struct tsk_error *err)
     }
     /* Only now, when all of them are there. */
     json_object_foreach (plan->ex->processes, id, spec)
-        if (proc_depend_check(plan->reg, id, spec, err) < 0)
+        if (proc_depend_check(plan->reg, id, spec, err) < 0) {
+            if (err->code == TSK_INVALID_INPUT) /* a cycle, which has no one line */
+                error_add(err, "source", plan->from->name);
             return -1;
+        }
     return 0;
 }
 

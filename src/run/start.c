@@ -162,10 +162,20 @@ static int open_flow(struct tsk_workspace *ws, const char *given, struct tsk_err
     return fd;
 }
 
+/* The flow that the request names; -1: its author has to name another one. */
+static int open_flow_of(struct tsk_workspace *ws, const struct request *request, const char *given,
+                        struct tsk_error *err)
+{
+    int fd = open_flow(ws, given, err);
+    if (fd < 0 && !tsk_error_next(err, 0))
+        error_add_next(err, "tasuki request edit %s", request->id);
+    return fd;
+}
+
 int request_flow_find(struct tsk_workspace *ws, const struct request *request, struct tsk_error *err)
 {
     const char *given = json_get_string(request->json, "flow", NULL);
-    int fd CLEANUP_FD = given ? open_flow(ws, given, err) : -1;
+    int fd CLEANUP_FD = given ? open_flow_of(ws, request, given, err) : -1;
     return given && fd < 0 ? -1 : 0;
 }
 
@@ -176,7 +186,7 @@ static int execution_load_flow(struct execution *e, const struct request *reques
     if (!given && !json_object_get(request->json, "run"))
         return error_set(err, TSK_INVALID_INPUT, "request_nothing_to_run", "request", request->id, NULL);
     if (given) {
-        int fd CLEANUP_FD = open_flow(e->ws, given, err);
+        int fd CLEANUP_FD = open_flow_of(e->ws, request, given, err);
         if (fd < 0)
             return -1;
         if (fs_read_fd(fd, FLOW_SIZE_MAX - 1, &e->flow_text) < 0)

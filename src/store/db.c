@@ -1,5 +1,6 @@
 #include "store/db.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "store/db_conn.h"
 
 #include <errno.h>
@@ -18,6 +19,19 @@ static enum tsk_code code_of_sqlite(int rc)
         return TSK_INTERNAL;
     default:
         return TSK_ENVIRONMENT;
+    }
+}
+
+/* The command that shows who may open it, or the room that is left for the workspace. */
+static void add_look(struct tsk_error *err, bool is_denied, const char *path)
+{
+    struct buf word CLEANUP(buf_clear) = BUF_INIT, root CLEANUP(buf_clear) = BUF_INIT;
+    const char *state = strstr(path, "/.aiflow");
+    if (is_denied)
+        error_add_next(err, "namei -l %s", shell_word(&word, path));
+    else if (err->code == TSK_STORAGE_FULL && state > path) {
+        buf_put(&root, path, (size_t)(state - path));
+        error_add_next(err, "df -h %s", shell_word(&word, buf_str(&root)));
     }
 }
 
@@ -40,8 +54,11 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
         error_add_next(err, "tasuki status");
         return -1;
     }
-    return error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason", reason,
-                     NULL);
+    bool is_denied = (rc & 0xff) == SQLITE_CANTOPEN && (number == EACCES || number == EPERM);
+    error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason",
+              is_denied ? strerrordesc_np(number) : reason, NULL);
+    add_look(err, is_denied, path);
+    return -1;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------ */

@@ -1,8 +1,10 @@
 """The next commands that results and refusals name: they can be typed as they stand, and they are right for this caller."""
 
+import os
 import re
 import shlex
 
+from common import NOBODY, need_root, run_as_nobody
 from flows import with_tool
 from harness.harness import eq, main, test
 
@@ -187,7 +189,7 @@ def _(ws):
     assert "Tasks read them as TASUKI_PARAM_ENV TASUKI_PARAM_LOG_LEVEL\n" in out and "runs once at a time" in out, out
 
 
-@test("--on-conflict replace without a terminal tells a person how to say yes, an agent not")
+@test("--on-conflict replace without a terminal leads nobody past the living runner; a person who says yes replaces the run")
 def _(ws):
     (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
     (ws.path / ".aiflow/flows/slow.yaml").write_text(
@@ -195,13 +197,80 @@ def _(ws):
     first = ws.spawn("run", "slow", env=with_tool(ws))
     run = re.search("RUN-[-0-9a-zT]+", ws.until_file("up") and ws.tasuki("runs", "list", "--verbose").expect(0).out)[0]
     words = ("run", "slow", "a", "--set", "who=b c", "-j", "2", "--on-conflict", "replace")
-    agent = ws.tasuki(*words, env={**with_tool(ws), "TASUKI_AGENT": "bot"}).expect(6)
-    assert "--yes" not in agent.err, agent.err
-    person = steps(ws.tasuki(*words, env=with_tool(ws)).expect(6))
-    eq(person, [f"tasuki runs show {run}", "tasuki run slow a --parallel 2 --set 'who=b c' --on-conflict replace --yes"])
-    typed(ws, person[1]).expect(0)
+    for env in ({}, {"TASUKI_AGENT": "bot"}):
+        refused = ws.tasuki(*words, env={**with_tool(ws), **env}).expect(6)
+        assert "--yes" not in refused.err and "replace" not in "".join(steps(refused)), refused.err
+        eq(steps(refused), [f"tasuki runs show {run}", "tasuki run slow a --parallel 2 --set 'who=b c' --on-conflict attach"])
+    ws.tasuki(*words, "--yes", env=with_tool(ws)).expect(0)
     eq((ws.path / "up").read_text(), "x\nb c\n", "what ran")
     first.wait(60)
+
+
+def last_steps(result):
+    """All commands behind `next`, also those of other programs."""
+    return [line[10:].strip() for line in result.err[result.err.index("  next "):].splitlines()] if "  next " in result.err else []
+
+
+@test("an error in a file that up, down, import, run or a request reads proposes the editor at its line")
+def _(ws):
+    (ws.path / "below").mkdir()
+    for name, text, line in (("Procfile", "web: sleep 1\ndb sleep\n", 2), ("tasuki.yaml", "version: 1\nprocesses: {web: {comand: sleep}}\n", 2),
+                             ("tasuki.yaml", "version: 1\nprocesses: [\n", 3), ("my file.yaml", "version: 1\nprocesses: 5\n", 2)):
+        (ws.path / name).write_text(text)
+        given = [] if " " not in name else ["-f", name]
+        place = f"'{name}'" if " " in name else name
+        for words in (("up", *given), ("down", *given), ("proc", "import", name)):
+            eq(last_steps(ws.tasuki(*words).expect(2)), [f"${{EDITOR:-vi}} +{line} {place}"], words)
+        if not given:
+            eq(last_steps(ws.tasuki("up", cwd=ws.path / "below").expect(2)), [f"${{EDITOR:-vi}} +{line} ../{place}"], "from below")
+        (ws.path / name).unlink()
+    (ws.path / "Procfile").write_text("web: sleep 1\n")
+    (ws.path / ".env").write_text("A=1\nno variable\n")
+    wrong = ws.tasuki("up").expect(2)
+    assert wrong.err.startswith("tasuki: .env, line 2: "), wrong.err
+    eq(last_steps(wrong), ["${EDITOR:-vi} +2 .env"])
+    (ws.path / "Procfile").unlink()
+    (ws.path / "tasuki.yaml").write_text("version: 1\nprocesses: {a: {command: sleep, depends_on: {b: ready}}, b: {command: sleep, depends_on: {a: ready}}}\n")
+    for words in (("up",), ("proc", "import", "tasuki.yaml")):
+        eq(last_steps(ws.tasuki(*words).expect(2)), ["${EDITOR:-vi} tasuki.yaml"], "a cycle")
+    (ws.path / "f.yaml").write_text("tasks:\n  a: {run: 'true', neds: [b]}\n")
+    eq(last_steps(ws.tasuki("flow", "validate", "f.yaml").expect(2)), ["${EDITOR:-vi} +2 f.yaml"], "flow validate")
+
+
+@test("a file that the caller may not open is named as it lies from here, with the command that shows who may")
+def _(ws):
+    need_root("files that their reader may not open")
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: x\nrun: 'true'\nstatus: ready\n")
+    for path in ("Procfile", ".aiflow/flows/nightly.yaml", ".aiflow/requests/RQ-1.yaml"):
+        (ws.path / path).touch()
+    ws.tasuki("own", "claim", "w").expect(0)
+    ws.tasuki("own", "release", "w").expect(0)
+    for path in (ws.path, *ws.path.glob("**/*")):
+        os.chown(path, NOBODY, NOBODY)
+    for path, words in (("Procfile", ("up",)), ("Procfile", ("down",)), ("Procfile", ("proc", "import", "Procfile")),
+                        (".aiflow/flows/nightly.yaml", ("run", "nightly")), (".aiflow/requests/RQ-1.yaml", ("request", "run", "RQ-1")),
+                        (f"{ws.path}/.aiflow/state.db", ("own", "list"))):
+        whole = ws.path / path
+        os.chmod(whole, 0)
+        refused = run_as_nobody(ws, [ws.binary, *words]).expect(3)
+        assert refused.err.startswith("tasuki: Cannot ") and f" {path}: Permission denied\n" in refused.err, refused.err
+        eq(last_steps(refused), [f"namei -l {path}"], words)
+        os.chmod(whole, 0o644)
+
+
+@test("a refused input has a next command where no file can be mended")
+def _(ws):
+    (ws.path / "f.yaml").write_text("tasks: {a: 'true'}\n")
+    (ws.path / "docker-compose.yaml").write_text("services: {a: {image: b}}\n")
+    (ws.path / "folder").mkdir()
+    (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: x\nflow: gone.yaml\nstatus: ready\n")
+    for words, code, right in ((("run", "f.yaml", "a", "--start", "a"), 2, "tasuki run --help"),
+                               (("up", "-f", "docker-compose.yaml"), 2, "tasuki up --help"),
+                               (("proc", "import", "nosuch.yaml"), 5, "tasuki proc import FILE"),
+                               (("up", "-f", "folder"), 3, "ls folder"),
+                               (("request", "run", "RQ-1"), 5, "tasuki request edit RQ-1")):
+        eq(last_steps(ws.tasuki(*words).expect(code)), [right], words)
 
 
 @test("a flow or a task that is almost named is proposed with everything else that was typed: a dry run stays one")
@@ -214,6 +283,9 @@ def _(ws):
         eq((result.code in (2, 5), steps(result)), (True, [f"tasuki {right}"]), words)
         typed(ws, steps(result)[0]).expect(0)
     eq(steps(ws.tasuki("run", "ci.yaml", "--start", "nothing").expect(2)), ["tasuki flow show ci.yaml"])
+    for words, right in ((["ci.yml", "lint", "--detach", "--on-conflict", "after"], "run ci.yaml lint --on-conflict after --detach"),
+                         (["ci.yaml", "lnt", "--detach"], "run ci.yaml lint --detach")):
+        eq(steps(ws.tasuki("run", *words)), [f"tasuki {right}"], words)
     eq((ws.path / "ran").exists(), False, "whether a task ran")
 
 
@@ -223,6 +295,7 @@ def _(ws):
     (ws.path / ".aiflow/flows/slow.yaml").write_text("params: {who: {default: x}}\ntasks: {a: 'echo up > up; while ! test -e enough; do sleep 0.05; done'}\n")
     first = ws.spawn("run", "slow")
     ws.until_file("up")
+    eq(steps(ws.tasuki("run", "slow", "--detach").expect(4))[1], "tasuki run slow --detach --on-conflict attach", "apart")
     proposed = steps(ws.tasuki("run", "slow", "--set", "who=y").expect(4))[1]
     eq(proposed, "tasuki run slow --set who=y --on-conflict attach")
     typed(ws, proposed).expect(4)

@@ -1,5 +1,6 @@
 """`--on-conflict after`: one run follows the run that is there, the newest wins, and it is recorded before the answer."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -36,8 +37,11 @@ def follow(ws, n, **options):
 
 def pending(ws):
     """The pending runs that are recorded."""
-    folder = ws.path / ".aiflow/after"
-    return [json.loads(p.read_text()) for p in folder.iterdir() if not p.name.startswith(".")] if folder.exists() else []
+    found = []
+    for path in (ws.path / ".aiflow/after").glob("[!.]*"):
+        with contextlib.suppress(FileNotFoundError):  # it has just begun
+            found.append(json.loads(path.read_text()))
+    return found
 
 
 def trace(ws):

@@ -113,6 +113,19 @@ def _(ws):
     eq([line[:4] for line in screen.text(scrolled=True).splitlines()], ["RUN-"], screen.text(scrolled=True))
 
 
+@test("while Ctrl-C waits for a task that ignores SIGTERM its name is said once; a task that never began was not reached, and not stopped")
+def _(ws):
+    text = "tasks:\n  stubborn: \"trap '' TERM; touch up; while :; do sleep 0.1; done\"\n  later: 'true'\n"
+    screen = tasuki_screen(ws, "run", write_flow(ws, text), "-j", "1", cols=100)
+    ws.until((ws.path / "up").exists, "it runs")
+    screen.keys("C-c")
+    screen.until_text("Still running after SIGTERM: stubborn. SIGKILL comes after 3 s, or at once with Ctrl-C.")
+    screen.keys("C-c")
+    eq(screen.ended(), 7, "exit code")
+    shown = screen.text(scrolled=True)
+    assert shown.count("Still running") == 1 and "CANCELLED  0 of 2 tasks, 1 stopped, 1 not reached" in shown, shown
+
+
 @test("on a terminal a failure is told at once, above the tasks that still run")
 def _(ws):
     screen = tasuki_screen(ws, "run", write_flow(ws, f"tasks:\n  bad: 'echo broken; exit 1'\n  slow: '{GATE}'\n"), "-j", "2")

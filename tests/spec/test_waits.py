@@ -125,6 +125,50 @@ def _(ws):
     eq(ws.finish(start).expect(0).err, "", "in a pipe")
 
 
+NEEDS = """version: 1
+processes:
+  db: {command: sh, args: [-c, 'while ! test -e go; do sleep 0.1; done; echo serving; exec sleep 1000'], ready: {log: serving}}
+  web: {command: sleep, args: ['1000'], depends_on: {db: ready}}
+"""
+
+
+@test("up says on its last line for whom it waits, until it waits no more; in a pipe once")
+def _(ws):
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    (ws.path / "tasuki.yaml").write_text(NEEDS)
+    screen = tasuki_screen(ws, "up")
+    text = screen.until(lambda text: re.search(r"^Waiting for db, which others need \([2-9] s\)$", text, re.M), "the line")
+    eq(text.count("Waiting for"), 1, "one line, in place")
+    (ws.path / "go").touch()
+    text = screen.until_text("web | started")
+    assert "Waiting for" not in text, text
+    screen.keys("C-c")
+    eq(screen.ended(), 0, "exit code")
+    (ws.path / "go").unlink()
+    piped = ws.spawn("up")
+    assert "SIGINT stops them" in piped.stderr.readline()
+    eq(piped.stderr.readline(), "Waiting for db, which others need\n", "in a pipe")
+    (ws.path / "go").touch()
+    ws.until(lambda: ws.tasuki("--json", "proc", "status", "web").json["state_name"] == "Running", "web runs")
+    piped.send_signal(signal.SIGINT)
+    assert "Waiting" not in (rest := ws.finish(piped).expect(0).err), rest
+
+
+@test("a start that waits for what a process depends on is a waiter in agents, with the party that started that one")
+def _(ws):
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    (ws.path / "tasuki.yaml").write_text(NEEDS)
+    ws.tasuki("proc", "import", "tasuki.yaml").expect(0)
+    ws.tasuki("proc", "start", "db", "--no-wait", env={"TASUKI_AGENT": "bob"}).expect(0)
+    waiting = lambda: [(agent["who"]["label"], one["kind"], one["id"], one["for"] and one["for"]["label"])  # noqa: E731
+                       for agent in ws.tasuki("agents", "--json").json["agents"] for one in agent["waiting"]]
+    start = ws.spawn("proc", "start", "web", env={"TASUKI_AGENT": "cleo"})
+    eq(ws.until(waiting, "cleo waits"), [("cleo", "process", "db", "bob")], "who waits for whom")
+    (ws.path / "go").touch()
+    ws.finish(start).expect(0)
+    eq(waiting(), [], "afterwards")
+
+
 for cols, rows, lang in SIZES:
     @test(f"a wait on a terminal of {cols}x{rows}: {lang}")
     def _(ws, cols=cols, rows=rows, lang=lang):

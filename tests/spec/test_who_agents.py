@@ -413,6 +413,30 @@ def _(ws):
     ws.tasuki("lock", "release", "name", "x").expect(0)  # a person
 
 
+@test("two agents below one program, each with its TASUKI_AGENT, are refused each other's workflows and led past neither")
+def _(ws):
+    alpha, beta = {"TASUKI_AGENT": "alpha"}, {"TASUKI_AGENT": "beta"}
+    (ws.path / ".aiflow" / "config.yaml").write_text("agents: {one: {run: [echo, done]}}\n")
+    fence = ws.tasuki("--json", "own", "claim", "w", env=alpha).expect(0).json["fence"]
+    for words in (("own", "claim", "w"), ("own", "check", "w"), ("own", "release", "w"),
+                  ("agent", "run", "one", "a task", "--workflow", "w")):
+        refused = ws.tasuki("--json", *words, env=beta).expect(4)
+        owner = refused.json if words[1] == "check" else refused.json["error"]["context"]
+        eq(owner["who"]["label"], "alpha", f"the owner, by {words}")
+        assert not any("release" in next or "--yes" in next for next in refused.json.get("error", {}).get("next", [])), refused.out
+    asked = ws.tasuki("--json", "own", "force-claim", "w", env=beta).expect(6)
+    eq(asked.json["error"]["reason_code"], "NEEDS_CONFIRMATION", "a living owner is asked about")
+    eq(ws.tasuki("--json", "own", "claim", "v", env=beta).expect(0).json["claimed"], True, "another workflow")
+    eq(ws.tasuki("--json", "own", "leave", env=beta).expect(0).json["workflows"], 1, "what beta releases with all that it owns")
+    again = ws.tasuki("--json", "own", "claim", "w", env=alpha).expect(0).json
+    eq((again["claimed"], again["fence"]), (False, fence), "it is still alpha's")
+    ws.tasuki("agent", "run", "one", "a task", "--workflow", "w", env=alpha).expect(0)
+    taken = ws.tasuki("--json", "own", "force-claim", "w", "--yes", env=beta).expect(0).json
+    eq((taken["who"]["label"], taken["fence"]), ("beta", fence + 1), "after a yes")
+    ws.tasuki("own", "release", "w", env=alpha).expect(4)
+    ws.tasuki("own", "release", "w").expect(0)  # a person
+
+
 @test("a command below an MCP client is the client's, also with a TASUKI_AGENT of its own")
 def _(ws):
     of_first(ws)

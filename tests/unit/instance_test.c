@@ -273,7 +273,7 @@ TEST(a_client_that_ends_owns_nothing_and_is_forgotten)
     struct instance client = named(&owners, id), other = named(&owners, "somebody");
     ASSERT_OK(workflow_claim(&owners, "w", &client, 0, &wf, &err));
     ASSERT_CODE(workflow_claim(&owners, "w", &other, 0, &wf, &err), TSK_WORKFLOW_OWNED_BY_OTHER);
-    ASSERT_OK(workflow_release_all(&owners, id, &err));
+    ASSERT_OK(workflow_release_all(&owners, id, false, NULL, &err));
     ASSERT_OK(workflow_claim(&owners, "w", &other, 0, &wf, &err));
     ASSERT_INT(wf.fence, 2);
     ASSERT_CODE(instance_verify_http(ws, id, secret, &err), TSK_UNAUTHORIZED);
