@@ -174,7 +174,7 @@ def main():
             run = next(one["run_id"] for one in runs if one["flow"] == "release")
             settings = {"page": said["page"], "home": name, "out": str(out), "run": run, "all": "--all" in sys.argv, "workers": workers, "chromium": CHROMIUM,
                         "modules": str(ROOT / ".cache" / "browser" / "node_modules")}
-            subprocess.run(["node", ROOT / "tools" / "page_pictures.mjs", json.dumps(settings)], check=True, env=scene.env)
+            subprocess.run([ROOT / ".cache/browser/node_modules/.bin/node", ROOT / "tools" / "page_pictures.mjs", json.dumps(settings)], check=True, env=scene.env)
         finally:
             scene.close()
 

@@ -30,7 +30,7 @@ def play(context, root, page, pid, name="measure", **more):
              "binary": str(context.tasuki), "chromium": CHROMIUM, "modules": str(CACHE / "node_modules")}
     env = dict(os.environ, TASUKI_SCENE=json.dumps(scene), TASUKI_PATIENCE_MS="120000", TASUKI_BENCH_QUICK="1" if context.quick else "0",
                PATH=f"{context.tasuki.parent}:{os.environ['PATH']}")
-    done = subprocess.run(["node", ROOT / "tests" / "browser" / "run.mjs", pathlib.Path(__file__).with_name("page.mjs"), name], env=env,
+    done = subprocess.run([CACHE / "node_modules" / ".bin" / "node", ROOT / "tests" / "browser" / "run.mjs", pathlib.Path(__file__).with_name("page.mjs"), name], env=env,
                           stdout=subprocess.PIPE, text=True, timeout=1500)
     if done.returncode != 0:
         raise RuntimeError("the page could not be measured")
@@ -169,7 +169,7 @@ def rows_of(raw):
 
 
 def measure(context):
-    if not os.path.exists(CHROMIUM) or not (CACHE / "installed").exists() or not shutil.which("node"):
+    if not os.path.exists(CHROMIUM) or not (CACHE / "installed").exists():
         context.say("chromium or its driver is not installed: skipped")
         return [], {}
     root = context.work / "w"

@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,12 +21,13 @@ from http_common import Server  # noqa: E402
 
 CACHE = HERE.parents[1] / ".cache" / "browser"
 CHROMIUM = "/usr/bin/chromium"
+NODE = CACHE / "node_modules" / ".bin" / "node"  # the driver needs a newer one than Debian's
 
 
 def need_browser():
     if not os.path.exists(CHROMIUM):
         raise Skip("chromium is not installed; ./dev test does it where Debian's packages can be reached")
-    if not (CACHE / "installed").exists() or not shutil.which("node"):
+    if not (CACHE / "installed").exists():
         raise Skip("the driver of the browser is not installed; ./dev test does it where npm can be reached")
 
 
@@ -42,7 +42,7 @@ class Browser:
             return
         cls.home = cls.home or tempfile.TemporaryDirectory(prefix="tasuki-browser-")
         env = {"PATH": os.environ["PATH"], "HOME": cls.home.name, "TMPDIR": cls.home.name, "LANG": "C.UTF-8"}
-        cls.process = subprocess.Popen(["node", HERE / "browser.mjs", CACHE / "node_modules", CHROMIUM], env=env, text=True,
+        cls.process = subprocess.Popen([NODE, HERE / "browser.mjs", CACHE / "node_modules", CHROMIUM], env=env, text=True,
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         keep(cls.process)
         ready, _, _ = select.select([cls.process.stdout], [], [], 60)
@@ -50,7 +50,7 @@ class Browser:
 
 
 def is_here():
-    return os.path.exists(CHROMIUM) and (CACHE / "installed").exists() and shutil.which("node") is not None
+    return os.path.exists(CHROMIUM) and (CACHE / "installed").exists()
 
 
 def clean_up(ws):
@@ -72,7 +72,7 @@ def play(ws, file, name, env=None, scene=None):
         "browser": Browser.address, "modules": str(CACHE / "node_modules")})
     env["TASUKI_PATIENCE_MS"] = os.environ.get("TASUKI_PATIENCE_MS", "60000")
     try:
-        result = ws.run(["node", HERE / "run.mjs", HERE / file, name], env=env, timeout=170)
+        result = ws.run([NODE, HERE / "run.mjs", HERE / file, name], env=env, timeout=170)
     finally:
         server.proc.kill()
         server.proc.wait()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from browser_common import CACHE, HERE, Server, need_browser, scenarios  # noqa: E402
+from browser_common import CACHE, HERE, NODE, Server, need_browser, scenarios  # noqa: E402
 from harness.harness import main, test  # noqa: E402
 
 FIRST_LOAD_MAX = 60_000
@@ -44,7 +44,7 @@ def _(ws):
 @test("the page's TypeScript has no error", quick=False)
 def _(ws):
     need_browser()
-    result = ws.run(["node", CACHE / "node_modules/typescript/bin/tsc", "-p", HERE.parents[1] / "ui"], timeout=120)
+    result = ws.run([NODE, CACHE / "node_modules/typescript/bin/tsc", "-p", HERE.parents[1] / "ui"], timeout=120)
     assert result.code == 0, result.out
 
 
