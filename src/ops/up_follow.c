@@ -363,9 +363,11 @@ static int screen_show(struct up_screen *screen, const struct up_file *file, con
         up_say(screen, "up_detached", "", NULL);
     else if (result == 0)
         judge_ends(screen);
-    /* What is being started is started to its end: a detached `up` leaves nothing half done. */
-    if (screen->start.is_active)
+    /* What is being started is started to its end: a detached `up` leaves nothing half done. It says what it waits for. */
+    if (screen->start.is_active) {
+        proc_lines_flush(&screen->lines);
         pthread_join(screen->start.thread, NULL);
+    }
     if (screen->stop.is_active)
         pthread_join(screen->stop.thread, NULL);
     signals_give_back(before);

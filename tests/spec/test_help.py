@@ -133,7 +133,7 @@ def _(ws):
 @test("a task that the flow does not have is refused with the command that was meant")
 def _(ws):
     (ws.path / "b.yaml").write_text("flow: lint >> build\ntasks: {lint: 'true', build: 'true'}\n")
-    for more, kept in (([], ""), (["--dry-run"], " --dry-run"), (["--detach"], "")):
+    for more, kept in (([], ""), (["--dry-run"], " --dry-run"), (["--detach"], " --detach")):
         refused = ws.tasuki("run", "b.yaml", "build", "lnt", *more).expect(2).err
         eq(refused, f"tasuki: There is no task lnt in b.yaml; did you mean lint?\n  next      tasuki run b.yaml build lint{kept}\n", f"with {more}")
     assert "next      tasuki flow show b.yaml\n" in ws.tasuki("run", "b.yaml", "zzzzzz").expect(2).err

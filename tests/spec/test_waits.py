@@ -154,6 +154,23 @@ def _(ws):
     assert "Waiting" not in (rest := ws.finish(piped).expect(0).err), rest
 
 
+@test("up that was detached while a process waits for another one says so until that is started, too")
+def _(ws):
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+    (ws.path / "tasuki.yaml").write_text(NEEDS)
+    for lang, waits in (("en", "Waiting for db, which"), ("ja", "db を待っています")):
+        screen = tasuki_screen(ws, "up", cols=40, rows=12, lang=lang)
+        screen.until_text(waits)
+        screen.keys("d")
+        screen.until(lambda text: waits in text.splitlines()[-1] and "`tasuki down`" in text.replace("\n  ", " "), "it still says so")
+        (ws.path / "go").touch()
+        eq(screen.ended(), 0, "exit code")
+        assert waits not in screen.text(), screen.text()
+        eq(ws.tasuki("--json", "proc", "status", "web").json["state_name"], "Running", "web")
+        (ws.path / "go").unlink()
+        ws.tasuki("down").expect(0)
+
+
 @test("a start that waits for what a process depends on is a waiter in agents, with the party that started that one")
 def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
