@@ -42,7 +42,7 @@ for (const [name, [{ width = 1440, height = 900, theme = "light", locale = "en-U
   await page.waitForTimeout(1500);
   await before?.(page);
   await page.waitForTimeout(1000);
-  await page.evaluate(replaceWords, [[settings.home, "~"], [`\\b${hostname()}\\b`, "mori"]]);
+  await page.evaluate(replaceWords, [[settings.home, "~"], ["…/src/shop", "~/src/shop"], [`\\b${hostname()}\\b`, "mori"]]);
   writeFileSync(`${settings.out}/${name}.png`, smallPng(await page.screenshot()));
   await context.close();
 }

@@ -1,4 +1,5 @@
 // A storm of changes, a cut network, sleep: each state shown was the server's within the last second, or is marked as not live.
+import { spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { flow } from "./work.mjs";
@@ -414,7 +415,7 @@ export async function rests(play) {
   const page = await play.window({ prepare: (its) => its.clock.install() });
   await play.sees(page, "Live", ".live");
   await page.clock.pauseAt(Date.now() + 3600_000);
-  await play.until(async () => (await page.clock.runFor(100), page.locator(".live.live").isVisible()), "it is live again");
+  await play.until(async () => (await page.clock.runFor(100), (await page.locator(".live").innerText()) === "Live"), "it is live again");
   await page.route("**/api/status", async (route) => {
     asked++;
     if (asked === 1) await new Promise((resolve) => (answer = resolve));
@@ -432,4 +433,19 @@ export async function rests(play) {
   await play.until(async () => (await page.clock.runFor(100), asked > 1), "the next look");
   await play.go(page, "#/processes");
   await play.until(async () => (await page.clock.runFor(100), page.locator("[data-id=second]").isVisible()), "it shows what came last");
+}
+
+/** Events that come one after the other, without a pause in which a look would begin by itself, do not put it off. */
+export async function steady(play) {
+  await scene(play);
+  const page = await play.window();
+  await play.go(page, "#/processes");
+  await play.sees(page, "Live", ".live");
+  await page.waitForTimeout(1500); // it reads nothing: what follows must make it read
+  const line = JSON.stringify({ time: new Date().toISOString(), type: "test.event", data: {} });
+  const writer = spawn("sh", ["-c", `while echo '${line}'; do sleep 0.01; done >> .aiflow/events.ndjson`], { cwd: play.root, detached: true });
+  play.children.push(writer);
+  await play.cli("proc", "create", "made-meanwhile", "--", "true");
+  await play.sees(page, "made-meanwhile", ".list-pane");
+  await play.end(writer);
 }

@@ -16,6 +16,7 @@ scenarios(
     late="answers that are late: what an event has announced is marked until it is read",
     unanswered="questions that get no answer hold up neither what happens next nor the next connection",
     hidden="a page that is not seen: its title and its icon say what waits, and a notification if it is wanted",
+    steady="events without a pause between them do not put off what the page reads",
     rests="while events go on, the page rests between two looks",
     asleep="the browser stands still for ten seconds, its clock jumps an hour: nothing old is shown as live, ages are right",
 )

@@ -35,7 +35,7 @@ export async function process_life(play) {
   await page.locator(".detail [data-menu]").click();
   await page.getByRole("menuitem", { name: /^Remove/ }).click();
   await play.sees(page, "The process is running. Stop it before you remove it.", "[role=alertdialog]");
-  await play.sees(page, "Started by", "[role=alertdialog] .facts");
+  await play.sees(page, /\((alive|dead|unknown): .+\) started it/, "[role=alertdialog] .bullets");
   await play.sees(page, /Its log \(.*\) is deleted/, "[role=alertdialog]");
   play.eq(await page.evaluate(() => document.activeElement?.textContent), "Cancel", "what has the focus");
   await page.keyboard.press("Enter");

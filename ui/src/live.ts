@@ -36,6 +36,7 @@ let lastId: string | undefined;
 let tries = 0;
 let retryTimer: ReturnType<typeof setTimeout> | undefined;
 let lookTimer: ReturnType<typeof setTimeout> | undefined;
+let plannedAt = Infinity; // when the timer goes
 let looking: Promise<void> | null = null;
 let isDirty = false;
 let owedSince: number | null = null; // the first event that no question has followed
@@ -232,7 +233,9 @@ export function refresh(): Promise<void> {
 
 function plan(ms: number): void {
   clearTimeout(lookTimer);
+  plannedAt = performance.now() + ms;
   lookTimer = setTimeout(() => {
+    plannedAt = Infinity;
     if (stream && (!document.hidden || owedSince !== null)) void refresh(); // without an event, a page that is not seen reads nothing
   }, ms);
 }
@@ -248,7 +251,9 @@ function owe(asked: number | null, owed: number | null): void {
 function soon(): void {
   if (owedSince === null) owe(askedSince, performance.now());
   if (looking) isDirty = true;
-  else if (!document.hidden) plan(SOON_MS);
+  else if (!document.hidden) {
+    if (performance.now() + SOON_MS < plannedAt) plan(SOON_MS); // an event does not put off what another one has announced
+  }
   else if (performance.now() - lastLook > HIDDEN_MS) void refresh(); // at once: timers of a page that is not seen are late
   else plan(HIDDEN_MS);
 }

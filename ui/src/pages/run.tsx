@@ -45,25 +45,23 @@ function useTasks(run: RunDetail | "missing" | null): RunDetail | "missing" | nu
   const lastRead = useRef(0);
   const id = run && run !== "missing" ? run.run_id : "";
   const key = run && run !== "missing" ? `${id} ${run.status} ${run.counts?.done ?? 0} ${run.tasks.map((one) => `${one.state[0] ?? ""}${one.attempt ?? ""}`).join("")}` : "";
+  const wanted = useRef(id);
+  wanted.current = id; // an answer counts although the run has changed since: in a storm it always has
   useEffect(() => {
     if (!key) return;
-    let isMine = true;
     const read = async (): Promise<void> => {
       lastRead.current = performance.now();
       const tasks: Task[] = [];
       let cursor: string | null = "";
-      while (isMine && cursor !== null) {
+      while (wanted.current === id && cursor !== null) {
         const page: { tasks: Task[]; cursor: string | null } = await call("GET", `/api/runs/${id}/tasks?attempts=true&limit=1000${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
         tasks.push(...page.tasks);
         cursor = page.cursor;
       }
-      if (isMine) setMore({ id, tasks });
+      if (wanted.current === id) setMore({ id, tasks });
     };
     const timer = setTimeout(() => read().catch(() => undefined), Math.max(0, lastRead.current + 1000 - performance.now()));
-    return () => {
-      isMine = false;
-      clearTimeout(timer);
-    };
+    return () => clearTimeout(timer);
   }, [key]);
   if (!run || run === "missing" || more.id !== id) return run;
   const known = new Map(more.tasks.map((one) => [one.task, one]));
@@ -81,17 +79,15 @@ function useGraph(id: string, run: RunDetail | "missing" | null): Graph | null {
   const running = run && run !== "missing" ? run.tasks.filter((one) => one.state === "running").length : 0;
   const isOpen = run !== null && run !== "missing" && run.ended_at === null;
   const key = counts ? `${isOpen} ${counts.total} ${isOpen ? (counts.steps ?? 0) - counts.done - running : ""}` : "";
+  const wanted = useRef(id);
+  wanted.current = id;
   useEffect(() => {
-    let isMine = true;
     const read = (): void => {
       lastRead.current = performance.now();
-      call<{ graph: Graph }>("GET", `/api/runs/${encodeURIComponent(id)}/graph?format=json`).then((one) => isMine && setGraph({ id, graph: one.graph }), () => undefined);
+      call<{ graph: Graph }>("GET", `/api/runs/${encodeURIComponent(id)}/graph?format=json`).then((one) => wanted.current === id && setGraph({ id, graph: one.graph }), () => undefined);
     };
     const timer = setTimeout(read, graph?.id === id ? Math.max(0, lastRead.current + 1000 - performance.now()) : 0);
-    return () => {
-      isMine = false;
-      clearTimeout(timer);
-    };
+    return () => clearTimeout(timer);
   }, [id, key]);
   return graph?.id === id ? graph.graph : null;
 }
