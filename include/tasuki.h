@@ -10,7 +10,7 @@
  *     struct tsk_workspace *ws;
  *     struct tsk_lock *lock;
  *     if (tsk_workspace_open(NULL, &ws, &err) < 0) ...            // finds `.aiflow/` upwards from here
- *     if (tsk_lock_acquire(ws, TSK_LOCK_NAME, "deploy", NULL, &lock, &err) < 0) ...  // err says who has it
+ *     if (tsk_lock_acquire(ws, TSK_LOCK_NAME, "deploy", NULL, &lock, &err) < 0) ...  // err names the holder
  *     ... the work ...
  *     if (tsk_lock_release(lock, &err) < 0) ...                   // TSK_LOCK_LOST: somebody forced it away
  *     tsk_workspace_close(ws);

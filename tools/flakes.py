@@ -9,7 +9,7 @@
     test-alone    ./dev test, 3 times
     test-busy     ./dev test, once beside four busy loops
 
-Without a PART all of them. A run goes on where the last one stopped, as long as the commit is the same; the state and the
+Without a PART all of them. A run continues where the last one stopped, as long as the commit is the same; the state and the
 logs of the runs that failed are in build-flakes/COMMIT/. The exit status is 1 when a run has failed.
 """
 

@@ -6,7 +6,7 @@
 N (default 200) mutants of src/ or of one folder (`lock`, `src/lock`, `src/lock/guard.c`). A mutant that no suite notices
 is a survivor; it is printed with its place and its diff, and the exit status is 1. What does not compile or compiles to
 the same object is replaced by another mutant. A mutant that changes nothing a caller can see is struck out in
-tests/mutants/equivalent.txt. A run goes on where the last one stopped: a verdict holds as long as src/ and the suites that
+tests/mutants/equivalent.txt. A run continues where the last one stopped: a verdict holds as long as src/ and the suites that
 gave it are the same, so after a change to a test only that suite runs on the survivors.
 
 Each mutant is built in a copy of the tree (build-mutate/tree-N). Its tests run in a cage: a PID namespace of their own,

@@ -21,7 +21,7 @@ union address {
 socklen_t address_len(const union address *address);
 /* Parses "127.0.0.1" or "::1". Returns false if `host` is a name. */
 bool address_parse(const char *host, int port, union address *ret);
-/* Finds the addresses of a host: an address, localhost, or a name in /etc/hosts. Returns their number. */
+/* Finds the addresses of a host, given as an address, localhost, or a name in /etc/hosts. Returns their number. */
 size_t host_addresses(const char *host, int port, union address list[ADDRESSES_MAX]);
 
 #endif

@@ -21,7 +21,7 @@ struct now {
     int64_t boot_ms;
 };
 
-/* The calls that a test replaces. */
+/* The clock calls, in a table that a test replaces. */
 struct clock_calls {
     struct now (*now)(void);
 };

@@ -49,7 +49,7 @@ void error_add_json(struct tsk_error *err, const char *key, const char *json);
 void error_add_beside(struct tsk_error *err, const char *key, const char *json);
 void error_add_next(struct tsk_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Another value for a text of the context; without such a text nothing changes. */
+/* Replaces the value of a text in the context; changes nothing if there is no such text. */
 void error_replace(struct tsk_error *err, const char *key, const char *value);
 /* Removes the next commands, for a caller that knows better ones. */
 void error_clear_next(struct tsk_error *err);

@@ -65,8 +65,8 @@ int fs_publish(int fd, const char *private_name, int dir, const char *name);
 void fs_private_name(char name[FS_PRIVATE_NAME_MAX]);
 bool fs_is_private_name(const char *name);
 
-/* With the mode of a new file or directory: what root makes stays root's, because root obeys it later (a token, a run, a process).
- * Everything else that root makes belongs to the owner of the directory that it is in. */
+/* Combined with the mode of a new file or directory: if root makes it, it stays root's, because root obeys it later (a token, a
+ * run, a process). Other files that root makes belong to the owner of their directory. */
 #define FS_KEEP ((mode_t)S_ISVTX)
 
 /* Replaces the content of dir/path atomically: a reader sees the old content or the new one. */

@@ -17,7 +17,7 @@ void json_free(json_t **value); /* for CLEANUP */
  * the error names `source`:line:column. */
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);
 
-/* The value of a text that needs no care, in a fraction of the time; NULL of any other, right or wrong. Owned. */
+/* A fast parser for plain JSON, as programs write it. NULL for any other text, valid or not: use json_parse then. Owned. */
 json_t *json_read_plain(const char *text, size_t len);
 
 /* Borrowed member of the wanted type, or the fallback. */

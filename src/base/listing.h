@@ -15,7 +15,7 @@
 
 enum {
     LISTING_SORTED = 1,  /* by bytes; else as they come, and a name that appears meanwhile may be among them */
-    LISTING_NO_LINK = 2, /* a symbolic link is no directory */
+    LISTING_NO_LINK = 2, /* a symbolic link is not a directory */
 };
 
 struct listing {

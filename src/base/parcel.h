@@ -35,7 +35,7 @@ bool parcel_next(struct parcel *p, struct piece *ret);
 const char *parcel_text(struct parcel *p);
 int64_t parcel_int(struct parcel *p);
 
-/* Begins a frame; what is put until frame_end belongs to it. Returns where it began. */
+/* Begins a frame; everything put until frame_end belongs to it. Returns its offset. */
 size_t frame_begin(struct buf *b);
 void frame_end(struct buf *b, size_t began);
 /* Reads the frame that begins at offset *at. Returns 1 and moves *at past it; 0 if the frame is incomplete; -1 if these

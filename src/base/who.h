@@ -51,7 +51,7 @@ void who_enter(const struct who *who);
 const struct who *who_current(void);
 /* The same as JSON text on one line. Borrowed. */
 const char *who_current_text(void);
-/* Whether the current who is `other`, of whom only the label and that both have one instance are known. One program may run
+/* Whether the current who is `other`, of which only the label is known, and that both have the same instance. One program may run
  * commands for several agents, each with its own TASUKI_AGENT: these are not each other. A person is every one of them. */
 bool who_current_is(const struct who *other);
 /* The note of the current who; "" removes it. Already checked. */

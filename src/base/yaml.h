@@ -52,7 +52,7 @@ bool yaml_is_null(const struct yaml_node *node);        /* plain, and empty, ~ o
 const char *yaml_text(const struct yaml_node *node);
 
 /* Sets `err` to INVALID_INPUT with the place of `node`: "{source}:{line}:{column}: {reason}" and the line. The reason is a text
- * with a key `yaml_why_…`, with (name, value) pairs as for text_put; who shows the error says it in the reader's language. */
+ * with a key `yaml_why_…`, with (name, value) pairs as for text_put; the skin that shows the error says it in the reader's language. */
 int yaml_error(const struct yaml *doc, const struct yaml_node *node, struct tsk_error *err, const char *key, ...)
     __attribute__((sentinel));
 

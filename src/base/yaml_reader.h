@@ -24,7 +24,7 @@ enum yaml_piece_type {
 struct yaml_piece {
     enum yaml_piece_type type;
     unsigned line, column;         /* where it begins, 1-based; columns count characters */
-    unsigned end_line, end_column; /* behind its last character */
+    unsigned end_line, end_column; /* after its last character */
     bool is_plain, is_quoted, is_block;
     const char *text; /* of a scalar; NUL-terminated, borrowed until the next piece */
     size_t len;

@@ -25,10 +25,11 @@ enum doctor_status { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 
 struct doctor_options {
     enum doctor_mode mode;
-    bool fixes;             /* --fix */
-    enum lang lang;         /* of the sentences */
-    const char *root;       /* --root as given, for the commands; may be NULL */
-    const char *request_id; /* quick: whose lock is looked at besides the queue's; NULL: those of all requests */
+    bool fixes;       /* --fix */
+    enum lang lang;   /* of the sentences */
+    const char *root; /* --root as given, for the commands; may be NULL */
+    const char
+        *request_id; /* quick: the request whose lock is checked beside the queue's; NULL: the locks of all requests */
 };
 
 /* Examines; the report in *ret (owned). Fails only when there is nothing to report on (out of memory). */

@@ -46,7 +46,7 @@ uint32_t piece_strings(struct reading *r, uint32_t *ret_count);
 void flow_read_run(struct reading *r, void *target);
 void flow_read_task_shell(struct reading *r, void *target);
 void flow_read_shell(struct reading *r, void *target);
-/* Refuses the `shell` of a task whose command is no text for a shell. */
+/* Refuses the `shell` of a task whose command is not a text for a shell. */
 void flow_check_shell(struct reading *r, const struct flow_task *task);
 /* Makes words of the texts that need no shell. */
 void flow_settle_commands(struct flow *flow);

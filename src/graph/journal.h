@@ -28,7 +28,7 @@ struct journal {
     struct buf pending;
 };
 
-/* Opens for appending, makes it if it is not there. */
+/* Opens the journal for appending; creates it if it is missing. */
 int journal_open(struct journal *journal, int run_dir, bool is_synced, struct tsk_error *err);
 void journal_close(struct journal *journal);
 /* Begins a record: `{"t":…,"e":event`; the caller adds pairs (buf_json_pair) to the buffer that is returned. */

@@ -32,7 +32,7 @@ struct request {
 struct retry {
     int64_t at_ms; /* on the boot clock */
     uint32_t node;
-    unsigned attempt; /* the one that comes */
+    unsigned attempt; /* the next one */
 };
 
 struct tsk_call {

@@ -12,14 +12,14 @@ struct run_names {
     const char **ids;
     size_t count;
     size_t left;    /* ids[0 .. left) are a heap, whose first is the newest; those after it were returned */
-    bool has_other; /* an id of another form than RUN-<time>-<letters> is among them */
+    bool has_other; /* one of the ids has another form than RUN-<time>-<letters> */
 };
 
 /* `folder`: below the state directory; one that is absent has no ids. */
 int run_names_open(struct tsk_workspace *ws, const char *folder, struct run_names *ret, struct tsk_error *err);
-/* The newest of those that were not returned yet; NULL: none is left. Borrowed from the names. */
+/* The newest id that was not returned yet; NULL: none is left. Borrowed from the names. */
 const char *run_names_next(struct run_names *names);
-/* How many ids have the text in them, and one of these. */
+/* The number of ids that contain the text, and one of them. */
 size_t run_names_with(const struct run_names *names, const char *text, const char **ret_one);
 void run_names_clear(struct run_names *names); /* for CLEANUP */
 

@@ -19,7 +19,7 @@
  * state.c    the table above, the restart policy     output.c  log files, index, dropping the oldest, mode direct
  * child.c    starting the child and what is beside it pump.c    modes pipe and stamped
  * adopt.c    a child that another holder started     sweep.c   finding and ending every descendant
- * tty.c      mode tty: the terminal, and those who attach
+ * tty.c      mode tty: the terminal, and the clients that attach
  *
  * It must stay small: 100 holders cost 100 times what is touched here. So no stdio, no tables that need relocation, and the
  * large buffers at the end of the struct are not touched in mode direct. */
@@ -156,7 +156,7 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     bool is_line_open;           /* stamped: the file does not end in a newline */
     struct log_input *open_line; /* then: whose line it is; NULL: of a start before this */
     int peek[2];
-    int watch; /* PUMPING: our directory, to notice who comes next */
+    int watch; /* PUMPING: the process's directory, to notice the next holder */
 
     struct {
         int listener; /* -1: none */

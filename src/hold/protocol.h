@@ -20,7 +20,7 @@
  *     stdout.idx stderr.idx output.idx   struct hold_index records, appended
  *     status.new run.new history.new log/NAME.new   the holder's own, on their way to become the file of that name
  *     stdout.pipe stderr.pipe            FIFOs of the modes pipe and stamped; the child has each open for reading and writing
- *     tty            mode tty: the socket of those who attach; both outputs are in log/stdout.log
+ *     tty            mode tty: the socket for `proc attach`; both outputs are in log/stdout.log
  *
  * Invariants
  *  H1  run.<n>.lock is made and locked before anything is cloned that could become start n, and its open file description is

@@ -44,7 +44,7 @@ struct exchange {
     bool is_modern, is_streaming;
     bool is_first;   /* an initialize: without it there is no session */
     bool saves;      /* its answer changes what the session must remember */
-    json_t *message; /* that waits until it is known who calls (A4); owned */
+    json_t *message; /* waits until the caller is known (A4); owned */
     char *instance;  /* who that is; owned, NULL: it was not said, or is the tool's to prove */
     int64_t beat_ms;
 };
@@ -91,7 +91,7 @@ void agents_refuse(struct http_conn *conn, int status, const json_t *id, int cod
 
 /* ---- agents_caller.c ---- */
 
-/* agents_begin, when it is known who calls (A4). */
+/* agents_begin, when the caller is known (A4). */
 void agents_admit(struct exchange *exchange, json_t *message_take);
 
 /* ---- agents_headers.c ---- */

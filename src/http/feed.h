@@ -41,7 +41,7 @@ struct http_feed {
     uint64_t begin;    /* the position of window's first byte; positions only grow */
     struct http_conn **streams;
     unsigned count, room;
-    unsigned readers;          /* F2: who read the trail themselves */
+    unsigned readers;          /* F2: clients that are served from the trail on disk */
     struct lookout lookout;    /* of the worker while is_looking */
     struct loop_source causes; /* the lookout's descriptor */
     int64_t looked_ms;

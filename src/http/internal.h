@@ -94,7 +94,7 @@ bool room_take(struct http_server *server);
 
 /* ---- dispatch.c ---- */
 
-/* Accept-Language, where it is one of ours. */
+/* Accept-Language, if tasuki has the language. */
 enum lang http_lang(const struct http_head *head, enum lang otherwise);
 
 /* A request is complete: head and body. */
@@ -159,7 +159,7 @@ struct http_caller caller_take(const struct http_conn *conn, const struct op *op
 void caller_clear(struct http_caller *caller);
 /* A job's work: only that. */
 void caller_verify(struct http_job *job);
-/* Somebody who has proved it is still there. NULL, "": nobody. */
+/* The proved caller is still connected. NULL, "": nobody. */
 void caller_renew(struct http_server *server, const char *instance);
 void caller_renew_all(struct http_server *server, const json_t *instances);
 /* They have ended (op_end_instance); then the connection gets its answer. */
@@ -180,7 +180,7 @@ enum route_found route_find(const struct http_head *head, const json_t *body, st
 /* ---- page.c ---- */
 
 bool page_has(const struct http_text *path); /* one of the files of the page */
-void page_get(struct http_conn *conn);       /* the one that the request names */
+void page_get(struct http_conn *conn);       /* the file that the request names */
 
 /* ---- openapi.c, stats.c ---- */
 

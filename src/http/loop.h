@@ -31,7 +31,7 @@ void loop_clear(struct loop *loop);
 int loop_add(struct loop *loop, struct loop_source *source, uint32_t events);
 void loop_want(struct loop *loop, struct loop_source *source, uint32_t events); /* changes it, if it is another set */
 void loop_remove(struct loop *loop, struct loop_source *source);                /* leaves the descriptor open */
-/* Waits at most timeout_ms (-1: for ever), then calls everybody who is ready. */
+/* Waits at most timeout_ms (-1: for ever), then calls the handlers of all ready descriptors. */
 void loop_turn(struct loop *loop, int timeout_ms);
 
 #endif

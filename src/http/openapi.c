@@ -212,7 +212,7 @@ static json_t *responses_of(const struct op *op, bool is_get, bool streams)
         json_pack("{s:{s:s, s:o}}", "200", "description", "Done.", "content", content_of(op, is_get, streams));
     if (op->flags & OP_GOES_ON)
         json_object_set_new(responses, "202",
-                            json_pack("{s:s, s:o}", "description", "It has begun and goes on by itself.", "content",
+                            json_pack("{s:s, s:o}", "description", "It has begun and continues by itself.", "content",
                                       json_content(result_ref(op))));
     json_object_set_new(responses, "default",
                         json_pack("{s:s, s:o}", "description", "An error.", "content", json_content(error_ref())));

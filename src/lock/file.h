@@ -39,7 +39,7 @@ int lock_file_exchange(struct lock_file *file, const struct lock_target *target,
 int lock_file_renew(struct lock_file *file, const struct lock_target *target, struct guard *guard,
                     const struct now *now, const struct lock_record *record, dev_t old_dev, ino_t old_ino,
                     struct tsk_error *err);
-/* Renews a living lock of ours that is past half of its TTL, so that another tool's recovery by expiry alone does not delete it.
+/* Renews a living lock of tasuki that is past half of its TTL, so that another tool's recovery by expiry alone does not delete it.
  * Every command that meets such a lock calls this. Updates the judgement. */
 void lock_file_renew_met(const struct lock_target *target, struct guard *guard, const struct now *now,
                          struct judgement *found);
@@ -61,7 +61,7 @@ enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct n
  * renames its temporary file over the lock moves it there. */
 void sprint_path_clear(const struct lock_target *target);
 void sprint_tmp_drop(const struct lock_target *target);
-/* Removes the directory unless a living lock of ours needs it, and another tool's forgotten file. */
+/* Removes the directory unless a living lock of tasuki needs it; removes another tool's forgotten file. */
 void sprint_tmp_sweep(const struct lock_target *target, const struct now *now, const struct judgement *judgement);
 
 #endif

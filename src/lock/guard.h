@@ -57,9 +57,9 @@ void guard_drop_all(struct guard *guard);
 void guard_close(struct guard *guard);
 
 /* Takes byte 0 and reads the state. Until guard_unlock, SIGINT, SIGTERM and SIGTSTP are blocked in this thread. Waits at
- * most 10 s: then ENVIRONMENT, text "guard_busy", with the pid of the one that has it. */
+ * most 10 s: then ENVIRONMENT, text "guard_busy", with the pid of the process that holds it. */
 int guard_lock(struct guard *guard, struct tsk_error *err);
-/* The same without reading the state: for those who only compare and unlink. */
+/* The same without reading the state: for callers that only compare and unlink. */
 int guard_lock_only(struct guard *guard, struct tsk_error *err);
 void guard_unlock(struct guard *guard);
 

@@ -19,7 +19,7 @@
 #define LINE_KEEP_MS  (2 * 60 * 1000)
 #define LINE_KEY_SIZE 17 /* 16 characters and a NUL */
 
-/* The caller's name in the table: "" for none, whose places are not kept. */
+/* The caller's key in the table; "" for a caller without a name, whose places are not kept. */
 void line_key(const char *caller, char key[LINE_KEY_SIZE]);
 
 /* Takes the caller's kept place, or the next free one, and locks its byte on this descriptor. Needs no guard. */
@@ -28,7 +28,7 @@ int line_enter(struct guard *guard, const char *key, uint64_t *ret_ticket, struc
 bool line_keep(struct guard *guard, const char *key, uint64_t ticket);
 /* Whether any place is kept: a hint, without byte 1. */
 bool line_has_kept(const struct guard *guard);
-/* Gives up the caller's oldest kept place, if it has one. */
+/* Drops the caller's oldest kept place, if it has one. */
 void line_forget(struct guard *guard, const char *key);
 
 #endif

@@ -63,7 +63,7 @@ struct lock_proof {
     const char *session_id;            /* sprint: compared, a difference is only a warning ... */
     bool strict;                       /* ... unless strict */
     const struct judgement *confirmed; /* not NULL: a person said yes to releasing this holder's sprint */
-    bool is_remote; /* the caller is no process above this one: it proves itself by token or instance alone */
+    bool is_remote; /* the caller is not a process above this one: only a token or an instance proves its identity */
 };
 /* Releases a lock. Succeeds if the lock is not held (outcome->existed is false). Without a proof the result is LOCK_LOST, except
  * for the lock of a dead holder and for a sprint without a usable pid. A living sprint that is not the caller's needs a yes: the
@@ -78,7 +78,7 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
  * whether it did. Any other lock stays, also a zombie, which needs a yes. */
 int lock_recover(struct lock_target *target, struct lock_outcome *outcome, struct tsk_error *err);
 
-/* Judges under the guard, renews a live lock of ours past half of its TTL, and sweeps what a crash has left. */
+/* Judges under the guard, renews a living lock of tasuki past half of its TTL, and cleans up after a crash. */
 int lock_inspect(struct lock_target *target, struct judgement *ret, struct tsk_error *err);
 
 /* Waits until the lock could be taken (nobody alive holds it), and leaves it there. 0: so it is; 1: it is held after `timeout_ms`

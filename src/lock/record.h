@@ -1,4 +1,4 @@
-/* record.h - the content of a lock file, of ours or of another tool, and its two formats.
+/* record.h - the content of a lock file, from tasuki or from another tool, in its two formats.
  *
  * JSON (request, queue, name): version lock_type request_id run_id pid host created_at expires_at
  * YAML (sprint):               pid session_id started_at epic_spec lock_version
@@ -7,7 +7,7 @@
  * subagent note, and agent_instance where the holder itself is another process (`lock run`). Files without them (other tools') and unknown keys are accepted.
  *
  * A lease has no pid, and other tools must be able to read that. The JSON format has a rule for an unknown pid (the TTL alone
- * counts), so `pid` is null there. The YAML format has none: a pid that is no number makes a zombie, but `kill -0 0` succeeds,
+ * counts), so `pid` is null there. The YAML format has none: a pid that is not a number makes a zombie, but `kill -0 0` succeeds,
  * so `pid` is 0 there. */
 #ifndef LOCK_RECORD_H
 #define LOCK_RECORD_H

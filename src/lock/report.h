@@ -16,7 +16,7 @@ void report_released_by(const struct lock_target *target, const struct now *now,
 void report_renewed(const struct lock_target *target, const struct now *now, const struct lock_record *record);
 /* What a dead holder left was removed, and nobody has taken the lock. */
 void report_recovered(const struct lock_target *target, const struct now *now, const struct judgement *before);
-/* The event `lock.lost`, and the error LOCK_LOST that says who has it now. Returns -1. */
+/* The event `lock.lost`, and the error LOCK_LOST, which names the present holder. Returns -1. */
 int report_lost(const struct lock_target *target, const struct now *now, const struct lock_record *mine,
                 const struct judgement *found, struct tsk_error *err);
 

@@ -131,7 +131,7 @@ void mcp_link_hear(struct mcp_link *link, const char *instance);
 /* What a call wants to know from a person (confirm.c). */
 struct mcp_asking {
     char *approved;  /* owned: the question that was answered with yes */
-    char *question;  /* owned: the one that could not be put, or was answered with no */
+    char *question;  /* owned: the question that could not be asked, or was answered with no */
     bool says_yes;   /* `confirm: true` */
     bool is_open;    /* somebody must answer */
     bool is_refused; /* somebody said no */

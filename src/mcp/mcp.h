@@ -2,7 +2,7 @@
  *
  * One protocol core for every transport and both eras of the protocol:
  *   legacy   2025-03-26, 2025-06-18, 2025-11-25: `initialize`, then requests; the server may ask the client something
- *   modern   2026-07-28: every request says in its `_meta` who asks and what it can do; nothing is remembered between two
+ *   modern   2026-07-28: every request names its client and the client's capabilities in `_meta`; nothing is remembered between two
  *
  * A transport makes a link per connection, hands it the frames it reads and sends the frames it gets:
  *

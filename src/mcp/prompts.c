@@ -26,15 +26,15 @@ static const struct prompt prompts[] = {
      "already: list_processes. Start servers and long commands with create_process and start_process. 4. When done, "
      "release "
      "your locks and say what you left running."},
-    {"hand_over", "End your work so that somebody else can go on", "to", "Who goes on.", false, "lock_release",
-     "tasuki://status",
+    {"hand_over", "End your work so that somebody else can continue", "to", "The agent or person that continues.",
+     false, "lock_release", "tasuki://status",
      "Hand your work over to: {}\n"
      "1. From the status above, list the locks that are yours and the processes that you started. 2. Stop the "
      "processes that "
      "nobody needs (stop_process); leave the others and say how to use them. 3. Release every lock that is yours "
      "(lock_release). 4. Write a short summary: what is done, what is open, what runs, where its output is."},
-    {"resolve_conflict", "Find out who is in the way, and what to do about it", "lock",
-     "The lock, as kind/id or its name.", false, "lock_acquire", "tasuki://locks",
+    {"resolve_conflict", "Find out who holds it, and what to do about it", "lock", "The lock, as kind/id or its name.",
+     false, "lock_acquire", "tasuki://locks",
      "Something is held by somebody else: {}\n"
      "1. From the locks above, say who holds it, since when, and whether that process lives. 2. If the holder is dead, "
      "acquire "

@@ -34,7 +34,7 @@ static const struct resource resources[] = {
     {SCHEME "events", "events", "events", "The newest events.", false, NULL},
     {SCHEME "process/{id}", "process.status", "process", "One process.", false, NULL},
     {SCHEME "process/{id}/log{?stream,tail}", "process.logs", "process log",
-     "What a process wrote; stream: stdout, stderr or both; tail: the last so many lines.", true, NULL},
+     "What a process wrote; stream: stdout, stderr or both; tail: the number of last lines.", true, NULL},
     {SCHEME "run/{id}", "runs.show", "run", "One run.", false, NULL},
     {SCHEME "lock/{kind}/{id}", "lock.check", "lock",
      "One lock: free, held, stale or zombie; a queue's id is queue, a sprint's .sprint-running.", false, is_lock},

@@ -22,7 +22,7 @@ struct flow_file {
 bool flow_args_is_stream(const struct op_call *call);
 /* FLOW_INVALID with all problems, NOT_FOUND with where it was looked for. `file` is to be cleared after success only. */
 int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err);
-/* The same for a file of ours, in an open directory. */
+/* The same for a file that tasuki wrote, in an open directory. */
 int flow_args_load_at(struct op_call *call, int dir, const char *name, struct flow_file *file, struct tsk_error *err);
 void flow_file_clear(struct flow_file *file);
 

@@ -42,7 +42,7 @@ struct lookout {
 
 void lookout_init(struct lookout *lookout, struct tsk_workspace *ws, const char *root);
 void lookout_clear(struct lookout *lookout);
-/* Looks, and reports if it is the one that does. A problem is no reason to end a view: the next look may succeed. */
+/* Looks, and reports if this lookout is the one that reports. A problem does not end a view: the next look may succeed. */
 void lookout_look(struct lookout *lookout);
 /* Nobody looks on for now: another lookout may report. */
 void lookout_rest(struct lookout *lookout);

@@ -16,7 +16,7 @@
 #define TASK_FILE_PARAM                                                                                                \
     PARAM("task_file", OP_PATH, OP_CLI_ONLY, "FILE", "The task as the text of a file; - is stdin.", .fills = "task")
 #define UL_TASK_PARAM                                                                                                  \
-    PARAM("ulTaskId", OP_ID, OP_OPTIONAL, "W", "A workflow that must be yours, or nobody's.", .option = "workflow",    \
+    PARAM("ulTaskId", OP_ID, OP_OPTIONAL, "W", "Workflow that must be yours, or nobody's.", .option = "workflow",      \
           .completes = "workflow-id")
 #define AGENT_ERRORS                                                                                                   \
     ERRORS(TSK_UL_WORKFLOW_NOT_OWNED, TSK_NOT_FOUND, TSK_INVALID_INPUT, TSK_FLOW_INVALID, TSK_TASK_FAILED,             \
@@ -313,8 +313,7 @@ const struct op op_agent_loop = {
     .params = PARAMS(AGENT_PARAM, TASK_PARAM(OP_POSITIONAL), TASK_FILE_PARAM,
                      PARAM("maxIterations", OP_INT, OP_REQUIRED, "N", "At most.", .min = 1, .max = AGENT_LOOP_MAX,
                            .option = "max-iterations"),
-                     PARAM("until", OP_STRING, OP_OPTIONAL, "CMD",
-                           "A command that succeeds when the work is done; without it, maxIterations times."),
+                     PARAM("until", OP_STRING, OP_OPTIONAL, "CMD", "A command that ends the loop when it succeeds."),
                      UL_TASK_PARAM, OP_DETACH_PARAM, INSTANCE_PARAM),
     .result = result_fields,
     .errors = AGENT_ERRORS,

@@ -128,8 +128,7 @@ const struct op op_status = {
     .examples = "tasuki status  # who is running what",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,
     .params = PARAMS(
-        FLAG("register", OP_REMOTE_ONLY,
-             "Also return your instance; over HTTP, register a new one and return its secret, too."),
+        FLAG("register", OP_REMOTE_ONLY, "Also return your instance; over HTTP a new one, with its secret."),
         PARAM("label", OP_STRING, OP_REMOTE_ONLY | OP_CALLER, "TEXT", "A name for people, with register.", .max = 128),
         PARAM("instance", OP_STRING, OP_REMOTE_ONLY | OP_CALLER, "I", "The caller's instance id.", .max = 256)),
     .result =

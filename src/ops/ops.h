@@ -49,7 +49,7 @@ enum op_param_flags {
     /* What the caller gives. */
     OP_REQUIRED = 1 << 0,
     OP_SHOWN_REQUIRED = 1 << 1, /* required, but the handler reports it, in its own words */
-    OP_CALLER = 1 << 2,         /* says who calls; a skin that knows it fills it in and does not ask */
+    OP_CALLER = 1 << 2, /* identifies the caller; a skin that knows the caller fills it in and does not offer it */
 
     /* More values than the type has. */
     OP_MANY = 1 << 3,     /* one string, or a list of them; on the command line several words */
@@ -117,7 +117,7 @@ enum op_flags {
     /* How it answers. */
     OP_VERDICTS = 1 << 9,  /* its result may be no success, and comes with that status (call->verdict) */
     OP_GOES_ON = 1 << 10,  /* the same, and it may be the result of what continues by itself (call->goes_on) */
-    OP_QUESTION = 1 << 11, /* asks how things are: a verdict that is no success refuses nothing */
+    OP_QUESTION = 1 << 11, /* asks for a state: a negative verdict is an answer, not a refusal */
 };
 
 /* The short forms. */
@@ -206,9 +206,10 @@ struct op_call {
     struct tsk_workspace *ws; /* open, unless the row says otherwise */
     const char *root;         /* --root as given, or NULL */
     enum lang lang;
-    bool is_cli;      /* the caller is a command that returns: the holder is guessed (base/ident.h) */
-    bool is_remote;   /* it reached a server that many share: no process above us is the caller (caller.c) */
-    bool is_borrowed; /* its instance is that of another one who gave work to it */
+    bool is_cli; /* the caller is a command that returns: the holder is guessed (base/ident.h) */
+    bool
+        is_remote; /* it reached a server that many clients share: no process above this one is the caller (caller.c) */
+    bool is_borrowed; /* its instance is that of the agent which gave it the work */
     struct tsk_workspace
         *home; /* is_remote: the server's workspace, which knows registered callers; also where ws is NULL */
     bool is_quiet;
@@ -219,7 +220,7 @@ struct op_call {
     bool has_force;       /* set before confirm: `force` does it without a person, as the refusal says */
     /* The call waits for `kind` `id` (NULL: it has none) since that time; kind NULL: no more. NULL: nobody shows it. */
     void (*waits)(struct op_call *call, const char *kind, const char *id, int64_t since_ms);
-    /* Whether nobody waits for the answer any more; looked at by operations that wait. NULL: somebody does. */
+    /* Whether nobody waits for the answer any more; operations that wait ask this. NULL: somebody waits. */
     bool (*is_cancelled)(struct op_call *call);
     /* In a runner that was started apart (ops/detached.h): takes the decision, the run's stage as soon as its locks are taken.
      * NULL: nobody waits for it. */
@@ -258,7 +259,7 @@ const struct op *op_find(const char *noun, const char *verb);
 /* The error of a mode that the sprint interface does not have, with the sprint object beside it. Returns -1. */
 int sprint_invalid_mode(const char *mode, struct tsk_error *err);
 const struct op *op_by_name(const char *name);
-/* A suggested command as this caller types it: one of ours names the workspace that the caller has named. `root` may be NULL. */
+/* A suggested command as this caller types it: a tasuki command names the workspace that the caller has named. `root` may be NULL. */
 void op_put_command(struct buf *b, const char *root, const char *command);
 /* Appends the command as it was typed, but with `value` for the parameter `name`; NULL: without it. */
 void op_put_typed(struct buf *line, const struct op_call *call, const char *name, json_t *value);
@@ -288,7 +289,7 @@ char *op_take_secret(const struct op *op, json_t *args);
 int op_verify_caller(struct tsk_workspace *ws, const char *instance, const char *secret, struct tsk_error *err);
 /* Adds the command that registers a client. */
 void op_hint_register(struct tsk_error *err);
-/* The same for somebody who has proved it before and is still there: an open stream. */
+/* The same for a caller that has proved its identity before and is still connected: an open stream. */
 int op_renew_caller(struct tsk_workspace *ws, const char *instance, struct tsk_error *err);
 /* The instance has ended cleanly: its locks and claims are released, its registration goes. How many of each, if wanted. */
 struct instance_end {

@@ -1,4 +1,4 @@
-/* own_args.h - what operations that need an owner share: who calls, and the parameters that say so. */
+/* own_args.h - shared by the operations that need an owner: the caller, and the parameters that name it. */
 #ifndef OPS_OWN_ARGS_H
 #define OPS_OWN_ARGS_H
 

@@ -15,7 +15,7 @@
 #include "ops/ops.h"
 
 #define PAGE_ALL     INT64_MAX
-#define PAGE_BRIEF   50 /* for a caller that pays for every byte, where all would be given otherwise */
+#define PAGE_BRIEF   50 /* for an agent, which pays for every byte; other callers get all */
 #define PAGE_KEY_MAX 1024
 
 #define PAGE_LIMIT(text, most, otherwise)                                                                              \
@@ -32,7 +32,7 @@ struct page {
     const char *after; /* the cursor that was given; NULL: from the beginning */
     int64_t limit, total;
     bool is_descending; /* the newest first */
-    bool is_partial;    /* not all were looked at: there is no total */
+    bool is_partial;    /* not all entries were read: there is no total */
     bool has_more;
     json_t *items;
     char last[PAGE_KEY_MAX];
@@ -43,7 +43,7 @@ struct page page_begin(const struct op_call *call, int64_t limit);
 /* Whether an item with this key is behind the cursor. */
 bool page_is_due(const struct page *page, const char *key);
 bool page_is_full(const struct page *page);
-/* Counts an item of the list; whether it belongs to this page, and is to be put. */
+/* Counts an item of the list. Returns whether it belongs to this page and must be put. */
 bool page_takes(struct page *page, const char *key);
 void page_put(struct page *page, json_t *item_take);
 /* The answer, owned; the page is over. */

@@ -53,11 +53,10 @@ int log_args_time(const json_t *args, const char *param, int64_t now_ms, int64_t
         PARAM("log_max", OP_INT, OP_OPTIONAL, "BYTES", "The newest bytes to keep of each stream.",                     \
               .fallback = OP_TEXT(HOLD_LOG_MAX), .min = 4096, .max = INT64_MAX / 4),                                   \
         PARAM("ready", OP_ANY, OP_OPTIONAL, "PROBE",                                                                   \
-              "How to tell that it is ready: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."),     \
+              "It is ready when: log:REGEX, port:N, http://…, exec:CMD ARG…, or notify (sd_notify)."),                 \
         PARAM("ready_timeout_ms", OP_DURATION, OP_MS, "D", "How long it may take to become ready.", .fallback = "60s", \
               .option = "ready-timeout"),                                                                              \
-        PARAM("health", OP_ANY, OP_OPTIONAL, "PROBE",                                                                  \
-              "A probe as for ready, tried repeatedly once the process is ready."),                                    \
+        PARAM("health", OP_ANY, OP_OPTIONAL, "PROBE", "The same probes, repeated once it is ready."),                  \
         PARAM("health_interval_ms", OP_DURATION, OP_MS, "D", "The time between tries.", .fallback = "10s",             \
               .option = "health-interval"),                                                                            \
         PARAM("health_failures", OP_INT, OP_OPTIONAL, "N", "This many failures in a row make it unhealthy.",           \

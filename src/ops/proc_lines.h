@@ -17,7 +17,7 @@ struct proc_lines {
 void proc_lines_init(struct proc_lines *lines, struct op_call *call, const char *const *ids, size_t count);
 /* false: stop. */
 bool proc_lines_put(struct proc_lines *lines, size_t which, const struct log_line *line);
-/* A sentence of ours about all of them; documents have no place for it. */
+/* A remark of tasuki about all of them; documents have no place for it. */
 bool proc_lines_remark(struct proc_lines *lines, const char *text);
 /* What all of it waits for, until the next call; "": nothing. On a terminal it is the last line,
  * with the span, which proc_lines_flush renews; elsewhere a sentence. */

@@ -15,7 +15,7 @@ struct run_owner {
     struct op_call *call;
     char workflow[WORKFLOW_ID_MAX]; /* "": for none */
     struct instance caller;
-    bool has_caller; /* who calls is only needed where a workflow is */
+    bool has_caller; /* the caller is needed only for a workflow */
     struct workflow owned;
     bool is_unknown; /* the last look at the owner failed, which was reported */
 };

@@ -18,7 +18,7 @@ struct op_wait {
 void op_wait_begin(struct op_wait *wait, struct op_call *call, const char *kind, const char *id);
 void op_wait_end(struct op_wait *wait); /* for CLEANUP */
 
-/* All that wait: array of {kind id since who for}, owned. The lists (may be NULL) say who has what they wait for. */
+/* All parties that wait: array of {kind id since who for}, owned. The lists (may be NULL) name the holders that they wait for. */
 json_t *waits_list(struct tsk_workspace *ws, const json_t *locks, const json_t *workflows, const json_t *processes);
 
 #endif

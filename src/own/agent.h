@@ -36,7 +36,7 @@ int agents_load(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err);
 /* True if an agent is configured. */
 bool agents_are_configured(struct tsk_workspace *ws);
 
-/* The agent (or team) `name`, borrowed; NULL with NOT_FOUND, the names there are and the one that was probably meant. */
+/* The agent (or team) `name`, borrowed; NULL with NOT_FOUND, the existing names, and the one that was probably meant. */
 const json_t *agent_find(const json_t *config, const char *name, bool is_team, struct tsk_error *err);
 /* Its command for a text, which is in the file `path` where that is used; owned array of strings. */
 json_t *agent_command(const json_t *agent, const char *text, const char *path, bool *ret_uses_path);

@@ -27,7 +27,7 @@
 #define INSTANCE_LEASE_MS    (2 * 60 * 1000) /* a client that closes does not say so: its locks are free soon */
 #define INSTANCE_SLACK_MS    2000            /* how much later than its id says a process may have started */
 
-/* Somebody who calls. */
+/* The caller of an operation. */
 struct instance {
     char id[INSTANCE_ID_MAX];
     struct proc_id process; /* pid 0: none, or not known */

@@ -57,7 +57,7 @@ void exchange_clear(struct exchange *ex); /* for CLEANUP */
 int exchange_read(const struct exchange_source *from, const char *text, size_t len, struct exchange *ret,
                   struct tsk_error *err);
 
-/* Whether the file says of process `id` what `spec` is. A masked value means the one that the process has. */
+/* Whether the file describes process `id` as `spec` does. A masked value stands for the registered one. */
 bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec);
 
 /* All or nothing. Names that exist are refused (ProcessAlreadyExists with all of them in `ids`) unless is_replacing.

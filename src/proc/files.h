@@ -70,7 +70,7 @@ int proc_history_put(int dir, const struct now *now, const char *what, int64_t n
                      struct tsk_error *err);
 /* The logical end, to be compared with what was seen already; 0 if there is no history. */
 int64_t proc_history_end(int dir);
-/* Whether that is the logical end. Cheaper: it opens no file that is short. */
+/* Whether that is the logical end. Cheaper: it does not open short files. */
 bool proc_history_ends_at(int dir, int64_t offset);
 /* The lines from logical offset `from` on, as an array of objects; *ret_next is where the next reading begins. Lines that
  * cannot be parsed are skipped, an unfinished last line is left for later. */

@@ -22,7 +22,7 @@ struct kin_key {
 struct kin_keys {
     struct kin_key *list;
     size_t count, room;
-    bool has_locks, has_sessions; /* among the keys: what no key asks for is not looked at */
+    bool has_locks, has_sessions; /* among the keys: only what a key asks for is read */
 };
 void kin_keys_clear(struct kin_keys *keys); /* for CLEANUP */
 void kin_key_word(struct kin_keys *keys, size_t owner, const char *name, const char *value);

@@ -35,7 +35,7 @@ struct launch_self {
     int pass;                 /* becomes its descriptor HOLD_FD_PASS */
 };
 int launch_self(const struct launch_self *what, struct launch *ret, struct tsk_error *err);
-/* A program of ours beside this one (build directory), in libexec of its prefix, or where it was configured to be. */
+/* A program of tasuki beside this one (build directory), in libexec of its prefix, or where it was configured to be. */
 int launch_find_program(const char *name, char path[PATH_MAX], struct tsk_error *err);
 /* Waits for the report: 0 the command runs; ProcessStartFailed with the reason. */
 int launch_result(struct launch *launch, struct tsk_error *err);

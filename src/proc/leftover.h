@@ -13,11 +13,11 @@ struct leftovers {
     struct proc_id ids[LEFTOVER_MAX];
 };
 
-/* Whether a lock of an ended start is still held: quick, but misses those who closed it. */
+/* Whether a lock of an ended start is still held: quick, but misses processes that closed it. */
 bool leftovers_hold_a_lock(const struct proc *p);
 /* All of them. While the process runs, only those of earlier starts that still have their lock. */
 int leftovers_find(const struct proc *p, struct leftovers *ret, struct tsk_error *err);
-/* Those of several processes, in one look; results[i] is the error of list[i], which has to be TSK_OK for it to be looked at. */
+/* Those of several processes, in one look; results[i] is the error of list[i], which must be TSK_OK: others are skipped. */
 void leftovers_end_many(const struct proc *list, size_t count, int64_t grace_ms, struct tsk_error *results);
 /* SIGTERM, SIGKILL after grace_ms, until none is left. ProcessStopFailed if some cannot be ended within 5 s more. */
 int leftovers_end(const struct proc *p, int64_t grace_ms, struct tsk_error *err);

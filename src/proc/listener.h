@@ -7,7 +7,7 @@
 
 enum listener {
     LISTENER_OWN,    /* a process of the start listens there */
-    LISTENER_OTHER,  /* somebody listens there, but no process of the start */
+    LISTENER_OTHER,  /* another program listens there, no process of the start */
     LISTENER_UNSEEN, /* a process of the start may: the descriptors of one of them cannot be read */
     LISTENER_NONE,   /* no socket of this machine listens there */
 };

@@ -10,7 +10,7 @@
 
 enum log_stream { LOG_STDOUT, LOG_STDERR, LOG_BOTH };
 
-/* For one who continues reading, by stream: zeroed before the first read, then left alone. A process may cut its log after we
+/* For a reader that continues, by stream: zeroed before the first read, then left alone. A process may cut its log after we
  * read more of it than its holder has seen; then the cursor alone would be misunderstood. */
 struct log_seen {
     uint64_t inode;
@@ -58,7 +58,7 @@ struct log_line {
 int log_read(const struct proc *p, const struct log_query *query, bool (*take)(void *data, const struct log_line *line),
              void *data, int64_t ret_next[2], struct tsk_error *err);
 
-/* The same, line by line, for one who reads several at a time. `p` lives as long as the reader. */
+/* The same, line by line, for a reader of several processes. `p` lives as long as the reader. */
 struct log_reader;
 int log_reader_open(const struct proc *p, const struct log_query *query, struct log_reader **ret,
                     struct tsk_error *err);

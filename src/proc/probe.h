@@ -27,9 +27,9 @@ struct probe_report {
     char phase[12];   /* starting ready unhealthy */
     int64_t since_ms; /* wall time at which the phase began */
     char detail[PROBE_DETAIL_MAX];
-    char failed[80]; /* "" or why it will not become ready: the time is up */
+    char failed[80]; /* "", or the reason why it did not become ready in time */
 };
-/* 1 there is one, 0 none (or it cannot be read). */
+/* Returns 1 if there is a report, 0 if there is none (or it cannot be read). */
 int probe_report_read(int dir, struct probe_report *ret);
 int probe_report_write(int dir, const struct probe_report *report, struct tsk_error *err);
 /* Whether the newest start of p has been ready. *ret (may be NULL) is the report of that start, zeros if there is none. */

@@ -16,7 +16,7 @@ struct probe_try {
     const char *cwd;
     int child_fd; /* pidfd of the process, -1 if it does not run */
     char detail[PROBE_DETAIL_MAX];
-    /* PROBE_LOG: what was looked at already, per stream */
+    /* PROBE_LOG: the part that was searched already, per stream */
     int64_t cursor[2];
     regex_t pattern;
     bool has_pattern;

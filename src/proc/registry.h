@@ -5,7 +5,7 @@
 #include "proc/process.h"
 #include "proc/worktree.h"
 
-/* The row and its directory, not looked at (view is empty). */
+/* The row and its directory, without a look at the process (view is empty). */
 int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err);
 /* Sets ProcessNotFound with the nearest id. */
 int proc_not_found(struct proc_registry *reg, const char *id, struct tsk_error *err);

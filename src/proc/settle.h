@@ -17,11 +17,11 @@ enum proc_settled {
 
 struct proc_settle {
     int64_t timeout_ms;               /* < 0: as long as the probes want */
-    bool (*is_cancelled)(void *data); /* looked at a few times a second; NULL: never */
+    bool (*is_cancelled)(void *data); /* asked a few times a second; NULL: never */
     void *data;
 };
 
-/* ret[i] is what became of ids[i]. An id that is NULL is passed over. Never fails: a process that cannot be looked at has settled. */
+/* ret[i] is the result for ids[i]. An id that is NULL is skipped. Never fails: a process that cannot be read counts as settled. */
 void proc_settle(struct proc_registry *reg, const char *const *ids, size_t count, const struct proc_settle *how,
                  enum proc_settled *ret);
 

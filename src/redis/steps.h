@@ -26,7 +26,7 @@ void key_of_files(const struct redis_settings *settings, const char *hash, const
 /* A run on the server, as somebody sees it. */
 struct steps {
     char meta[KEY_MAX];
-    char server[48]; /* the one that the step which was begun last is meant for */
+    char server[48]; /* the server for which the last step was begun */
     int64_t seen;    /* the highest step number; a server that is behind it has forgotten something */
 };
 

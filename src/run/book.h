@@ -51,7 +51,7 @@ struct book_entry {
     struct request request;
     struct book_place place;
     json_t *run;  /* the latest: run_id status started_at ended_at reason_code questions; NULL: none */
-    json_t *lock; /* as `lock check` shows it; NULL: free, or left by somebody who is dead */
+    json_t *lock; /* as `lock check` shows it; NULL: free, or left by a dead holder */
     bool is_done; /* B1 */
     enum book_reason reason;
     struct buf detail; /* what blocks it: a request, a run, the path of a cycle; "" */

@@ -13,7 +13,7 @@
 
 #define PRUNE_KEEP_RUNS 200
 #define PRUNE_KEEP_DAYS 30
-#define PRUNE_EACH_TIME 20 /* runs that go at the end of a run, and in doctor --fix */
+#define PRUNE_EACH_TIME 20 /* runs that are removed at the end of a run, and by doctor --fix */
 
 struct prune {
     int64_t runs, age_ms; /* K2 */
@@ -23,7 +23,7 @@ struct prune {
 
 /* `keep: {runs, days}` of config.yaml, else 200 and 30. */
 int prune_config(struct tsk_workspace *ws, struct prune *ret, struct tsk_error *err);
-/* *ret: the ids of the runs that went, or would; owned. */
+/* *ret: the ids of the runs that were removed, or would be; owned. */
 int prune_runs(struct tsk_workspace *ws, const struct prune *prune, json_t **ret, struct tsk_error *err);
 /* K4, at the end of a run; a problem is logged. */
 void prune_after_run(struct tsk_workspace *ws);

@@ -61,7 +61,7 @@ int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struc
  * name that fits none stays as it is; several: REQUEST_NOT_FOUND. */
 int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change, char id[LOCK_ID_MAX],
                     struct tsk_error *err);
-/* A file that can have no id (`ret_strays` of request_list): broken, and shown with its name. */
+/* A file whose name cannot be an id (`ret_strays` of request_list): broken, and shown with its name. */
 void request_of_stray(const char *name, enum lang lang, struct request *ret);
 /* Of the file's text: whether it is the same, whatever its time says. */
 void request_hash(const struct request *request, char ret[SHA256_HEX_SIZE]);

@@ -16,8 +16,8 @@ struct run_piece {
     size_t len;
 };
 
-/* Gives each piece to `take` (false: stop) until the run has no runner and everything was given, or is_left says that nobody reads
- * any more. `offset`: where the first log begins that is delivered (a reader that continues). */
+/* Passes each piece to `take` (false: stop) until the run has no runner and all output was passed, or is_left says that the reader
+ * has gone. `offset`: where the first log begins that is delivered (a reader that continues). */
 int run_watch_logs(const struct rundir *run, int64_t offset, bool (*take)(void *data, const struct run_piece *piece),
                    bool (*is_left)(void *data), void *data, struct tsk_error *err);
 

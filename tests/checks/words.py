@@ -36,6 +36,11 @@ PHRASES = {
     r"at the door": "waiting to connect",
     r"put(?:s|ting)? away": "remove, clean up",
     r"(?:not|cannot|never) for himself": "itself",
+    r"go(?:es|ing)? on with": "continue",
+    r"(?:goes|went) on(?= (?:by itself|after|until|where|behind|here|there)\b)": "continues",
+    r"(?:at most|by|after|of) so many": "at most N",
+    r"begin(?:s|ning)? anew": "start a new one, begin again",
+    r"(?:become|becomes) of": "name the result: how it has ended",
 }
 # A sentence whose subject is "who …". A question ("Who holds it?") is none.
 WHO = re.compile(r"(?:^|[.:;!?]\s+|/\*\s*|\*\s+|#\s+|[-|]\s+)Who\s+(?:[a-z]+s|has|is|does)\b(?![^.]*\?)", re.MULTILINE)

@@ -2,7 +2,7 @@
  * first byte says in pieces of which size the rest arrives; how it arrives must not matter.
  *
  * What holds for a request that is not refused: everything points into it, it has one Host, and one way only to say how long its
- * body is; what becomes of it is a row with arguments, or an error with a status. */
+ * body is; its result is a row with arguments, or an error with a status. */
 #include "http/agents.h"
 #include "http/internal.h"
 

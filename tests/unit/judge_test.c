@@ -299,11 +299,11 @@ TEST(j6_without_a_usable_pid_a_lock_is_stale_once_expired)
 TEST(j7_what_cannot_be_parsed_is_held_for_ten_seconds_and_then_stale)
 {
     static const struct row rows[] = {
-        {.rule = "empty and new", "", VERDICT_HELD, "may be writing the file"},
-        {.rule = "torn and new", "{'pid':12", VERDICT_HELD, "may be writing the file", .mtime_ms = -9 * SECOND},
+        {.rule = "empty and new", "", VERDICT_HELD, "may be being written"},
+        {.rule = "torn and new", "{'pid':12", VERDICT_HELD, "may be being written", .mtime_ms = -9 * SECOND},
         {.rule = "torn and old", "{'pid':12", VERDICT_STALE, "invalid format", .mtime_ms = -11 * SECOND},
         {.rule = "yaml in json's place", "pid: 1\n", VERDICT_STALE, "invalid format", .mtime_ms = -11 * SECOND},
-        {.rule = "from the near future", "x", VERDICT_HELD, "may be writing the file", .mtime_ms = 5 * SECOND},
+        {.rule = "from the near future", "x", VERDICT_HELD, "may be being written", .mtime_ms = 5 * SECOND},
         {.rule = "from the far future", "x", VERDICT_STALE, "invalid format", .mtime_ms = HOUR},
     };
     CHECK_ROWS(TSK_LOCK_NAME, rows);
