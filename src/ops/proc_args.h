@@ -41,9 +41,8 @@ int log_args_time(const json_t *args, const char *param, int64_t now_ms, int64_t
               .option = "backoff", .agent_help = "Delay before the second restart in a row; doubles."),                \
         PARAM("backoff_max_ms", OP_DURATION, OP_MS, "D", "The longest delay.", .fallback = "60s",                      \
               .option = "backoff-max"),                                                                                \
-        PARAM("healthy_after_ms", OP_DURATION, OP_MS, "D",                                                             \
-              "After running this long, the count of restarts begins again.", .fallback = "10s",                       \
-              .option = "healthy-after"),                                                                              \
+        PARAM("healthy_after_ms", OP_DURATION, OP_MS, "D", "Running this long resets the count of restarts.",          \
+              .fallback = "10s", .option = "healthy-after"),                                                           \
         PARAM("log", OP_ENUM, OP_OPTIONAL, "MODE",                                                                     \
               "How output is kept: direct (the program writes the files), pipe, stamped (time and stream on each "     \
               "line), or tty.",                                                                                        \
