@@ -304,6 +304,9 @@ static int hello_refused(const struct redis_conn *conn, const struct redis_setti
     char shown[REDIS_SHOWN_MAX], reason[256];
     const char *given = conn->fd >= 0 ? tsk_error_context(err, "reason") : NULL;
     snprintf(reason, sizeof reason, "%s", given ? given : "");
+    size_t len = strlen(reason);
+    if (len && reason[len - 1] == '.') /* it stands in a sentence of ours */
+        reason[len - 1] = '\0';
     redis_show(settings, shown);
     if (strncmp(reason, "NOAUTH", 6) == 0 || strncmp(reason, "WRONGPASS", 9) == 0)
         error_set(err, TSK_ENVIRONMENT, "redis_login", "server", shown, "reason", reason, NULL);

@@ -152,6 +152,7 @@ def _(ws):
         refused = ws.tasuki("run", flow, env=redis.env({"TASUKI_REDIS": url}))
         eq(refused.code not in (0, 7), True, f"exit code for {url}")
         eq("refuses the login" in refused.err and "password_file" in refused.err, True, f"the reason and the remedy in {refused.err}")
+        eq(".." in refused.err, False, f"whether a sentence ends twice in {refused.err}")
         eq("wrong-word" in refused.err + refused.out, False, "whether the password is shown")
     for url in (f"redis://:open-up@{place}", f"redis://tasuki:sesame@{place}"):
         worker = redis.worker("-j", "1", env={"TASUKI_REDIS": url})
