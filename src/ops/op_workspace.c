@@ -133,7 +133,7 @@ const struct op op_status = {
         PARAM("instance", OP_STRING, OP_REMOTE_ONLY | OP_CALLER, "I", "The caller's instance id.", .max = 256)),
     .result = FIELDS({"version", "string", "of this program"}, {"root", "string", "the workspace"},
                      {"state", "string", "the directory with its state"}, {"time", "string", "now"},
-                     {"host", "string?", "the machine; not for agents"},
+                     {"host", "string?", "the machine"},
                      {"examined_at", "string?", "when the report of GET /api/doctor was made, if there is one"},
                      {"locks", "array", "as in lock.list"}, {"processes", "array", "as in process.list"},
                      {"processes_total", "integer?", "for agents, when not all are shown"},
