@@ -134,7 +134,7 @@ const struct op op_status = {
     .result =
         FIELDS({"version", "string", "of this program"}, {"root", "string", "the workspace"},
                {"state", "string", "the directory with its state"}, {"time", "string", "now"},
-               {"host", "string?", "the machine; not for agents"},
+               {"host", "string?", "the machine"},
                {"examined_at", "string?", "when the report of GET /api/doctor was made, if there is one"},
                {"locks", "array", "as in lock.list"}, {"processes", "array", "as in process.list"},
                {"processes_total", "integer?", "for agents: the number of all, if not all are shown"},

@@ -324,13 +324,11 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
     return 0;
 }
 
-/* What an agent need not know: the machine, and whether there is a report of doctor to ask for. */
+/* The machine, and whether there is a report of doctor to ask for. */
 static void add_place(struct op_call *call, json_t *answer)
 {
     struct stat st;
     char time[TIME_TEXT_MAX];
-    if (call->is_brief)
-        return;
     json_object_set_new(answer, "host", json_string(host_name()));
     if (fs->fstatat(call->ws->state_dir, DOCTOR_REPORT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
