@@ -122,7 +122,8 @@ void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX])
 void time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX])
 {
     char *end = format_at_offset(wall_ms, 0, text);
-    snprintf(end, (size_t)(text + TIME_TEXT_MAX - end), ".%03dZ", (int)(wall_ms - floor_div(wall_ms, 1000) * 1000));
+    *end++ = '.';
+    *put_digits(end, (int)(wall_ms - floor_div(wall_ms, 1000) * 1000), 3, 'Z') = '\0';
 }
 
 void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])

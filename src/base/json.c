@@ -266,6 +266,8 @@ json_t *json_of_error(const struct tsk_error *err, const char *lang_name)
     json_object_set_new(document, "error", error);
     if (latest_run)
         json_object_set_new(document, "latest_run", latest_run);
+    if (err->code == TSK_NEEDS_CONFIRMATION)
+        json_object_set_new(document, "needs_confirmation", json_true());
     put_beside(document, err);
     return document;
 }

@@ -374,7 +374,7 @@ static json_t *stage_from_journal(const struct rundir *run, const json_t *record
     char began[TIME_TEXT_MAX] = "";
     const json_t *first = json_array_get(records, 0);
     if (first)
-        time_format_utc(json_get_int(first, "t", 0), began);
+        time_format_exact(json_get_int(first, "t", 0), began);
     return json_pack("{s:s, s:s, s:s, s:s?, s:s*, s:s*, s:s*, s:s, s:s, s:{}, s:[], s:[], s:[]}", "run_id", run->id,
                      "source", json_get_string(first, "flow", ""), "session_id", run->id, "request_id",
                      json_get_string(first, "request", NULL), "request_updated_at",
@@ -401,7 +401,7 @@ static bool end_from_journal(const struct rundir *run, json_t *stage, const json
     if (!*status)
         return false;
     const json_t *end = json_array_get(records, json_array_size(records) - 1);
-    time_format_utc(json_get_int(end, "t", 0), ended);
+    time_format_exact(json_get_int(end, "t", 0), ended);
     json_object_set_new(stage, "status", json_string(status));
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());

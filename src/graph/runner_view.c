@@ -107,7 +107,7 @@ static json_t *time_or_null(int64_t wall_ms)
     char text[TIME_TEXT_MAX];
     if (!wall_ms)
         return json_null();
-    time_format_utc(wall_ms, text);
+    time_format_exact(wall_ms, text);
     return json_string(text);
 }
 

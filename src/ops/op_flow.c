@@ -46,7 +46,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
         if (is_there && !S_ISREG(st.st_mode))
             continue;
         if (is_there)
-            time_format_local(st.st_mtim.tv_sec * INT64_C(1000) + st.st_mtim.tv_nsec / 1000000, time);
+            time_format_exact(st.st_mtim.tv_sec * INT64_C(1000) + st.st_mtim.tv_nsec / 1000000, time);
         json_array_append_new(flows, json_pack("{s:s, s:o, s:s?}", "name", name, "path",
                                                json_sprintf(".aiflow/%s", path), "updated_at", is_there ? time : NULL));
     }

@@ -354,7 +354,7 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
         error_add_next(err, "tasuki own claim %s", workflow_of(call));
         return -1;
     }
-    time_format_local(wf.claimed_at_ms, time);
+    time_format_exact(wf.claimed_at_ms, time);
     *ret = workflow_json(&wf, false);
     json_object_set_new(*ret, "claimed_at", json_string(time));
     if (wf.owner[0])

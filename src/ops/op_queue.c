@@ -72,7 +72,7 @@ static void queue_run_tells(void *data, const json_t *line, const char *title)
     json_object_set_new(about, "title", json_string(title));
     if (!is_begin)
         explain_run(call, about);
-    time_format_utc(clock_now().wall_ms, time);
+    time_format_exact(clock_now().wall_ms, time);
     json_t *document CLEANUP_JSON =
         json_pack("{s:s, s:s, s:O, s:o}", "time", time, "type", is_begin ? "queue.next" : "queue.ran", "run_id",
                   json_object_get(line, "run_id"), "data", about);

@@ -343,7 +343,7 @@ int workflow_list(struct owners *owners, const char *owner, bool owned, json_t *
             return -1;
         who_add_note(owners->ws, &wf.who);
         json_t *one = workflow_json(&wf, false);
-        time_format_local(wf.claimed_at_ms, time);
+        time_format_exact(wf.claimed_at_ms, time);
         json_object_set_new(one, "claimed_at", json_string(time));
         if (wf.owner[0])
             json_object_set_new(one, "how", json_string(wf.state.how));

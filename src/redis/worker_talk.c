@@ -475,7 +475,7 @@ void talk_dead(struct worker *w, const struct worker_place *place, const char *r
     char key[KEY_MAX], time[TIME_TEXT_MAX];
     struct tsk_error err;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    time_format_utc(clock_now().wall_ms, time);
+    time_format_exact(clock_now().wall_ms, time);
     buf_printf(&line, "%s\t%s\t%s\t%s\t%s", time, place->run->root, place->id, w->name, reason);
     worker_say(w, place->run->root, place->id, "", reason);
     key_of_pool(&w->settings, "dead", key);

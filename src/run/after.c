@@ -110,7 +110,7 @@ int after_record(struct tsk_workspace *ws, const struct run_lock *lock, json_t *
     char path[AFTER_NAME], time[TIME_TEXT_MAX];
     random_hex(id, AFTER_ID_SIZE - 1);
     json_object_set_new(json_object_get(job, "args"), "after", json_string(id));
-    time_format_utc(clock_now().wall_ms, time);
+    time_format_exact(clock_now().wall_ms, time);
     json_t *pending CLEANUP_JSON =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O}", "version", "1.0", "id", id, "kind",
                   lock_kind_get(lock->kind)->name, "lock", lock->id, "after", after, "created_at", time, "job", job);

@@ -91,8 +91,8 @@ static int stage_of_journal(const struct rundir *run, json_t **ret, struct tsk_e
         return rundir_damaged(run, "stage.json", err);
     const json_t *first = json_array_get(records, 0), *last = json_array_get(records, json_array_size(records) - 1);
     bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
-    time_format_utc(json_get_int(first, "t", 0), began);
-    time_format_utc(json_get_int(last, "t", 0), ended);
+    time_format_exact(json_get_int(first, "t", 0), began);
+    time_format_exact(json_get_int(last, "t", 0), ended);
     *ret = json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
                      "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
                      "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",

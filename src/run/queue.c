@@ -67,7 +67,7 @@ static void write_record(struct queue *q)
 static json_t *time_now(void)
 {
     char text[TIME_TEXT_MAX];
-    time_format_utc(clock_now().wall_ms, text);
+    time_format_exact(clock_now().wall_ms, text);
     return json_string(text);
 }
 

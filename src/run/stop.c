@@ -101,7 +101,7 @@ static int write_cancelled(struct rundir *run, json_t *seen, struct tsk_error *e
         stage = json_incref(seen);
     json_object_set_new(stage, "status", json_string("CANCELLED"));
     run_tasks_set_questions(stage, json_array());
-    time_format_utc(clock_now().wall_ms, time);
+    time_format_exact(clock_now().wall_ms, time);
     json_array_append_new(json_object_get(stage, "history"),
                           json_pack("{s:s, s:s, s:s}", "time", time, "what", "ended", "status", "CANCELLED"));
     return rundir_write_stage(run, stage, err);

@@ -31,7 +31,7 @@ static json_t *stage_of(const struct request *request, const char *run_id, enum 
 {
     char time[TIME_TEXT_MAX];
     const char *flow = json_get_string(request->json, "flow", NULL);
-    time_format_utc(clock_now().wall_ms, time);
+    time_format_exact(clock_now().wall_ms, time);
     json_t *stage =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:[], s:[], s:{}, s:[]}", "run_id",
                   run_id, "source", flow ? flow : request->source, "session_id", run_id, "request_id", request->id,

@@ -99,8 +99,9 @@ def _(ws):
         refused = server.post(path, {**two, **body}).expect(409, "NEEDS_CONFIRMATION")
         assert "confirm: true" in refused.error["message"] and one["instance"] in refused.error["message"], refused.error
         eq((refused.json["needs_confirmation"], [one for one in refused.error["next"] if "force" in one]), (True, []), "the refusal")
-    ws.tasuki("--json", "lock", "acquire", "name", "a", "--force", "--pid", str(os.getpid())).expect(6, "NEEDS_CONFIRMATION")
-    own(ws, "force-claim", "w", code=6, reason="NEEDS_CONFIRMATION")
+    for words in (("lock", "acquire", "name", "a", "--force", "--pid", str(os.getpid())), ("own", "force-claim", "w")):
+        eq(ws.tasuki("--json", *words).expect(6, "NEEDS_CONFIRMATION").json["needs_confirmation"], True, str(words))
+    assert "needs_confirmation" not in ws.tasuki("--json", "lock", "acquire", "name", "a").expect(4, "LOCK_HELD").json, "only a yes is missing"
     eq(server.get("/api/workflows/w").json["ownerInstanceId"], one["instance"], "nothing was changed")
     server.post("/api/locks/name/a", {**two, "force": True, "confirm": True}).expect(200)
     server.post("/api/workflows/w/force-claim", {**two, "confirm": True}).expect(200)

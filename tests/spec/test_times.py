@@ -1,5 +1,6 @@
 """Times and spans for people: local, short and relative, in their language; exact with --verbose. JSON stays UTC."""
 
+import json
 import re
 
 from common import ISO_UTC, parse_time, sleeper
@@ -8,6 +9,7 @@ from harness.harness import eq, main, test
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 TOKYO = {"TZ": "JST-9"}
+EXACT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def started(ws, later_ms, *options, env=None):
@@ -41,6 +43,40 @@ def _(ws):
     line = ws.tasuki("events", "--verbose", env=TOKYO).expect(0).out.splitlines()[-1]
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+09:00 ", line), line
     assert re.match(r"\d\d:\d\d:\d\d ", ws.tasuki("events").expect(0).out.splitlines()[-1]), "short without it"
+
+
+FLOW = "flow: a >> b\ntasks:\n  a: {run: \"true\"}\n  b: {run: \"exit 3\"}\n"
+LISTED = (("runs", "list"), ("runs", "show"), ("runs", "tasks"), ("queue", "status"), ("request", "list"), ("own", "list"),
+          ("own", "show", "w"), ("flow", "list"), ("agents",), ("events",), ("status",), ("proc", "list"), ("proc", "template", "list"))
+
+
+def times_in(value, path=""):
+    """The times in a document: path and text. Those of locks are left out, because other tools define their form."""
+    if isinstance(value, list):
+        return [one for item in value for one in times_in(item, path)]
+    if not isinstance(value, dict) or "expires_at" in value:
+        return []
+    found = [(f"{path}.{key}", text) for key, text in value.items() if isinstance(text, str) and (key.endswith("_at") or key in ("time", "since"))]
+    return found + [one for key, item in value.items() for one in times_in(item, f"{path}.{key}")]
+
+
+@test("times in JSON are UTC with milliseconds, whatever the time zone")
+def _(ws):
+    def lines(code, *words):
+        return [json.loads(line) for line in ws.tasuki(*words, "--json", env=TOKYO).expect(code).out.splitlines()]
+
+    (ws.path / ".aiflow/flows/f.yaml").write_text(FLOW)
+    documents = {"run": lines(7, "run", "f")}
+    ws.tasuki("queue", "add", "--", "true").expect(0)
+    documents["queue run"] = lines(0, "queue", "run")
+    for words in (("own", "claim", "w"), ("proc", "create", "p", "--start", "--no-wait", "--", "true"), ("proc", "wait", "p"),
+                  ("proc", "template", "create", "t", "--", "true")):
+        ws.tasuki(*words).expect(0)
+    documents.update({" ".join(words): ws.tasuki(*words, "--json", env=TOKYO).expect(0).json for words in LISTED})
+    for name, document in documents.items():
+        found = times_in(document)
+        assert found, f"{name} has no time"
+        eq([one for one in found if not EXACT.fullmatch(one[1])], [], f"other forms in {name}")
 
 
 UNITS = {"en": (r"\(2 h 5 min ago\)", "0 s", "1 s"), "ja": ("（2 時間 5 分前）", "0 秒", "1 秒"), "zh": ("（2 小时 5 分钟前）", "0 秒", "1 秒")}
