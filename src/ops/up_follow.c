@@ -4,6 +4,7 @@
  *  Y2  A stop ends only what this call has started. It is repeated when a start was still under way.
  *  Y3  Whatever ends the screen otherwise (d, the end of the terminal or of the pipe) changes nothing. */
 #include "base/fs.h"
+#include "base/word.h"
 #include "hold/protocol.h"
 #include "ops/proc_args.h"
 #include "ops/proc_lines.h"
@@ -349,6 +350,16 @@ static void judge_ends(struct up_screen *screen)
             screen->call->verdict = TSK_PROCESS_START_FAILED;
 }
 
+/* The commands have the file that this call was given. */
+static void say_detached(struct up_screen *screen)
+{
+    struct buf word CLEANUP(buf_clear) = BUF_INIT, option CLEANUP(buf_clear) = BUF_INIT;
+    const char *given = json_get_string(screen->call->args, "file", NULL);
+    if (given)
+        buf_printf(&option, " -f %s", shell_word(&word, given));
+    up_say(screen, "up_detached", buf_str(&option), NULL);
+}
+
 static int screen_show(struct up_screen *screen, const struct up_file *file, const struct up_plan *plan,
                        struct tsk_error *err)
 {
@@ -360,7 +371,7 @@ static int screen_show(struct up_screen *screen, const struct up_file *file, con
         work_begin(&screen->start);
     int result = screen_run(screen, err);
     if (screen->is_left && screen->call->emit_line)
-        up_say(screen, "up_detached", "", NULL);
+        say_detached(screen);
     else if (result == 0)
         judge_ends(screen);
     /* What is being started is started to its end: a detached `up` leaves nothing half done. It says what it waits for. */

@@ -85,6 +85,18 @@ def _(ws):
     eq(p.status("web")["env"]["OTHER"], "x", "a variable of .env")
 
 
+@test("the screen of a given file, when it is left, names the commands with that file")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "my servers", PROCFILE)
+    first = up(ws, "-f", "my servers")
+    until_state(p, "web", "Running")
+    first.send_signal(signal.SIGHUP)
+    left = ws.finish(first).expect(0).err
+    assert "`tasuki up -f 'my servers'`" in left and "`tasuki down -f 'my servers'`" in left, left
+    ws.tasuki("down", "-f", "my servers").expect(0)
+
+
 @test("called again it attaches, and SIGINT only detaches; SIGHUP leaves what it started running; down stops it")
 def _(ws):
     p = Processes(ws)
