@@ -175,7 +175,7 @@ const struct op op_queue_run = {
     .http = ROUTE("POST", "/api/queue/start"),
     .mcp = TOOL("queue_run", "requests", .is_core = true, .refusal = "NOT STARTED",
                 .text = "Run the ready requests one after the other, until one asks, fails, or none is left. NOT "
-                        "STARTED: another queue runs; leave it alone. It continues without this connection."),
+                        "STARTED: another queue runs; leave it alone. It outlives this connection."),
     .run = run_run,
 };
 

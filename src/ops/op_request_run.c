@@ -65,6 +65,6 @@ const struct op op_request_run = {
     .mcp = TOOL("request_run", "requests", .is_core = true, .refusal = "NOT STARTED",
                 .text = "Run a request now, or continue its interrupted run; the answer is that run (wait_for, "
                         "run_show). NOT STARTED: RUN_IN_PROGRESS names the run that is there, NEEDS_INPUT one "
-                        "for run_answer. It continues without this connection."),
+                        "for run_answer. It outlives this connection."),
     .run = run_request,
 };

@@ -375,7 +375,7 @@ const struct op op_run_flow = {
     .http = ROUTE("POST", "/api/flows/run"),
     .mcp = TOOL("flow_run", "requests", .is_core = true, .refusal = "NOT DONE",
                 .text = "Run a flow file. NOT DONE says what failed. "
-                        "After 45 s the answer is RUNNING; it continues without this connection."),
+                        "After 45 s the answer is RUNNING; the run outlives this connection."),
     .run = run_run,
 };
 
