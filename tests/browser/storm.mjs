@@ -443,7 +443,7 @@ export async function steady(play) {
   await play.sees(page, "Live", ".live");
   await page.waitForTimeout(1500); // it reads nothing: what follows must make it read
   const line = JSON.stringify({ time: new Date().toISOString(), type: "test.event", data: {} });
-  const writer = spawn("sh", ["-c", `while echo '${line}'; do sleep 0.01; done >> .aiflow/events.ndjson`], { cwd: play.root, detached: true });
+  const writer = spawn("sh", ["-c", `for i in $(seq 12000); do echo '${line}'; sleep 0.01; done >> .aiflow/events.ndjson`], { cwd: play.root, detached: true });
   play.children.push(writer);
   await play.cli("proc", "create", "made-meanwhile", "--", "true");
   await play.sees(page, "made-meanwhile", ".list-pane");

@@ -259,7 +259,7 @@ def _(ws):
         os.chmod(whole, 0o644)
 
 
-@test("a refused input has a next command where no file can be mended")
+@test("a refused input has a next command where no file can be corrected")
 def _(ws):
     (ws.path / "f.yaml").write_text("tasks: {a: 'true'}\n")
     (ws.path / "docker-compose.yaml").write_text("services: {a: {image: b}}\n")
