@@ -46,7 +46,8 @@ def _(ws):
     tasks = "".join(f"  {name}: {json.dumps(LIST % name + WRITE % number)}\n" for number, name in enumerate("abcd"))
     stage = run_flow(ws, f"flow: a >> b >> c >> d\ntasks:\n{tasks}", "-j", "1")
     eq(seen(ws, *"abcd"), [[], ["channel.1"], ["channel.2"], ["channel.3"]], "one after the other")
-    eq(names(ws, "runs", stage["run_id"]), ["flow.yaml", "journal", "life", "stage.json"], "the run's files")
+    left = [name for name in names(ws, "runs", stage["run_id"]) if name != "tasks"]  # a task of more than 30 ms has a log there
+    eq(left, ["flow.yaml", "journal", "life", "stage.json"], "the run's files")
     tasks = {"a": {"run": WRITE % 1}, "b": {"needs": "a", "run": WRITE % 2}, "c": {"needs": "b", "run": f"{LIST % 'c'} touch up"},
              "slow": {"needs": "a", "run": f"until test -e up; do sleep 0.01; done; {LIST % 'slow'}"},
              "last": {"needs": ["slow", "c"], "run": LIST % "last"}}
@@ -54,7 +55,7 @@ def _(ws):
     eq(seen(ws, "c", "slow", "last"), [["channel.1", "channel.2"]] * 2 + [["channel.2"]], "while an old one is read")
 
 
-@test("who waits for a lock is written down until the wait is over; what a killed one has left is removed by the next")
+@test("a waiter for a lock is recorded until the wait is over; what a killed one has left is removed by the next")
 def _(ws):
     ws.tasuki("lock", "acquire", "name", "a", "--pid", sleeper(ws).pid).expect(0)
     ws.tasuki("lock", "acquire", "name", "a", "--wait", "10ms").expect(4)
