@@ -53,18 +53,18 @@ export async function confirmations(play) {
   for (const one of [page, other]) await play.sees(one, "cursor asks", ".strip.askfor");
   await play.sees(japanese, "cursor が許可を求めています：ロック deploy の取得", ".strip.askfor");
   play.ok(!(await japanese.locator(".strip.askfor").innerText()).includes("The lock"), "nothing in English");
-  play.ok(await page.locator(".strip.askfor .ring").isVisible(), "there is a countdown");
+  await play.until(() => page.locator(".strip.askfor .ring").isVisible(), "there is a countdown");
   const strip = await page.locator(".strip.askfor").innerText();
   for (const words of ["cursor asks to take the lock deploy.", "It belongs to", "alive", "loses it at its next step.", "No answer means no"]) play.ok(strip.includes(words), `the strip says ${words}: ${strip}`);
   play.ok(!/lock\.acquire|session \?|\d{4}-\d\d-\d\dT/.test(strip), `no word of the wire: ${strip}`);
-  play.ok(await page.locator(".strip.askfor .wish").evaluate((box) => box.scrollWidth <= box.clientWidth && box.clientHeight >= 36), "nothing is cut off");
+  await play.until(() => page.locator(".strip.askfor .wish").evaluate((box) => box.scrollWidth <= box.clientWidth && box.clientHeight >= 36), "nothing is cut off");
   const read = await page.locator(".strip.askfor").evaluate((box) => [...box.querySelectorAll(".ring, .num")].every((one) => one.closest("[aria-hidden=true]")));
   play.ok(read, "what changes each second is not read out");
   await play.sees(page, "One thing waits for you.", ".sentence");
   await play.sees(page, "cursor asks to take the lock deploy.", "main .card.question");
-  play.ok(/^Waits for you 1 \d+ s ago$/.test(await page.locator(".inbox").getAttribute("aria-label")), "the inbox has a number and an age");
-  play.ok(await page.evaluate(() => document.activeElement === document.body), "the focus stays");
-  play.ok((await page.title()).startsWith("(1)"), "the tab says that something waits");
+  await play.until(async () => /^Waits for you 1 \d+ s ago$/.test(await page.locator(".inbox").getAttribute("aria-label")), "the inbox has a number and an age");
+  await play.until(() => page.evaluate(() => document.activeElement === document.body), "the focus stays");
+  await play.until(async () => (await page.title()).startsWith("(1)"), "the tab says that something waits");
   await page.keyboard.press("Control+Backspace");
   for (const one of [page, other]) await one.locator(".strip.askfor").waitFor({ state: "detached" });
   await play.until(async () => (await play.json("events", "--type", "confirm.denied")).events.length === 1, "the no is an event");
@@ -140,7 +140,7 @@ export async function usage(play) {
   await play.go(page, "#/processes");
   const row = page.locator("[data-id=busy]");
   await play.until(async () => /[1-9]\d*\.\d %/.test(await row.innerText()), "its share of a processor");
-  play.ok(/[KM]B/.test(await row.innerText()), "its memory");
+  await play.until(async () => /[KM]B/.test(await row.innerText()), "its memory");
   await play.cli("proc", "stop", "busy");
   await play.until(async () => !/ %/.test(await row.innerText()), "nothing when it has stopped");
 }

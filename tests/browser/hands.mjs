@@ -113,12 +113,12 @@ export async function filters(play) {
   await play.sees(page, "apps/api", "[data-id=api] .place");
   await play.until(async () => (await rows()).length === 2, "both");
   await page.getByRole("combobox", { name: "Directory" }).selectOption("apps/api");
-  play.eq(await rows(), ["api"], "of one directory");
+  await play.becomes(rows, ["api"], "of one directory");
   await page.getByRole("combobox", { name: "Directory" }).selectOption("");
   await page.getByRole("combobox", { name: "Agent" }).selectOption("codex");
-  play.eq(await rows(), ["api"], "of one agent");
+  await play.becomes(rows, ["api"], "of one agent");
   await page.getByRole("combobox", { name: "Agent" }).selectOption("");
-  play.eq(await rows(), ["api", "web"], "all again");
+  await play.becomes(rows, ["api", "web"], "all again");
   await play.sees(page, "trunk", ".detail .kv");
   await play.until(async () => (await page.locator(".detail .kv a.link").getAttribute("href")) === "http://localhost:4799", "the port as a link");
   await play.sees(page, ":4799", "[data-id=web]");

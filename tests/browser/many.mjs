@@ -13,7 +13,7 @@ export async function broken_stays(play) {
   await play.sees(page, /after 0\.\d s/, ".item.broke");
   await play.go(page, "#/runs");
   const group = page.getByRole("region", { name: "Failed and interrupted" });
-  play.eq(await group.locator("[data-row] .name").allInnerTexts(), ["bad"], "what failed");
+  await play.becomes(() => group.locator("[data-row] .name").allInnerTexts(), ["bad"], "what failed");
   await play.sees(page, /0\.\d s/, ".c-runs");
   flow(play, "bad", "name: bad\ntasks: {t: 'true'}\n");
   await play.cli("run", "bad");
@@ -29,8 +29,8 @@ export async function many_questions(play) {
   for (let i = 0; i < wanted; i++) await play.cli("run", "ask").catch(() => undefined); // exit 8: it asks
   const page = await play.window();
   await play.sees(page, `${wanted} questions wait for you.`, ".sentence");
-  play.eq(await page.locator(".question").count(), wanted, "cards");
-  play.ok(/asked .* ago/.test(await page.locator(".question").last().innerText()), "each says when it was asked");
+  await play.becomes(() => page.locator(".question").count(), wanted, "cards");
+  await play.until(async () => /asked .* ago/.test(await page.locator(".question").last().innerText()), "each says when it was asked");
   for (const run of (await play.json("runs", "list", "--limit", "100")).runs) {
     await play.go(page, `#/runs/${run.run_id}`);
     await page.locator("form.answer").waitFor();

@@ -127,6 +127,16 @@ export class Play {
     if (a !== b) throw new Error(`${what} is ${a}, expected ${b}`);
   }
 
+  /** Waits until what is read is what is expected: the page draws a change a moment after it knows of it. */
+  async becomes(read, expected, what) {
+    const wanted = JSON.stringify(expected), end = Date.now() + PATIENCE;
+    let seen;
+    while ((seen = JSON.stringify(await read())) !== wanted) {
+      if (Date.now() > end) throw new Error(`${what} is ${seen}, expected ${wanted}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
   ok(fact, what) {
     if (!fact) throw new Error(what);
   }

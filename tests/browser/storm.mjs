@@ -403,8 +403,8 @@ export async function hidden(play) {
   play.ok(!(await icon()).includes("<circle"), "the icon while nothing waits");
   play.spawn("run", "ask");
   for (const one of [page, other]) await play.until(async () => (await one.title()).startsWith("(1)"), "the title says that a question waits");
-  play.ok((await icon()).includes('fill="#7632bf"'), "the icon says so, in violet");
-  play.eq(await page.evaluate(() => window.notes), ["One question waits for you."], "the notification that was wanted");
+  await play.until(async () => (await icon()).includes('fill="#7632bf"'), "the icon says so, in violet");
+  await play.becomes(() => page.evaluate(() => window.notes), ["One question waits for you."], "the notification that was wanted");
   play.eq(await other.evaluate(() => window.notes), [], "notifications that nobody wanted");
 }
 

@@ -33,7 +33,7 @@ export async function words(play) {
   const run = await furnish(play);
   const page = await play.window({ locale: "ja-JP" });
   await play.sees(page, "概要", ".side");
-  play.eq(await page.evaluate(() => document.documentElement.lang), "ja", "lang");
+  await play.becomes(() => page.evaluate(() => document.documentElement.lang), "ja", "lang");
   const keys = Object.keys(JSON.parse(readFileSync(new URL("../../ui/texts.json", import.meta.url), "utf8"))).filter((key) => key.includes("."));
   const english = /\b(started|running|waiting|failed|ago|Overview|Search|stopped|not started)\b/;
   for (const [language, word] of [["日本語", "プロセス"], ["中文", "进程"]]) {
@@ -85,7 +85,7 @@ export async function accessible(play) {
       await axe(play, page, `${hash}, ${theme}, ${width}`, { theme });
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       play.ok(wide <= 0, `${hash} is ${wide} px too wide at ${width}`);
-      play.eq(await page.locator("h1").count(), 1, `h1 on ${hash}`);
+      await play.becomes(() => page.locator("h1").count(), 1, `h1 on ${hash}`);
     }
     if (width === 1440) {
       await page.keyboard.press("Control+k");
@@ -108,9 +108,9 @@ export async function widths(play) {
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       play.ok(wide <= 0, `${hash} is ${wide} px too wide at ${width}`);
     }
-    play.eq(await page.locator(".side").isVisible(), width > 700, `side bar at ${width}`);
-    play.eq(await page.locator(".tabs").isVisible(), width <= 700, `tabs at ${width}`);
-    play.eq(await page.locator(".graph").isVisible(), width > 700, `graph at ${width}`);
+    await play.becomes(() => page.locator(".side").isVisible(), width > 700, `side bar at ${width}`);
+    await play.becomes(() => page.locator(".tabs").isVisible(), width <= 700, `tabs at ${width}`);
+    await play.becomes(() => page.locator(".graph").isVisible(), width > 700, `graph at ${width}`);
     if (width === 380) {
       await play.go(page, "#/processes");
       play.ok(!(await page.locator(".detail").isVisible()), "the list comes first");

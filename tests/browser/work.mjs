@@ -16,7 +16,7 @@ export async function process_life(play) {
   await play.sees(page, "web", ".item.sel");
   await play.until(async () => (await play.json("proc", "status", "web")).state_name === "Running", "the process runs");
   await play.sees(page, "GET /cart 200", ".log .ln");
-  play.eq(await page.locator(".log .ln .a-ok").first().innerText(), "GET", "what is green");
+  await play.becomes(() => page.locator(".log .ln .a-ok").first().innerText(), "GET", "what is green");
 
   await page.locator(".detail").getByRole("button", { name: "Stop", exact: true }).click();
   await play.sees(page, "web stopped.", ".toast");
@@ -37,7 +37,7 @@ export async function process_life(play) {
   await play.sees(page, "The process is running. Stop it before you remove it.", "[role=alertdialog]");
   await play.sees(page, /\((alive|dead|unknown): .+\) started it/, "[role=alertdialog] .bullets");
   await play.sees(page, /Its log \(.*\) is deleted/, "[role=alertdialog]");
-  play.eq(await page.evaluate(() => document.activeElement?.textContent), "Cancel", "what has the focus");
+  await play.becomes(() => page.evaluate(() => document.activeElement?.textContent), "Cancel", "what has the focus");
   await page.keyboard.press("Enter");
   play.eq((await play.json("proc", "status", "web")).state_name, "Running", "Enter is no");
   await page.locator(".detail [data-menu]").click();
@@ -57,13 +57,13 @@ export async function process_states(play) {
   await play.sees(page, "again in", ".item.sel");
   await play.sees(page, "address already in use", ".lasterr");
   const buttons = async () => (await page.locator(".detail .acts > button").allInnerTexts()).map((one) => one.trim());
-  play.eq(await buttons(), ["Start now", "Stop", "Edit"], "buttons in backoff");
+  await play.becomes(buttons, ["Start now", "Stop", "Edit"], "buttons in backoff");
   await play.go(page, "#/processes/tunnel");
   await play.sees(page, "Connection timed out", ".lasterr");
-  play.eq(await buttons(), ["Start", "Edit"], "buttons of Failed");
+  await play.becomes(buttons, ["Start", "Edit"], "buttons of Failed");
   await play.go(page, "#/processes/mail");
   await play.sees(page, "unhealthy", ".item.sel");
-  play.eq(await buttons(), ["Stop", "Restart", "Edit"], "buttons of Running");
+  await play.becomes(buttons, ["Stop", "Restart", "Edit"], "buttons of Running");
   await play.go(page, "#/processes/seed");
   await play.sees(page, "not started", ".item.sel");
   const rows = await page.locator(".list-pane a.item .name").allInnerTexts();
@@ -114,7 +114,7 @@ export async function run_page(play) {
   const bars = await states("[role=treegrid] [data-task]");
   play.eq({ ...bars, g: undefined }, { ...want, g: undefined }, "the bars");
   play.ok(bars.g === "will be tried again", `the group has its strongest state, not ${bars.g}`);
-  play.eq(await page.locator("[role=treegrid] [role=row][aria-level='2']").count(), 3, "rows inside the group");
+  await play.becomes(() => page.locator("[role=treegrid] [role=row][aria-level='2']").count(), 3, "rows inside the group");
 
   await page.locator(".graph [data-task=b]").click();
   await play.sees(page, "line 3", ".task .ln");
@@ -150,7 +150,7 @@ export async function queue(play) {
   const dialog = other.getByRole("alertdialog");
   await dialog.waitFor();
   await play.sees(other, "Another queue is running", "[role=alertdialog]");
-  play.eq(await dialog.locator(".bullets li").count(), 3, "actions of the catalogue");
+  await play.becomes(() => dialog.locator(".bullets li").count(), 3, "actions of the catalogue");
   await dialog.getByRole("button", { name: "Open that queue" }).click();
 
   // A request that runs: straight to its run.
@@ -180,7 +180,7 @@ export async function queue(play) {
   await play.sees(next, "The queue stops after this request.", ".toast");
   const auto = other.getByRole("switch", { name: "Auto-run" });
   await play.until(() => auto.isDisabled(), "auto-run is off while the queue stops");
-  play.eq(await auto.getAttribute("title"), "stops after First", "why it is off");
+  await play.becomes(() => auto.getAttribute("title"), "stops after First", "why it is off");
   writeFileSync(`${play.root}/go`, "");
   await play.until(async () => (await play.json("queue", "status")).status !== "running", "the queue ends");
   await play.until(() => next.locator(".strip").count().then((n) => n === 0), "the strip goes");
@@ -229,7 +229,7 @@ export async function locks(play) {
   await page.locator("[data-id=deploy]").getByRole("button", { name: "Force…" }).click();
   const dialog = page.getByRole("alertdialog");
   await dialog.waitFor();
-  play.eq(await page.evaluate(() => document.activeElement?.textContent), "Keep it", "what has the focus");
+  await play.becomes(() => page.evaluate(() => document.activeElement?.textContent), "Keep it", "what has the focus");
   await dialog.locator(".ring").waitFor();
   await page.keyboard.press("Enter");
   play.eq((await play.json("lock", "list")).locks.find((one) => one.id === "deploy").holder.alive, true, "Enter keeps it");
@@ -296,8 +296,8 @@ export async function templates(play) {
   await page.getByRole("button", { name: "New process" }).click();
   await dialog.getByLabel("Name", { exact: true }).fill("web");
   await dialog.getByLabel("Template").selectOption("server");
-  play.ok((await dialog.getByLabel(/^Command/).inputValue()).includes("{{PORT}}"), "the template's command is shown");
-  play.eq(await dialog.getByLabel(/^When it ends/).inputValue(), "on-failure", "the template's setting is shown");
+  await play.until(async () => (await dialog.getByLabel(/^Command/).inputValue()).includes("{{PORT}}"), "the template's command is shown");
+  await play.becomes(() => dialog.getByLabel(/^When it ends/).inputValue(), "on-failure", "the template's setting is shown");
   await dialog.getByLabel("PORT", { exact: true }).fill("8080");
   await dialog.getByLabel("NAME", { exact: true }).fill("two words");
   await dialog.getByLabel(/^Environment/).fill("B=2");
@@ -367,7 +367,7 @@ export async function several_questions(play) {
   await page.keyboard.press("1");
   await play.until(() => form("Second?").locator("input:checked").count().then((n) => n === 1), "the key chooses in the selected task's form");
   await page.keyboard.press("a");
-  play.eq(await page.evaluate(() => document.activeElement?.closest("form")?.getAttribute("aria-label")), "Second?", "the form that has the focus");
+  await play.becomes(() => page.evaluate(() => document.activeElement?.closest("form")?.getAttribute("aria-label")), "Second?", "the form that has the focus");
   await page.keyboard.press("2");
   await play.until(() => form("Second?").locator("input:checked").count().then((n) => n === 2), "keys choose inside the form, too");
   play.eq(await form("First?").locator("input:checked").count(), 0, "what is chosen in the other form");
@@ -388,9 +388,9 @@ export async function loops(play) {
   await play.until(async () => (await arc("a", "a")) === "×3" && (await arc("c", "b")) === "×2", "each with its count");
   await page.locator(".graph .node.spawned[data-task=extra1]").waitFor();
   const row = (task) => page.locator(`[role=treegrid] [data-task=${task}]`).innerText();
-  play.ok((await row("a")).includes("again ×3"), "the treegrid says again");
-  play.ok((await row("c")).includes("to b ×2"), "the treegrid says where the jump leads");
-  play.ok((await row("extra1")).includes("added by b"), "the treegrid says which task added it");
+  await play.until(async () => (await row("a")).includes("again ×3"), "the treegrid says again");
+  await play.until(async () => (await row("c")).includes("to b ×2"), "the treegrid says where the jump leads");
+  await play.until(async () => (await row("extra1")).includes("added by b"), "the treegrid says which task added it");
   writeFileSync(`${play.root}/go`, "");
   await page.locator(".graph .node.spawned[data-task=late]").waitFor(); // the picture is not the first one
   const { graph } = await play.api("GET", `/api/runs/${run}/graph?format=json`);

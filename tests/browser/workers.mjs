@@ -28,7 +28,7 @@ export async function workers(play) {
   await row(page, "alpha").getByRole("button", { name: "Drain…" }).click();
   await dialogue(page).getByRole("button", { name: "Drain", exact: true }).click();
   await play.sees(page, "draining", "main [data-id=alpha]");
-  play.ok(await row(page, "alpha").getByRole("button", { name: "Drain…" }).isDisabled(), "it drains already");
+  await play.until(() => row(page, "alpha").getByRole("button", { name: "Drain…" }).isDisabled(), "it drains already");
   play.eq(run.exitCode, null, "the run, whose task goes on");
   writeFileSync(`${play.root}/go`, "");
   await row(page, "alpha").waitFor({ state: "detached" });
