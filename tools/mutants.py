@@ -138,7 +138,7 @@ def calls(code, text, start, end):
         if match[1] in KEYWORDS or RELEASE.search(match[1]):
             continue
         close = closing(code, match.end() - 1, end)
-        if close and code[close + 1: close + 2] == ";":
+        if close and code[close + 1: close + 2] == ";" and not (match[1] == "BUG" and "(" not in code[match.end(): close]):
             first = match.start() + len(match[0]) - len(match[0].lstrip())
             yield "call-removed", (first, close + 1, "(void)0")
     for match in CALL_NAME.finditer(code, start, end):

@@ -61,6 +61,20 @@ def _(_ws):
     assert "return dir < 0 ? -1 : 1;" in found or "return dir < 0 ? -0 : 0;" in found, found
 
 
+BUGS = '''static void f(int a)
+{
+    BUG(a > 3);
+    BUG(!take(a));
+}
+'''
+
+
+@test("an assertion is removed only where it also does something: no state reaches the others", init=False)
+def _(_ws):
+    found = [m.line for m in mutants.find("src/a/a.c", BUGS, CODES) if m.kind == "call-removed"]
+    eq(found, [4], "the lines of removed calls")
+
+
 @test("a mutant keeps its key when lines above it change, and two mutants never share one", init=False)
 def _(_ws):
     before, after = ({m.key for m in mutants.find("src/a/a.c", text, CODES)} for text in (CODE, "int x;\n\n" + CODE))
