@@ -112,7 +112,7 @@ def _(ws):
 @test("an answered task that was interrupted fails without another start (on_interrupt: fail), until a resume asks for it")
 def _(ws):
     run = killed_after_answer(ws, "fail")
-    eq([one["task"] for one in resume(ws, run, code=7)["failures"]], ["a"], "failures")
+    eq([(one["task"], one["reason_code"]) for one in resume(ws, run, code=7)["failures"]], [("a", "TASK_FAILED")], "failures")
     eq(trace(ws), ["first"], "what ran")
     eq(resume(ws, run)["status"], "DONE", "after another resume")
     eq(trace(ws), ["first", "first", "b"], "what ran")

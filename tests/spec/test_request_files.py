@@ -49,6 +49,7 @@ def _(ws):
     crlf = "title: x # keep\r\nrun: make\r\n"
     eq(edited(ws, crlf, "--priority", "P0", "--body", "a\nb\n"), "title: x # keep\r\npriority: P0\r\nrun: make\r\nbody: |\r\n  a\r\n  b\r\n", "CRLF")
     eq(shown(ws, "RQ-1")["body"], "a\nb\n", "the body")
+    eq(edited(ws, "\ntitle: x\nrun: make\n", "--body", "a\nb\n"), "\ntitle: x\nrun: make\nbody: |\n  a\n  b\n", "an empty first line")
     eq(edited(ws, "---\ntitle: x\n...\n# the end\n", "--body", "b"), "---\ntitle: x\nbody: b\n...\n# the end\n", "the end of the document")
     eq(edited(ws, "# only this\n", "--title", "x"), "# only this\ntitle: x\n", "a comment")
     odd = "title: x # a\u2028b\nrun: make\n# c\n"
