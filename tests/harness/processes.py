@@ -10,11 +10,13 @@ import os
 import pathlib
 import signal
 import threading
+import time
 
 from harness.harness import children_of, eq, kill_tree
 
 OTHER_BOOT = "00000000-1111-4222-8333-444444444444"
 SLEEP = ("sleep", "1000")
+LATE_MS = 150  # a start looks for 300 ms, and what it sees was written a little later than it happened
 
 
 def state_of(pid):
@@ -243,6 +245,24 @@ class Processes:
                 pass
             if not left:
                 return
+
+    def end_at_once(self, *ids, by, exits=1):
+        """The result of by(), which starts processes that end at once, `exits` times. A start waits 300 ms for such an end. If the
+        machine is so busy that one of them lives longer, as its history says, the start is repeated."""
+        while True:
+            began = time.time_ns() // 1000000
+            result = by()
+            facts = {id: self.until_exits(id, began, exits) for id in ids}
+            if all(some[-1]["time"] - some[0]["time"] < LATE_MS for some in facts.values()):
+                return result
+
+    def until_exits(self, id, began, exits):
+        """Waits for that many exits; returns what the history has from `began` (ms) to the last of them."""
+        def facts():
+            found = [fact for fact in self.history(id, "started") + self.history(id, "exited") if fact["time"] >= began]
+            return sum(fact["what"] == "exited" for fact in found) >= exits and sorted(found, key=lambda fact: fact["time"])
+
+        return self.ws.until(facts, f"{id} has ended {exits} times")
 
     def nothing_runs(self):
         """Fails when a holder or a supervised process, or anything they started, is alive (after a grace period)."""

@@ -4,6 +4,7 @@ import json
 import threading
 
 from harness.harness import Skip, eq, main, test
+from harness.processes import Processes
 from http_common import Answer, Server
 
 WAIT = "tasks:\n  wait: {run: 'while ! [ -e go ]; do sleep 0.02; done'}\n"
@@ -102,7 +103,7 @@ def _(ws):
 def _(ws):
     server, curl = started(ws)
     curl("POST", "/api/processes", {"id": "bad", "command": "sh", "args": ["-c", "exit 3"]}).expect(200)
-    answer = curl("POST", "/api/processes/bad/start").expect(422).json
+    answer = Processes(ws).end_at_once("bad", by=lambda: curl("POST", "/api/processes/bad/start")).expect(422).json
     eq(answer["state"], curl("GET", "/api/processes/bad").json["state"], "the answer to the start, and the state")
     failed = answer["state"]["Failed"]
     eq((failed["exit_code"], failed["error"]), (3, "Process exited with code 3"), "how")

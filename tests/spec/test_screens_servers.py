@@ -76,7 +76,14 @@ def _(ws, start, show, see):
 def _(ws, start, show, see):
     p = Processes(ws)
     p.script("api", f"echo '{ERROR}' >&2; exit 1")
-    show("start-failed", "proc", "start", "api", code=7, env=AGENT)
+
+    def begin():
+        screen = start("proc", "start", "api", env=AGENT)
+        return screen, screen.ended()
+
+    screen, code = p.end_at_once("api", by=begin)
+    eq(code, 7, "exit code of the start")
+    see("start-failed", screen)
     show("status-failed", "proc", "status", "api")
     p.script("web", "echo serving; printf '\\346\\227\\245\\346\\234\\254\\n'", "--log", "stamped")
     p.call("start", "web").expect(0)

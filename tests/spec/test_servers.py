@@ -82,14 +82,19 @@ def _(ws):
 def _(ws):
     p = Processes(ws)
     p.script("api", f"echo '{OS_ERROR}' >&2; exit 1")
-    answer = p.call("start", "api").expect(7).json
+    answer = p.end_at_once("api", by=lambda: p.call("start", "api")).expect(7).json
     eq((answer["state_name"], answer["last_stderr"]), ("Failed", OS_ERROR), "the answer")
     eq(answer["message"], f"'api' did not start: exit 1: {OS_ERROR}", "its sentence")
-    result = ws.tasuki("start", "api").expect(7)
+    result = p.end_at_once("api", by=lambda: ws.tasuki("start", "api")).expect(7)
     assert OS_ERROR in result.out, result.out
-    answer = p.call("restart", "api").expect(7).json
+    answer = p.end_at_once("api", by=lambda: p.call("restart", "api")).expect(7).json
     eq(answer["state_name"], "Failed", "the answer to a restart")
-    answer = p.call("create", "db", "--start", "--", "sh", "-c", "echo full >&2; exit 2").expect(7).json
+
+    def create():
+        p.call("remove", "db")
+        return p.call("create", "db", "--start", "--", "sh", "-c", "echo full >&2; exit 2")
+
+    answer = p.end_at_once("db", by=create).expect(7).json
     eq((answer["id"], answer["last_stderr"]), ("db", "full"), "the answer to create --start")
     eq(p.list()["db"]["state_name"], "Failed", "it stays registered: it was executed")
 
@@ -101,12 +106,17 @@ def _(ws):
     p.create("db")
     p.script("job", "exit 0")
     p.script("api", "echo no >&2; exit 1")
-    answer = p.call("start", "--all").expect(7).json
+
+    def start():
+        p.call("stop", "--all")
+        return p.call("start", "--all")
+
+    answer = p.end_at_once("api", "job", by=start).expect(7).json
     states = {one["id"]: one["state_name"] for one in answer["processes"]}
     eq(states, {"api": "Failed", "db": "Running", "job": "Stopped", "web": "Running"}, "the states")
     eq(answer["errors"], [], "what could not be executed")
     assert "'api'" in answer["message"], answer["message"]
-    eq(p.call("start", "job").expect(0).json["state_name"], "Stopped", "one that ended well")
+    eq(p.end_at_once("job", by=lambda: p.call("start", "job")).expect(0).json["state_name"], "Stopped", "one that ended well")
     p.call("stop", "--all").expect(0)
 
 
@@ -140,10 +150,16 @@ def _(ws):
 def _(ws):
     p = Processes(ws)
     p.script("twice", "test -e two && exec sleep 1000; touch two; exit 1", "--restart", "on-failure", "--cwd", str(ws.path))
-    answer = p.call("start", "twice").expect(0).json
+
+    def start():
+        p.call("stop", "twice")
+        (ws.path / "two").unlink(missing_ok=True)
+        return p.call("start", "twice")
+
+    answer = p.end_at_once("twice", by=start).expect(0).json
     eq((answer["state_name"], answer["restarts"]), ("Running", 1), "one that runs the second time")
     p.script("never", "echo no >&2; exit 1", "--restart", "on-failure", "--backoff", "100s", "--backoff-max", "100s")
-    answer = p.call("start", "never").expect(7).json
+    answer = p.end_at_once("never", exits=2, by=lambda: p.call("start", "never")).expect(7).json
     eq((answer["state_name"], answer["phase"], answer["last_stderr"]), ("Failed", "backoff", "no"), "one that never does")
     p.call("stop", "--all").expect(0)
 
@@ -153,7 +169,7 @@ def _(ws):
     p = Processes(ws)
     p.script("api", f"echo '{OS_ERROR}' >&2; exit 1")
     client = Agent(ws)
-    result = client.call("start_process", id="api")
+    result = p.end_at_once("api", by=lambda: client.call("start_process", id="api"))
     assert result["isError"], result
     text = result["content"][0]["text"]
     assert text.startswith("NOT STARTED: ") and OS_ERROR in text, text

@@ -94,9 +94,14 @@ def _(ws):
 def _(ws):
     p = Processes(ws)
     p.script("api", f"echo '{ERROR}' >&2; exit 1")
-    steps = Steps(ws)
-    answer = ws.tasuki("proc", "start", "api")
-    steps.are(1, "the server is started")
+
+    def start():
+        steps = Steps(ws)
+        answer = ws.tasuki("proc", "start", "api")
+        steps.are(1, "the server is started")
+        return answer
+
+    answer = p.end_at_once("api", by=start)
     assert answer.code == 7 and ERROR in answer.out + answer.err, answer
     for words in (("proc", "list"), ("status",), ("proc", "status", "api")):
         steps = Steps(ws)

@@ -635,7 +635,7 @@ for cols, lang in ((80, "en"), (80, "ja"), (60, "en"), (60, "ja")):
         golden(ws, "up-logs", logs.text(), cols, 24, lang)
         p.create("later", ("sleep", "1000"))
         p.script("api-2", "echo 'OSError: Address already in use' >&2; exit 1")
-        p.call("start", "api-2").expect(7)
+        p.end_at_once("api-2", by=lambda: p.call("start", "api-2")).expect(7)
         p.call("remove", "api", "db", "web").expect(0)
         listed = tasuki_screen(ws, "proc", "list", cols=cols, lang=lang)
         listed.ended()
