@@ -127,13 +127,14 @@ static const char *next_character(const char *at, const char *end)
     return at;
 }
 
-/* Lines are quoted of flows only: a caller may name any file, such as one with a token in it. */
+/* Lines are quoted of flows only: a caller may name any file, such as one with a token in it. A path may leave a folder again. */
 static bool may_quote(const char *source)
 {
     size_t len = strlen(source);
     bool is_yaml =
         (len > 5 && strcmp(source + len - 5, ".yaml") == 0) || (len > 4 && strcmp(source + len - 4, ".yml") == 0);
-    return is_yaml || strcmp(source, "stdin") == 0 || strncmp(source, "flows/", 6) == 0 || strstr(source, "/flows/");
+    bool is_below_flows = (strncmp(source, "flows/", 6) == 0 || strstr(source, "/flows/")) && !strstr(source, "../");
+    return is_yaml || strcmp(source, "stdin") == 0 || is_below_flows;
 }
 
 /* Of a long line the part around the column. Returns the column in it. */

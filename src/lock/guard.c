@@ -1,12 +1,11 @@
 #include "lock/guard.h"
 #include "base/fs.h"
 #include "base/ident.h"
-#include "base/word.h"
+#include "base/lockers.h"
 #include "lock/record.h"
 #include "lock/wait.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -366,100 +365,7 @@ int guard_life_probe(const struct guard *guard, uint64_t fence)
     return fs_lock_probe(guard->fd, F_RDLCK, GUARD_LIFE_BASE + (off_t)fence, 1, NULL);
 }
 
-/* How /proc/…/fdinfo names a file in its lock lines, "fe:00:1234". On some file systems (overlay, btrfs) that is not what
- * fstat says, so we ask for a lock of our own: byte 2, shared, for the moment. */
-#define PROBE_BYTE     2
-#define FILE_NAME_SIZE 64
-
-struct lock_line {
-    const char *access, *file;
-    long long start, end;
-};
-
-/* "lock:  1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 EOF"; it is cut into its words. */
-static bool lock_line_parse(char *text, struct lock_line *ret)
-{
-    char *word[9];
-    if (words_split(text, word, 9) < 9 || strcmp(word[0], "lock:") != 0 || strcmp(word[2], "OFDLCK") != 0)
-        return false;
-    *ret = (struct lock_line){.access = word[4], .file = word[6], .start = strtoll(word[7], NULL, 10)};
-    ret->end = strcmp(word[8], "EOF") == 0 ? INT64_MAX : strtoll(word[8], NULL, 10);
-    return true;
-}
-
-/* Calls `wanted` for each lock line of a descriptor until it says true. */
-static bool find_lock_line(const char *fdinfo, bool (*wanted)(const struct lock_line *, void *), void *data)
-{
-    char text[256];
-    struct lock_line line;
-    bool found = false;
-    FILE *info = fopen(fdinfo, "re");
-    while (info && !found && fgets(text, sizeof text, info))
-        found = lock_line_parse(text, &line) && wanted(&line, data);
-    if (info)
-        fclose(info);
-    return found;
-}
-
-static bool is_probe(const struct lock_line *line, void *data)
-{
-    if (line->start > PROBE_BYTE || line->end < PROBE_BYTE)
-        return false;
-    return snprintf(data, FILE_NAME_SIZE, "%s", line->file) < FILE_NAME_SIZE;
-}
-
-static bool file_name_of(const struct guard *guard, char name[FILE_NAME_SIZE])
-{
-    char path[64];
-    if (fs_lock_try(guard->fd, F_RDLCK, PROBE_BYTE, 1) < 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", guard->fd);
-    bool found = find_lock_line(path, is_probe, name);
-    fs_lock_try(guard->fd, F_UNLCK, PROBE_BYTE, 1);
-    return found;
-}
-
-struct holder_search {
-    char file[FILE_NAME_SIZE];
-    off_t byte;
-};
-
-static bool line_is_of_fence(const struct lock_line *line, void *data)
-{
-    const struct holder_search *search = data;
-    return strcmp(line->access, "WRITE") == 0 && strcmp(line->file, search->file) == 0 && line->start <= search->byte &&
-           line->end >= search->byte;
-}
-
-static bool process_has_lock(const char *pid, struct holder_search *search)
-{
-    char path[300];
-    snprintf(path, sizeof path, "/proc/%s/fdinfo", pid);
-    DIR *dir = opendir(path);
-    bool found = false;
-    for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
-        char file[600];
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        found = entry->d_name[0] != '.' && find_lock_line(file, line_is_of_fence, search);
-    }
-    if (dir)
-        closedir(dir);
-    return found;
-}
-
 size_t guard_byte_holders(const struct guard *guard, off_t byte, pid_t *pids, size_t max)
 {
-    struct holder_search search = {.byte = byte};
-    size_t count = 0;
-    if (!file_name_of(guard, search.file))
-        return 0;
-    DIR *dir = opendir("/proc");
-    for (struct dirent *entry; dir && count < max && (entry = readdir(dir));) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && pid != getpid() && process_has_lock(entry->d_name, &search))
-            pids[count++] = pid;
-    }
-    if (dir)
-        closedir(dir);
-    return count;
+    return lockers_find(guard->fd, byte, F_WRLCK, pids, max);
 }

@@ -160,7 +160,7 @@ static void lock_put_question(struct op_call *call, const struct lock_target *ta
     if (record->created_ms >= 0)
         time_format_utc(record->created_ms, started);
     lock_target_words(target, words, sizeof words);
-    json_t *holder CLEANUP_JSON = report_holder(call->ws, record, found->alive, found->how);
+    json_t *holder CLEANUP_JSON = report_holder(target->ws, record, found->alive, found->how);
     struct buf by CLEANUP(buf_clear) = BUF_INIT;
     who_put_label(&by, json_object_get(holder, "who"));
     text_put(b, call->lang, key, "lock", words, "by", by.len ? buf_str(&by) : "?", "pid", pid, "state",
@@ -183,7 +183,7 @@ static int acquire_for(struct op_call *call, struct lock_target *target, const s
 {
     struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
     if (request->wait_ms)
-        op_wait_begin(&waiting, call, target->kind->name, target->id[0] ? target->id : NULL);
+        op_wait_begin(&waiting, call, target->ws, target->kind->name, target->id[0] ? target->id : NULL);
     int result = lock_acquire(target, request, NULL, outcome, err);
     op_wait_end(&waiting);
     if (result < 0 || !request->wait_ms || !call->is_cancelled || !call->is_cancelled(call))

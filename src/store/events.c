@@ -1,5 +1,6 @@
 /* The writing end of the trail; invariants E1-E6 are in events.h. */
 #include "base/ident.h"
+#include "base/lockers.h"
 #include "base/who.h"
 #include "store/segment.h"
 
@@ -125,13 +126,17 @@ static int trail_lock(struct event_trail *trail, short type)
     }
 }
 
-/* The process that keeps the lock; 0: the kernel names none (a lock of an open file, another PID namespace). */
+/* The process that keeps the lock; 0: it cannot be seen (another PID namespace, another user). */
 static pid_t trail_holder(const struct event_trail *trail)
 {
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-    if (fs->ofd_lock(trail->lock_fd, F_OFD_GETLK, &range) < 0 || range.l_type == F_UNLCK || range.l_pid < 0)
+    pid_t pid = 0;
+    if (fs->ofd_lock(trail->lock_fd, F_OFD_GETLK, &range) < 0 || range.l_type == F_UNLCK)
         return 0;
-    return range.l_pid;
+    if (range.l_pid > 0)
+        return range.l_pid;
+    lockers_find(trail->lock_fd, 0, range.l_type == F_WRLCK ? F_WRLCK : F_RDLCK, &pid, 1);
+    return pid;
 }
 
 static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *err)

@@ -238,7 +238,6 @@ static int refuse_locks_key(struct tsk_workspace *ws, const struct yaml_node *ke
 int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
 {
     struct stat st;
-    struct tsk_error ignored;
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     if (fs->fstatat(ws->state_dir, "config.yaml", &st, 0) < 0)
         return 0;
@@ -248,11 +247,12 @@ int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
     pthread_mutex_unlock(&ws->mutex);
     if (is_known)
         return 0;
-    if (workspace_config(ws, &doc, &ignored) == 1) {
-        const struct yaml_node *key = yaml_get(yaml_root(doc), "locks");
-        if (key)
-            return refuse_locks_key(ws, key, err);
-    }
+    int found = workspace_config(ws, &doc, err);
+    if (found < 0)
+        return -1; /* it may have the key */
+    const struct yaml_node *key = found == 1 ? yaml_get(yaml_root(doc), "locks") : NULL;
+    if (key)
+        return refuse_locks_key(ws, key, err);
     pthread_mutex_lock(&ws->mutex);
     ws->config_seen = st.st_ctim;
     pthread_mutex_unlock(&ws->mutex);

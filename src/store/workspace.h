@@ -78,8 +78,8 @@ int workspace_config_word(struct tsk_workspace *ws, const char *section, const c
                           unsigned *ret, struct tsk_error *err);
 
 /* Refuses (INVALID_INPUT) a config.yaml that has the key `locks`. Every lock is local to this machine, so a workspace that asks
- * for another kind must get none: two machines would both be granted the same lock. A file that cannot be parsed is accepted
- * here; doctor reports it. Reads the file once, and again when it changed. */
+ * for another kind must get none: two machines would both be granted the same lock. A file that cannot be read or parsed may have
+ * the key, so it is an error. Reads the file once, and again when it changed. */
 int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err);
 
 /* The project root that a sprint lock belongs to: the nearest directory upwards from `start` (NULL: the working

@@ -362,6 +362,19 @@ class Workspace:
         """Calls it when the test ends, however it ends, after what was spawned is gone."""
         self._closers.append(function)
 
+    def kill_at_close(self, pid, number=signal.SIGKILL):
+        """Signals a process that lives now when the test ends. If it has ended by then, and another one has its number, the
+        signal reaches nobody."""
+        fd = os.pidfd_open(int(pid))
+
+        def send():
+            try:
+                signal.pidfd_send_signal(fd, number)
+            except ProcessLookupError:
+                pass
+            os.close(fd)
+        self.at_close(send)
+
     def close(self):
         """Ends what was spawned, together with its descendants, and closes its pipes."""
         for proc in self._spawned:

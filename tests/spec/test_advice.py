@@ -75,7 +75,9 @@ def _(ws):
     agent = Agent(ws, "--tools", "all")
     text, _ = agent.refused("flow_validate", flow="token")
     assert "s3cret" not in text and "token:" in text, text
-    assert "s3cret" not in ws.tasuki("flow", "validate", "token").err
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    for path in ("token", ".aiflow/flows/../../token", str(ws.path / ".aiflow/flows/../../token")):
+        assert "s3cret" not in ws.tasuki("flow", "validate", path).err, path
     (ws.path / "token").write_text("s3cret-in-a-file\n")
     text, _ = agent.refused("flow_validate", flow="token")
     assert "s3cret" not in text, text

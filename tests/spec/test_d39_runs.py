@@ -322,7 +322,7 @@ def _(ws):
 def _(ws):
     proc, id = begin(ws, "RQ-1", "test -e go && exit 0; setsid sleep 300 & echo $! > left; echo $$ > up; sleep 300")
     left = int(ws.until_file("left"))
-    ws.at_close(lambda: os.kill(left, 9) if ws.alive(left) else None)
+    ws.kill_at_close(left)
     kill(ws, proc.pid)
     eq(ws.alive(left), True, "whether the leftover lives")
     eq(ws.tasuki("lock", "check", "request", "RQ-1", "--json").expect(4).json["holder"]["run_id"], id, "who is in the way")

@@ -32,9 +32,8 @@ def begin(ws, text=SLOW):
     stage = detach(ws, text).json
     ws.until_file("up")
     runner = stage["runner"]["pid"]
-    ws.at_close(lambda: [os.kill(int((ws.path / "left").read_text()), signal.SIGKILL)
-                         for _ in "1" if ws.alive(int((ws.path / "left").read_text()))])
-    ws.at_close(lambda: os.kill(runner, signal.SIGKILL) if ws.alive(runner) else None)
+    ws.kill_at_close((ws.path / "left").read_text())
+    ws.kill_at_close(runner)
     return stage["run_id"], runner, parent_of(runner)
 
 

@@ -171,10 +171,13 @@ def _(ws):
 
 # -- runs ----------------------------------------------------------------------------------------------------------
 
-def interrupted(ws, text=SLEEPING):
+def interrupted(ws, text=SLEEPING, up=None):
+    """A run that was killed; up: the file that its task makes first."""
     proc = spawn_flow(ws, text)
     ws.until(lambda: list(state(ws, "runs").glob("RUN-*/stage.json")) and b'"running"' in
              next(state(ws, "runs").glob("RUN-*/stage.json")).read_bytes(), "the second task runs")
+    if up:
+        ws.until_file(ws.path / up)
     own = children_of(proc.pid)
     proc.kill()
     proc.wait()
@@ -192,7 +195,7 @@ def _(ws):
 
 @test("processes that a killed runner has left are found with their pids, and ended by the command")
 def _(ws):
-    run = interrupted(ws, "tasks: {a: {run: 'true'}, b: {run: 'sleep 1000 & wait', needs: [a]}}\n")
+    run = interrupted(ws, "tasks: {a: {run: 'true'}, b: {run: 'sleep 1000 & echo $! > up; wait', needs: [a]}}\n", up="up")
     found = check(examine(ws), "runs")
     line = [e for e in found["evidence"] if "still live" in e]
     assert line, found

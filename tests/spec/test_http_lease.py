@@ -183,7 +183,7 @@ def _(ws):
         server = Server(ws, binary=detached(ws))
     finally:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    ws.at_close(lambda: ws.alive(server.said["pid"]) and os.kill(server.said["pid"], signal.SIGKILL))
+    ws.kill_at_close(server.said["pid"])
     one = register(server)
     eq(server.post("/api/locks/name/a", one).expect(200).json["holder"]["hold"], "lease", "how it is held")
     os.kill(server.said["pid"], signal.SIGTERM)

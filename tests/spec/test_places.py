@@ -249,7 +249,13 @@ def _(ws):
     assert config_check["status"] == "FAIL" and "`locks`" in config_check["summary"], config_check
     assert "redis" not in [c["name"] for c in found["checks"]], found
     config.write_text("max_runs: 2\n")
-    ws.tasuki(*ACQUIRE).expect(0)
+    ws.tasuki(*ACQUIRE, "--pid", os.getpid()).expect(0)
+    config.write_text("locks: redis://127.0.0.1:6379\nagents: [\n")
+    for command in (("lock", "acquire", "name", "b"), ("lock", "run", "b", "--", "true"), ("sprint", "acquire", "--session", "s", "--epic", "e")):
+        result = ws.tasuki("--json", *command)
+        eq(result.code, 2, f"a file that cannot be parsed may have the key: {result}")
+        assert "config.yaml:3:1" in result.out, result
+    ws.tasuki("lock", "release", "name", "a").expect(0)
 
 
 @test("trust_fs does not open network file systems")

@@ -49,7 +49,7 @@ class Pair:
 
     def stop_guard(self):
         os.kill(self.guard, signal.SIGSTOP)
-        self.ws.at_close(lambda: os.kill(self.guard, signal.SIGCONT))
+        self.ws.kill_at_close(self.guard, signal.SIGCONT)
 
     def ends(self, workers, lost):
         """The run ends well, on these workers, and no two copies were there at once."""

@@ -458,17 +458,14 @@ def _(ws):
     (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: x\nflow: f.yaml\n")
     run_id = run(ws, "RQ-1", code=8)["run_id"]
     pid = int((ws.path / "daemon").read_text())
-    try:
-        call(ws, "answer", run_id, "--yes")
-        ws.until_file("up")
-        assert ws.alive(pid), "what was left on purpose is gone"
-        kill(ws, call(ws, "runs", "show", run_id).json["runner"]["pid"])
-        go(ws)
-        call(ws, "resume", run_id)
-        assert not ws.alive(pid), "it lives on after a crash"
-    finally:
-        if ws.alive(pid):
-            os.kill(pid, signal.SIGKILL)
+    ws.kill_at_close(pid)
+    call(ws, "answer", run_id, "--yes")
+    ws.until_file("up")
+    assert ws.alive(pid), "what was left on purpose is gone"
+    kill(ws, call(ws, "runs", "show", run_id).json["runner"]["pid"])
+    go(ws)
+    call(ws, "resume", run_id)
+    assert not ws.alive(pid), "it lives on after a crash"
 
 
 @test("max_runs holds for resume and answer, too; the answer is kept")

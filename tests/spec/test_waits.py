@@ -1,12 +1,19 @@
 """A command that waits says for whom, since when, and its place in line: once in a pipe, in place on a terminal."""
 
+import pathlib
 import re
 import signal
+import sys
 
-from common import run_held, until_settled
-from flows import spawn_flow, only_run
-from harness.harness import eq, main, test
-from harness.screen import golden, tasuki_screen
+HERE = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HERE / "mcp"))
+sys.path.insert(0, str(HERE / "spec"))
+from agent import Agent  # noqa: E402
+from common import run_held, sleeper, until_settled  # noqa: E402
+from flows import spawn_flow, only_run  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from harness.screen import golden, tasuki_screen  # noqa: E402
+from http_common import Server, register  # noqa: E402
 
 SIZES = [(cols, rows, lang) for cols, rows in ((80, 24), (60, 24), (40, 12)) for lang in ("en", "ja")]
 AGENT = {"TASUKI_AGENT": "claude-code#2", "TASUKI_NOTE": "refactoring auth"}
@@ -33,6 +40,25 @@ def _(ws):
     until_settled(ws, second)
     let_go(ws, holder)
     eq(ws.finish(first).err, "", "what follows the line")
+
+
+@test("a wait for the sprint says for whom and is seen by others; over MCP and HTTP it ends with an answer, and the server lives on")
+def _(ws):
+    holder = sleeper(ws)
+    words = {"session": "s-2", "epic": "e"}
+    ws.tasuki("sprint", "acquire", "--session", "s-1", "--epic", "e", "--pid", holder.pid, env=AGENT).expect(0)
+    agent, server = Agent(ws, "--tools", "all"), Server(ws)
+    assert "Sprint already running" in agent.refused("sprint_acquire", wait="1s", **words)[0]
+    answer = server.post("/api/sprint", {"mode": "acquire", "wait": "1s", **words, **register(server)}).expect(409).json
+    eq(answer["status"], "blocked", "the answer")
+    eq((agent.ok("sprint_check")["status"], server.get("/api/sprint").json["status"]), ("blocked", "blocked"), "both live")
+    proc, line = waits_in_pipe(ws, "sprint", "acquire", "--session", "s-2", "--epic", "e", "--wait", "60s")
+    assert line.startswith("waiting for sprint .sprint-running, held by claude-code#2: refactoring auth since "), line
+    eq([one["kind"] for one in ws.tasuki("status", "--json").expect(0).json["waiting"]], ["sprint"], "what is waited for")
+    holder.kill()
+    holder.wait()
+    eq(proc.wait(60), 6, "exit code: a dead holder's sprint needs a yes")
+    server.stop()
 
 
 @test("waits for a run, a process and a workflow name their starter or owner")

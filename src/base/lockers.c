@@ -1,0 +1,108 @@
+#include "base/lockers.h"
+#include "base/fs.h"
+#include "base/word.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How /proc/…/fdinfo names a file in its lock lines, "fe:00:1234". On some file systems (overlay, btrfs) that is not what
+ * fstat says, so we ask for a lock of our own: byte 2, which no protocol uses, shared, for the moment. */
+#define PROBE_BYTE     2
+#define FILE_NAME_SIZE 64
+
+struct lock_line {
+    const char *access, *file;
+    long long start, end;
+};
+
+/* "lock:  1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 EOF"; it is cut into its words. */
+static bool lock_line_parse(char *text, struct lock_line *ret)
+{
+    char *word[9];
+    if (words_split(text, word, 9) < 9 || strcmp(word[0], "lock:") != 0 || strcmp(word[2], "OFDLCK") != 0)
+        return false;
+    *ret = (struct lock_line){.access = word[4], .file = word[6], .start = strtoll(word[7], NULL, 10)};
+    ret->end = strcmp(word[8], "EOF") == 0 ? INT64_MAX : strtoll(word[8], NULL, 10);
+    return true;
+}
+
+/* Calls `wanted` for each lock line of a descriptor until it says true. */
+static bool find_lock_line(const char *fdinfo, bool (*wanted)(const struct lock_line *, void *), void *data)
+{
+    char text[256];
+    struct lock_line line;
+    bool found = false;
+    FILE *info = fopen(fdinfo, "re");
+    while (info && !found && fgets(text, sizeof text, info))
+        found = lock_line_parse(text, &line) && wanted(&line, data);
+    if (info)
+        fclose(info);
+    return found;
+}
+
+static bool is_probe(const struct lock_line *line, void *data)
+{
+    if (line->start > PROBE_BYTE || line->end < PROBE_BYTE)
+        return false;
+    return snprintf(data, FILE_NAME_SIZE, "%s", line->file) < FILE_NAME_SIZE;
+}
+
+static bool file_name_of(int fd, char name[FILE_NAME_SIZE])
+{
+    char path[64];
+    if (fs_lock_try(fd, F_RDLCK, PROBE_BYTE, 1) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    bool found = find_lock_line(path, is_probe, name);
+    fs_lock_try(fd, F_UNLCK, PROBE_BYTE, 1);
+    return found;
+}
+
+struct locker_search {
+    char file[FILE_NAME_SIZE];
+    off_t byte;
+    bool is_reader_meant;
+};
+
+static bool is_in_the_way(const struct lock_line *line, void *data)
+{
+    const struct locker_search *search = data;
+    return (search->is_reader_meant || strcmp(line->access, "WRITE") == 0) && strcmp(line->file, search->file) == 0 &&
+           line->start <= search->byte && line->end >= search->byte;
+}
+
+static bool process_has_lock(const char *pid, struct locker_search *search)
+{
+    char path[300];
+    snprintf(path, sizeof path, "/proc/%s/fdinfo", pid);
+    DIR *dir = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
+        char file[600];
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        found = entry->d_name[0] != '.' && find_lock_line(file, is_in_the_way, search);
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+size_t lockers_find(int fd, off_t byte, short type, pid_t *pids, size_t max)
+{
+    struct locker_search search = {.byte = byte, .is_reader_meant = type != F_WRLCK};
+    size_t count = 0;
+    if (!file_name_of(fd, search.file))
+        return 0;
+    DIR *dir = opendir("/proc");
+    for (struct dirent *entry; dir && count < max && (entry = readdir(dir));) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid > 0 && pid != getpid() && process_has_lock(entry->d_name, &search))
+            pids[count++] = pid;
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}
