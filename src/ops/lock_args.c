@@ -183,7 +183,7 @@ static int acquire_for(struct op_call *call, struct lock_target *target, const s
 {
     struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
     if (request->wait_ms)
-        op_wait_begin(&waiting, call, target->kind->name, target->id[0] ? target->id : NULL);
+        op_wait_begin(&waiting, call, target->ws, target->kind->name, target->id[0] ? target->id : NULL);
     int result = lock_acquire(target, request, NULL, outcome, err);
     op_wait_end(&waiting);
     if (result < 0 || !request->wait_ms || !call->is_cancelled || !call->is_cancelled(call))

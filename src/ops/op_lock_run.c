@@ -160,7 +160,7 @@ static int lock_run_acquire(struct op_call *call, struct tsk_lock **ret, struct 
         return -1;
     struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
     if (request.wait_ms)
-        op_wait_begin(&waiting, call, target.kind->name, target.id);
+        op_wait_begin(&waiting, call, call->ws, target.kind->name, target.id);
     int result = lock_acquire(&target, &request, ret, NULL, err);
     lock_target_clear(&target);
     return result;

@@ -135,7 +135,7 @@ static int run_claim(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
     int64_t wait_ms = lock_args_wait(call), until_ms = clock_now().boot_ms + wait_ms;
     if (wait_ms)
-        op_wait_begin(&waiting, call, "workflow", workflow_of(call));
+        op_wait_begin(&waiting, call, call->ws, "workflow", workflow_of(call));
     while (claim_once(call, &wf, err) < 0)
         if (err->code != TSK_WORKFLOW_OWNED_BY_OTHER || !own_wait_more(call, until_ms))
             return -1;

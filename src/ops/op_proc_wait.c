@@ -75,7 +75,7 @@ int wait_process(struct op_call *call, json_t **ret, struct tsk_error *err)
 static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
-    op_wait_begin(&waiting, call, "process", json_get_string(call->args, "id", NULL));
+    op_wait_begin(&waiting, call, call->ws, "process", json_get_string(call->args, "id", NULL));
     return wait_process(call, ret, err);
 }
 

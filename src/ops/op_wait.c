@@ -128,7 +128,7 @@ static int run_wait(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (!*id && name_awaited(call, kind, &id, err) < 0)
         return -1;
     struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
-    op_wait_begin(&waiting, call, kind, id);
+    op_wait_begin(&waiting, call, call->ws, kind, id);
     if (strcmp(kind, "run") == 0)
         return wait_run(call, id, ret, err);
     if (strcmp(kind, "workflow") == 0)

@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-void op_wait_begin(struct op_wait *wait, struct op_call *call, const char *kind, const char *id)
+void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind,
+                   const char *id)
 {
     wait->call = call;
-    waiting_begin(&wait->file, call->ws, kind, id);
+    waiting_begin(&wait->file, ws, kind, id);
     if (call->waits)
         call->waits(call, kind, id, wait->file.since_ms);
 }
