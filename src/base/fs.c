@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What root makes in a user's directory belongs to the owner of that directory: one `sudo tasuki …` must not lock the user out of
@@ -263,7 +264,22 @@ int fs_publish(int fd, const char *private_name, int dir, const char *name)
     return fs->linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW);
 }
 
+void fs_stamp(int fd, int64_t than_ns)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}};
+    int64_t next_ms = than_ns / 1000000 + 1;
+    clock_gettime(CLOCK_REALTIME, &times[1]);
+    if (times[1].tv_sec * INT64_C(1000) + times[1].tv_nsec / 1000000 < next_ms)
+        times[1] = (struct timespec){.tv_sec = next_ms / 1000, .tv_nsec = next_ms % 1000 * 1000000};
+    futimens(fd, times);
+}
+
 int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, size_t len)
+{
+    return fs_replace_file_after(dir, path, mode, data, len, -1);
+}
+
+int fs_replace_file_after(int dir, const char *path, mode_t mode, const void *data, size_t len, int64_t than_ns)
 {
     char name[FS_PRIVATE_NAME_MAX];
     int fd CLEANUP_FD = fs_temp_open(dir, mode, name);
@@ -271,6 +287,8 @@ int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, si
         return -1;
     if (fs_write_all(fd, data, len) < 0)
         goto fail;
+    if (than_ns >= 0)
+        fs_stamp(fd, than_ns);
     if (!name[0]) {
         /* rename(2) needs a name to start from; it lives for two system calls */
         char link_name[FS_PRIVATE_NAME_MAX];

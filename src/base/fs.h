@@ -71,6 +71,11 @@ bool fs_is_private_name(const char *name);
 
 /* Replaces the content of dir/path atomically: a reader sees the old content or the new one. */
 int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, size_t len);
+/* The same, and fs_stamp. */
+int fs_replace_file_after(int dir, const char *path, mode_t mode, const void *data, size_t len, int64_t than_ns);
+/* Gives an open file an exact time of change, in milliseconds later than `than_ns`. The kernel's own time is that of its last
+ * tick, so that two changes within some milliseconds have the same. Where a file system refuses, its own time stays. */
+void fs_stamp(int fd, int64_t than_ns);
 
 /* mkdir -p below `dir`, mode 0700; not an error if it exists. */
 int fs_make_dirs(int dir, const char *path);

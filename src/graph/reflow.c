@@ -344,7 +344,7 @@ int reflow_change(struct runner *runner, json_t *records, enum lang lang, json_t
     struct flow old, new;
     *ret_changes = NULL;
     if (fs_read_file(runner->run.dir, COPY, FLOW_SIZE_MAX - 1, &copy) < 0)
-        return fs_error(err, "read", runner->run.dir, COPY);
+        return rundir_flow_error(&runner->run, "read", err);
     if (copy.len == options->flow_len && memcmp(buf_str(&copy), options->flow_text, copy.len) == 0)
         return 0;
     if (flow_load(&old, COPY, buf_str(&copy), copy.len, lang, err) < 0)

@@ -4,14 +4,14 @@
 
 /* ---- a tool's arguments ---- */
 
-/* The operation of a call that says itself who calls; NULL: it is no such call. */
+/* The operation of a call that says itself who calls (op_takes_caller); NULL: it is no such call. */
 static const struct op *acting_op(const struct http_agents *agents, const json_t *message)
 {
     const json_t *params = json_object_get(message, "params");
     if (strcmp(json_get_string(message, "method", ""), "tools/call") != 0)
         return NULL;
     const struct op *op = mcp_server_op(agents->mcp, json_get_string(params, "name", ""));
-    return op && op_param_find(op, "instance") ? op : NULL;
+    return op && op_takes_caller(op) ? op : NULL;
 }
 
 /* What they lack is taken from the headers; they are proved with the call, whose refusal a model can read. false: the headers name
@@ -25,6 +25,8 @@ static bool complete_call(const struct http_conn *conn, const struct op *op, jso
     if (!json_is_object(args) || (secret && !json_is_string(secret)))
         return true; /* is refused with the other arguments */
     struct http_caller caller = caller_take(conn, op, args, false);
+    if (caller.instance && !json_object_get(args, "instance"))
+        json_object_set_new(args, "instance", json_string(caller.instance));
     bool is_said = !caller.instance || json_is_string(json_object_get(args, "instance"));
     if (caller.secret)
         json_object_set_new(args, OP_SECRET, json_string(caller.secret));

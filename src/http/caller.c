@@ -1,8 +1,8 @@
 /* caller.c - who speaks through a connection: named in the request, proved in a worker, kept alive while a stream is open.
  *
- * A request says it in its arguments (`instance`, `secret`), as the operations have it, or in the headers Tasuki-Instance and
- * Tasuki-Secret, where also those can that have no such argument, and where a secret does not become part of a URL. What the
- * arguments say counts: headers may be a client's for everything it does, and a call for somebody else. */
+ * A request that changes something says it in its arguments (`instance`, `secret`), every request in the headers Tasuki-Instance and
+ * Tasuki-Secret, where a secret does not become part of a URL. What the arguments say counts: headers may be a client's for
+ * everything it does, and a call for somebody else. */
 #include "http/internal.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int caller_check_headers(const struct http_conn *conn, struct tsk_error *err)
 int caller_check(const struct http_conn *conn, const struct op *op, const json_t *args, struct tsk_error *err)
 {
     const json_t *secret = json_object_get(args, OP_SECRET);
-    if (secret && !json_is_string(secret) && op_param_find(op, "instance"))
+    if (secret && !json_is_string(secret) && op_takes_caller(op))
         return error_set(err, TSK_INVALID_INPUT, "param_type", "param", OP_SECRET, "want", "string", NULL);
     return caller_check_headers(conn, err);
 }
@@ -55,9 +55,9 @@ static char *take_argument(json_t *args, const char *name)
 
 struct http_caller caller_take(const struct http_conn *conn, const struct op *op, json_t *args, bool streams)
 {
-    struct http_caller caller = {.secret = op_take_secret(op, args)};
+    struct http_caller caller = {op_take_caller(op, args), op_take_secret(op, args)};
     bool has_param = op_param_find(op, "instance");
-    if (streams && !has_param) {
+    if (streams && !op_takes_caller(op)) {
         caller.instance = take_argument(args, "instance");
         caller.secret = take_argument(args, OP_SECRET);
     }

@@ -65,11 +65,14 @@ static json_t *schema_of(const struct op_param *param)
     BUG(true);
 }
 
+#define CALLER_HELP                                                                                                    \
+    "Who calls: the id that GET /api/status?register=true gave. The header Tasuki-Instance says it as well."
+
 /* What the command line takes as default does not hold here: nobody is above a client of the server. */
 static const char *help_of(const struct op_param *param)
 {
     if (param->flags & OP_CALLER)
-        return "Who calls: the id that GET /api/status?register=true gave. The header Tasuki-Instance says it as well.";
+        return CALLER_HELP;
     return param->agent_help ? param->agent_help : param->help;
 }
 
@@ -118,17 +121,26 @@ static json_t *secret_schema(void)
         "The secret that came with the id. The header Tasuki-Secret carries it as well, and stays out of URLs.");
 }
 
-/* Every call may say in headers who makes it (caller.c); by its arguments where the row has `instance`, and in a stream. */
+static json_t *caller_schema(void)
+{
+    return json_pack("{s:s, s:s}", "type", "string", "description", CALLER_HELP);
+}
+
+/* Every call may say in headers who makes it (caller.c); by its arguments if it changes something, and in a stream. */
 static void add_caller_headers(json_t *parameters, json_t *body, const struct op *op, bool has_body, bool streams)
 {
     json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Instance"));
     json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Secret"));
     bool has_param = op_param_find(op, "instance");
-    if (has_body && has_param)
-        json_object_set_new(json_object_get(body, "properties"), OP_SECRET, secret_schema());
-    else if (has_param || streams)
+    if (has_body && op_takes_caller(op)) {
+        json_t *properties = json_object_get(body, "properties");
+        json_object_set_new(properties, OP_SECRET, secret_schema());
+        if (!has_param)
+            json_object_set_new(properties, "instance", caller_schema());
+    } else if (has_param || streams) {
         json_array_append_new(
             parameters, json_pack("{s:s, s:s, s:o}", "name", OP_SECRET, "in", "query", "schema", secret_schema()));
+    }
     if (streams && !has_param)
         json_array_append_new(parameters,
                               json_pack("{s:s, s:s, s:s, s:{s:s}}", "name", "instance", "in", "query", "description",

@@ -216,8 +216,8 @@ static void add_caller_args(struct mcp_server *server, const struct op *op, json
 static int prove_caller(struct mcp_request *request, const json_t *args, const char *secret, struct tsk_error *err)
 {
     struct mcp_server *server = request->link->server;
-    const char *instance = json_get_string(args, "instance", "");
-    if (!server->options.is_shared || !*instance)
+    const char *instance = json_get_string(args, "instance", request->caller);
+    if (!server->options.is_shared || !instance || !*instance)
         return 0;
     if (op_verify_caller(mcp_server_workspace(server), instance, secret, err) < 0)
         return -1;
@@ -310,9 +310,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
     call.home = call.is_remote ? call.ws : NULL;
     if (op->flags & OP_NO_WORKSPACE)
         call.ws = NULL;
-    mcp_who_enter(request, op, args);
     int result = call_perform(&call, &answer, err);
-    mcp_who_leave();
     json_decref(call.aside);
     if (was_cut_short(request, op, result < 0 ? err->code : call.verdict)) {
         *err = (struct tsk_error){0};
@@ -347,7 +345,10 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     json_t *given CLEANUP_JSON = json_deep_copy(json_object_get(request->params, "arguments"));
     if (!given)
         given = json_object();
-    char *secret CLEANUP(free_text) = op_take_secret(op, given);
+    bool takes_caller = server->options.is_shared || op_param_find(op, "instance");
+    char *secret CLEANUP(free_text) = takes_caller ? op_take_secret(op, given) : NULL;
+    char *caller CLEANUP(free_text) = takes_caller ? op_take_caller(op, given) : NULL;
+    request->caller = caller;
     if (mcp_asking_begin(request, op, given, &err, fault) < 0)
         return fault->code ? NULL : error_result(server, op, &err, NULL);
     json_t *args CLEANUP_JSON = json_deep_copy(given);
@@ -359,7 +360,11 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
     if (ttl_ms < atomic_load(&server->ttl_ms))
         atomic_store(&server->ttl_ms, ttl_ms); /* stdio.c keeps what was locked with it */
-    return run_tool(request, op, args, given, &err);
+    mcp_who_enter(request, op, args);          /* also who asks */
+    json_t *result = run_tool(request, op, args, given, &err);
+    mcp_who_leave();
+    request->caller = NULL;
+    return result;
 }
 
 json_t *mcp_run_op(struct mcp_server *server, const char *op_name, json_t *args_take, struct tsk_error *err)

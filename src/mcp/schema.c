@@ -155,17 +155,28 @@ static void add_asking(json_t *properties, const struct op *op)
     json_object_set_new(properties, "confirm_token", token);
 }
 
+/* Of the tools of the working set, the first that takes a caller explains it; a refusal explains it to everybody. */
+static bool explains_caller(const struct op *op)
+{
+    op_foreach (other)
+        if (op_takes_caller(other) && other->mcp.is_core && !op_param_find(other, "register"))
+            return other == op || !op->mcp.is_core;
+    return true;
+}
+
 /* Where many share a server, each says who it is; the tool that registers is the one that must not. */
 static void add_caller_properties(json_t *properties, const struct op *op)
 {
-    if (!op_param_find(op, "instance"))
+    if (!op_takes_caller(op))
         return;
     if (op_param_find(op, "register")) {
         json_object_del(properties, "instance");
         return;
     }
-    json_object_set_new(properties, "instance",
-                        json_pack("{s:s, s:s}", "type", "string", "description", "Yours (get_status register)."));
+    json_t *instance = json_pack("{s:s}", "type", "string");
+    if (explains_caller(op))
+        json_object_set_new(instance, "description", json_string("Yours (get_status register)."));
+    json_object_set_new(properties, "instance", instance);
     json_object_set_new(properties, OP_SECRET, json_pack("{s:s}", "type", "string"));
 }
 

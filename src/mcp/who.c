@@ -84,8 +84,9 @@ void mcp_who_enter(struct mcp_request *request, const struct op *op, const json_
     if (!ws)
         return;
     if (server->options.is_shared)
-        who_of_client(ws, json_get_string(args, "instance", ""), client[0] ? client : "mcp", true,
-                      op->flags & (OP_READ_ONLY | OP_QUESTION) ? NULL : op->name, &who);
+        who_of_client(ws, json_get_string(args, "instance", request->caller ? request->caller : ""),
+                      client[0] ? client : "mcp", true, op->flags & (OP_READ_ONLY | OP_QUESTION) ? NULL : op->name,
+                      &who);
     else
         enter_own(request, op, ws, client, &who);
     const char *session = meta_text(request, "TASUKI_AGENT_SESSION"), *subagent = meta_text(request, "TASUKI_SUBAGENT");

@@ -12,13 +12,28 @@
 #include <errno.h>
 #include <string.h>
 
+bool op_takes_caller(const struct op *op)
+{
+    return op_param_find(op, "instance") || !(op->flags & OP_READ_ONLY);
+}
+
+static char *take_text(const struct op *op, json_t *args, const char *name)
+{
+    const char *text = op_takes_caller(op) && !op_param_find(op, name) ? json_get_string(args, name, NULL) : NULL;
+    char *copy = text ? strdup(text) : NULL;
+    if (copy)
+        json_object_del(args, name);
+    return copy;
+}
+
 char *op_take_secret(const struct op *op, json_t *args)
 {
-    const char *secret = json_get_string(args, OP_SECRET, NULL);
-    char *copy = secret && op_param_find(op, "instance") && !op_param_find(op, OP_SECRET) ? strdup(secret) : NULL;
-    if (copy)
-        json_object_del(args, OP_SECRET);
-    return copy;
+    return take_text(op, args, OP_SECRET);
+}
+
+char *op_take_caller(const struct op *op, json_t *args)
+{
+    return take_text(op, args, "instance");
 }
 
 void op_hint_register(struct tsk_error *err)

@@ -145,7 +145,8 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     bad_value(err, param, near ? "param_not_one_of_near" : "param_not_one_of", text, want);
     if (near)
         error_add(err, "near", near);
-    else if (op->noun && strcmp(op->noun, "lock") == 0 && strcmp(param->name, "kind") == 0 && id_is_valid(text))
+    else if ((param->flags & OP_POSITIONAL) && strcmp(param->name, "kind") == 0 && op->noun &&
+             strcmp(op->noun, "lock") == 0 && id_is_valid(text))
         error_add_next(err, "tasuki lock %s name %s", op->verb, text); /* the kind was forgotten */
     return -1;
 }

@@ -282,8 +282,11 @@ bool op_asks(const struct op *op);
 
 /* Over HTTP, beside `instance`: proves that the caller is that one. No parameter of a row: the skins take it away. */
 #define OP_SECRET "secret"
-/* Takes it out of the arguments of an operation that has an `instance`; owned, NULL: there was none. */
+/* Whether the arguments of a call may say who calls: where `instance` is a parameter, and of all that changes something. */
+bool op_takes_caller(const struct op *op);
+/* Take the secret, and an `instance` that is no parameter, out of the arguments of such an operation; owned, NULL: there was none. */
 char *op_take_secret(const struct op *op, json_t *args);
+char *op_take_caller(const struct op *op, json_t *args);
 /* For calls that came to a server of many (is_remote): whether `instance` (NULL, "": 0, nobody) is a registered one and this is
  * its secret (NULL: none); renews its lease and its locks. UNAUTHORIZED. `ws`: the server's. */
 int op_verify_caller(struct tsk_workspace *ws, const char *instance, const char *secret, struct tsk_error *err);

@@ -68,6 +68,8 @@ static int request_publish(int folder, const char *id, const struct buf *text, s
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, id);
     int fd CLEANUP_FD = fs_temp_open(folder, 0644, private_name);
     bool is_written = fd >= 0 && fs_write_all(fd, text->data, text->len) == 0;
+    if (is_written)
+        fs_stamp(fd, 0); /* the order in which requests were added */
     int result = is_written ? fs_publish(fd, private_name, folder, name) : -1, number = errno;
     if (private_name[0])
         fs->unlinkat(folder, private_name, 0);
@@ -158,7 +160,7 @@ static int request_put_text(struct tsk_workspace *ws, const struct request *befo
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, before->id);
     bool is_same = text->len == before->text.len && memcmp(text->data, before->text.data, text->len) == 0;
     mode_t mode = fs->fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mode & 0777 : 0644;
-    if (!is_same && fs_replace_file(folder, name, mode, text->data, text->len) < 0)
+    if (!is_same && fs_replace_file_after(folder, name, mode, text->data, text->len, before->mtime_ns) < 0)
         return error_errno(err, "write", before->source);
     if (!is_same)
         request_report(ws, "request.edited", before->id);

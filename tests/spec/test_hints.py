@@ -273,6 +273,13 @@ def _(ws):
         eq(last_steps(ws.tasuki(*words).expect(code)), [right], words)
 
 
+@test("a name where the kind of a lock belongs is proposed with its kind, by the commands that take a name")
+def _(ws):
+    eq(ws.tasuki("lock", "acquire", "deploy", "--json").expect(2).error["next"], ["tasuki lock acquire name deploy"], "acquire")
+    listing = ws.tasuki("lock", "list", "--kind", "deploy", "--json").expect(2).error["next"]
+    eq(listing, ["tasuki lock list --help"], "list, which takes none")
+
+
 @test("a flow or a task that is almost named is proposed with everything else that was typed: a dry run stays one")
 def _(ws):
     (ws.path / "ci.yaml").write_text("flow: fetch >> (lint | test) >> publish\ntasks: {fetch: 'touch ran', lint: 'true', test: 'true', publish: 'true'}\n")

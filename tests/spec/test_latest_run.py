@@ -94,7 +94,8 @@ def _(ws):
     ws.tasuki("request", "add", "X", "--id", "RQ-x", "--flow", "nope").expect(0)
     ws.tasuki("queue", "run").expect(7)
     run = ws.tasuki("runs", "list", "--json").json["runs"][0]["run_id"]
-    for words in (("runs", "graph"), ("runs", "graph", "--format", "json"), ("resume",)):
+    (ws.path / "f.yaml").write_text("tasks: {a: 'true'}\n")
+    for words in (("runs", "graph"), ("runs", "graph", "--format", "json"), ("resume",), ("resume", run, "--flow", "f.yaml")):
         error = ws.tasuki(*words, "--json").expect(5, "NOT_FOUND").error
         eq((error["message"], error["next"]),
            (f"{run} has no flow: it failed before its flow was read", [f"tasuki runs show {run}"]), f"the refusal of {words}")

@@ -394,13 +394,42 @@ def _(ws):
     server.stop()
 
 
+@test("what an agent over HTTP starts is its own, however it says who it is: another one is asked before it stops it")
+def _(ws):
+    server = Server(ws)
+    one, two = register(server), register(server)
+    client = Client(server).initialize()
+
+    def call(tool, headers=None, **arguments):
+        message = {"name": tool, "arguments": arguments}
+        return client.request("tools/call", message, headers=headers)["result"]["structuredContent"]
+
+    for id, said in (("a", {"headers": as_headers(one)}), ("b", one)):
+        made = call("create_process", id=id, command="sleep", args=["1000"], start=True, **said)
+        eq(made["started_by"]["instance"], one["instance"], f"who started {id}")
+        eq(call("stop_process", id=id, **two)["error"]["reason_code"], "NEEDS_CONFIRMATION", "another one")
+        eq(ws.events("confirm.asked")[-1]["actor"]["instance"], two["instance"], "who asked")
+        eq(call("stop_process", id=id, instance=one["instance"])["error"]["reason_code"], "UNAUTHORIZED", "without the secret")
+        eq(call("stop_process", id=id, **one)["state_name"], "Stopped", "its own")
+    made = server.post("/api/processes", {"id": "c", "command": "sleep", "args": ["1000"], "start": True, **one}).expect(200).json
+    eq(made["started_by"]["instance"], one["instance"], "who started c")
+    server.post("/api/processes/c/stop", {"instance": one["instance"]}).expect(401, "UNAUTHORIZED")
+    server.post("/api/processes/c/stop", {**one, "secret": 5}).expect(400, "INVALID_INPUT")
+    server.post("/api/processes/c/stop", one).expect(200)
+    server.get(f"/api/processes?instance={one['instance']}").expect(400, "INVALID_INPUT")
+    assert one["secret"] not in json.dumps(ws.events()), "a secret in the trail"
+    server.stop()
+
+
 @test("over HTTP the tools say that they want to know who calls, and stay within their size")
 def _(ws):
     server = Server(ws)
     tools = {tool["name"]: tool for tool in Client(server).initialize().request("tools/list")["result"]["tools"]}
     properties = tools["lock_acquire"]["inputSchema"]["properties"]
     assert "instance" in properties and "secret" in properties, properties.keys()
-    assert "secret" not in tools["list_processes"]["inputSchema"].get("properties", {})
+    for tool in tools.values():  # spec 8: of the tools that change something
+        changes = not tool["annotations"].get("readOnlyHint")
+        eq({"instance", "secret"} & set(tool["inputSchema"].get("properties", {})), {"instance", "secret"} if changes else set(), tool["name"])
     size = len(json.dumps(list(tools.values()), separators=(",", ":"), ensure_ascii=False))
     assert len(tools) <= 24 and size <= 24 * 1024, (len(tools), size)
     server.stop()

@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from flows import last_document, with_tool  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from harness.race import race  # noqa: E402
+from http_common import Server  # noqa: E402
 from requests_common import (GATE, add, begin, call, go, kill, listed, no_locks, parent_of, queue, refused, run, runs_of, shown,  # noqa: E402
                              spawn, stage_file, status, trace)
 
@@ -176,6 +177,21 @@ def _(ws):
     eq(error["context"]["updated_at"], shown(ws, "RQ-1")["updated_at"], "the file's time")
     now = shown(ws, "RQ-1")["updated_at"]
     eq(call(ws, "request", "edit", "RQ-1", "--title", "x", "--expected-updated-at", now).json["title"], "x", "title")
+
+
+@test("an edit of what is no longer there is refused, however soon after the other; requests are listed in the order in which they were added")
+def _(ws):
+    server = Server(ws)
+    names = [f"RQ-{number}" for number in range(60, 0, -1)]
+    for name in names:
+        before = server.post("/api/requests", {"id": name, "title": "old", "run": ["true"]}).expect(200).json["updated_at"]
+        edit = {"title": "new", "expected_updated_at": before}
+        after = server.ask("PUT", f"/api/requests/{name}", edit).expect(200).json["updated_at"]
+        assert after > before, (before, after)
+        server.ask("PUT", f"/api/requests/{name}", {**edit, "title": "lost"}).expect(409, "CONFLICT")
+        eq(server.ask("PUT", f"/api/requests/{name}", {"title": "last", "expected_updated_at": after}).expect(200).json["title"], "last")
+    eq(list(listed(ws)), names, "the order")
+    server.stop()
 
 
 @test("request edit without options opens the editor, and takes only what is right")

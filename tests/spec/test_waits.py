@@ -9,11 +9,11 @@ HERE = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HERE / "mcp"))
 sys.path.insert(0, str(HERE / "spec"))
 from agent import Agent  # noqa: E402
-from common import run_held, sleeper, until_settled  # noqa: E402
+from common import check_u2, run_held, sleeper, until_settled  # noqa: E402
 from flows import spawn_flow, only_run  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from harness.screen import golden, tasuki_screen  # noqa: E402
-from http_common import Server, register  # noqa: E402
+from http_common import McpClient, Server, register  # noqa: E402
 
 SIZES = [(cols, rows, lang) for cols, rows in ((80, 24), (60, 24), (40, 12)) for lang in ("en", "ja")]
 AGENT = {"TASUKI_AGENT": "claude-code#2", "TASUKI_NOTE": "refactoring auth"}
@@ -58,6 +58,26 @@ def _(ws):
     holder.kill()
     holder.wait()
     eq(proc.wait(60), 6, "exit code: a dead holder's sprint needs a yes")
+
+
+@test("a sprint can be waited for on the command line, over HTTP and by agents, and in a project that is no workspace")
+def _(ws):
+    next_sprint = {"session": "s-2", "epic": "e"}
+    words = [word for key, value in next_sprint.items() for word in (f"--{key}", value)]
+    (ws.path / "bare").mkdir()
+    for place in ((), ("--project-root", ws.path / "bare")):
+        ws.tasuki("sprint", "acquire", "--session", "s-1", "--epic", "e", "--pid", sleeper(ws).pid, *place).expect(0)
+        check_u2(ws.tasuki("sprint", "acquire", *words, "--wait", "1ms", *place, "--json"), "blocked", 4, "acquire")
+    server = Server(ws, "--tools", "all")
+    call = {**next_sprint, "wait": "1ms", **register(server)}
+    eq(server.post("/api/sprint", {"mode": "acquire", **call}).expect(409).json["status"], "blocked", "over HTTP")
+    eq(McpClient(server).call("sprint_acquire", **call)["structuredContent"]["status"], "blocked", "by an agent")
+    waiter, line = waits_in_pipe(ws, "sprint", "acquire", *words, "--wait", "60s")
+    assert line.startswith("waiting for sprint .sprint-running, held by test_waits.py since "), line
+    eq([(one["kind"], one["id"]) for agent in ws.tasuki("agents", "--json").json["agents"] for one in agent["waiting"]],
+       [("sprint", ".sprint-running")], "who waits")
+    ws.tasuki("sprint", "release", "--yes").expect(0)
+    eq((waiter.wait(60), ws.read_lock("sprint")["session_id"]), (0, "s-2"), "the waiter")
     server.stop()
 
 
