@@ -350,6 +350,14 @@ static bool has_any(const json_t *tasks, const char *key)
     return false;
 }
 
+/* A task that was stopped before it started was not reached: as the counts above it say. */
+static const char *task_state(const json_t *task)
+{
+    const char *state = json_get_string(task, "state", "");
+    bool has_started = json_get_string(task, "started_at", NULL);
+    return strcmp(state, "stopped") == 0 && !has_started ? "blocked" : state;
+}
+
 PRINTER(stage, "runs.show")
 {
     struct buf by CLEANUP(buf_clear) = BUF_INIT;
@@ -372,7 +380,7 @@ PRINTER(stage, "runs.show")
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         char attempt[24], when[TIME_TEXT_MAX];
-        const char *state = json_get_string(task, "state", "");
+        const char *state = task_state(task);
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
         struct buf place CLEANUP(buf_clear) = BUF_INIT;
         cli_put_task_place(&place, result, task);
