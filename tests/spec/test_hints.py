@@ -7,6 +7,7 @@ import shlex
 from common import NOBODY, need_root, run_as_nobody
 from flows import with_tool
 from harness.harness import eq, main, test
+from harness.screen import tasuki_screen
 
 STEPS = re.compile(r"^ {2}(?:next)? {6,}(tasuki .+)$", re.M)
 
@@ -21,6 +22,17 @@ def typed(ws, command, **options):
     words = shlex.split(command)
     eq(words[0], "tasuki", "the program")
     return ws.tasuki(*words[1:], env=with_tool(ws), **options)
+
+
+@test("an operation on several processes that all fail has no empty table, and says once what is next; sentences break at blanks")
+def _(ws):
+    refused = ws.tasuki("proc", "start", "one", "two").expect(5)
+    eq((refused.out, refused.err.splitlines()), ("", ["Process 'one' not found", "Process 'two' not found", "  next      tasuki proc list"]), "the answer")
+    ws.tasuki("proc", "create", "web", "--start", "--", "sleep", "1000").expect(0)
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "web"))
+    screen = tasuki_screen(ws, "proc", "update", "web", "--", "sleep", "2000", cols=60)
+    eq(screen.ended(), 0, "exit code")
+    assert "  changed   its settings were changed since it was started;\n            restart it to apply them\n" in screen.text(), screen.text()
 
 
 # -- the workspace that was named ---------------------------------------------------------------------------
