@@ -204,9 +204,16 @@ static bool is_filtered(const struct op_call *call)
     return count > 0;
 }
 
+void cli_say(const struct cli_options *options, FILE *out, const char *key)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    cli_put_prose(&b, options, out, STYLE_PLAIN, text_get(key, options->lang), 0, 2);
+    fputs(buf_str(&b), out);
+}
+
 void cli_print_none(const struct op_call *call, const struct cli_options *options, const char *key)
 {
-    printf("%s\n", text_get(is_filtered(call) ? "none_matches" : key, options->lang));
+    cli_say(options, stdout, is_filtered(call) ? "none_matches" : key);
 }
 
 const char *cli_short_id(const struct op_call *call, const struct cli_options *options, const char *id)

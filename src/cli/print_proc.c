@@ -166,7 +166,7 @@ PRINTER(processes, "process.list")
     if (json_array_size(processes) == 0 && json_array_size(json_object_get(result, "errors")) == 0) {
         bool has_none = strcmp(call->op->name, "process.list") == 0 && !json_object_get(call->args, "state");
         if (!options->quiet)
-            printf("%s\n", text_get(has_none ? "no_processes" : "nothing_to_do", options->lang));
+            cli_say(options, stdout, has_none ? "no_processes" : "nothing_to_do");
         return;
     }
     for (i = 0; i < table.columns && json_array_size(processes); i++)

@@ -28,6 +28,10 @@ def typed(ws, command, **options):
 def _(ws):
     refused = ws.tasuki("proc", "start", "one", "two").expect(5)
     eq((refused.out, refused.err.splitlines()), ("", ["Process 'one' not found", "Process 'two' not found", "  next      tasuki proc list"]), "the answer")
+    for words in (["proc", "list"], ["runs", "list"], ["flow", "list"], ["proc", "template", "list"]):
+        screen = tasuki_screen(ws, *words, cols=50)
+        eq(screen.ended(), 0, words)
+        assert all(line.startswith("  ") for line in screen.text().splitlines()[1:]) and screen.text().count("\n") < 5, screen.text()
     ws.tasuki("proc", "create", "web", "--start", "--", "sleep", "1000").expect(0)
     ws.at_close(lambda: ws.tasuki("proc", "stop", "web"))
     screen = tasuki_screen(ws, "proc", "update", "web", "--", "sleep", "2000", cols=60)
