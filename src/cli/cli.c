@@ -495,20 +495,6 @@ static int cli_dispatch(char **words, int count, struct cli_options *options, st
     return cli_perform(op, args, options);
 }
 
-/* With --json a lost lock is a document on one line of stderr: stdout is the command's. */
-static void print_problem(const struct tsk_error *problem, void *data)
-{
-    const struct cli_options *options = data;
-    if (!options->json || problem->code != TSK_LOCK_LOST) {
-        cli_print_error(options, problem);
-        return;
-    }
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    json_t *document CLEANUP_JSON = json_of_error(problem, lang_name(options->lang));
-    json_write(&b, document, false);
-    fprintf(stderr, "%s\n", buf_str(&b));
-}
-
 /* What could not be printed must not read as if nothing had happened. */
 static int finish_output(const struct cli_options *options, int code)
 {
@@ -552,7 +538,7 @@ int cli_main(int argc, char **argv)
     who_is_command();
     struct cli_options options = {.lang = lang_from_environment()};
     struct tsk_error err = {0};
-    log_to(print_problem, &options);
+    log_to(cli_print_problem, &options);
     signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is a failed write, not a death */
     if (argc >= 2 && (strcmp(argv[1], "__complete") == 0 || strcmp(argv[1], "__describe") == 0))
         return cli_complete(argv + 2, argc - 2, argv[1][2] == 'd');

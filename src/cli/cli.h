@@ -116,6 +116,8 @@ extern const struct cli_printer *const cli_printers[]; /* then NULL */
 
 void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_error(const struct cli_options *options, const struct tsk_error *err);
+/* Where log lines go (base/log.h); `data` is the options. */
+void cli_print_problem(const struct tsk_error *problem, void *data);
 /* A sentence without values. */
 void cli_say(const struct cli_options *options, FILE *out, const char *key);
 /* Of a list without rows: the sentence `key` says that there is nothing at all; with a filter, that nothing matches it. */
