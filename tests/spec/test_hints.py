@@ -39,6 +39,14 @@ def _(ws):
     assert "  changed   its settings were changed since it was started;\n            restart it to apply them\n" in screen.text(), screen.text()
 
 
+@test("a verb without its noun and a letter that is no option: next has the right word with what was written behind it")
+def _(ws):
+    eq(steps(ws.tasuki("attach", "a b").expect(2)), ["tasuki proc attach 'a b'"], "one noun has that verb")
+    eq(steps(ws.tasuki("attach").expect(2)), ["tasuki proc attach --help"], "nothing was written behind it")
+    eq(steps(ws.tasuki("acquire", "x").expect(2)), ["tasuki lock acquire --help", "tasuki sprint acquire --help"], "several nouns")
+    assert "Did you mean --detach?" in ws.tasuki("up", "-d").expect(2).err, "up -d"
+
+
 # -- the workspace that was named ---------------------------------------------------------------------------
 
 def below(ws):
