@@ -1,5 +1,6 @@
 /* print_run.c - runs for people: how they ended, what they did. */
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/cli.h"
 #include "proc/log_text.h"
 
@@ -28,14 +29,18 @@ static void put_last_lines(struct buf *b, const struct cli_options *options, con
     }
 }
 
+static void put_sentence(struct buf *b, const struct cli_options *options, enum style style, const char *text)
+{
+    buf_puts(b, "  ");
+    cli_put_prose(b, options, stdout, style, text, 2, 4);
+}
+
 static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     size_t i;
     json_t *failure;
     json_array_foreach (json_object_get(stage, "failures"), i, failure) {
-        buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_BAD, json_get_string(failure, "reason", ""));
-        buf_puts(b, "\n");
+        put_sentence(b, options, STYLE_BAD, json_get_string(failure, "reason", ""));
         cli_put_fence(b, json_object_get(failure, "lines"), true);
         put_last_lines(b, options, failure);
         cli_put_fence(b, json_object_get(failure, "lines"), false);
@@ -94,17 +99,16 @@ static const char *flow_file(const json_t *stage, struct buf *b)
 static void add_anew(const json_t *stage, json_t *next)
 {
     const char *request = json_get_string(stage, "request_id", NULL);
-    struct buf file CLEANUP(buf_clear) = BUF_INIT;
+    struct buf file CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
     json_array_append_new(next, request ? json_sprintf("tasuki request run %s", request)
-                                        : json_sprintf("tasuki run %s", flow_file(stage, &file)));
+                                        : json_sprintf("tasuki run %s", shell_word(&word, flow_file(stage, &file))));
 }
 
 static void put_limit(struct buf *b, const struct cli_options *options, const json_t *stage, json_t *next)
 {
-    struct buf file CLEANUP(buf_clear) = BUF_INIT;
-    buf_puts(b, "  ");
-    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
-    buf_puts(b, "\n");
+    struct buf file CLEANUP(buf_clear) = BUF_INIT, hint CLEANUP(buf_clear) = BUF_INIT;
+    text_put(&hint, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
+    put_sentence(b, options, STYLE_PLAIN, buf_str(&hint));
     add_anew(stage, next);
 }
 
@@ -226,13 +230,10 @@ PRINTER(run, "run", "resume", "answer", "request.run")
         return;
     put_headline(&b, options, result);
     const char *reason = json_get_string(result, "reason", NULL);
-    if (reason && json_array_size(json_object_get(result, "failures")) == 0) {
-        buf_puts(&b, "  ");
-        cli_put(&b, options, stdout, STYLE_BAD, reason);
-        buf_puts(&b, "\n");
-    }
+    if (reason && json_array_size(json_object_get(result, "failures")) == 0)
+        put_sentence(&b, options, STYLE_BAD, reason);
     if (json_get_bool(result, "nothing_to_do", false))
-        buf_printf(&b, "  %s\n", text_get("run_nothing_to_do", options->lang));
+        put_sentence(&b, options, STYLE_PLAIN, text_get("run_nothing_to_do", options->lang));
     put_failures(&b, options, result);
     put_questions(&b, options, result);
     put_next_of(&b, options, result);

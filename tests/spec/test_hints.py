@@ -47,6 +47,20 @@ def _(ws):
     assert "Did you mean --detach?" in ws.tasuki("up", "-d").expect(2).err, "up -d"
 
 
+@test("the command after a run whose flow file has blanks in its name can be typed; its sentences break at blanks")
+def _(ws):
+    (ws.path / "my flow.yaml").write_text("limits: {max_steps: 2}\ntasks: {a: {run: 'tasuki task again', max_cycles: 9}}\n")
+    (ws.path / "it's.yaml").write_text("tasks: {a: 'tasuki task cancel no'}\n")
+    for name, reason in (("my flow.yaml", "2 steps were executed"), ("it's.yaml", "cancelled the run")):
+        refused = ws.tasuki("run", name, env=with_tool(ws)).expect(7)
+        again = typed(ws, steps(refused)[-1]).expect(7)
+        assert reason in again.out, again
+    screen = tasuki_screen(ws, "runs", "show", "@3", cols=60)
+    eq(screen.ended(), 0, "exit code")
+    text = screen.text()
+    assert "  Correct the condition that should end it, or raise\n    max_steps under limits: in my flow.yaml" in text, text
+
+
 # -- the workspace that was named ---------------------------------------------------------------------------
 
 def below(ws):
