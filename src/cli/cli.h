@@ -88,6 +88,8 @@ int cli_complete(char **words, int count, bool is_described);
 
 /* An id as tables show it: short, unless --verbose asks for all of it. */
 const char *cli_short_id(const struct op_call *call, const struct cli_options *options, const char *id);
+/* The file of a flow as lists show it: one in .aiflow/flows/ by the name that `tasuki run` takes. In `b`, or `source` itself. */
+const char *cli_flow(const struct cli_options *options, const char *source, struct buf *b);
 /* A file below .aiflow/ by its name from where the caller stands (ops/place.h). In `b`, or `path` itself. */
 const char *cli_place(const struct op_call *call, const char *path, struct buf *b);
 

@@ -258,6 +258,18 @@ const char *cli_short_id(const struct op_call *call, const struct cli_options *o
     return options->verbose ? id : json_get_string(json_object_get(call->aside, "short"), id, id);
 }
 
+const char *cli_flow(const struct cli_options *options, const char *source, struct buf *b)
+{
+    static const char folder[] = ".aiflow/flows/", end[] = ".yaml";
+    size_t begin = strlen(folder), len = strlen(source);
+    if (options->verbose || strncmp(source, folder, begin) != 0 || len <= begin + strlen(end) ||
+        strcmp(source + len - strlen(end), end) != 0)
+        return source;
+    buf_reset(b);
+    buf_put(b, source + begin, len - begin - strlen(end));
+    return buf_str(b);
+}
+
 const char *cli_place(const struct op_call *call, const char *path, struct buf *b)
 {
     const char *state = json_get_string(call->aside, "state_place", NULL);

@@ -261,15 +261,22 @@ PRINTER(prune, "runs.prune")
 
 PRINTER(tasks, "runs.tasks")
 {
+    static const char *const heads[] = {"head_task", "head_state", "head_attempt", "head_started"};
     struct cli_table table = {.columns = 4};
     size_t i;
     json_t *task;
+    if (json_array_size(json_object_get(result, "tasks")) == 0) {
+        cli_say(options, stdout, json_object_get(call->args, "state") ? "none_matches" : "no_tasks");
+        return;
+    }
+    for (i = 0; i < table.columns; i++)
+        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         const char *state = json_get_string(task, "state", "");
         char attempt[24], when[TIME_TEXT_MAX];
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 1));
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
-        cli_table_add(&table, cli_run_style(state), state);
+        cli_table_add(&table, cli_run_style(state), cli_word(options, "view_", state));
         cli_table_add(&table, STYLE_DIM, attempt);
         cli_when(options, json_get_string(task, "started_at", ""), when);
         cli_table_add(&table, STYLE_PLAIN, when);
@@ -308,6 +315,7 @@ PRINTER(runs, "runs.list")
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "runs"), i, run) {
         char count[64], span[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
+        struct buf name CLEANUP(buf_clear) = BUF_INIT;
         const json_t *counts = json_object_get(run, "counts");
         const char *flow = json_get_string(run, "flow", NULL), *status = json_get_string(run, "status", "");
         snprintf(count, sizeof count, "%lld/%lld", (long long)cli_run_settled(counts),
@@ -317,7 +325,8 @@ PRINTER(runs, "runs.list")
         cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, json_get_string(run, "run_id", "")));
         cli_table_add(&table, cli_run_style(status), status);
         cli_table_add(&table, STYLE_PLAIN,
-                      flow ? cli_short_id(call, options, flow) : json_get_string(run, "source", ""));
+                      flow ? cli_short_id(call, options, flow)
+                           : cli_flow(options, json_get_string(run, "source", ""), &name));
         cli_table_add(&table, STYLE_PLAIN, count);
         cli_run_span(options, run, span);
         cli_table_add(&table, STYLE_PLAIN, span);
