@@ -72,16 +72,29 @@ static size_t width_of(uint32_t c)
     return 1;
 }
 
+/* The columns of the character at s, and its length. */
+static size_t width_at(const char *s, size_t *ret_len)
+{
+    size_t n = utf8_sequence(s, strnlen(s, 4));
+    *ret_len = n ? n : 1;
+    return n ? width_of(utf8_decode(s, n)) : 1;
+}
+
 size_t utf8_width(const char *s)
 {
     size_t width = 0;
-    for (size_t left = strlen(s); left;) {
-        size_t n = utf8_sequence(s, left);
-        width += n ? width_of(utf8_decode(s, n)) : 1;
-        s += n ? n : 1;
-        left -= n ? n : 1;
-    }
+    for (size_t n; *s; s += n)
+        width += width_at(s, &n);
     return width;
+}
+
+size_t utf8_fit(const char *s, size_t columns)
+{
+    const char *at = s;
+    for (size_t n, width; *at; at += n, columns -= width)
+        if ((width = width_at(at, &n)) > columns)
+            break;
+    return (size_t)(at - s);
 }
 
 static bool is_harmful(uint32_t c, bool lines)

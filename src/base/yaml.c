@@ -181,6 +181,12 @@ const char *yaml_parser_reason(const struct yaml_parser_s *parser)
     return other;
 }
 
+yaml_mark_t yaml_parser_mark(const struct yaml_parser_s *parser)
+{
+    bool is_open_quote = parser->problem && strcmp(parser->problem, "found unexpected end of stream") == 0;
+    return is_open_quote && parser->context ? parser->context_mark : parser->problem_mark;
+}
+
 static struct place place_of_mark(yaml_mark_t mark)
 {
     return (struct place){mark.line + 1, mark.column + 1};
@@ -202,7 +208,7 @@ static int fail_parser(const struct yaml *doc, const yaml_parser_t *parser, stru
     if (parser->error == YAML_MEMORY_ERROR)
         return fail_memory(doc, err);
     struct place place = parser->error == YAML_READER_ERROR ? place_of_offset(doc, parser->problem_offset)
-                                                            : place_of_mark(parser->problem_mark);
+                                                            : place_of_mark(yaml_parser_mark(parser));
     return fail_at(doc, place, err, yaml_parser_reason(parser));
 }
 

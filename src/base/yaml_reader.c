@@ -47,7 +47,7 @@ static void piece_take_place(struct yaml_piece *piece, yaml_mark_t start, yaml_m
 
 static int reader_fail(struct yaml_reader *reader, struct yaml_piece *ret, const char **ret_reason)
 {
-    yaml_mark_t mark = reader->parser.problem_mark;
+    yaml_mark_t mark = yaml_parser_mark(&reader->parser);
     if (reader->parser.error == YAML_READER_ERROR)
         mark = reader->parser.mark; /* near it: libyaml knows only a byte offset */
     piece_take_place(ret, mark, mark);

@@ -162,8 +162,20 @@ static const char *known_alone(const char *noun, const char *word)
     return strcmp(word, "help") != 0 && op_find(NULL, word) ? word : NULL;
 }
 
-/* The verb belongs to nouns: `acquire` is `lock acquire` or `sprint acquire`. false: to none. */
-static bool name_nouns_of(const char *word, const char *near, struct tsk_error *err)
+/* The command with the right word, and what the user wrote behind the wrong one. */
+static void propose_command(const char *command, char **rest, struct tsk_error *err)
+{
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    for (; rest && *rest; rest++) {
+        struct buf word CLEANUP(buf_clear) = BUF_INIT;
+        buf_printf(&line, " %s", shell_word(&word, *rest));
+    }
+    error_add_next(err, "tasuki %s%s", command, buf_str(&line));
+}
+
+/* The verb belongs to nouns: `acquire` is `lock acquire` or `sprint acquire`. What was written behind the verb of one noun fits it.
+ * false: to none. */
+static bool name_nouns_of(const char *word, const char *near, char **rest, struct tsk_error *err)
 {
     int found = 0;
     struct buf want CLEANUP(buf_clear) = BUF_INIT;
@@ -173,6 +185,10 @@ static bool name_nouns_of(const char *word, const char *near, struct tsk_error *
     if (!found)
         return false;
     error_set(err, TSK_INVALID_INPUT, "command_has_noun", "value", word, "want", buf_str(&want), NULL);
+    if (found == 1 && rest && *rest) {
+        propose_command(buf_str(&want), rest, err);
+        return true;
+    }
     op_foreach (op)
         if (found <= NOUNS_PROPOSED && op->noun && strcmp(op->verb, near) == 0)
             error_add_next(err, "tasuki %s %s --help", op->noun, near);
@@ -182,7 +198,7 @@ static bool name_nouns_of(const char *word, const char *near, struct tsk_error *
 }
 
 /* The verbs of all nouns; `lst` is near `list`. */
-static bool suggest_verb(const char *word, struct tsk_error *err)
+static bool suggest_verb(const char *word, char **rest, struct tsk_error *err)
 {
     size_t found = 0;
     const char *verbs[256];
@@ -190,7 +206,7 @@ static bool suggest_verb(const char *word, struct tsk_error *err)
         if (found < 256 && op->noun)
             verbs[found++] = op->verb;
     const char *near = nearest_word(word, verbs, found);
-    return near && name_nouns_of(word, near, err);
+    return near && name_nouns_of(word, near, rest, err);
 }
 
 /* The words that are valid in this position: the verbs of `noun`, or else all nouns and one-word commands. */
@@ -203,17 +219,6 @@ static size_t fitting_words(const char *noun, const char **words, size_t max)
     for (const struct cli_alias *alias = cli_aliases; !noun && alias->word && found < max; alias++)
         words[found++] = alias->word;
     return found;
-}
-
-/* The command with the right word, and what the user wrote behind the wrong one. */
-static void propose_command(const char *command, char **rest, struct tsk_error *err)
-{
-    struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    for (; rest && *rest; rest++) {
-        struct buf word CLEANUP(buf_clear) = BUF_INIT;
-        buf_printf(&line, " %s", shell_word(&word, *rest));
-    }
-    error_add_next(err, "tasuki %s%s", command, buf_str(&line));
 }
 
 static void propose_near(const char *noun, const char *near, char **rest, struct tsk_error *err)
@@ -267,7 +272,7 @@ int cli_unknown_word(const char *noun, const char *word, char **rest, struct tsk
         return incomplete_verb(noun, word, err);
     const char *known = known_here(word, candidates, found);
     const char *near = known ? known : nearest_word(word, candidates, found);
-    if (!noun && (name_nouns_of(word, word, err) || (!near && suggest_verb(word, err))))
+    if (!noun && (name_nouns_of(word, word, rest, err) || (!near && suggest_verb(word, rest, err))))
         return -1;
     if (noun && !known && !is_sprint && suggest_elsewhere(noun, word, rest, err))
         return -1;
@@ -495,20 +500,6 @@ static int cli_dispatch(char **words, int count, struct cli_options *options, st
     return cli_perform(op, args, options);
 }
 
-/* With --json a lost lock is a document on one line of stderr: stdout is the command's. */
-static void print_problem(const struct tsk_error *problem, void *data)
-{
-    const struct cli_options *options = data;
-    if (!options->json || problem->code != TSK_LOCK_LOST) {
-        cli_print_error(options, problem);
-        return;
-    }
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    json_t *document CLEANUP_JSON = json_of_error(problem, lang_name(options->lang));
-    json_write(&b, document, false);
-    fprintf(stderr, "%s\n", buf_str(&b));
-}
-
 /* What could not be printed must not read as if nothing had happened. */
 static int finish_output(const struct cli_options *options, int code)
 {
@@ -552,7 +543,7 @@ int cli_main(int argc, char **argv)
     who_is_command();
     struct cli_options options = {.lang = lang_from_environment()};
     struct tsk_error err = {0};
-    log_to(print_problem, &options);
+    log_to(cli_print_problem, &options);
     signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is a failed write, not a death */
     if (argc >= 2 && (strcmp(argv[1], "__complete") == 0 || strcmp(argv[1], "__describe") == 0))
         return cli_complete(argv + 2, argc - 2, argv[1][2] == 'd');

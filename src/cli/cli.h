@@ -88,6 +88,8 @@ int cli_complete(char **words, int count, bool is_described);
 
 /* An id as tables show it: short, unless --verbose asks for all of it. */
 const char *cli_short_id(const struct op_call *call, const struct cli_options *options, const char *id);
+/* The file of a flow as lists show it: one in .aiflow/flows/ by the name that `tasuki run` takes. In `b`, or `source` itself. */
+const char *cli_flow(const struct cli_options *options, const char *source, struct buf *b);
 /* A file below .aiflow/ by its name from where the caller stands (ops/place.h). In `b`, or `path` itself. */
 const char *cli_place(const struct op_call *call, const char *path, struct buf *b);
 
@@ -116,6 +118,10 @@ extern const struct cli_printer *const cli_printers[]; /* then NULL */
 
 void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_error(const struct cli_options *options, const struct tsk_error *err);
+/* Where log lines go (base/log.h); `data` is the options. */
+void cli_print_problem(const struct tsk_error *problem, void *data);
+/* A sentence without values. */
+void cli_say(const struct cli_options *options, FILE *out, const char *key);
 /* Of a list without rows: the sentence `key` says that there is nothing at all; with a filter, that nothing matches it. */
 void cli_print_none(const struct op_call *call, const struct cli_options *options, const char *key);
 /* Parts of other results. */

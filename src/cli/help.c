@@ -100,9 +100,9 @@ static size_t closing_mark(const char *text)
  * spaces, one character. */
 static size_t unbreakable_len(const char *text)
 {
-    size_t len = 0, rest = strlen(text), n, mark;
-    while (len < rest && text[len] != ' ') {
-        n = utf8_sequence(text + len, rest - len);
+    size_t len = 0, n, mark;
+    while (text[len] && text[len] != ' ') {
+        n = utf8_sequence(text + len, strnlen(text + len, 4));
         n = n ? n : 1;
         bool is_wide = width_of(text + len, n) > 1;
         if (is_wide && len)

@@ -95,6 +95,19 @@ void cli_propose_help(const struct op *op, struct tsk_error *err)
         error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
 }
 
+/* The command's only option that begins with the letter of `-d`; NULL: none, or several do. */
+static const char *option_of_letter(const char *given, const char *const *names, size_t count)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < count && given[1] && !given[2]; i++) {
+        if (names[i][0] == given[1] && found)
+            return NULL;
+        if (names[i][0] == given[1])
+            found = names[i];
+    }
+    return found;
+}
+
 int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
 {
     static const struct op_param none = {0};
@@ -103,6 +116,7 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
     size_t count = 1;
     for (const struct cli_global *global = cli_globals; global->name; global++)
         names[count++] = global->name + 2;
+    size_t own = count;
     for (const struct op_param *param = op ? op->params : &none; param->name && count < 80; param++)
         if (!(param->flags & OP_NOT_AN_OPTION)) {
             cli_option_name(param, storage[count]);
@@ -115,7 +129,8 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
     snprintf(given, sizeof given, "%.*s", (int)(len < 63 ? len : 63), word);
     if (global_of(given, &value))
         return error_set(err, TSK_INVALID_INPUT, "option_takes_no_value", "option", given, NULL);
-    const char *near = strncmp(given, "--", 2) == 0 ? nearest_word(given + 2, names, count) : NULL;
+    const char *near = strncmp(given, "--", 2) == 0 ? nearest_word(given + 2, names, count)
+                                                    : option_of_letter(given, names + own, count - own);
     error_set(err, TSK_INVALID_INPUT, near ? "option_unknown_near" : "option_unknown", "option", given, NULL);
     if (near) {
         char with_dashes[80];

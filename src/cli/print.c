@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <string.h>
 
 static const char *label_of(const struct cli_options *options, const char *key)
@@ -27,7 +28,7 @@ const char *cli_word(const struct cli_options *options, const char *prefix, cons
     return key ? text_get(key, options->lang) : word;
 }
 
-enum { LABEL_WIDTH = 10, TEXT_COLUMN = 2 + LABEL_WIDTH };
+enum { LABEL_WIDTH = 10, TEXT_COLUMN = 2 + LABEL_WIDTH, REPEAT_MS = 10000 };
 
 /* Where the text begins. */
 static size_t put_label(struct buf *b, const struct cli_options *options, FILE *out, const char *name)
@@ -130,6 +131,42 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
     fputs(buf_str(&b), stderr);
 }
 
+/* The same again, a moment later: each event that a command cannot record is a problem of its own. */
+static bool is_repeated(const struct cli_options *options, const struct tsk_error *problem)
+{
+    static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* the server's threads report, too */
+    static struct buf last = BUF_INIT;
+    static int64_t last_ms;
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    int64_t now_ms = clock_now().boot_ms;
+    text_put_error(&text, options->lang, problem);
+    pthread_mutex_lock(&guard);
+    bool is_same = last.len && strcmp(buf_str(&last), buf_str(&text)) == 0 && now_ms - last_ms < REPEAT_MS;
+    if (!is_same) {
+        buf_reset(&last);
+        buf_puts(&last, buf_str(&text));
+        last_ms = now_ms;
+    }
+    pthread_mutex_unlock(&guard);
+    return is_same;
+}
+
+/* With --json a lost lock is a document on one line of stderr: stdout is the command's. */
+void cli_print_problem(const struct tsk_error *problem, void *data)
+{
+    const struct cli_options *options = data;
+    if (is_repeated(options, problem))
+        return;
+    if (!options->json || problem->code != TSK_LOCK_LOST) {
+        cli_print_error(options, problem);
+        return;
+    }
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    json_t *document CLEANUP_JSON = json_of_error(problem, lang_name(options->lang));
+    json_write(&b, document, false);
+    fprintf(stderr, "%s\n", buf_str(&b));
+}
+
 /* ---- results ---- */
 
 static void print_fields(const struct cli_options *options, const json_t *result)
@@ -204,14 +241,33 @@ static bool is_filtered(const struct op_call *call)
     return count > 0;
 }
 
+void cli_say(const struct cli_options *options, FILE *out, const char *key)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    cli_put_prose(&b, options, out, STYLE_PLAIN, text_get(key, options->lang), 0, 2);
+    fputs(buf_str(&b), out);
+}
+
 void cli_print_none(const struct op_call *call, const struct cli_options *options, const char *key)
 {
-    printf("%s\n", text_get(is_filtered(call) ? "none_matches" : key, options->lang));
+    cli_say(options, stdout, is_filtered(call) ? "none_matches" : key);
 }
 
 const char *cli_short_id(const struct op_call *call, const struct cli_options *options, const char *id)
 {
     return options->verbose ? id : json_get_string(json_object_get(call->aside, "short"), id, id);
+}
+
+const char *cli_flow(const struct cli_options *options, const char *source, struct buf *b)
+{
+    static const char folder[] = ".aiflow/flows/", end[] = ".yaml";
+    size_t begin = strlen(folder), len = strlen(source);
+    if (options->verbose || strncmp(source, folder, begin) != 0 || len <= begin + strlen(end) ||
+        strcmp(source + len - strlen(end), end) != 0)
+        return source;
+    buf_reset(b);
+    buf_put(b, source + begin, len - begin - strlen(end));
+    return buf_str(b);
 }
 
 const char *cli_place(const struct op_call *call, const char *path, struct buf *b)

@@ -106,7 +106,7 @@ PRINTER(templates, "template.list")
     json_t *template;
     if (json_array_size(templates) == 0) {
         if (!options->quiet)
-            printf("%s\n", text_get("no_templates", options->lang));
+            cli_say(options, stdout, "no_templates");
         return;
     }
     for (i = 0; i < sizeof heads / sizeof heads[0]; i++)

@@ -69,7 +69,7 @@ PRINTER(flows, "flow.list")
     size_t i;
     json_t *flow;
     if (json_array_size(json_object_get(result, "flows")) == 0 && !options->quiet)
-        fprintf(stderr, "%s\n", text_get("no_flows", options->lang));
+        cli_say(options, stderr, "no_flows");
     json_array_foreach (json_object_get(result, "flows"), i, flow)
         printf("%s\n", json_get_string(flow, "name", "")); /* a name each line, for a pipe as well */
 }

@@ -83,10 +83,23 @@ static bool says_id(const char *message, const char *id)
     return false;
 }
 
+/* The first command of each, once. */
+static void add_next(json_t *next, const json_t *error)
+{
+    json_t *command = json_array_get(json_object_get(error, "next"), 0), *other;
+    size_t i;
+    json_array_foreach (next, i, other)
+        if (json_equal(other, command))
+            return;
+    if (command)
+        json_array_append(next, command);
+}
+
 static void print_errors(const struct cli_options *options, const json_t *errors)
 {
+    struct buf commands CLEANUP(buf_clear) = BUF_INIT;
+    json_t *next CLEANUP_JSON = json_array(), *entry;
     size_t i;
-    json_t *entry;
     json_array_foreach (errors, i, entry) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         const char *id = json_get_string(entry, "id", ""),
@@ -97,7 +110,11 @@ static void print_errors(const struct cli_options *options, const json_t *errors
         }
         cli_put_prose(&b, options, stderr, STYLE_PLAIN, message, says_id(message, id) ? 0 : utf8_width(id) + 2, 2);
         fputs(buf_str(&b), stderr);
+        add_next(next, json_object_get(entry, "error"));
     }
+    if (!options->quiet)
+        cli_put_next(&commands, options, stderr, next);
+    fputs(buf_str(&commands), stderr);
 }
 
 void cli_put_warnings(struct buf *b, const struct cli_options *options, const json_t *result)
@@ -149,10 +166,10 @@ PRINTER(processes, "process.list")
     if (json_array_size(processes) == 0 && json_array_size(json_object_get(result, "errors")) == 0) {
         bool has_none = strcmp(call->op->name, "process.list") == 0 && !json_object_get(call->args, "state");
         if (!options->quiet)
-            printf("%s\n", text_get(has_none ? "no_processes" : "nothing_to_do", options->lang));
+            cli_say(options, stdout, has_none ? "no_processes" : "nothing_to_do");
         return;
     }
-    for (i = 0; i < table.columns; i++)
+    for (i = 0; i < table.columns && json_array_size(processes); i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
     json_array_foreach (processes, i, process) {
@@ -215,7 +232,7 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
     const char *error = json_get_string(process, "error", NULL),
                *next = json_get_string(process, "next_start_at", NULL);
     if (error)
-        cli_put_line(b, options, stdout, "label_error", error);
+        cli_put_said(b, options, stdout, "label_error", error);
     if (json_get_string(process, "last_stderr", NULL))
         cli_put_line(b, options, stdout, "label_stderr", json_get_string(process, "last_stderr", ""));
     if (next && time_parse(next, &at) == 0) {
@@ -224,7 +241,7 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
         cli_put_line(b, options, stdout, "label_next_start", buf_str(&line));
     }
     if (json_get_string(process, "detail", NULL))
-        cli_put_line(b, options, stdout, "label_detail", json_get_string(process, "detail", ""));
+        cli_put_said(b, options, stdout, "label_detail", json_get_string(process, "detail", ""));
 }
 
 /* An object of strings as `K=V, K=V`. */
@@ -350,7 +367,7 @@ PRINTER(process, "process.create", "process.start", "process.stop", "process.res
     put_heading(&b, options, result);
     put_error(&b, options, result);
     if (json_get_bool(result, "needs_restart", false))
-        cli_put_line(&b, options, stdout, "label_changed", text_get("process_needs_restart", options->lang));
+        cli_put_said(&b, options, stdout, "label_changed", text_get("process_needs_restart", options->lang));
     cli_put_warnings(&b, options, result);
     if (strcmp(call->op->verb, "stop") == 0)
         put_exit_cell(&b, options, json_object_get(result, "raw_status"));

@@ -1,5 +1,6 @@
 /* print_run.c - runs for people: how they ended, what they did. */
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/cli.h"
 #include "proc/log_text.h"
 
@@ -28,14 +29,18 @@ static void put_last_lines(struct buf *b, const struct cli_options *options, con
     }
 }
 
+static void put_sentence(struct buf *b, const struct cli_options *options, enum style style, const char *text)
+{
+    buf_puts(b, "  ");
+    cli_put_prose(b, options, stdout, style, text, 2, 4);
+}
+
 static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     size_t i;
     json_t *failure;
     json_array_foreach (json_object_get(stage, "failures"), i, failure) {
-        buf_puts(b, "  ");
-        cli_put(b, options, stdout, STYLE_BAD, json_get_string(failure, "reason", ""));
-        buf_puts(b, "\n");
+        put_sentence(b, options, STYLE_BAD, json_get_string(failure, "reason", ""));
         cli_put_fence(b, json_object_get(failure, "lines"), true);
         put_last_lines(b, options, failure);
         cli_put_fence(b, json_object_get(failure, "lines"), false);
@@ -94,17 +99,16 @@ static const char *flow_file(const json_t *stage, struct buf *b)
 static void add_anew(const json_t *stage, json_t *next)
 {
     const char *request = json_get_string(stage, "request_id", NULL);
-    struct buf file CLEANUP(buf_clear) = BUF_INIT;
+    struct buf file CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
     json_array_append_new(next, request ? json_sprintf("tasuki request run %s", request)
-                                        : json_sprintf("tasuki run %s", flow_file(stage, &file)));
+                                        : json_sprintf("tasuki run %s", shell_word(&word, flow_file(stage, &file))));
 }
 
 static void put_limit(struct buf *b, const struct cli_options *options, const json_t *stage, json_t *next)
 {
-    struct buf file CLEANUP(buf_clear) = BUF_INIT;
-    buf_puts(b, "  ");
-    text_put(b, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
-    buf_puts(b, "\n");
+    struct buf file CLEANUP(buf_clear) = BUF_INIT, hint CLEANUP(buf_clear) = BUF_INIT;
+    text_put(&hint, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
+    put_sentence(b, options, STYLE_PLAIN, buf_str(&hint));
     add_anew(stage, next);
 }
 
@@ -226,13 +230,10 @@ PRINTER(run, "run", "resume", "answer", "request.run")
         return;
     put_headline(&b, options, result);
     const char *reason = json_get_string(result, "reason", NULL);
-    if (reason && json_array_size(json_object_get(result, "failures")) == 0) {
-        buf_puts(&b, "  ");
-        cli_put(&b, options, stdout, STYLE_BAD, reason);
-        buf_puts(&b, "\n");
-    }
+    if (reason && json_array_size(json_object_get(result, "failures")) == 0)
+        put_sentence(&b, options, STYLE_BAD, reason);
     if (json_get_bool(result, "nothing_to_do", false))
-        buf_printf(&b, "  %s\n", text_get("run_nothing_to_do", options->lang));
+        put_sentence(&b, options, STYLE_PLAIN, text_get("run_nothing_to_do", options->lang));
     put_failures(&b, options, result);
     put_questions(&b, options, result);
     put_next_of(&b, options, result);
@@ -260,15 +261,22 @@ PRINTER(prune, "runs.prune")
 
 PRINTER(tasks, "runs.tasks")
 {
+    static const char *const heads[] = {"head_task", "head_state", "head_attempt", "head_started"};
     struct cli_table table = {.columns = 4};
     size_t i;
     json_t *task;
+    if (json_array_size(json_object_get(result, "tasks")) == 0) {
+        cli_say(options, stdout, json_object_get(call->args, "state") ? "none_matches" : "no_tasks");
+        return;
+    }
+    for (i = 0; i < table.columns; i++)
+        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         const char *state = json_get_string(task, "state", "");
         char attempt[24], when[TIME_TEXT_MAX];
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 1));
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
-        cli_table_add(&table, cli_run_style(state), state);
+        cli_table_add(&table, cli_run_style(state), cli_word(options, "view_", state));
         cli_table_add(&table, STYLE_DIM, attempt);
         cli_when(options, json_get_string(task, "started_at", ""), when);
         cli_table_add(&table, STYLE_PLAIN, when);
@@ -307,6 +315,7 @@ PRINTER(runs, "runs.list")
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "runs"), i, run) {
         char count[64], span[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
+        struct buf name CLEANUP(buf_clear) = BUF_INIT;
         const json_t *counts = json_object_get(run, "counts");
         const char *flow = json_get_string(run, "flow", NULL), *status = json_get_string(run, "status", "");
         snprintf(count, sizeof count, "%lld/%lld", (long long)cli_run_settled(counts),
@@ -316,7 +325,8 @@ PRINTER(runs, "runs.list")
         cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, json_get_string(run, "run_id", "")));
         cli_table_add(&table, cli_run_style(status), status);
         cli_table_add(&table, STYLE_PLAIN,
-                      flow ? cli_short_id(call, options, flow) : json_get_string(run, "source", ""));
+                      flow ? cli_short_id(call, options, flow)
+                           : cli_flow(options, json_get_string(run, "source", ""), &name));
         cli_table_add(&table, STYLE_PLAIN, count);
         cli_run_span(options, run, span);
         cli_table_add(&table, STYLE_PLAIN, span);
@@ -350,6 +360,14 @@ static bool has_any(const json_t *tasks, const char *key)
     return false;
 }
 
+/* A task that was stopped before it started was not reached: as the counts above it say. */
+static const char *task_state(const json_t *task)
+{
+    const char *state = json_get_string(task, "state", "");
+    bool has_started = json_get_string(task, "started_at", NULL);
+    return strcmp(state, "stopped") == 0 && !has_started ? "blocked" : state;
+}
+
 PRINTER(stage, "runs.show")
 {
     struct buf by CLEANUP(buf_clear) = BUF_INIT;
@@ -372,7 +390,7 @@ PRINTER(stage, "runs.show")
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         char attempt[24], when[TIME_TEXT_MAX];
-        const char *state = json_get_string(task, "state", "");
+        const char *state = task_state(task);
         snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
         struct buf place CLEANUP(buf_clear) = BUF_INIT;
         cli_put_task_place(&place, result, task);

@@ -158,7 +158,20 @@ static int64_t number_of(const char *text, size_t max)
     return number <= (int64_t)max ? number : 0;
 }
 
-/* The options that a line names by number, with commas or spaces between them; NULL: one is not there. Owned. */
+/* The option that a word names by its number or its text; borrowed, NULL: none. */
+static const char *option_of(const json_t *options, const char *word)
+{
+    size_t i, number = (size_t)number_of(word, json_array_size(options));
+    json_t *option;
+    if (number)
+        return json_string_value(json_array_get(options, number - 1));
+    json_array_foreach ((json_t *)options, i, option)
+        if (strcmp(json_string_value(option), word) == 0)
+            return json_string_value(option);
+    return NULL;
+}
+
+/* The options that a line names, with commas or spaces between them; NULL: one is not there. Owned. */
 static char *chosen_options(const json_t *options, char *line)
 {
     struct buf text = BUF_INIT;
@@ -166,14 +179,13 @@ static char *chosen_options(const json_t *options, char *line)
         end = word + strcspn(word, ", ");
         char *next = end + strspn(end, ", ");
         *end = '\0';
-        int64_t number = number_of(word, json_array_size(options));
-        if (*word && !number) {
+        const char *option = option_of(options, word);
+        if (*word && !option) {
             buf_clear(&text);
             return NULL;
         }
         if (*word)
-            buf_printf(&text, "%s%s", text.len ? "," : "",
-                       json_string_value(json_array_get(options, (size_t)number - 1)));
+            buf_printf(&text, "%s%s", text.len ? "," : "", option);
         end = next;
     }
     if (!text.len)
@@ -204,10 +216,10 @@ bool cli_take_answer(const json_t *question, char *line, json_t *args)
         free(text);
         return text;
     }
-    int64_t number = number_of(line, json_array_size(options));
-    if (number)
-        json_object_set_new(args, "choose", json_integer(number));
-    return number;
+    const char *option = option_of(options, line);
+    if (option)
+        json_object_set_new(args, "text", json_string(option));
+    return option;
 }
 
 const char *cli_answer_prompt(const json_t *question)
@@ -217,6 +229,24 @@ const char *cli_answer_prompt(const json_t *question)
            : strcmp(type, "text") == 0            ? "ask_text"
            : strcmp(type, "multi_selection") == 0 ? "ask_several"
                                                   : "ask_one";
+}
+
+/* What kind of an answer the question needs. */
+static void say_needed(const struct cli_options *options, const json_t *question)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, all CLEANUP(buf_clear) = BUF_INIT;
+    const char *type = json_get_string(question, "type", "text");
+    bool is_multi = strcmp(type, "multi_selection") == 0;
+    size_t i;
+    json_t *option;
+    json_array_foreach (json_object_get(question, "options"), i, option)
+        buf_printf(&all, "%s%s", i ? ", " : "", json_string_value(option));
+    if (strcmp(type, "approval") == 0 || strcmp(type, "text") == 0)
+        buf_puts(&text, text_get(strcmp(type, "text") == 0 ? "answer_text" : "answer_approval", options->lang));
+    else
+        text_put(&text, options->lang, is_multi ? "answer_options" : "answer_option", "want", buf_str(&all), NULL);
+    cli_put_prose(&b, options, stderr, STYLE_WARN, buf_str(&text), 0, 2);
+    fputs(buf_str(&b), stderr);
 }
 
 /* Repeats the question until the answer fits it. false: the person gave none. */
@@ -229,6 +259,7 @@ static bool ask_until_fits(const struct cli_options *options, const json_t *ques
         free(line);
         if (fits)
             return true;
+        say_needed(options, question);
     }
     return false;
 }

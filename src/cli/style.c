@@ -96,15 +96,9 @@ void cli_table_add_rest(struct cli_table *table, enum style style, const char *t
 
 char *cli_cut(char *text, size_t width)
 {
-    if (utf8_width(text) <= width || width < 2)
+    if (width < 2 || !text[utf8_fit(text, width)])
         return text;
-    size_t len = strlen(text);
-    while (len && utf8_width(text) > width - 1) {
-        do
-            len--;
-        while (len && ((unsigned char)text[len] & 0xc0) == 0x80);
-        text[len] = '\0';
-    }
+    text[utf8_fit(text, width - 1)] = '\0';
     struct buf b = BUF_INIT;
     buf_puts(&b, text);
     buf_puts(&b, "…");

@@ -164,11 +164,12 @@ static void add_open_questions(struct maker *m, const json_t *status)
     json_t *open;
     json_array_foreach (json_object_get(status, "questions"), i, open) {
         struct buf text = BUF_INIT, id CLEANUP(buf_clear) = BUF_INIT, name CLEANUP(buf_clear) = BUF_INIT;
+        struct buf file CLEANUP(buf_clear) = BUF_INIT;
         const char *run = json_get_string(open, "run_id", ""), *flow = json_get_string(open, "flow", NULL);
         buf_printf(&id, "%s/%s", run, json_get_string(open, "id", ""));
         buf_printf(&text, "%s: %s", json_get_string(open, "task", ""),
                    json_get_string(json_object_get(open, "question"), "question", ""));
-        flow = id_shown(m, flow ? flow : source_of(m, run));
+        flow = flow ? id_shown(m, flow) : cli_flow(m->options, source_of(m, run), &file);
         buf_printf(&name, "%s%s%s", flow, *flow ? " " : "", id_shown(m, run)); /* a flow may have several runs */
         add_watched(m, ROW_QUESTION, open, buf_str(&id), buf_str(&name), text_get("watch_asks", m->options->lang),
                     STYLE_WARN, &text);
@@ -242,7 +243,7 @@ static void put_run_bar(struct buf *b, const json_t *counts)
 
 static void add_run(struct maker *m, const json_t *run)
 {
-    struct buf text = BUF_INIT;
+    struct buf text = BUF_INIT, name CLEANUP(buf_clear) = BUF_INIT;
     char span[TIME_TEXT_MAX];
     const char *id = json_get_string(run, "run_id", ""), *status = json_get_string(run, "status", "");
     const char *flow = json_get_string(run, "flow", NULL), *line = json_get_string(run, "last_line", NULL);
@@ -254,7 +255,8 @@ static void add_run(struct maker *m, const json_t *run)
         buf_printf(&text, "%s", line);
     else
         buf_printf(&text, "%s  %s", id_shown(m, id), json_get_string(json_object_get(run, "started_by"), "label", ""));
-    add_watched(m, ROW_RUN, run, id, flow ? id_shown(m, flow) : json_get_string(run, "source", ""), status,
+    add_watched(m, ROW_RUN, run, id,
+                flow ? id_shown(m, flow) : cli_flow(m->options, json_get_string(run, "source", ""), &name), status,
                 cli_run_style(status), &text);
 }
 

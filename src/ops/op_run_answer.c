@@ -44,6 +44,17 @@ static json_t *option_named(const json_t *options, const char *text, size_t len)
     return option || !is_number ? option : option_at(options, strtoll(text, NULL, 10));
 }
 
+static int refuse_option(const json_t *options, bool is_multi, struct tsk_error *err)
+{
+    struct buf all CLEANUP(buf_clear) = BUF_INIT;
+    size_t i;
+    json_t *option;
+    json_array_foreach ((json_t *)options, i, option)
+        buf_printf(&all, "%s%s", i ? ", " : "", json_string_value(option));
+    return error_set(err, TSK_INVALID_INPUT, is_multi ? "answer_options" : "answer_option", "want", buf_str(&all),
+                     NULL);
+}
+
 /* Several options, with commas between them: their texts or their numbers. */
 static int options_make(const json_t *options, const char *text, json_t **ret, struct tsk_error *err)
 {
@@ -52,7 +63,7 @@ static int options_make(const json_t *options, const char *text, json_t **ret, s
         size_t len = strcspn(text, ",");
         json_t *option = option_named(options, text, len);
         if (!option)
-            return error_set(err, TSK_INVALID_INPUT, "answer_option", NULL);
+            return refuse_option(options, true, err);
         if (!has_option(list, option)) /* chosen twice is chosen */
             json_array_append(list, option);
         if (!text[len])
@@ -95,7 +106,8 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
         return options_make(options, text, ret, err);
     json_t *option = text ? option_named(options, text, strlen(text)) : option_at(options, json_integer_value(chosen));
     if (!option)
-        return error_set(err, TSK_INVALID_INPUT, text || !chosen ? "answer_option" : "answer_choice", NULL);
+        return chosen ? error_set(err, TSK_INVALID_INPUT, "answer_choice", NULL)
+                      : refuse_option(options, is_multi, err);
     *ret = is_multi ? json_pack("[O]", option) : json_incref(option);
     return 0;
 }

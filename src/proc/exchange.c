@@ -129,7 +129,8 @@ static struct exchange_place place_in(const struct exchange_entry *entry, const 
 /* Whether it is the key at the path that is wrong, and not its value. */
 static bool is_about_key(const struct tsk_error *problem)
 {
-    static const char *const texts[] = {"spec_key_unknown", "spec_key_unknown_near", "spec_env_name", "id_pattern"};
+    static const char *const texts[] = {"spec_key_unknown", "spec_key_unknown_near", "spec_key_called", "spec_env_name",
+                                        "id_pattern"};
     for (size_t i = 0; problem->text && i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(problem->text, texts[i]) == 0)
             return true;
@@ -256,9 +257,10 @@ static bool is_compose(const char *name, const json_t *root)
 static bool is_vantage(const json_t *root)
 {
     static const char *const keys[] = {"process_id", "auto_start_on_restore", "status", NULL};
+    const json_t *version = json_object_get(root, "version");
     if (json_is_array(root) || json_is_array(json_object_get(root, "processes")))
-        return true;
-    return !json_object_get(root, "version") && !json_object_get(root, "processes") && any_entry_has(root, keys);
+        return !is_own_version(version);
+    return !version && !json_object_get(root, "processes") && any_entry_has(root, keys);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------ */

@@ -245,7 +245,7 @@ static bool take_depends_on(struct compose *c, const struct yaml_node *value, vo
     json_t *others = json_object();
     (void)data;
     if (value->type != YAML_MAP)
-        compose_refuse(c, value, "param_type", "object");
+        compose_refuse(c, value, "param_map", "{db: {condition: process_healthy}}");
     for (const struct yaml_node *other = value->type == YAML_MAP ? value->first : NULL; other; other = other->next) {
         char prefix[256];
         const char *condition = NULL;

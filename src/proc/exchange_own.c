@@ -132,7 +132,8 @@ static void read_entries(struct exchange_reader *r, const char *list_name, const
     if (!list || json_is_null(list))
         return;
     if (!json_is_object(list)) {
-        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "param_type", "param", list_name, "want", "object");
+        EXCHANGE_PROBLEM(r, exchange_place_of(node), NULL, "param_map", "param", list_name, "want",
+                         "{web: {command: ./server}}");
         return;
     }
     json_object_foreach ((json_t *)list, name, input) {

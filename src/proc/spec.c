@@ -59,17 +59,19 @@ void spec_path(char path[SPEC_PATH_MAX], const char *parent, const char *name)
     utf8_copy(path + len, SPEC_PATH_MAX - len, name);
 }
 
-void spec_unknown_key(struct spec_maker *m, const char *path, const char *key, const char *const *known, size_t count)
+const char *spec_unknown_key(struct spec_maker *m, const char *path, const char *key, const char *const *known,
+                             size_t count)
 {
     const char *near = nearest_word(key, known, count);
     if (near) {
         spec_problem(m, "spec_key_unknown_near", path, NULL, near);
-        return;
+        return near;
     }
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; i < count; i++)
         buf_printf(&all, "%s%s", i ? ", " : "", known[i]);
     spec_problem(m, "spec_key_unknown", path, NULL, buf_str(&all));
+    return NULL;
 }
 
 /* ---- values ------------------------------------------------------------------------------------------- */
@@ -223,6 +225,8 @@ static json_t *make_condition(struct spec_maker *m, const char *path, const char
 
 static json_t *make_depends_on(struct spec_maker *m, const char *path, const json_t *value)
 {
+    if (!json_is_object(value))
+        return spec_problem(m, "param_map", path, value, "{db: ready}");
     return make_map(m, path, value, make_condition);
 }
 
@@ -279,7 +283,39 @@ static json_t *spec_resolve(struct spec_maker *m, const struct spec_key *key, co
     if (kept)
         return json_deep_copy(kept);
     json_t *fallback = key_default(key);
-    return fallback ? fallback : spec_problem(m, "param_missing", key->name, NULL, "");
+    return fallback || m->names_command ? fallback : spec_problem(m, "param_missing", key->name, NULL, "");
+}
+
+/* What flows and other tools call the keys. */
+static const char *const known_elsewhere[][2] = {
+    {"run", "command"},
+    {"cmd", "command"},
+    {"exec", "command"},
+    {"entrypoint", "command"},
+    {"needs", "depends_on"},
+    {"after", "depends_on"},
+    {"dir", "cwd"},
+    {"directory", "cwd"},
+    {"working_dir", "cwd"},
+    {"environment", "env"},
+    {"vars", "env"},
+    {"arguments", "args"},
+    {"readiness_probe", "ready"},
+    {"liveness_probe", "health"},
+    {"healthcheck", "health"},
+};
+
+static void refuse_key(struct spec_maker *m, const char *name, const char *const *known)
+{
+    const char *meant = NULL;
+    for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
+        if (strcmp(known_elsewhere[i][0], name) == 0)
+            meant = known_elsewhere[i][1];
+    if (meant)
+        spec_problem(m, "spec_key_called", name, NULL, meant);
+    else
+        meant = spec_unknown_key(m, name, name, known, SPEC_KEY_COUNT);
+    m->names_command = m->names_command || (meant && strcmp(meant, "command") == 0);
 }
 
 static void refuse_unknown_keys(struct spec_maker *m, const json_t *input)
@@ -294,7 +330,7 @@ static void refuse_unknown_keys(struct spec_maker *m, const json_t *input)
         while (i < SPEC_KEY_COUNT && strcmp(known[i], name) != 0)
             i++;
         if (i == SPEC_KEY_COUNT)
-            spec_unknown_key(m, name, name, known, SPEC_KEY_COUNT);
+            refuse_key(m, name, known);
     }
 }
 

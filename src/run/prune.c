@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/yaml.h"
+#include "graph/journal.h"
 #include "graph/run_names.h"
 #include "run/book.h"
 #include "run/settle.h"
@@ -45,16 +46,15 @@ int prune_config(struct tsk_workspace *ws, struct prune *ret, struct tsk_error *
 
 /* ---- one run -------------------------------------------------------------------------------------------- */
 
-/* K1, with the bytes held. The journal has the end of a run whose runner died before it wrote the stage. */
-static bool is_run_over(const struct rundir *run, const json_t *seen)
+/* K1, with the bytes held (D4). The journal has the end of a run whose stage does not say it: its runner was killed before it wrote
+ * the stage, or the disk was full. */
+static bool is_run_over(const struct rundir *run)
 {
     struct tsk_error unreadable;
-    json_t *stage CLEANUP_JSON = NULL;
-    if (rundir_read_stage(run, &stage, &unreadable) < 0)
-        return false;
-    bool is_final = rundir_is_over(json_get_string(stage, "status", ""));
-    bool is_behind = strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0; /* `seen` is from the journal */
-    return is_final || (is_behind && rundir_is_over(json_get_string(seen, "status", "")));
+    json_t *stage CLEANUP_JSON = NULL, *records CLEANUP_JSON = NULL;
+    if (rundir_read_stage(run, &stage, &unreadable) == 0 && rundir_is_over(json_get_string(stage, "status", "")))
+        return true;
+    return journal_read(run->dir, &records, &unreadable) == 0 && rundir_is_over(rundir_end_of(records));
 }
 
 /* K3; in doubt it is. */
@@ -104,7 +104,7 @@ static bool prune_one(struct tsk_workspace *ws, const struct prune *prune, const
     bool goes = rundir_look(&run, &stage, &err) == 0 && rundir_is_over(json_get_string(stage, "status", "")) &&
                 is_old_enough(stage, before_ms) && !is_latest_of_request(ws, id, stage) && !settle_is_due(ws, id);
     if (goes && !prune->is_dry)
-        goes = rundir_take_for_removal(&run, &err) == 0 && is_run_over(&run, stage) &&
+        goes = rundir_take_for_removal(&run, &err) == 0 && is_run_over(&run) &&
                remove_taken(ws, &run, stage, "prune", &err) == 0;
     rundir_clear(&run);
     return goes;
@@ -212,7 +212,7 @@ static int remove_opened(struct tsk_workspace *ws, struct rundir *run, struct ts
     json_t *stage CLEANUP_JSON = NULL;
     if (rundir_look(run, &stage, err) < 0 || need_over(run, stage, err) < 0 || rundir_take_for_removal(run, err) < 0)
         return -1;
-    if (!is_run_over(run, stage)) /* resumed and killed meanwhile, or damaged */
+    if (!is_run_over(run)) /* resumed and killed meanwhile, or damaged */
         return removal_refuse(run, stage, TSK_CONFLICT, "run_rm_interrupted", err);
     if (is_latest_of_request(ws, run->id, stage))
         return refuse_latest(run, stage, err);

@@ -424,7 +424,7 @@ def _(ws):
 @test("what is wrong with YAML is said in three languages, with line and column: in flows, requests and config.yaml")
 def _(ws):
     catalogues = {lang: json.loads((pathlib.Path(__file__).parents[2] / f"share/messages.v1.{lang}.json").read_text())["texts"] for lang in ("en", "ja", "zh")}
-    cases = (("token", "x:\n\ty: 1\n", "2:1"), ("colon", "x:\n  a: x: y\n", "2:7"), ("key", "x:\n  a: x\n b: y\n", "3:2"), ("quote", 'x: "y\n', "2:1"),
+    cases = (("token", "x:\n\ty: 1\n", "2:1"), ("colon", "x:\n  a: x: y\n", "2:7"), ("key", "x:\n  a: x\n b: y\n", "3:2"), ("quote", 'x: "y\n', "1:4"),
              ("brace", "x: {a: y\n", "2:1"), ("alias", "x: *y\n", "1:4"), ("name", "x: *.txt\n", "1:5"), ("anchor", "x: &y {}\n", "1:4"), ("tag", "x: !y z\n", "1:4"),
              ("block", "x: | text\n", "1:6"), ("token", "x: @y\n", "1:4"))
     for key, text, place in cases:

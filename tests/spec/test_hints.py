@@ -7,6 +7,7 @@ import shlex
 from common import NOBODY, need_root, run_as_nobody
 from flows import with_tool
 from harness.harness import eq, main, test
+from harness.screen import tasuki_screen
 
 STEPS = re.compile(r"^ {2}(?:next)? {6,}(tasuki .+)$", re.M)
 
@@ -21,6 +22,43 @@ def typed(ws, command, **options):
     words = shlex.split(command)
     eq(words[0], "tasuki", "the program")
     return ws.tasuki(*words[1:], env=with_tool(ws), **options)
+
+
+@test("an operation on several processes that all fail has no empty table, and says once what is next; sentences break at blanks")
+def _(ws):
+    refused = ws.tasuki("proc", "start", "one", "two").expect(5)
+    eq((refused.out, refused.err.splitlines()), ("", ["Process 'one' not found", "Process 'two' not found", "  next      tasuki proc list"]), "the answer")
+    for words in (["proc", "list"], ["runs", "list"], ["flow", "list"], ["proc", "template", "list"]):
+        screen = tasuki_screen(ws, *words, cols=50)
+        eq(screen.ended(), 0, words)
+        assert all(line.startswith("  ") for line in screen.text().splitlines()[1:]) and screen.text().count("\n") < 5, screen.text()
+    ws.tasuki("proc", "create", "web", "--start", "--", "sleep", "1000").expect(0)
+    ws.at_close(lambda: ws.tasuki("proc", "stop", "web"))
+    screen = tasuki_screen(ws, "proc", "update", "web", "--", "sleep", "2000", cols=60)
+    eq(screen.ended(), 0, "exit code")
+    assert "  changed   its settings were changed since it was started;\n            restart it to apply them\n" in screen.text(), screen.text()
+
+
+@test("a verb without its noun and a letter that is no option: next has the right word with what was written behind it")
+def _(ws):
+    eq(steps(ws.tasuki("attach", "a b").expect(2)), ["tasuki proc attach 'a b'"], "one noun has that verb")
+    eq(steps(ws.tasuki("attach").expect(2)), ["tasuki proc attach --help"], "nothing was written behind it")
+    eq(steps(ws.tasuki("acquire", "x").expect(2)), ["tasuki lock acquire --help", "tasuki sprint acquire --help"], "several nouns")
+    assert "Did you mean --detach?" in ws.tasuki("up", "-d").expect(2).err, "up -d"
+
+
+@test("the command after a run whose flow file has blanks in its name can be typed; its sentences break at blanks")
+def _(ws):
+    (ws.path / "my flow.yaml").write_text("limits: {max_steps: 2}\ntasks: {a: {run: 'tasuki task again', max_cycles: 9}}\n")
+    (ws.path / "it's.yaml").write_text("tasks: {a: 'tasuki task cancel no'}\n")
+    for name, reason in (("my flow.yaml", "2 steps were executed"), ("it's.yaml", "cancelled the run")):
+        refused = ws.tasuki("run", name, env=with_tool(ws)).expect(7)
+        again = typed(ws, steps(refused)[-1]).expect(7)
+        assert reason in again.out, again
+    screen = tasuki_screen(ws, "runs", "show", "@3", cols=60)
+    eq(screen.ended(), 0, "exit code")
+    text = screen.text()
+    assert "  Correct the condition that should end it, or raise\n    max_steps under limits: in my flow.yaml" in text, text
 
 
 # -- the workspace that was named ---------------------------------------------------------------------------

@@ -180,11 +180,11 @@ def _(ws):
             "  d: {command: x, env: {A: {}}, ready: {port: 70000}}\n"
             "other: 1\n")
     refused = imported(ws, text, code=2)
-    eq(places(refused), [(4, 3), (5, 5), (6, 14), (7, 3), (8, 25), (8, 47), (9, 1)], "the places")
+    eq(places(refused), [(5, 5), (6, 14), (7, 3), (8, 25), (8, 47), (9, 1)], "the places")
     assert "Did you mean 'command'" in reasons(refused), refused
     eq(ids(ws), [], "the processes")
     shown = ws.tasuki("proc", "import", "file.yaml").expect(2)
-    for line in ("file.yaml:4:3:", "file.yaml:5:5:", "file.yaml:9:1:"):
+    for line in ("file.yaml:5:5:", "file.yaml:7:3:", "file.yaml:9:1:"):
         assert line in shown.err, shown
 
 

@@ -152,6 +152,16 @@ def _(ws):
     eq(len(events), 2, "events")
 
 
+@test("a run that ended while the disk was full, so that only its journal says so, is removed by runs rm and by prune")
+def _(ws):
+    for words in (("runs", "rm"), ALL):
+        old = old_run(ws, command="false", code=7)
+        (runs_dir(ws) / old / "stage.json").unlink()
+        eq(call(ws, "runs", "show", old).json["status"], "FAILED", "as the journal says")
+        call(ws, *words, *[old] * (words != ALL))
+        eq(ids(ws), [], words)
+
+
 @test("a process that a task left running keeps the run that it holds")
 def _(ws):
     (ws.path / "left.yaml").write_text("tasks: {a: {run: 'kill -9 $PPID; while :; do :; done'}}\n")

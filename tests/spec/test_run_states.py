@@ -81,6 +81,19 @@ def _(ws):
     eq(set(states(call(ws, "runs", "show").json).values()), {"ok"}, "after the resume")
 
 
+@test("a task that was cancelled before it started was not reached, in the table as in the counts above it")
+def _(ws):
+    flow(ws, {"first": {"run": WAIT.format(n=1)}, "second": {"run": "true", "needs": ["first"]}})
+    runner = spawn(ws, "run", "f.yaml")
+    ws.until_file("up.1")
+    call(ws, "runs", "cancel", "@1")
+    runner.wait()
+    shown = ws.tasuki("runs", "show").expect(0).out
+    assert "1 stopped, 1 not reached" in shown, shown
+    rows = dict(line.split("  ", 1) for line in shown.splitlines() if line.startswith(("first", "second")))
+    eq({name: " ".join(rest.split()[:2]) for name, rest in rows.items()}, {"first": "stopped 1", "second": "not reached"}, "the table")
+
+
 @test("the graph of a run as JSON names the session of each branch as its tasks do")
 def _(ws):
     (ws.path / "f.yaml").write_text("flow: a >> ((b >> (c | d)) | e) >> f\ntasks: {" + ", ".join(f"{t}: {{run: 'true'}}" for t in "abcdef") + "}\n")

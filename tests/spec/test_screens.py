@@ -33,6 +33,17 @@ for cols, rows, lang in SIZES:
         golden(ws, "status", text, cols, rows, lang)
 
 
+@test("lists and watch show what has a command of half a megabyte, cut")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", *["x" * 100_000] * 5).expect(0)
+    ws.tasuki("queue", "add", "--", "sleep", *["日" * 33_000] * 5).expect(0)
+    for words in (["proc", "list"], ["status"], ["request", "list"], ["queue", "next"]):
+        screen = tasuki_screen(ws, *words)
+        eq(screen.ended(), 0, words)
+        assert "…" in screen.text(), screen.text()
+    tasuki_screen(ws, "watch").until_text("web", "NotStarted", "…")
+
+
 def settled(screen):
     """The screen as soon as it is the same twice, but for the time in its first line."""
     seen = [""]

@@ -6,8 +6,9 @@ import re
 import shutil
 
 from common import run_held, sleeper, until_settled
-from flows import run_flow
+from flows import run_flow, with_tool
 from harness.harness import eq, main, test
+from harness.screen import tasuki_screen
 from http_common import Server
 
 KEYS = {"version", "root", "state", "time", "host", "locks", "processes", "runs", "requests", "waiting", "workflows", "questions", "confirmations", "queue", "event_id"}
@@ -19,6 +20,24 @@ def fill(ws):
     ws.tasuki("own", "claim", "wf-1").expect(0)
     ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
     ws.tasuki("lock", "acquire", "name", "deploy", "--pid", sleeper(ws).pid).expect(0)
+
+
+@test("lists and watch show a flow of .aiflow/flows/ by the name that run takes; --verbose and JSON have its file")
+def _(ws):
+    flows = ws.path / ".aiflow/flows"
+    flows.mkdir(exist_ok=True)
+    (flows / "nightly.yaml").write_text("tasks: {a: 'true', ask: 'tasuki task ask Which?'}\n")
+    ws.tasuki("run", "nightly", env=with_tool(ws)).expect(8)
+    for words in (["runs", "list"], ["status"]):
+        shown = ws.tasuki(*words).expect(0).out
+        assert "  nightly  " in shown and "nightly.yaml" not in shown, shown
+    assert ".aiflow/flows/nightly.yaml" in ws.tasuki("runs", "list", "--verbose").expect(0).out
+    eq(ws.tasuki("runs", "list", "--json").expect(0).json["runs"][0]["source"], ".aiflow/flows/nightly.yaml")
+    screen = tasuki_screen(ws, "watch")
+    screen.until_text(" nightly ", "Which?")
+    assert "nightly.yaml" not in screen.text().split("EVENTS")[0], screen.text()
+    screen.keys("q")
+    eq(screen.ended(), 0, "exit code")
 
 
 @test("status shows processes, requests, runs, workflows and locks, each with its state")

@@ -31,6 +31,14 @@ def _(ws):
     eq(list(server.stream("/api/events").hello()), [], "events of a new stream before its end")
 
 
+@test("a trail that cannot be written is a problem once for each command, not for each of its events")
+def _(ws):
+    break_trail(ws)
+    for words in (["proc", "create", "web", "--", "true"], ["run", "f.yaml"], ["queue", "add", "--", "true"]):
+        (ws.path / "f.yaml").write_text("tasks: {a: {run: 'true'}, b: {run: 'true'}}\n")
+        eq(ws.tasuki(*words).expect(0).err.count("Cannot append to"), 1, words)
+
+
 @test("agents that listen look for themselves when the trail cannot be read")
 def _(ws):
     ws.tasuki("lock", "acquire", "name", "a").expect(0)

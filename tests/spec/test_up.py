@@ -323,7 +323,7 @@ def _(ws):
 @test("keys of a process-compose file that mean nothing to tasuki are named, on the screen, with --detach and in JSON")
 def _(ws):
     write(ws, "process-compose.yaml", "processes:\n  db:\n    command: sleep 1000\n    shutdown: {signal: 2}\n    depnds_on: {}\n")
-    said = "Ignored, because tasuki has no such key: db.shutdown, db.depnds_on"
+    said = "Ignored, because tasuki reads no such key from a file of this format: db.shutdown, db.depnds_on"
     detached = ws.tasuki("up", "--detach").expect(0)
     assert said in detached.out + detached.err, (detached.out, detached.err)
     eq(ws.tasuki("--json", "up", "--detach").expect(0).json["ignored"], ["db.shutdown", "db.depnds_on"], "ignored")
@@ -337,6 +337,26 @@ def _(ws):
         else:
             assert said in result.err.splitlines()[1], result.err
     ws.tasuki("down").expect(0)
+
+
+@test("a file with another word for a key, a list for a map, or a list of processes is refused with the right one, and nothing else")
+def _(ws):
+    write(ws, "tasuki.yaml", "version: 1\nprocesses:\n  db: {cmd: sleep, args: ['9'], comand: sleep}\n  web: {run: sleep, needs: {db: ready}, depends_on: [db]}\n")
+    problems = ws.tasuki("--json", "up").expect(2, "INVALID_INPUT").json["error"]["context"]["problems"]
+    eq([(one["line"], one["column"], one["reason"]) for one in problems], [
+        (3, 8, "db: The key 'cmd' is called 'command' here"),
+        (3, 33, "db: There is no key 'comand'. Did you mean 'command'?"),
+        (4, 9, "web: The key 'run' is called 'command' here"),
+        (4, 21, "web: The key 'needs' is called 'depends_on' here"),
+        (4, 41, "web: depends_on must be a map, such as {db: ready}")], "problems")
+    for text in ("version: 1\nprocesses:\n  - {id: web, command: sleep, restart: always}\n", "processes:\n  - {id: web, command: sleep}\nversion: '1'\n"):
+        write(ws, "tasuki.yaml", text)
+        error = ws.tasuki("--json", "up").expect(2, "INVALID_INPUT").json["error"]
+        assert error["message"].endswith("processes must be a map, such as {web: {command: ./server}}"), error
+    (ws.path / "tasuki.yaml").unlink()
+    write(ws, "process-compose.yaml", "processes:\n  db: {command: sleep 1}\n  web: {command: sleep 1, depends_on: [db]}\n")
+    error = ws.tasuki("--json", "up").expect(2, "INVALID_INPUT").json["error"]
+    assert error["message"].endswith("web: depends_on must be a map, such as {db: {condition: process_healthy}}"), error
 
 
 @test("an id that the file does not have: next is the one that was meant, with -f as it was given, and never all of them")

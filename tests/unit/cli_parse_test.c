@@ -182,6 +182,10 @@ TEST(short_options_take_their_value_beside_or_after_them)
     accept(&plain, "-f a", "{\"force\":true,\"first\":\"a\"}");
     refuse(&plain, "a -fx", "option_unknown");
     refuse(&plain, "a -x", "option_unknown");
+    refuse(&plain, "a -w 5", "option_unknown_near"); /* --wait */
+    refuse(&plain, "a -ww 5", "option_unknown");
+    refuse(&plain, "a -l x", "option_unknown"); /* --lock or --lock-file */
+    refuse(&plain, "a -q", "option_unknown");
 }
 
 TEST(a_value_that_was_given_twice_is_refused_and_a_flag_is_not)

@@ -32,6 +32,16 @@ TEST(width_counts_terminal_columns)
     ASSERT_INT(utf8_width("\xff"), 1);
 }
 
+TEST(fit_counts_the_bytes_that_fit_into_columns)
+{
+    ASSERT_INT(utf8_fit("abc", 2), 2);
+    ASSERT_INT(utf8_fit("abc", 3), 3);
+    ASSERT_INT(utf8_fit("abc", 0), 0);
+    ASSERT_INT(utf8_fit("\xe6\x97\xa5\xe6\x9c\xac", 3), 3);
+    ASSERT_INT(utf8_fit("e\xcc\x81z", 1), 3);
+    ASSERT_INT(utf8_fit("\xff\xff", 1), 1);
+}
+
 static void assert_visible(const char *s, bool lines, const char *expected)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;

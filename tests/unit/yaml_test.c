@@ -191,5 +191,6 @@ TEST(mistakes_are_explained_in_words)
     assert_refused("a: b: c\n", "1", "5", "a `:` is not allowed here");
     assert_refused("a: [1, 2\n", "2", "1", "needs a `,` or `]`");
     assert_refused("a:\n\tb: 1\n", "2", "1", "indent with spaces");
-    assert_refused("a: \"open\n", "2", "1", "ends inside a quoted text");
+    assert_refused("a: \"open\n", "1", "4", "quoted text that begins here has no end");
+    assert_refused("a:\n  b: 'open\n  c: d\n", "2", "6", "quoted text that begins here has no end");
 }
