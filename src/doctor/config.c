@@ -70,10 +70,10 @@ static const char *kind_text(enum value_kind kind)
     return names[kind];
 }
 
-static void suggest_editing(struct finding *f, const char *name, unsigned line)
+static void suggest_config(struct finding *f, unsigned line)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    finding_fix(f, "${EDITOR:-vi} +%u %s", line, state_word(f->doctor, name, &word));
+    finding_fix(f, "${EDITOR:-vi} +%u %s", line, state_word(f->doctor, "config.yaml", &word));
 }
 
 static void look_at_key(struct finding *f, const struct yaml_node *node)
@@ -96,7 +96,7 @@ static void look_at_key(struct finding *f, const struct yaml_node *node)
                     text_get(kind_text(key->kind), f->doctor->options.lang), NULL);
     else
         return;
-    suggest_editing(f, "config.yaml", node->key_line);
+    suggest_config(f, node->key_line);
 }
 
 static void tell_error(struct finding *f, const struct tsk_error *err)
@@ -105,7 +105,7 @@ static void tell_error(struct finding *f, const struct tsk_error *err)
     const char *text = json_get_string(context, "line", NULL);
     int64_t line = text ? strtoll(text, NULL, 10) : json_get_int(context, "line", 1);
     finding_error(f, DOCTOR_FAIL, err);
-    suggest_editing(f, "config.yaml", (unsigned)line);
+    suggest_config(f, (unsigned)line);
 }
 
 /* Returns 1 if it was parsed, 0 if there is no file, -1 if a finding was added. */
@@ -137,7 +137,7 @@ void check_config(struct finding *f)
     const struct yaml_node *root = yaml_root(doc);
     if (root->type != YAML_MAP) {
         finding_add(f, DOCTOR_FAIL, "doctor_config_no_map", NULL);
-        suggest_editing(f, "config.yaml", 1);
+        suggest_config(f, 1);
         return;
     }
     for (const struct yaml_node *node = root->first; node; node = node->next)
@@ -261,7 +261,7 @@ void check_redis(struct finding *f)
     f->is_absent = false;
     if (!parse_url(url, &place)) {
         finding_add(f, DOCTOR_FAIL, "doctor_redis_url", NULL); /* without the URL: it may have a password */
-        suggest_editing(f, "config.yaml", 1);
+        suggest_config(f, 1);
         return;
     }
     union address list[ADDRESSES_MAX];

@@ -147,9 +147,3 @@ int doctor_quick(struct tsk_workspace *ws, const char *request_id, enum lang lan
         return -1;
     return report_failure(report, err);
 }
-
-int doctor_full(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err)
-{
-    struct doctor_options options = {.mode = DOCTOR_FULL, .lang = lang};
-    return doctor_examine(ws, &options, ret, err);
-}

@@ -65,10 +65,11 @@ void check_flows(struct finding *f)
 
 /* ---- programs ---------------------------------------------------------------------------------------------- */
 
-static bool is_executable(int dir, const char *path)
+static bool is_executable(const char *path)
 {
     struct stat st;
-    return fs->fstatat(dir, path, &st, 0) == 0 && S_ISREG(st.st_mode) && faccessat(dir, path, X_OK, AT_EACCESS) == 0;
+    return fs->fstatat(AT_FDCWD, path, &st, 0) == 0 && S_ISREG(st.st_mode) &&
+           faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
 /* Where the program is; false: nowhere. */
@@ -76,13 +77,12 @@ static bool find_program(const struct doctor *d, const char *name, char path[PAT
 {
     if (strchr(name, '/')) {
         snprintf(path, PATH_MAX, name[0] == '/' ? "%s%s" : "%s/%s", name[0] == '/' ? "" : d->ws->root, name);
-        return is_executable(AT_FDCWD, path);
+        return is_executable(path);
     }
     const char *places = getenv("PATH");
     for (places = places ? places : "/usr/local/bin:/usr/bin:/bin"; *places;) {
         size_t len = strcspn(places, ":");
-        if (len && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, places, name) < PATH_MAX &&
-            is_executable(AT_FDCWD, path))
+        if (len && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, places, name) < PATH_MAX && is_executable(path))
             return true;
         places += len + (places[len] == ':');
     }

@@ -227,7 +227,7 @@ void check_filesystem(struct finding *f)
     finding_summary(f, "doctor_fs_good", "type", type, NULL);
     if (class == FS_NETWORK)
         finding_add(f, DOCTOR_FAIL, "doctor_fs_network", "type", type, NULL);
-    if (class == FS_SINGLE_KERNEL && workspace_config_bool(ws, "trust_fs", false, &trusted, &err) == 0)
+    if (class == FS_SINGLE_KERNEL && workspace_config_bool(ws, "trust_fs", &trusted, &err) == 0)
         finding_add(f, trusted ? DOCTOR_WARN : DOCTOR_FAIL, trusted ? "doctor_fs_trusted" : "doctor_fs_untrusted",
                     "type", type, NULL);
     if (f->doctor->options.mode == DOCTOR_FULL && dir == ws->locks_dir)

@@ -13,10 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define REMOTE_READ     65536
-#define EPOCHS_PER_RUN  1024 /* of one runner; each resume begins with the next ones */
-#define REMOTE_END_MS   8000
-#define REMOTE_AGAIN_MS 200
+#define REMOTE_READ    65536
+#define EPOCHS_PER_RUN 1024 /* of one runner; each resume begins with the next ones */
+#define REMOTE_END_MS  8000
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */
 

@@ -132,7 +132,7 @@ static void begin_stream(struct exchange *exchange)
     snprintf(headers, sizeof headers, "X-Accel-Buffering: no\r\n%s", session);
     exchange->is_streaming = true;
     exchange->agents->streaming++;
-    conn_stream(exchange->conn, "text/event-stream", headers, &work, exchange);
+    conn_stream(exchange->conn, headers, &work, exchange);
 }
 
 /* ---- frames ---- */

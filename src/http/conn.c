@@ -284,14 +284,13 @@ void conn_wait(struct http_conn *conn, const struct http_work *work, void *data)
 
 /* ---- streams ---- */
 
-void conn_stream(struct http_conn *conn, const char *type, const char *headers, const struct http_work *work,
-                 void *data)
+void conn_stream(struct http_conn *conn, const char *headers, const struct http_work *work, void *data)
 {
     int size = HTTP_STREAM_MAX / 2; /* the kernel doubles it */
     setsockopt(conn->source.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     stats_request(conn->server->stats, conn->op, 200, conn->began_us);
     conn->keeps_alive = false;
-    put_head(conn, 200, type, headers, -1);
+    put_head(conn, 200, "text/event-stream", headers, -1);
     conn->phase = CONN_STREAM;
     conn->server->stream_count++;
     conn->deadline_ms = 0;

@@ -240,7 +240,7 @@ void feed_stream(struct http_feed *feed, struct http_conn *conn, const struct fe
     feed->streams[feed->count++] = conn;
     uint64_t id = begin_at(reader, wish->after);
     snprintf(hello, sizeof hello, "retry: 1000\nid: %" PRIu64 "\n\n", id);
-    conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &work, reader);
+    conn_stream(conn, "X-Accel-Buffering: no\r\n", &work, reader);
     if (conn->is_closed)
         return;
     conn_stream_put(conn, hello, strlen(hello));

@@ -51,7 +51,7 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
     if (fs_classify(target->dir, &class, &name) < 0)
         return error_errno(err, "examine", target->file);
     bool trusted = class == FS_LOCAL;
-    if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", false, &trusted, err) < 0)
+    if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", &trusted, err) < 0)
         return -1;
     if (trusted) {
         if (!target->owns_dirs)

@@ -160,8 +160,7 @@ static bool may_decide_alone(const struct op_call *call)
     bool is_allowed = false;
     if (call->asks_about_dead || call->has_force)
         return true;
-    return call->ws && workspace_config_bool(call->ws, "agents_confirm_live", false, &is_allowed, &ignored) == 0 &&
-           is_allowed;
+    return call->ws && workspace_config_bool(call->ws, "agents_confirm_live", &is_allowed, &ignored) == 0 && is_allowed;
 }
 
 /* Sends the form to the party that waits for it: a legacy client, or the client of the task. */

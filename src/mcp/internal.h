@@ -220,7 +220,6 @@ void mcp_request_signal(struct mcp_request *request);
 void mcp_in_future(struct timespec *ret, int64_t ms); /* of CLOCK_MONOTONIC, for condition variables */
 /* Sends an answer; the caller has made sure that it is the only one (is_answered, M4). `fault` keeps nothing. */
 void mcp_request_answer(struct mcp_request *request, json_t *result_take, struct mcp_fault *fault);
-bool mcp_request_is_cancelled(struct mcp_request *request);
 /* For operations that wait: cancelled, or the connection has ended. */
 bool mcp_request_is_over(struct mcp_request *request);
 /* False when it was over before the time was. */

@@ -76,14 +76,6 @@ bool mcp_client_has_tasks(const struct mcp_request *request)
     return request->is_modern && json_is_object(json_object_get(extensions, MCP_TASKS));
 }
 
-bool mcp_request_is_cancelled(struct mcp_request *request)
-{
-    pthread_mutex_lock(&request->link->mutex);
-    bool is_cancelled = request->is_cancelled;
-    pthread_mutex_unlock(&request->link->mutex);
-    return is_cancelled;
-}
-
 bool mcp_request_is_over(struct mcp_request *request)
 {
     pthread_mutex_lock(&request->link->mutex);

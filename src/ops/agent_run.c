@@ -150,12 +150,12 @@ static json_t *tail_of(int run_dir, const char *path, size_t most)
     return value ? value : json_string("");
 }
 
-static const json_t *find_by(const json_t *list, const char *key, const char *value)
+static const json_t *of_task(const json_t *list, const char *task)
 {
     size_t i;
     json_t *item;
     json_array_foreach (list, i, item)
-        if (strcmp(json_get_string(item, key, ""), value) == 0)
+        if (strcmp(json_get_string(item, "task", ""), task) == 0)
             return item;
     return NULL;
 }
@@ -180,8 +180,8 @@ static json_t *member_json(const struct rundir *run, const json_t *stage, const 
                            size_t most)
 {
     const char *task = json_get_string(member, "task", "");
-    const json_t *view = find_by(json_object_get(stage, "tasks"), "task", task);
-    const json_t *failure = find_by(json_object_get(stage, "failures"), "task", task);
+    const json_t *view = of_task(json_object_get(stage, "tasks"), task);
+    const json_t *failure = of_task(json_object_get(stage, "failures"), task);
     char path[RUN_LOG_NAME], log[PATH_MAX + 600];
     json_t *json = json_deep_copy(member);
     int64_t starts = count_starts(records, task, path);

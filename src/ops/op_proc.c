@@ -487,9 +487,11 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);
     }
-    if (result == 0 && (result = proc_args_record_or_say(&reg, id, false, ret)) == 0)
-        proc_others_warn(*ret, warning);
-    return result;
+    if (result < 0)
+        return -1;
+    *ret = proc_args_record_or_say(&reg, id, false);
+    proc_others_warn(*ret, warning);
+    return 0;
 }
 
 const struct op op_process_update = {

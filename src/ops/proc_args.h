@@ -96,7 +96,7 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
                      struct tsk_error *err);
 
 /* The same after a change. The change has happened: that the record cannot be read, or is gone again, does not unsay it. */
-int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret);
+json_t *proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers);
 
 /* proc_registry_open, with the worktree that a command line was called from. */
 int proc_args_open(struct op_call *call, struct proc_registry *reg, struct tsk_error *err);

@@ -78,9 +78,9 @@ int proc_args_created(struct op_call *call, struct proc_registry *reg, const cha
         return -1;
     if (is_started)
         proc_args_settle(call, reg, &id, 1, &started);
-    int result = proc_args_record_or_say(reg, id, false, ret);
+    *ret = proc_args_record_or_say(reg, id, false);
     proc_args_say_failure(call, *ret);
-    return result;
+    return 0;
 }
 
 void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)

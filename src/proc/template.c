@@ -109,20 +109,6 @@ int template_spec_make_all(const json_t *input, const json_t *base, const char *
     return 0;
 }
 
-static void keep_first(void *data, const struct tsk_error *problem)
-{
-    struct tsk_error *err = data;
-    if (err->code == TSK_OK)
-        *err = *problem;
-}
-
-int template_spec_make(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,
-                       struct tsk_error *err)
-{
-    err->code = TSK_OK;
-    return template_spec_make_all(input, base, cwd_base, ret, keep_first, err);
-}
-
 static json_t *replace_name(void *data, const char *text)
 {
     const json_t *values = data;

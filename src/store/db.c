@@ -299,7 +299,7 @@ static int append_rows(struct db *db, struct event_trail *trail, int64_t *ret_la
         *ret_last = db_column_int(&rows, 0);
         buf_reset(&line);
         put_line_with_id(&line, stored, strlen(stored), *ret_last);
-        if (event_append_line(trail, buf_str(&line), line.len, NULL, err) < 0)
+        if (event_append_line(trail, buf_str(&line), line.len, err) < 0)
             return -1;
     }
     return more;

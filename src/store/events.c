@@ -432,12 +432,12 @@ int event_append(struct event_trail *trail, const struct now *now, const struct 
     return large.failed ? line_too_long(err, event->type) : append_text(trail, &large, ret_id, err);
 }
 
-int event_append_line(struct event_trail *trail, const char *line, size_t len, uint64_t *ret_id, struct tsk_error *err)
+int event_append_line(struct event_trail *trail, const char *line, size_t len, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
     buf_puts(&text, "\n");
     buf_put(&text, line, len);
-    return text.failed ? line_too_long(err, NULL) : append_text(trail, &text, ret_id, err);
+    return text.failed ? line_too_long(err, NULL) : append_text(trail, &text, NULL, err);
 }
 
 int event_trail_sync(struct event_trail *trail, struct tsk_error *err)
