@@ -154,9 +154,7 @@ void error_add(struct tsk_error *err, const char *key, const char *value)
 
 void error_add_int(struct tsk_error *err, const char *key, int64_t value)
 {
-    char digits[24];
-    snprintf(digits, sizeof digits, "%lld", (long long)value);
-    item_put(err, 'j', key, digits);
+    item_put(err, 'j', key, DIGITS(value));
 }
 
 void error_add_json(struct tsk_error *err, const char *key, const char *json)

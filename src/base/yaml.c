@@ -3,6 +3,7 @@
 #include "base/yaml.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "base/yaml_reader.h"
 
 #include <errno.h>
@@ -287,11 +288,10 @@ static int take_key(struct builder *b, struct frame *frame, const yaml_event_t *
     const struct yaml_node *same = frame_find(b->doc, frame, frame->key);
     if (!same)
         return 0;
-    char line[24], key[104];
+    char key[104];
     struct buf reason CLEANUP(buf_clear) = BUF_INIT;
     utf8_copy(key, sizeof key, frame->key);
-    snprintf(line, sizeof line, "%u", same->key_line);
-    text_put(&reason, LANG_EN, "yaml_why_key_twice", "key", key, "first", line, NULL);
+    text_put(&reason, LANG_EN, "yaml_why_key_twice", "key", key, "first", DIGITS(same->key_line), NULL);
     return builder_fail(b, event, buf_str(&reason));
 }
 

@@ -362,12 +362,11 @@ static int read_text_file(const char *path, size_t max, struct buf *text)
 
 static int refuse_file(const struct op_param *target, const char *path, struct tsk_error *err)
 {
-    char most[24];
-    snprintf(most, sizeof most, "%lld", (long long)target->max);
     if (errno == ENOENT)
         return error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL);
     if (errno == EFBIG)
-        return error_set(err, TSK_INVALID_INPUT, "param_too_long", "param", target->name, "want", most, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "param_too_long", "param", target->name, "want", DIGITS(target->max),
+                         NULL);
     return error_errno(err, "read", path);
 }
 

@@ -2,6 +2,7 @@
  * operation says, else as keys and values. */
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -71,15 +72,13 @@ void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, c
 static void put_who_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key,
                          const json_t *who)
 {
-    char pid[24];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     who_put_label(&line, who);
     if (!line.len)
         return;
-    snprintf(pid, sizeof pid, "%lld", (long long)json_get_int(who, "pid", 0));
     if (json_get_int(who, "pid", 0)) {
         buf_puts(&line, " (");
-        text_put(&line, options->lang, "who_pid", "pid", pid, NULL);
+        text_put(&line, options->lang, "who_pid", "pid", DIGITS(json_get_int(who, "pid", 0)), NULL);
         buf_puts(&line, ")");
     }
     cli_put_said(b, options, out, key, buf_str(&line));

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -47,11 +48,9 @@ static void put_waits(struct buf *b, const struct cli_options *options, FILE *ou
 
 static void put_state(struct buf *b, const struct cli_options *options, const json_t *agent)
 {
-    char pid[24];
     const json_t *alive = json_object_get(agent, "alive"), *who = json_object_get(agent, "who");
-    snprintf(pid, sizeof pid, "%lld", (long long)json_get_int(who, "pid", 0));
     if (json_get_int(who, "pid", 0)) {
-        text_put(b, options->lang, "who_pid", "pid", pid, NULL);
+        text_put(b, options->lang, "who_pid", "pid", DIGITS(json_get_int(who, "pid", 0)), NULL);
         buf_puts(b, ", ");
     }
     text_put(b, options->lang,

@@ -1,4 +1,5 @@
 /* print_exchange.c - exports, imports and templates for people. */
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -29,13 +30,11 @@ void cli_put_problems(struct buf *b, const struct cli_options *options, const js
 PRINTER(export, "process.export")
 {
     size_t masked = json_array_size(json_object_get(result, "masked"));
-    char count[24];
     fputs(json_get_string(result, "content", ""), stdout);
     if (!masked || options->quiet)
         return;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    snprintf(count, sizeof count, "%zu", masked);
-    text_put(&line, options->lang, "export_masked", "count", count, NULL);
+    text_put(&line, options->lang, "export_masked", "count", DIGITS(masked), NULL);
     fprintf(stderr, "%s\n", buf_str(&line));
 }
 

@@ -1,5 +1,6 @@
 /* print_flow.c - flows and runs for people. */
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -57,9 +58,8 @@ void cli_put_flow_problems(struct buf *b, const struct cli_options *options, con
     }
     int64_t count = json_get_int(context, "count", 0);
     if (count > (int64_t)json_array_size(problems)) {
-        char number[24];
-        snprintf(number, sizeof number, "%lld", (long long)(count - (int64_t)json_array_size(problems)));
-        text_put(b, options->lang, "flow_more_problems", "count", number, NULL);
+        text_put(b, options->lang, "flow_more_problems", "count", DIGITS(count - (int64_t)json_array_size(problems)),
+                 NULL);
         buf_puts(b, "\n");
     }
 }

@@ -1,6 +1,7 @@
 /* print_lock.c - locks and their holders for people. */
 #include "base/clock.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -183,12 +184,11 @@ PRINTER(lock_acquired, "lock.acquire")
 {
     if (options->quiet)
         return;
-    char fence[24], words[512];
+    char words[512];
     const json_t *holder = json_object_get(result, "holder");
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     words_of(result, words, sizeof words);
-    snprintf(fence, sizeof fence, "%lld", (long long)json_get_int(result, "fence", 0));
-    text_put(&line, options->lang, "acquired", "lock", words, "fence", fence, NULL);
+    text_put(&line, options->lang, "acquired", "lock", words, "fence", DIGITS(json_get_int(result, "fence", 0)), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
     buf_reset(&line);

@@ -44,7 +44,7 @@ bool cli_process_failed(const json_t *process)
 
 static void add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
 {
-    char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-", restarts[24];
+    char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-";
     const json_t *usage = json_object_get(process, "usage");
     struct buf command CLEANUP(buf_clear) = BUF_INIT;
     const char *phase = json_get_string(process, "phase", "");
@@ -62,13 +62,12 @@ static void add_row(struct cli_table *table, const struct cli_options *options, 
         cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
         cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
     }
-    snprintf(restarts, sizeof restarts, "%lld", (long long)json_get_int(process, "restarts", 0));
     cli_put_command(&command, process);
     cli_table_add(table, STYLE_PLAIN, *phase ? cli_word(options, "phase_", phase) : "-");
     cli_table_add(table, STYLE_PLAIN, pid);
     cli_table_add(table, STYLE_PLAIN, uptime);
     cli_table_add(table, STYLE_PLAIN, memory);
-    cli_table_add(table, STYLE_PLAIN, restarts);
+    cli_table_add(table, STYLE_PLAIN, DIGITS(json_get_int(process, "restarts", 0)));
     cli_table_add_by(table, options, json_object_get(process, "started_by"));
     cli_table_add(table, STYLE_DIM, buf_str(&command));
 }
@@ -179,7 +178,6 @@ PRINTER(processes, "process.list")
 
 static void put_heading(struct buf *b, const struct cli_options *options, const json_t *process)
 {
-    char number[24];
     const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
     cli_put(b, options, stdout, STYLE_BOLD, json_get_string(process, "id", ""));
     buf_puts(b, "  ");
@@ -187,9 +185,8 @@ static void put_heading(struct buf *b, const struct cli_options *options, const 
     if (*phase && strcmp(phase, "ready") != 0)
         buf_printf(b, " (%s)", cli_word(options, "phase_", phase));
     if (json_is_integer(json_object_get(process, "pid"))) {
-        snprintf(number, sizeof number, "%lld", (long long)json_get_int(process, "pid", 0));
         buf_puts(b, "  ");
-        text_put(b, options->lang, "who_pid", "pid", number, NULL);
+        text_put(b, options->lang, "who_pid", "pid", DIGITS(json_get_int(process, "pid", 0)), NULL);
     }
     buf_puts(b, "\n");
 }
@@ -260,11 +257,9 @@ static void put_probe(struct buf *b, const struct cli_options *options, const ch
 
 static void put_exit_cell(struct buf *b, const struct cli_options *options, const json_t *raw)
 {
-    char number[24];
     const char *signal = json_get_string(raw, "signal", NULL);
-    snprintf(number, sizeof number, "%lld", (long long)json_get_int(raw, "code", 0));
     if (json_is_object(raw))
-        cli_put_line(b, options, stdout, "label_exit", signal ? signal : number);
+        cli_put_line(b, options, stdout, "label_exit", signal ? signal : DIGITS(json_get_int(raw, "code", 0)));
 }
 
 static void put_end(struct buf *b, const struct cli_options *options, const json_t *process)
@@ -290,7 +285,6 @@ static void put_leftovers(struct buf *b, const struct cli_options *options, cons
 
 static void put_details(struct buf *b, const struct cli_options *options, const json_t *process)
 {
-    char count[24];
     struct buf command CLEANUP(buf_clear) = BUF_INIT, policy CLEANUP(buf_clear) = BUF_INIT;
     cli_put_starter(b, options, stdout, process);
     put_end(b, options, process);
@@ -303,9 +297,8 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
     put_probe(b, options, "label_ready", json_object_get(process, "ready"));
     put_probe(b, options, "label_health", json_object_get(process, "health"));
     put_usage(b, options, json_object_get(process, "usage"));
-    snprintf(count, sizeof count, "%lld", (long long)json_get_int(process, "restarts", 0));
     text_put(&policy, options->lang, "process_policy", "policy", json_get_string(process, "restart", ""), "count",
-             count, NULL);
+             DIGITS(json_get_int(process, "restarts", 0)), NULL);
     cli_put_line(b, options, stdout, "label_policy", buf_str(&policy));
     cli_put_line(b, options, stdout, "label_output", json_get_string(json_object_get(process, "log"), "stdout", ""));
     put_leftovers(b, options, json_object_get(process, "leftovers"));
@@ -402,11 +395,10 @@ static void print_ids(const struct cli_options *options, const char *key, const 
 
 PRINTER(restored, "process.restore")
 {
-    char count[24];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (!options->quiet) {
-        snprintf(count, sizeof count, "%zu", json_array_size(json_object_get(result, "started")));
-        text_put(&b, options->lang, "processes_restored", "count", count, NULL);
+        text_put(&b, options->lang, "processes_restored", "count",
+                 DIGITS(json_array_size(json_object_get(result, "started"))), NULL);
         printf("%s\n", buf_str(&b));
         print_ids(options, "label_started", json_object_get(result, "started"));
         print_ids(options, "label_running", json_object_get(result, "running"));

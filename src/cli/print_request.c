@@ -248,13 +248,11 @@ PRINTER(queue_run, "queue.run", "queue.run-next")
 static void put_next_why(struct buf *b, const struct op_call *call, const struct cli_options *options,
                          const json_t *request)
 {
-    char position[24];
-    snprintf(position, sizeof position, "%lld", (long long)json_get_int(request, "position", 0));
     if (json_is_string(json_object_get(request, "id")))
         buf_puts(b, text_get(json_is_string(json_object_get(request, "resumes")) ? "queue_resumes" : "queue_is_next",
                              options->lang));
     else if (json_object_get(request, "position"))
-        text_put(b, options->lang, "queue_later", "position", position, NULL);
+        text_put(b, options->lang, "queue_later", "position", DIGITS(json_get_int(request, "position", 0)), NULL);
     else
         put_request_reason(b, call, options, request);
 }
@@ -310,8 +308,6 @@ PRINTER(queue_status, "queue.status")
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const char *status = request_text(result, "status");
     const json_t *last = json_object_get(result, "last");
-    char ready[24];
-    snprintf(ready, sizeof ready, "%lld", (long long)json_get_int(result, "ready", 0));
     const char *key = strcmp(status, "running") == 0       ? "queue_runs"
                       : strcmp(status, "interrupted") == 0 ? "queue_was_killed"
                                                            : "queue_idle";
@@ -326,7 +322,7 @@ PRINTER(queue_status, "queue.status")
     cli_put_lock(&b, options, stdout, result);
     if (json_get_bool(result, "stopping", false))
         buf_printf(&b, "  %s\n", text_get("queue_stopping", options->lang));
-    cli_put_line(&b, options, stdout, "label_ready_count", ready);
+    cli_put_line(&b, options, stdout, "label_ready_count", DIGITS(json_get_int(result, "ready", 0)));
     if (json_is_string(json_object_get(result, "next")))
         cli_put_line(&b, options, stdout, "label_next_request",
                      cli_short_id(call, options, request_text(result, "next")));

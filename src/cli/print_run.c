@@ -1,5 +1,6 @@
 /* print_run.c - runs for people: how they ended, what they did. */
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/cli.h"
 #include "proc/log_text.h"
 
@@ -157,16 +158,13 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
                                             {"not_reached", "run_count_not_reached"}};
     const json_t *counts = json_object_get(stage, "counts");
     bool is_over = strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0;
-    char ok[24], total[24], number[24];
-    snprintf(ok, sizeof ok, "%lld", (long long)cli_run_settled(counts));
-    snprintf(total, sizeof total, "%lld", (long long)json_get_int(counts, "total", 0));
-    text_put(b, lang, "run_counts", "ok", ok, "total", total, NULL);
+    text_put(b, lang, "run_counts", "ok", DIGITS(cli_run_settled(counts)), "total",
+             DIGITS(json_get_int(counts, "total", 0)), NULL);
     for (size_t i = 0; is_over && i < sizeof others / sizeof others[0]; i++) {
         int64_t count = json_get_int(counts, others[i][0], 0);
-        snprintf(number, sizeof number, "%lld", (long long)count);
         if (count > 0) {
             buf_puts(b, ", ");
-            text_put(b, lang, others[i][1], "count", number, NULL);
+            text_put(b, lang, others[i][1], "count", DIGITS(count), NULL);
         }
     }
 }
@@ -265,11 +263,10 @@ PRINTER(tasks, "runs.tasks")
     json_t *task;
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         const char *state = json_get_string(task, "state", "");
-        char attempt[24], when[TIME_TEXT_MAX];
-        snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 1));
+        char when[TIME_TEXT_MAX];
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
         cli_table_add(&table, cli_run_style(state), state);
-        cli_table_add(&table, STYLE_DIM, attempt);
+        cli_table_add(&table, STYLE_DIM, DIGITS(json_get_int(task, "attempt", 1)));
         cli_when(options, json_get_string(task, "started_at", ""), when);
         cli_table_add(&table, STYLE_PLAIN, when);
     }
@@ -371,9 +368,9 @@ PRINTER(stage, "runs.show")
     for (i = 0; i < table.columns; i++)
         cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
-        char attempt[24], when[TIME_TEXT_MAX];
+        char when[TIME_TEXT_MAX];
         const char *state = json_get_string(task, "state", "");
-        snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
+        const char *attempt = DIGITS(json_get_int(task, "attempt", 0));
         struct buf place CLEANUP(buf_clear) = BUF_INIT;
         cli_put_task_place(&place, result, task);
         cli_table_add(&table, STYLE_BOLD, buf_str(&place));

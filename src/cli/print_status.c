@@ -1,5 +1,6 @@
 /* print_status.c - the whole workspace for people: once (`status`), or after every change (`watch` into a pipe). */
 #include "base/clock.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -61,11 +62,9 @@ static void print_heading(const struct cli_options *options, const json_t *resul
 void cli_print_more(const struct cli_options *options, int64_t number)
 {
     struct buf more CLEANUP(buf_clear) = BUF_INIT;
-    char count[24];
     if (number <= 0)
         return;
-    snprintf(count, sizeof count, "%lld", (long long)number);
-    text_put(&more, options->lang, "doctor_and_more", "count", count, NULL);
+    text_put(&more, options->lang, "doctor_and_more", "count", DIGITS(number), NULL);
     printf("%s\n", buf_str(&more));
 }
 

@@ -1,4 +1,5 @@
 /* print_workers.c - the workers of a pool, for people. */
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -16,9 +17,7 @@ static void add_tags(struct cli_table *table, const json_t *tags)
 
 static void add_number(struct cli_table *table, const json_t *worker, const char *key)
 {
-    char number[24];
-    snprintf(number, sizeof number, "%lld", (long long)json_get_int(worker, key, 0));
-    cli_table_add(table, STYLE_PLAIN, number);
+    cli_table_add(table, STYLE_PLAIN, DIGITS(json_get_int(worker, key, 0)));
 }
 
 static void add_worker(struct cli_table *table, const struct cli_options *options, const json_t *worker)

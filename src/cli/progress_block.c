@@ -1,4 +1,5 @@
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -133,10 +134,8 @@ void block_draw(const struct op_call *call, const struct cli_options *options, c
         put_block_line(&b, block_task(call, options, run, &run->tasks[i], name_width, now), columns);
     if (shown < wanted && room) {
         struct buf more = BUF_INIT;
-        char number[24];
-        snprintf(number, sizeof number, "%zu", wanted - shown);
         buf_puts(&more, "  ");
-        text_put(&more, options->lang, "flow_more_problems", "count", number, NULL);
+        text_put(&more, options->lang, "flow_more_problems", "count", DIGITS(wanted - shown), NULL);
         put_block_line(&b, buf_take(&more), columns);
     }
     fwrite(b.data, 1, b.len, stderr); /* with one write, so that nothing flickers */

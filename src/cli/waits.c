@@ -2,6 +2,7 @@
  * sleeps in the kernel: after a moment once, and on a terminal again each second, in the same line. */
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 #include "own/waiting.h"
 
@@ -129,7 +130,7 @@ static void put_place(struct buf *b)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error ignored;
-    char number[24], own[TIME_TEXT_MAX];
+    char own[TIME_TEXT_MAX];
     size_t place = 1, i;
     json_t *one;
     if (tsk_workspace_open(wait_line.root, &ws, &ignored) < 0)
@@ -141,9 +142,8 @@ static void put_place(struct buf *b)
         place += strcmp(json_get_string(one, "kind", ""), wait_line.kind) == 0 &&
                  strcmp(json_get_string(one, "id", ""), wait_line.id) == 0 &&
                  strcmp(json_get_string(one, "since", ""), own) < 0;
-    snprintf(number, sizeof number, "%zu", place);
     buf_puts(b, ", ");
-    text_put(b, wait_line.options->lang, "wait_place", "place", number, NULL);
+    text_put(b, wait_line.options->lang, "wait_place", "place", DIGITS(place), NULL);
 }
 
 /* A queue that stays. */

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/watch.h"
 #include "ops/proc_args.h"
 
@@ -357,8 +358,8 @@ static void add_events(struct maker *m, const json_t *events)
     for (size_t i = json_array_size(events); i-- > 0;) {
         const json_t *event = json_array_get(events, i);
         struct buf text = BUF_INIT;
-        char id[24], time[TIME_TEXT_MAX];
-        snprintf(id, sizeof id, "%lld", (long long)json_get_int(event, "id", 0));
+        char time[TIME_TEXT_MAX];
+        const char *id = DIGITS(json_get_int(event, "id", 0));
         cli_clock_seconds(m->options, json_get_string(event, "time", ""), time);
         put_event(&text, m, event);
         add_watched(m, ROW_EVENT, event, id, json_get_string(event, "type", ""), time, STYLE_DIM, &text);

@@ -34,7 +34,6 @@ static json_t *array_or_null(json_t *array)
 /* One problem is its own summary; of several the first of the worst kind, and how many more. */
 static void put_summary(struct finding *f, struct buf *b)
 {
-    char more[24];
     if (f->problems == 0) {
         buf_puts(b, buf_str(&f->summary));
         return;
@@ -42,20 +41,17 @@ static void put_summary(struct finding *f, struct buf *b)
     buf_puts(b, buf_str(&f->first));
     if (f->problems > 1) {
         buf_puts(b, " ");
-        text_put(b, f->doctor->options.lang, "doctor_and_more", "count", number_text((int64_t)f->problems - 1, more),
-                 NULL);
+        text_put(b, f->doctor->options.lang, "doctor_and_more", "count", DIGITS(f->problems - 1), NULL);
     }
 }
 
 static json_t *finding_json(const struct check *check, struct finding *f)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char more[24];
     put_summary(f, &b);
     if (f->untold) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
-        text_put(&line, f->doctor->options.lang, "doctor_and_more", "count", number_text((int64_t)f->untold, more),
-                 NULL);
+        text_put(&line, f->doctor->options.lang, "doctor_and_more", "count", DIGITS(f->untold), NULL);
         json_array_append_new(f->evidence, json_string(buf_str(&line)));
     }
     return json_pack("{s:s, s:s, s:s, s:o, s:O, s:o*, s:o*}", "name", check->name, "title",

@@ -151,9 +151,3 @@ void put_bytes(uint64_t bytes, char text[32])
         value /= 1024;
     snprintf(text, 32, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
-
-const char *number_text(int64_t value, char text[24])
-{
-    snprintf(text, 24, "%lld", (long long)value);
-    return text;
-}

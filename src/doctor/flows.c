@@ -57,9 +57,8 @@ static void look_at_flow(void *data, const char *name, const struct buf *text)
 
 void check_flows(struct finding *f)
 {
-    char count[24];
     size_t flows = each_flow(f->doctor, f, look_at_flow, f);
-    finding_summary(f, "doctor_flows_good", "count", number_text((int64_t)flows, count), NULL);
+    finding_summary(f, "doctor_flows_good", "count", DIGITS(flows), NULL);
     f->is_absent = !flows && f->status == DOCTOR_PASS;
 }
 
@@ -190,7 +189,7 @@ void check_tools(struct finding *f)
 {
     json_t *needs CLEANUP_JSON = json_object(), *by;
     const char *program;
-    char path[PATH_MAX], count[24];
+    char path[PATH_MAX];
     each_flow(f->doctor, NULL, needs_of_flow, needs);
     needs_of_agents(f->doctor, needs);
     needs_of_notify(f->doctor, needs);
@@ -201,5 +200,5 @@ void check_tools(struct finding *f)
         else
             tell_missing(f, program, json_string_value(by));
     }
-    finding_summary(f, "doctor_tools_good", "count", number_text((int64_t)json_object_size(needs), count), NULL);
+    finding_summary(f, "doctor_tools_good", "count", DIGITS(json_object_size(needs)), NULL);
 }

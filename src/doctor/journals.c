@@ -64,11 +64,10 @@ static int read_lines(int fd, struct journal_look *look)
 
 static void tell_journal(struct finding *f, const struct run_look *run, const struct journal_look *look)
 {
-    char place[24], count[24];
-    number_text((int64_t)look->end, place);
-    number_text((int64_t)look->records, count);
+    const char *place = DIGITS(look->end);
     if (look->is_damaged) {
-        finding_add(f, DOCTOR_FAIL, "doctor_journal_damaged", "run", run->run.id, "place", place, "count", count, NULL);
+        finding_add(f, DOCTOR_FAIL, "doctor_journal_damaged", "run", run->run.id, "place", place, "count",
+                    DIGITS(look->records), NULL);
         run_suggest_aside(f, run);
     } else if (look->torn_len && !run->has_runner) {
         finding_add(f, DOCTOR_PASS, "doctor_journal_torn", "run", run->run.id, "place", place, NULL);
@@ -127,8 +126,7 @@ static void journal_look_at(struct finding *f, const char *id, size_t *counts)
 void check_journals(struct finding *f)
 {
     size_t counts[1] = {0};
-    char count[24];
     runs_each(f, journal_look_at, counts);
-    finding_summary(f, "doctor_journals_good", "count", number_text((int64_t)counts[0], count), NULL);
+    finding_summary(f, "doctor_journals_good", "count", DIGITS(counts[0]), NULL);
     f->is_absent = counts[0] == 0 && f->status == DOCTOR_PASS;
 }

@@ -52,7 +52,6 @@ static void look_below(struct finding *f, const char *parent, struct leftover_co
 void check_leftovers(struct finding *f)
 {
     struct leftover_count count = {0};
-    char removed[24];
     finding_summary(f, "doctor_temp_none", NULL);
     look_in(f, ".", &count);
     look_in(f, "requests", &count);
@@ -60,7 +59,7 @@ void check_leftovers(struct finding *f)
     look_below(f, "runs", &count);
     look_below(f, "processes", &count);
     if (count.removed)
-        finding_fixed(f, "doctor_temp_fixed", "count", number_text((int64_t)count.removed, removed), NULL);
+        finding_fixed(f, "doctor_temp_fixed", "count", DIGITS(count.removed), NULL);
     if (count.found)
         finding_fix_ours(f, "doctor --fix");
 }

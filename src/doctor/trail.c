@@ -99,7 +99,6 @@ void check_events(struct finding *f)
     struct stat st;
     uint64_t base;
     bool is_torn;
-    char count[24], place[24];
     struct trail_look look CLEANUP_TRAIL = {.line = {.max = EVENT_LINE_MAX + TRAIL_CHUNK}, .newest_ms = -1};
     finding_summary(f, "doctor_events_none", NULL);
     int fd CLEANUP_FD = segment_open(f->doctor->ws->state_dir, TRAIL_NAME, O_RDONLY, &st);
@@ -113,15 +112,14 @@ void check_events(struct finding *f)
         return;
     }
     f->doctor->newest_event_ms = look.newest_ms;
-    finding_summary(f, "doctor_events_good", "count", number_text((int64_t)look.lines, count), NULL);
+    finding_summary(f, "doctor_events_good", "count", DIGITS(look.lines), NULL);
     if (look.broken) {
-        number_text((int64_t)look.broken, count);
-        number_text((int64_t)look.first_broken, place);
-        finding_add(f, DOCTOR_WARN, "doctor_events_broken", "count", count, "place", place, NULL);
+        finding_add(f, DOCTOR_WARN, "doctor_events_broken", "count", DIGITS(look.broken), "place",
+                    DIGITS(look.first_broken), NULL);
         suggest_looking(f, look.first_broken);
     }
     if (look.torn)
-        finding_add(f, DOCTOR_PASS, "doctor_events_cut", "count", number_text((int64_t)look.torn, count), NULL);
+        finding_add(f, DOCTOR_PASS, "doctor_events_cut", "count", DIGITS(look.torn), NULL);
     if (segment_base(fd, &base) == 0)
         tell_torn(f, "doctor_events_headless", "doctor_events_headless_fixed");
     else if (is_torn)

@@ -4,6 +4,7 @@
  * changed. */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "graph/flow.h"
 #include "graph/rundir.h"
 #include "own/agent.h"
@@ -91,7 +92,7 @@ static bool take_command(struct flow *flow, struct flow_task *task, const json_t
 static int agent_settle(struct flow *flow, const struct flow_agent *one, const json_t *config, const struct rundir *run,
                         struct tsk_error *err)
 {
-    char file[64], path[PATH_MAX + 64], most[24];
+    char file[64], path[PATH_MAX + 64];
     struct tsk_error unknown;
     bool uses_path;
     const char *name = flow_string(flow, one->name), *text = flow_string(flow, one->text);
@@ -105,13 +106,12 @@ static int agent_settle(struct flow *flow, const struct flow_agent *one, const j
     }
     snprintf(file, sizeof file, "task.%u.txt", one->task + 1);
     snprintf(path, sizeof path, "%s/%s", run ? run->path : "", file);
-    snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
     json_t *words CLEANUP_JSON = agent_command(agent, text, path, &uses_path);
     if (uses_path && run && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
         return fs_error(err, "write", run->dir, file);
     if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
         flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
-                     flow_string(flow, one->name), "max", most, NULL);
+                     flow_string(flow, one->name), "max", DIGITS(AGENT_ARG_MAX), NULL);
     take_limits(flow, task, agent);
     add_env(flow, task, agent);
     return 0;

@@ -1,6 +1,7 @@
 /* flow_read.c - YAML pieces to tasks, groups and limits. What a key takes is in the tables at the end. */
 #include "base/ident.h"
 #include "base/json.h"
+#include "base/word.h"
 #include "graph/flow_pieces.h"
 #include "graph/pack.h"
 
@@ -246,14 +247,12 @@ static const struct key_rule task_keys[] = {{"run", flow_read_run},
 static struct flow_task *task_new(struct reading *r)
 {
     struct flow *flow = r->flow;
-    char line[24];
     uint32_t same = flow_find(flow, r->piece.text);
     if (!id_is_valid(r->piece.text))
         flow_problem(flow, r->piece.line, r->piece.column, "flow_name", "value", r->piece.text, NULL);
     if (same != NO_NODE) {
-        snprintf(line, sizeof line, "%u", flow_task(flow, same)->line);
-        flow_problem(flow, r->piece.line, r->piece.column, "flow_task_twice", "name", r->piece.text, "line", line,
-                     NULL);
+        flow_problem(flow, r->piece.line, r->piece.column, "flow_task_twice", "name", r->piece.text, "line",
+                     DIGITS(flow_task(flow, same)->line), NULL);
         return NULL;
     }
     return flow_task_add(flow, r->piece.text, r->piece.len, r->piece.line, r->piece.column);

@@ -1,5 +1,6 @@
 /* memory.c - the operations of memory.h: the plan, a queue per session, claims in slots. */
 #include "base/ident.h"
+#include "base/word.h"
 #include "graph/memory_parts.h"
 
 #include <errno.h>
@@ -48,25 +49,23 @@ static uint32_t busiest_branch(const struct memory *m)
 static void steps_exceeded(struct memory *m, uint32_t next)
 {
     struct tsk_error err;
-    char max[24], count[24], buf[GRAPH_NAME_MAX];
+    char max[24], buf[GRAPH_NAME_MAX];
     uint32_t node = busiest_branch(m), cycles = plan_cycles(&m->plan, node) - (node == next);
     snprintf(max, sizeof max, "%llu", (unsigned long long)m->limits.max_steps);
-    snprintf(count, sizeof count, "%u", cycles);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, cycles > 1 ? "max_steps_reached_by" : "max_steps_reached", "max", max,
-              "task", plan_name(&m->plan, node, buf), "count", count, NULL);
+              "task", plan_name(&m->plan, node, buf), "count", DIGITS(cycles), NULL);
     stop_run(m, &err);
 }
 
 static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
 {
     struct tsk_error err;
-    char number[24], buf[GRAPH_NAME_MAX];
+    char buf[GRAPH_NAME_MAX];
     if (slot->is_counted)
         return true;
     if (plan_is_over_cycles(&m->plan, slot->node)) {
-        snprintf(number, sizeof number, "%u", plan_cycles(&m->plan, slot->node) - 1);
         error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&m->plan, slot->node, buf),
-                  "max", number, NULL);
+                  "max", DIGITS(plan_cycles(&m->plan, slot->node) - 1), NULL);
         memory_failure_keep(m, &err, false);
         *ret = OUTCOME_FAILED;
         return false;

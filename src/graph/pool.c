@@ -1,5 +1,6 @@
 #include "graph/pool.h"
 #include "base/clock.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <math.h>
@@ -210,10 +211,9 @@ static RARE bool cycle_is_allowed(struct tsk_call *call)
     if (!plan_is_over_cycles(&context->plan, call->node))
         return true;
     struct tsk_error err;
-    char number[24], buf[GRAPH_NAME_MAX];
-    snprintf(number, sizeof number, "%u", plan_cycles(&context->plan, call->node) - 1);
+    char buf[GRAPH_NAME_MAX];
     error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&context->plan, call->node, buf),
-              "max", number, NULL);
+              "max", DIGITS(plan_cycles(&context->plan, call->node) - 1), NULL);
     task_failed(call, &err);
     return false;
 }

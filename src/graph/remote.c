@@ -1,6 +1,7 @@
 #include "graph/remote.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/output.h"
 #include "graph/remote_mark.h"
 #include "graph/wire.h"
@@ -458,7 +459,6 @@ static void take_end(struct runner *runner, struct running *slot, struct parcel 
 static void take_lost(struct runner *runner, struct running *slot, const char *why, const char *worker)
 {
     struct tsk_error err;
-    char times[16];
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
     bool is_sure = strcmp(why, "unsure") != 0;
@@ -468,11 +468,11 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
                               "times", (int)slot->remote.takeovers),
                     true);
-    snprintf(times, sizeof times, "%u", slot->remote.takeovers);
     if (slot->process.stops != STOP_NONE) {
         task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
     } else if (slot->remote.takeovers >= TAKEOVERS_MAX) {
-        error_set(&err, TSK_TASK_FAILED, "task_poison", "task", slot->claim.task, "times", times, NULL);
+        error_set(&err, TSK_TASK_FAILED, "task_poison", "task", slot->claim.task, "times",
+                  DIGITS(slot->remote.takeovers), NULL);
         task_complete(runner, slot, OUTCOME_FAILED, -1, NULL, &err);
     } else if (on_interrupt == INTERRUPT_RERUN) {
         remote_push(runner, slot);

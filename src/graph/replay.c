@@ -1,6 +1,7 @@
 /* replay.c - X5: from the journal back to where the run was. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/output.h"
 #include "graph/reply.h"
 #include "graph/runner.h"
@@ -104,11 +105,10 @@ static void note_old_failure(struct runner *runner, const json_t *record, const 
 
 static void reason_from(const struct runner *runner, const json_t *record, struct tsk_error *ret)
 {
-    char number[24];
-    snprintf(number, sizeof number, "%d", (int)json_get_int(record, "x", -1));
     const char *session = json_get_string(record, "s", "");
     error_set(ret, TSK_TASK_FAILED, strcmp(session, runner->run.id) == 0 ? "task_exited" : "task_exited_in", "task",
-              json_get_string(record, "k", ""), "number", number, "session_id", session, NULL);
+              json_get_string(record, "k", ""), "number", DIGITS(json_get_int(record, "x", -1)), "session_id", session,
+              NULL);
 }
 
 static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
@@ -189,8 +189,8 @@ static void replay_ask(struct replay *r, const json_t *record)
 
 void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question)
 {
-    char number[16], id[REPLY_ID_MAX];
-    snprintf(number, sizeof number, "%u", node);
+    char id[REPLY_ID_MAX];
+    const char *number = DIGITS(node);
     reply_id(node, json_get_int(runner->answer_counts, number, 0), id);
     json_object_set_new(
         runner->questions, number,
@@ -199,8 +199,7 @@ void runner_put_question(struct runner *runner, uint32_t node, const char *task,
 
 static void count_answer(struct runner *runner, uint32_t node)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%u", node);
+    const char *number = DIGITS(node);
     json_object_set_new(runner->answer_counts, number,
                         json_integer(json_get_int(runner->answer_counts, number, 0) + 1));
 }
@@ -213,9 +212,8 @@ static bool is_refusal(const json_t *question, const json_t *answer)
 /* The question is answered: the task is ready again, and finds the answer. */
 static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
 {
-    char number[16];
     struct tsk_error err;
-    snprintf(number, sizeof number, "%u", node);
+    const char *number = DIGITS(node);
     json_t *question = json_object_get(runner->questions, number), *list = json_object_get(runner->answers, number);
     if (!question)
         return;
@@ -292,10 +290,9 @@ static void find_interrupted(struct replay *r)
     const char *key;
     void *next;
     size_t i;
-    char number[16];
     json_array_foreach (r->records, i, record) {
         const char *event = json_get_string(record, "e", "");
-        snprintf(number, sizeof number, "%lld", (long long)json_get_int(record, "n", -1));
+        const char *number = DIGITS(json_get_int(record, "n", -1));
         if (strcmp(event, "start") == 0)
             json_object_set(open, number, record);
         else if (strcmp(event, "end") == 0 || strcmp(event, "ask") == 0)
@@ -313,8 +310,7 @@ static void find_interrupted(struct replay *r)
 
 static const char *asked_task(struct runner *runner, uint32_t node)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%u", node);
+    const char *number = DIGITS(node);
     return json_get_string(json_object_get(runner->questions, number), "task", "");
 }
 

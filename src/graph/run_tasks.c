@@ -1,4 +1,5 @@
 #include "graph/run_tasks.h"
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/plan.h"
 #include "graph/reply.h"
@@ -165,14 +166,13 @@ void run_tasks_count(json_t *stage, const json_t *records)
 {
     json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
     json_int_t ok = 0, failed = 0, asking = 0, added = 0;
-    char node[24];
     const char *key;
     size_t i;
     json_array_foreach (records, i, record) {
         const char *event = json_get_string(record, "e", ""), *outcome = json_get_string(record, "o", "");
         int64_t number = json_get_int(record, "n", -1);
         bool is_start = strcmp(event, "start") == 0, is_end = strcmp(event, "end") == 0;
-        snprintf(node, sizeof node, "%lld", (long long)number);
+        const char *node = DIGITS(number);
         if (is_start || strcmp(event, "answer") == 0 ||
             (is_end && (strcmp(outcome, "retry") == 0 || strcmp(outcome, "stopped") == 0)))
             json_object_set_new(ends, node, json_null());

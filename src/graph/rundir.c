@@ -1,6 +1,7 @@
 #include "graph/rundir.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/leftover.h"
 #include "graph/reply.h"
@@ -83,10 +84,8 @@ static const char *find_fitting(const struct run_names *names, const char *name,
 
 static int refuse_short(const char *name, struct tsk_error *err)
 {
-    char count[24];
-    snprintf(count, sizeof count, "%d", PART_MIN);
     rundir_refuse_name(name, "run_part_short", err);
-    error_add(err, "count", count);
+    error_add(err, "count", DIGITS(PART_MIN));
     return -1;
 }
 

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/listing.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/follow.h"
 #include "graph/reflow.h"
 #include "graph/remote.h"
@@ -25,13 +26,11 @@ static int refuse_depth(struct tsk_error *err)
 {
     const char *chain = getenv("TASUKI_RUN_CHAIN");
     unsigned depth = chain && *chain ? 1 : 0;
-    char max[16];
     for (const char *at = chain; at && (at = strchr(at, ':')); at++)
         depth++;
     if (depth < RUN_DEPTH_MAX)
         return 0;
-    snprintf(max, sizeof max, "%d", RUN_DEPTH_MAX);
-    error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", max, "chain", chain, NULL);
+    error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", DIGITS(RUN_DEPTH_MAX), "chain", chain, NULL);
     error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
     return -1;
 }

@@ -1,6 +1,7 @@
 /* runner_task.c - one task: its environment and files, its start, its end. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/leftover.h"
 #include "graph/output.h"
 #include "graph/remote.h"
@@ -272,11 +273,11 @@ static uint8_t view_after(const struct completion *completion)
 /* An answer that the task got is in the channel, too. */
 static void add_answer(struct runner *runner, const struct running *slot, struct completion *completion)
 {
-    char node[16], key[200];
+    char key[200];
     struct tsk_error err;
     if (!json_object_size(runner->answers))
         return;
-    snprintf(node, sizeof node, "%u", slot->claim.node);
+    const char *node = DIGITS(slot->claim.node);
     const json_t *answers = json_object_get(runner->answers, node);
     if (!json_array_size(answers) || completion->outcome != OUTCOME_OK)
         return;
@@ -390,18 +391,17 @@ void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_in
 static void failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
                        int64_t timeout_ms, struct tsk_error *err)
 {
-    char number[24], span[TIME_TEXT_MAX];
+    char span[TIME_TEXT_MAX];
     if (slot->process.stops == STOP_TIMEOUT) {
         duration_format(timeout_ms, span);
         error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", span, NULL);
         return;
     }
-    snprintf(number, sizeof number, "%d", signal_number ? signal_number : exit_code);
     bool is_branch = strcmp(slot->claim.session, runner->run.id) != 0;
     const char *key =
         signal_number ? (is_branch ? "task_killed_in" : "task_killed") : (is_branch ? "task_exited_in" : "task_exited");
-    error_set(err, TSK_TASK_FAILED, key, "task", slot->claim.task, "number", number, "session_id", slot->claim.session,
-              NULL);
+    error_set(err, TSK_TASK_FAILED, key, "task", slot->claim.task, "number",
+              DIGITS(signal_number ? signal_number : exit_code), "session_id", slot->claim.session, NULL);
 }
 
 /* Words without NUL, the first not empty: what execve takes. */

@@ -3,6 +3,7 @@
 #include "base/ident.h"
 #include "base/log.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "graph/run_tasks.h"
 #include "graph/runner.h"
 
@@ -386,9 +387,8 @@ void runner_note_failure(struct runner *runner, const char *session, const char 
 static void note_cycle_limit(struct runner *runner, const char *session, const char *task, uint32_t node)
 {
     struct tsk_error err;
-    char number[24];
-    snprintf(number, sizeof number, "%u", plan_cycles(memory_plan(runner->memory), node) - 1);
-    error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max", number, NULL);
+    error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max",
+              DIGITS(plan_cycles(memory_plan(runner->memory), node) - 1), NULL);
     json_t *failure = json_pack("{s:s, s:s, s:n, s:n}", "task", task, "session_id", session, "exit_code", "log");
     text_keep_reason(failure, runner->flow->lang, &err);
     runner_note_failure(runner, session, task, failure);
@@ -404,9 +404,7 @@ static void task_dropped(void *data, const char *session, const char *task, uint
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
     view_set_state(runner, node, states[outcome]);
     if (json_object_size(runner->questions)) { /* nobody waits for the answer any more */
-        char number[16];
-        snprintf(number, sizeof number, "%u", node);
-        json_object_del(runner->questions, number);
+        json_object_del(runner->questions, DIGITS(node));
     }
     if (outcome == OUTCOME_FAILED)
         note_cycle_limit(runner, session, task, node);

@@ -1,4 +1,5 @@
 /* openapi.c - the table as an OpenAPI 3.1 document. */
+#include "base/word.h"
 #include "http/internal.h"
 
 #include <string.h>
@@ -181,8 +182,7 @@ static json_t *error_ref(void)
 /* `op` NULL: it is never a result that is no success. */
 static void add_error(json_t *responses, const struct op *op, int status, const char *name)
 {
-    char key[8];
-    snprintf(key, sizeof key, "%d", status);
+    const char *key = DIGITS(status);
     json_t *there = json_object_get(responses, key);
     const char *said = json_get_string(there, "description", NULL);
     if (status < 400 || (said && strstr(said, name)))

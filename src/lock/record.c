@@ -1,6 +1,7 @@
 #include "lock/record.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "base/yaml.h"
 
 #include <ctype.h>
@@ -136,8 +137,7 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
     const char *key;
     json_t *value;
     json_object_foreach (root, key, value) {
-        char digits[24];
-        snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
+        const char *digits = DIGITS(json_integer_value(value));
         if (json_is_integer(value))
             record_store(&record, key, digits);
         else if (json_is_string(value))

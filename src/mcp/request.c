@@ -1,4 +1,5 @@
 /* request.c - one request: its worker, its one answer (mcp.h, M4), and what is said and asked meanwhile. */
+#include "base/word.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
 #include "mcp/task.h"
@@ -236,10 +237,8 @@ static void find_tool(struct mcp_request *request)
 static json_t *too_many(const struct mcp_request *request)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char count[16];
-    snprintf(count, sizeof count, "%d", MCP_WAITS_MAX);
     buf_puts(&b, "NOT YET: ");
-    text_put(&b, request->link->server->options.lang, "mcp_too_many_waits", "count", count, NULL);
+    text_put(&b, request->link->server->options.lang, "mcp_too_many_waits", "count", DIGITS(MCP_WAITS_MAX), NULL);
     return mcp_text_result(buf_str(&b), true);
 }
 

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/ident.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "ops/ops.h"
 
 #include <errno.h>
@@ -74,8 +75,7 @@ static int whole_number(const json_t *value, const char *text, int64_t *ret)
 static int check_string(const struct op_param *param, const json_t *value, struct tsk_error *err)
 {
     int64_t max = param->max ? param->max : STRING_MAX_DEFAULT;
-    char want[32];
-    snprintf(want, sizeof want, "%lld", (long long)max);
+    const char *want = DIGITS(max);
     if (!json_is_string(value))
         return bad_value(err, param, "param_type", "?", "string");
     if ((int64_t)json_string_length(value) > max)

@@ -1,6 +1,7 @@
 #include "ops/lock_args.h"
 #include "base/fs.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "lock/report.h"
 #include "ops/waits.h"
 #include "own/workflow.h"
@@ -107,14 +108,12 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     if (lock_args_instance(call, &request->instance, err) < 0)
         return -1;
     if (pid) {
-        char digits[24];
         request->hold = HOLD_PROCESS;
         if (proc_id_of((pid_t)pid, &request->holder) == 0)
             return 0;
         if (errno != ESRCH)
             return error_errno(err, "examine", "process");
-        snprintf(digits, sizeof digits, "%lld", (long long)pid);
-        return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", DIGITS(pid), NULL);
     }
     if (call->is_remote)
         return hold_by_lease(call, request, err);

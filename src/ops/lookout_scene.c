@@ -1,5 +1,6 @@
 /* lookout_scene.c - what is dead, and which processes live. */
 #include "base/listing.h"
+#include "base/word.h"
 #include "graph/rundir.h"
 #include "ops/confirm.h"
 #include "ops/lock_args.h"
@@ -27,10 +28,9 @@ static void add_death(struct dead *dead, const char *type, const char *session_i
 
 static void add_living(struct dead *dead, int64_t pid)
 {
-    char text[24];
     if (pid <= 0)
         return;
-    snprintf(text, sizeof text, "%lld", (long long)pid);
+    const char *text = DIGITS(pid);
     json_object_set_new(dead->living, text, json_true());
 }
 

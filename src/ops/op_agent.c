@@ -1,5 +1,6 @@
 /* op_agent.c - agent run, parallel, dag, team, teams, loop: work for the agents of config.yaml. */
 #include "base/ident.h"
+#include "base/word.h"
 #include "ops/agent_args.h"
 #include "ops/detached.h"
 #include "ops/ops.h"
@@ -93,16 +94,16 @@ const struct op op_agent_run = {
 
 static int check_text(const json_t *item, size_t index, const char *key, struct tsk_error *err)
 {
-    char place[32], max[24];
+    char place[32];
     const json_t *value = json_object_get(item, key);
     bool is_task = strcmp(key, "task") == 0, is_id = strcmp(key, "id") == 0;
     size_t most = is_task ? AGENT_TASK_MAX : 128;
     snprintf(place, sizeof place, "tasks[%zu]", index);
-    snprintf(max, sizeof max, "%zu", most);
     if (!json_is_string(value) || json_string_length(value) == 0)
         return error_set(err, TSK_INVALID_INPUT, "agent_task_text", "param", place, "key", key, NULL);
     if (json_string_length(value) > most)
-        return error_set(err, TSK_INVALID_INPUT, "agent_task_too_long", "param", place, "key", key, "max", max, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "agent_task_too_long", "param", place, "key", key, "max", DIGITS(most),
+                         NULL);
     if (is_id && !id_is_valid(json_string_value(value)))
         return error_set(err, TSK_INVALID_INPUT, "agent_task_id", "param", place, "value", json_string_value(value),
                          NULL);

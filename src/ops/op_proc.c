@@ -1,5 +1,6 @@
 /* op_proc.c - registering, starting and stopping processes. */
 #include "base/fs.h"
+#include "base/word.h"
 #include "hold/protocol.h"
 #include "ops/ops.h"
 #include "ops/page.h"
@@ -377,13 +378,12 @@ static int remove_asked(struct op_call *call, struct proc_registry *reg, const c
 /* Asks once before `--all` on a terminal, because the output of all processes is deleted, too. */
 static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_error *err)
 {
-    char count[24];
     const json_t *args = call->args;
     if (!call->is_cli || !call->confirm || json_array_size(ids) == 0 || !json_get_bool(args, "all", false) ||
         json_get_bool(args, "force", false))
         return 0;
     struct buf question CLEANUP(buf_clear) = BUF_INIT;
-    snprintf(count, sizeof count, "%zu", json_array_size(ids));
+    const char *count = DIGITS(json_array_size(ids));
     text_put(&question, call->lang, "process_remove_all_question", "count", count, NULL);
     if (call->confirm(call, buf_str(&question)))
         return 0;

@@ -1,4 +1,5 @@
 /* op_run_tasks.c - runs tasks: the tasks of a run page by page, from its journal. `stage.json` lists at most 1,000. */
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/run_tasks.h"
 #include "ops/ops.h"
@@ -82,10 +83,9 @@ static json_t *tasks_of(const json_t *records, bool with_attempts)
     size_t i;
     json_array_foreach ((json_t *)records, i, record) {
         const char *event = json_get_string(record, "e", "");
-        char node[24];
         if (strcmp(event, "start") != 0 && strcmp(event, "end") != 0 && strcmp(event, "ask") != 0)
             continue;
-        snprintf(node, sizeof node, "%lld", (long long)json_get_int(record, "n", 0));
+        const char *node = DIGITS(json_get_int(record, "n", 0));
         json_t *task = json_object_get(tasks, node);
         if (!task) {
             task = json_pack("{s:I, s:s, s:s}", "node", (json_int_t)json_get_int(record, "n", 0), "task",

@@ -1,6 +1,7 @@
 #include "ops/proc_lines.h"
 
 #include "base/utf8.h"
+#include "base/word.h"
 #include "proc/log_text.h"
 
 #include <stdio.h>
@@ -115,14 +116,13 @@ static void put_end_text(struct buf *b, enum lang lang, const struct tail_change
     struct buf what CLEANUP(buf_clear) = BUF_INIT;
     const json_t *raw = json_object_get(change->exit, "raw_status");
     const char *signal = json_get_string(raw, "signal", NULL);
-    char code[24], span[TIME_TEXT_MAX];
-    snprintf(code, sizeof code, "%lld", (long long)json_get_int(raw, "code", 0));
+    char span[TIME_TEXT_MAX];
     text_put(&what, lang,
              was_stopped(change)   ? "state_stopped"
              : signal              ? "process_killed"
              : json_is_object(raw) ? "state_exited"
                                    : "process_end_unknown",
-             "code", code, "signal", signal ? signal : "", NULL);
+             "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
     int64_t left = change->again_ms - clock_now().wall_ms;
     duration_format_left(left, span);
     if (change->again_ms && left > 0)
@@ -133,12 +133,10 @@ static void put_end_text(struct buf *b, enum lang lang, const struct tail_change
 
 static void put_change_text(struct buf *b, enum lang lang, const struct tail_change *change)
 {
-    char pid[24];
     const char *detail = change->p->view.detail;
-    snprintf(pid, sizeof pid, "%lld", (long long)change->pid);
     switch (change->what) {
     case TAIL_STARTED:
-        text_put(b, lang, change->pid ? "state_started" : "state_started_ended", "pid", pid, NULL);
+        text_put(b, lang, change->pid ? "state_started" : "state_started_ended", "pid", DIGITS(change->pid), NULL);
         return;
     case TAIL_ENDED:
         put_end_text(b, lang, change);
@@ -196,11 +194,9 @@ static bool hook_missed(void *data, size_t which, int64_t bytes)
 {
     struct proc_lines *lines = data;
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    char number[24];
-    snprintf(number, sizeof number, "%lld", (long long)bytes);
     if (!lines->call->emit_line)
         return lines_emit(lines, json_pack("{s:s, s:I}", "id", lines->ids[which], "missed_bytes", (json_int_t)bytes));
-    text_put(&text, lines->call->lang, "log_missed", "bytes", number, NULL);
+    text_put(&text, lines->call->lang, "log_missed", "bytes", DIGITS(bytes), NULL);
     return emit_words(lines, which, OP_LINE_STATE, buf_str(&text), true);
 }
 

@@ -1,4 +1,5 @@
 #include "ops/proc_others.h"
+#include "base/word.h"
 #include "own/who.h"
 #include "proc/actor.h"
 
@@ -34,15 +35,13 @@ static bool is_other(struct proc_registry *reg, const struct who *starter)
 
 static void add_other(const struct op_call *call, const char *id, const struct who *starter, struct others *others)
 {
-    char pid[24];
     struct buf by CLEANUP(buf_clear) = BUF_INIT;
     json_t *who CLEANUP_JSON = who_json(starter);
     who_put_label(&by, who);
-    snprintf(pid, sizeof pid, "%d", (int)starter->pid);
     if (others->text.len)
         buf_puts(&others->text, "\n");
     text_put(&others->text, call->lang, starter->pid ? "process_others" : "process_others_client", "id", id, "by",
-             buf_str(&by), "pid", pid, NULL);
+             buf_str(&by), "pid", DIGITS(starter->pid), NULL);
     if (others->first)
         return;
     others->first = id;

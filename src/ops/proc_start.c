@@ -1,4 +1,5 @@
 /* proc_start.c - what the answer to a start says: one wait for all that were started, and why some are not there. */
+#include "base/word.h"
 #include "ops/proc_args.h"
 #include "proc/depend.h"
 #include "proc/settle.h"
@@ -92,10 +93,9 @@ void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
                *key = signal                ? "process_killed"
                       : json_is_object(raw) ? "process_exit"
                                             : "process_end_unknown";
-    char code[24], span[TIME_TEXT_MAX];
+    char span[TIME_TEXT_MAX];
     int64_t at;
-    snprintf(code, sizeof code, "%lld", (long long)json_get_int(raw, "code", 0));
-    text_put(&what, lang, key, "code", code, "signal", signal ? signal : "", NULL);
+    text_put(&what, lang, key, "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
     if (next && time_parse(next, &at) == 0) {
         duration_format_left(at - clock_now().wall_ms, span);
         text_put(&when, lang, "process_again", "reason", buf_str(&what), "span", span, NULL);

@@ -1,4 +1,5 @@
 /* request_one.c - the request that an operation is about: the one that is named, or the only one that it can be. */
+#include "base/word.h"
 #include "ops/request_args.h"
 #include "ops/short_id.h"
 
@@ -40,7 +41,6 @@ static int refuse_several(struct op_call *call, const struct book *book, bool ru
     json_t *ids CLEANUP_JSON = json_array();
     const char *first = NULL;
     size_t i, shown = 0;
-    char total[24];
     for (i = 0; i < book->count; i++)
         json_array_append_new(ids, json_string(book->entries[i].request.id));
     for (i = 0; i < book->count && shown < CHOICES_SHOWN; i++) {
@@ -52,9 +52,8 @@ static int refuse_several(struct op_call *call, const struct book *book, bool ru
                    json_get_string(request->json, "title", ""));
     }
     buf_puts(&list, count > shown ? ", …" : "");
-    snprintf(total, sizeof total, "%zu", count);
-    error_set(err, TSK_INVALID_INPUT, runs ? "request_several_may_run" : "request_several_ended", "count", total,
-              "requests", buf_str(&list), NULL);
+    error_set(err, TSK_INVALID_INPUT, runs ? "request_several_may_run" : "request_several_ended", "count",
+              DIGITS(count), "requests", buf_str(&list), NULL);
     error_add_next(err, "tasuki request %s %s", call->op->verb, first);
     return -1;
 }

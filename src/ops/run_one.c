@@ -71,7 +71,7 @@ int run_take_word(struct op_call *call, struct tsk_error *err)
 
 int run_named_or_asking(struct op_call *call, struct tsk_error *err)
 {
-    char id[RUN_ID_MAX] = "", total[24];
+    char id[RUN_ID_MAX] = "";
     if (json_get_string(call->args, "run", NULL))
         return 0;
     if (!call->is_cli)
@@ -88,15 +88,14 @@ int run_named_or_asking(struct op_call *call, struct tsk_error *err)
         json_object_set_new(call->args, "run", json_string(id));
         return 0;
     }
-    snprintf(total, sizeof total, "%d", count);
-    error_set(err, TSK_INVALID_INPUT, "run_several_ask", "count", total, NULL);
+    error_set(err, TSK_INVALID_INPUT, "run_several_ask", "count", DIGITS(count), NULL);
     error_add_next(err, "tasuki status");
     return -1;
 }
 
 int run_must_be_named(struct op_call *call, struct tsk_error *err)
 {
-    char id[RUN_ID_MAX] = "", total[24];
+    char id[RUN_ID_MAX] = "";
     if (json_get_string(call->args, "run", NULL))
         return 0;
     if (!call->is_cli)
@@ -104,14 +103,13 @@ int run_must_be_named(struct op_call *call, struct tsk_error *err)
     int count = count_fitting(call, is_running, id, err);
     if (count < 0)
         return -1;
-    snprintf(total, sizeof total, "%d", count);
     bool ends_runs = strcmp(call->op->name, "runs.cancel") == 0;
     error_set(err, TSK_INVALID_INPUT,
               !ends_runs   ? "param_missing"
               : count == 1 ? "run_missing_one"
               : count      ? "run_missing_several"
                            : "run_missing_none",
-              "param", "RUN", "operation", call->op->name, "count", total, "run", id, NULL);
+              "param", "RUN", "operation", call->op->name, "count", DIGITS(count), "run", id, NULL);
     if (ends_runs && count == 1)
         error_add_next(err, "tasuki runs cancel %s%s%s", id, json_get_bool(call->args, "now", false) ? " --now" : "",
                        json_get_bool(call->args, "pending", false) ? " --pending" : "");

@@ -52,11 +52,10 @@ static void put_option(struct buf *line, const struct op_param *param, const cha
 /* An argument as it is typed. */
 static void put_arg(struct buf *line, const struct op_param *param, json_t *value)
 {
-    char number[24];
     const char *key;
     json_t *one;
     size_t i;
-    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    const char *number = DIGITS(json_integer_value(value));
     if (json_is_integer(value) && param->type == OP_INT)
         put_option(line, param, NULL, number);
     else if (json_is_string(value))

@@ -113,15 +113,13 @@ static bool take_variable(char *line, json_t *env)
 
 static int dot_env_line(const char *path, char *line, unsigned number, json_t *env, struct tsk_error *err)
 {
-    char place[24];
     size_t len = strlen(line);
     while (len && strchr(" \t\r", line[len - 1]))
         line[--len] = '\0';
     line += strspn(line, " \t");
     if (!*line || *line == '#' || take_variable(line, env))
         return 0;
-    snprintf(place, sizeof place, "%u", number);
-    return error_set(err, TSK_INVALID_INPUT, "up_env_line", "source", path, "line", place, NULL);
+    return error_set(err, TSK_INVALID_INPUT, "up_env_line", "source", path, "line", DIGITS(number), NULL);
 }
 
 /* The variables of the file `name` in `dir`; a later one counts. Without the file there are none, if it may be absent. */

@@ -102,12 +102,10 @@ static int check_length(const json_t *words, const char *agent, struct tsk_error
 {
     size_t i;
     json_t *word;
-    char most[24];
-    snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
     json_array_foreach (words, i, word)
         if (json_string_length(word) > AGENT_ARG_MAX)
-            return error_set(err, TSK_INVALID_INPUT, "agent_task_long", "param", "task", "agent", agent, "max", most,
-                             NULL);
+            return error_set(err, TSK_INVALID_INPUT, "agent_task_long", "param", "task", "agent", agent, "max",
+                             DIGITS(AGENT_ARG_MAX), NULL);
     return 0;
 }
 
@@ -324,11 +322,11 @@ static const char check_script[] = "if [ -n \"$4\" ]; then\n"
 int agent_work_loop(struct agent_work *work, const char *agent, const char *text, int64_t times, const char *until,
                     struct tsk_error *err)
 {
-    char self[PATH_MAX], count[24], name[NAME_SIZE];
+    char self[PATH_MAX], name[NAME_SIZE];
     if (self_path(self) < 0)
         return errno == ENOENT ? error_set(err, TSK_ENVIRONMENT, "program_gone", "path", self, NULL)
                                : error_errno(err, "read", "/proc/self/exe");
-    snprintf(count, sizeof count, "%lld", (long long)times);
+    const char *count = DIGITS(times);
     snprintf(name, sizeof name, "%s%s", agent, strcmp(agent, CHECK_NAME) == 0 ? "-agent" : "");
     json_t *task = add_task(work, name, agent, text, err);
     if (!task)

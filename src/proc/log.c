@@ -5,6 +5,7 @@
  * what is not needed of a long file is not read. */
 #include "proc/log.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "proc/files.h"
 #include "proc/log_pattern.h"
 #include "proc/log_text.h"
@@ -114,11 +115,8 @@ static void run_take_fact(struct log_run *run, const json_t *fact, int64_t n, bo
 
 static int run_unknown(const struct proc *p, int64_t n, struct tsk_error *err)
 {
-    char number[24], newest[24];
-    snprintf(number, sizeof number, "%lld", (long long)n);
-    snprintf(newest, sizeof newest, "%lld", (long long)p->view.n);
-    error_set(err, TSK_INVALID_INPUT, p->view.n ? "log_run_unknown" : "log_run_none", "id", p->id, "value", number,
-              "newest", newest, NULL);
+    error_set(err, TSK_INVALID_INPUT, p->view.n ? "log_run_unknown" : "log_run_none", "id", p->id, "value", DIGITS(n),
+              "newest", DIGITS(p->view.n), NULL);
     error_add_next(err, "tasuki proc status %s", p->id);
     return -1;
 }

@@ -117,8 +117,8 @@ json_t *spec_make_words(struct spec_maker *m, const char *path, const json_t *va
     unsigned before = m->problem_count;
     size_t i;
     json_array_foreach (value, i, item) {
-        char item_path[SPEC_PATH_MAX], number[24];
-        snprintf(number, sizeof number, "%zu", i);
+        char item_path[SPEC_PATH_MAX];
+        const char *number = DIGITS(i);
         spec_path(item_path, path, number);
         json_array_append_new(words, make_word(m, item_path, item));
     }
@@ -303,9 +303,7 @@ static void check_whole(struct spec_maker *m, const json_t *spec)
 {
     const json_t *first = json_object_get(spec, "backoff_ms"), *cap = json_object_get(spec, "backoff_max_ms");
     if (json_integer_value(cap) < json_integer_value(first)) {
-        char want[32];
-        snprintf(want, sizeof want, "%lld", (long long)json_integer_value(first));
-        spec_problem(m, "spec_backoff", "backoff_max_ms", cap, want);
+        spec_problem(m, "spec_backoff", "backoff_max_ms", cap, DIGITS(json_integer_value(first)));
     }
     if (json_dumpb(spec, NULL, 0, JSON_COMPACT) > SPEC_SIZE_MAX)
         spec_problem(m, "spec_too_large", "command", NULL, "1048576");

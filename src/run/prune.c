@@ -1,6 +1,7 @@
 #include "run/prune.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "base/yaml.h"
 #include "graph/run_names.h"
 #include "run/book.h"
@@ -19,11 +20,10 @@ static int keep_number(const struct yaml *doc, const struct yaml_node *keep, con
                        struct tsk_error *err)
 {
     const struct yaml_node *node = yaml_get(keep, key);
-    char path[32], most[24];
+    char path[32];
     snprintf(path, sizeof path, "keep.%s", key);
-    snprintf(most, sizeof most, "%lld", (long long)max);
     if (node && (yaml_int(node, ret) < 0 || *ret < 0 || *ret > max))
-        return yaml_error(doc, node, err, "yaml_why_range", "key", path, "min", "0", "max", most, NULL);
+        return yaml_error(doc, node, err, "yaml_why_range", "key", path, "min", "0", "max", DIGITS(max), NULL);
     return 0;
 }
 

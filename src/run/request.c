@@ -472,10 +472,8 @@ static int fit_of(const char *id, const char *name, bool may_change)
 
 static int refuse_short(const char *name, struct tsk_error *err)
 {
-    char count[24];
-    snprintf(count, sizeof count, "%d", REQUEST_PART_MIN);
     request_not_found(name, "request_part_short", NULL, err);
-    error_add(err, "count", count);
+    error_add(err, "count", DIGITS(REQUEST_PART_MIN));
     return -1;
 }
 

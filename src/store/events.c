@@ -1,6 +1,7 @@
 /* The writing end of the trail; invariants E1-E6 are in events.h. */
 #include "base/ident.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "store/segment.h"
 
 #include <errno.h>
@@ -136,7 +137,7 @@ static pid_t trail_holder(const struct event_trail *trail)
 
 static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *err)
 {
-    char digits[16], name[64] = "?";
+    char name[64] = "?";
     if (errno != ETIMEDOUT)
         return fs_error(err, "lock", trail->state_dir, LOCK_NAME);
     pid_t pid = trail_holder(trail);
@@ -145,9 +146,8 @@ static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *
         error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
         return -1;
     }
-    snprintf(digits, sizeof digits, "%d", (int)pid);
     proc_name(pid, name, sizeof name);
-    error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", digits, "name", name, NULL);
+    error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", DIGITS(pid), "name", name, NULL);
     error_add_next(err, "ps -p %d", (int)pid);
     return -1;
 }
