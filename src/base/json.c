@@ -60,6 +60,14 @@ void json_set_text(json_t *object, const char *key, const char *text)
     json_object_set_new(object, key, text && text[0] ? json_string(text) : json_null());
 }
 
+void json_put_texts(struct buf *b, const json_t *texts, const char *between)
+{
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        buf_puts(b, i ? between : "");
+        buf_puts(b, json_string_value(json_array_get(texts, i)));
+    }
+}
+
 const json_t *json_at(const json_t *object, const char *path)
 {
     for (;;) {

@@ -26,6 +26,8 @@ int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
 bool json_get_bool(const json_t *object, const char *key, bool fallback);
 /* Sets the text; null if it is empty or NULL. */
 void json_set_text(json_t *object, const char *key, const char *text);
+/* Appends the texts of an array (may be NULL), with `between` between them. */
+void json_put_texts(struct buf *b, const json_t *texts, const char *between);
 /* A borrowed value by dotted path ("holder.pid"), or NULL. */
 const json_t *json_at(const json_t *object, const char *path);
 

@@ -256,6 +256,8 @@ struct cli_table {
     } * cells;
 };
 void cli_table_add(struct cli_table *table, enum style style, const char *text);
+/* The first row: a text for each column, by its key. */
+void cli_table_add_heads(struct cli_table *table, const struct cli_options *options, const char *const *keys);
 /* The party that started something: its label, and where there is room its note. */
 void cli_table_add_by(struct cli_table *table, const struct cli_options *options, const json_t *who);
 void cli_table_add_commit(struct cli_table *table, const json_t *json); /* its `commit`, short */

@@ -29,7 +29,7 @@ static void put_either(const struct op_param *param, const struct op_param *file
 void cli_usage_line(const struct op *op, struct buf *b)
 {
     char name[64];
-    buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    buf_printf(b, "tasuki %s", OP_WORDS(op));
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
         const struct op_param *file = file_param_of(op, param->name);
@@ -335,7 +335,7 @@ static void put_all_commands(struct buf *b, size_t width)
     buf_puts(b, "\nShort forms\n");
     for (const struct cli_alias *alias = cli_aliases; alias->word; alias++) {
         const struct op *op = op_by_name(alias->op);
-        snprintf(text, sizeof text, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        snprintf(text, sizeof text, "tasuki %s", OP_WORDS(op));
         put_row(b, alias->word, text, 16, width);
     }
     put_globals(b, NULL, width);
@@ -349,7 +349,7 @@ static void help_put_command(struct buf *b, const struct op *op, const struct cl
     if (options->wants_all)
         put_globals(b, op, width);
     else
-        buf_printf(b, "\nMore: tasuki %s%s%s --help --all\n", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        buf_printf(b, "\nMore: tasuki %s --help --all\n", OP_WORDS(op));
 }
 
 int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err)

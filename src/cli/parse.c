@@ -92,7 +92,7 @@ int cli_take_globals(int argc, char **argv, struct cli_options *options, char **
 void cli_propose_help(const struct op *op, struct tsk_error *err)
 {
     if (!tsk_error_next(err, 0))
-        error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        error_add_next(err, "tasuki %s --help", OP_WORDS(op));
 }
 
 int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
@@ -297,7 +297,7 @@ static void propose_dashes(const struct op *op, char **words, int at, int count,
     struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
     for (int i = 0; i < count; i++)
         buf_printf(&line, "%s %s", i == at ? " --" : "", shell_word(&quoted, words[i]));
-    error_add_next(err, "tasuki %s%s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb, buf_str(&line));
+    error_add_next(err, "tasuki %s%s", OP_WORDS(op), buf_str(&line));
 }
 
 static int parse_words(const struct op *op, char **words, int count, json_t *args, struct tsk_error *err)

@@ -41,10 +41,7 @@ PRINTER(export, "process.export")
 static void put_labelled_names(struct buf *b, const struct cli_options *options, const char *label, const json_t *names)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *name;
-    json_array_foreach (names, i, name)
-        buf_printf(&line, "%s%s", i ? ", " : "", json_string_value(name));
+    json_put_texts(&line, names, ", ");
     if (line.len)
         cli_put_line(b, options, stdout, label, buf_str(&line));
 }
@@ -81,19 +78,9 @@ PRINTER(import, "process.import")
 
 static void put_spec_command(struct buf *b, const json_t *spec)
 {
-    size_t i;
-    json_t *arg;
-    buf_puts(b, json_get_string(spec, "command", ""));
-    json_array_foreach (json_object_get(spec, "args"), i, arg)
-        buf_printf(b, " %s", json_string_value(arg));
-}
-
-static void put_variables(struct buf *b, const json_t *template)
-{
-    size_t i;
-    json_t *name;
-    json_array_foreach (json_object_get(template, "variables"), i, name)
-        buf_printf(b, "%s%s", i ? " " : "", json_string_value(name));
+    const json_t *args = json_object_get(spec, "args");
+    buf_printf(b, "%s%s", json_get_string(spec, "command", ""), json_array_size(args) ? " " : "");
+    json_put_texts(b, args, " ");
 }
 
 PRINTER(templates, "template.list")
@@ -108,11 +95,10 @@ PRINTER(templates, "template.list")
             printf("%s\n", text_get("no_templates", options->lang));
         return;
     }
-    for (i = 0; i < sizeof heads / sizeof heads[0]; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach (templates, i, template) {
         struct buf variables CLEANUP(buf_clear) = BUF_INIT, command CLEANUP(buf_clear) = BUF_INIT;
-        put_variables(&variables, template);
+        json_put_texts(&variables, json_object_get(template, "variables"), " ");
         put_spec_command(&command, json_object_get(template, "spec"));
         cli_table_add(&table, STYLE_BOLD, json_get_string(template, "name", ""));
         cli_table_add(&table, STYLE_PLAIN, variables.len ? buf_str(&variables) : "-");

@@ -79,14 +79,12 @@ static void print_params(const struct cli_options *options, const json_t *params
 {
     static const char *const heads[] = {"head_param", "head_default", "head_choices", "head_help"};
     struct cli_table table = {.columns = 4};
-    size_t i, k;
-    json_t *param, *choice;
-    for (i = 0; i < 4; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    size_t i;
+    json_t *param;
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach ((json_t *)params, i, param) {
         struct buf choices CLEANUP(buf_clear) = BUF_INIT;
-        json_array_foreach (json_object_get(param, "choices"), k, choice)
-            buf_printf(&choices, "%s%s", k ? " " : "", json_string_value(choice));
+        json_put_texts(&choices, json_object_get(param, "choices"), " ");
         cli_table_add(&table, STYLE_BOLD, json_get_string(param, "name", ""));
         cli_table_add(&table, STYLE_PLAIN, json_get_string(param, "default", "-"));
         cli_table_add(&table, STYLE_PLAIN, buf_str(&choices));
@@ -114,14 +112,11 @@ PRINTER(flow, "flow.show")
     struct buf b CLEANUP(buf_clear) = BUF_INIT, tasks CLEANUP(buf_clear) = BUF_INIT;
     const json_t *params = json_object_get(result, "params");
     const char *name = json_get_string(result, "name", NULL);
-    size_t i;
-    json_t *task;
     cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "source", ""));
     buf_printf(&b, "%s%s\n", name ? "  " : "", name ? name : "");
     if (json_get_bool(result, "exclusive", false))
         buf_printf(&b, "  %s\n", text_get("flow_is_exclusive", options->lang));
-    json_array_foreach (json_object_get(result, "tasks"), i, task)
-        buf_printf(&tasks, "%s%s", i ? " " : "", json_string_value(task));
+    json_put_texts(&tasks, json_object_get(result, "tasks"), " ");
     buf_puts(&b, "  ");
     cli_put_wrapped(&b, buf_str(&tasks), 2, (size_t)cli_terminal_width(stdout));
     fputs(buf_str(&b), stdout);

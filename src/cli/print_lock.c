@@ -149,8 +149,7 @@ void cli_print_locks(const struct cli_options *options, const json_t *locks)
     }
     struct cli_table table = {.columns = 4, .drops = {2}};
     static const char *const heads[] = {"head_lock", "head_state", "head_for", "head_holder"};
-    for (size_t i = 0; i < 4; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     size_t i;
     json_t *lock;
     json_array_foreach (locks, i, lock)

@@ -34,8 +34,7 @@ PRINTER(own_list, "own.list")
     }
     struct cli_table table = {.columns = 4};
     static const char *const heads[] = {"head_workflow", "head_state", "head_since", "head_owner"};
-    for (i = 0; i < 4; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach (list, i, wf) {
         const char *owner = json_get_string(wf, "ownerInstanceId", NULL);
         bool is_alive = json_is_true(json_object_get(wf, "ownerAlive"));

@@ -127,12 +127,9 @@ static void put_proc_place(struct buf *b, const struct cli_options *options, con
 static void put_names(struct buf *b, const struct cli_options *options, const char *key, const json_t *ids)
 {
     struct buf list CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *id;
     if (!json_array_size(ids))
         return;
-    json_array_foreach (ids, i, id)
-        buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(id));
+    json_put_texts(&list, ids, ", ");
     text_put(&line, options->lang, key, "names", buf_str(&list), NULL);
     cli_put_prose(b, options, stdout, STYLE_PLAIN, buf_str(&line), 0, 2);
 }
@@ -151,8 +148,7 @@ PRINTER(processes, "process.list")
             printf("%s\n", text_get(has_none ? "no_processes" : "nothing_to_do", options->lang));
         return;
     }
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
     json_array_foreach (processes, i, process) {
         add_row(&table, options, process);

@@ -76,8 +76,7 @@ PRINTER(requests, "request.list")
         cli_print_none(call, options, "no_requests");
         return;
     }
-    for (i = 0; i < 5; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach (requests, i, request) {
         add_row(&table, call, options, request);
         put_problems(&b, call, options, request);

@@ -300,8 +300,7 @@ PRINTER(runs, "runs.list")
         cli_print_none(call, options, "no_runs");
         return;
     }
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach (json_object_get(result, "runs"), i, run) {
         char count[64], span[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
         const json_t *counts = json_object_get(run, "counts");
@@ -365,8 +364,7 @@ PRINTER(stage, "runs.show")
     if (json_array_size(json_object_get(result, "tasks")) == 0)
         return;
     printf("\n");
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach (json_object_get(result, "tasks"), i, task) {
         char when[TIME_TEXT_MAX];
         const char *state = json_get_string(task, "state", "");

@@ -22,8 +22,7 @@ static void print_requests(const struct op_call *call, const struct cli_options 
     struct cli_table table = {.columns = 5, .drops = {3, 1}};
     size_t i;
     json_t *request;
-    for (i = 0; i < 5; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach (requests, i, request) {
         const char *status = json_get_string(request, "status", "");
         cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, json_get_string(request, "id", "")));

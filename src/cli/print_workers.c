@@ -5,16 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_tags(struct cli_table *table, const json_t *tags)
-{
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *tag;
-    json_array_foreach ((json_t *)tags, i, tag)
-        buf_printf(&b, "%s%s", i ? "," : "", json_string_value(tag));
-    cli_table_add(table, STYLE_PLAIN, b.len ? buf_str(&b) : "-");
-}
-
 static void add_number(struct cli_table *table, const json_t *worker, const char *key)
 {
     cli_table_add(table, STYLE_PLAIN, DIGITS(json_get_int(worker, key, 0)));
@@ -22,14 +12,15 @@ static void add_number(struct cli_table *table, const json_t *worker, const char
 
 static void add_worker(struct cli_table *table, const struct cli_options *options, const json_t *worker)
 {
-    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    struct buf b CLEANUP(buf_clear) = BUF_INIT, tags CLEANUP(buf_clear) = BUF_INIT;
     char seen[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
     const char *state = json_get_string(worker, "state", "");
     time_format_utc(json_get_int(worker, "seen_ms", 0), seen);
     cli_when(options, seen, when);
     cli_table_add(table, STYLE_BOLD, json_get_string(worker, "name", ""));
     cli_table_add(table, STYLE_PLAIN, json_get_string(worker, "host", ""));
-    add_tags(table, json_object_get(worker, "tags"));
+    json_put_texts(&tags, json_object_get(worker, "tags"), ",");
+    cli_table_add(table, STYLE_PLAIN, tags.len ? buf_str(&tags) : "-");
     add_number(table, worker, "places");
     add_number(table, worker, "tasks");
     buf_puts(&b, when);
@@ -54,8 +45,7 @@ PRINTER(workers_list, "workers.list")
         printf("%s\n", buf_str(&b));
         return;
     }
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    cli_table_add_heads(&table, options, heads);
     json_array_foreach ((json_t *)list, i, worker)
         add_worker(&table, options, worker);
     cli_table_print(&table, options, stdout);

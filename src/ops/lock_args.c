@@ -127,8 +127,7 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     if (errno != ESRCH)
         return error_errno(err, "examine", "calling process");
     error_set(err, TSK_INVALID_INPUT, "holder_needed", NULL);
-    error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
-                   call->op->verb);
+    error_add_next(err, "tasuki %s … --pid PID", OP_WORDS(call->op));
     return -1;
 }
 

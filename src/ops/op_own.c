@@ -294,10 +294,7 @@ static int refuse_borrowed(struct op_call *call, struct owners *owners, const st
 static void leave_say(struct op_call *call, const json_t *unreadable)
 {
     struct buf paths CLEANUP(buf_clear) = BUF_INIT;
-    json_t *path;
-    size_t i;
-    json_array_foreach ((json_t *)unreadable, i, path)
-        buf_printf(&paths, "%s%s", i ? ", " : "", json_string_value(path));
+    json_put_texts(&paths, unreadable, ", ");
     call->says = paths.len ? "own_left_unreadable" : "own_left";
     if (paths.len)
         call->aside = json_pack("{s:s}", "paths", buf_str(&paths));

@@ -256,6 +256,9 @@ extern const struct op *const op_rows[];
 /* Whether it is a command of this noun; `noun` NULL: a top-level one. */
 bool op_has_noun(const struct op *op, const char *noun);
 const struct op *op_find(const char *noun, const char *verb);
+/* "lock renew", or "status": what is typed behind `tasuki`. It lasts as long as the block that this stands in. */
+#define OP_WORDS(op) op_words((op), (char[64]){0})
+const char *op_words(const struct op *op, char words[64]); /* for OP_WORDS */
 /* The error of a mode that the sprint interface does not have, with the sprint object beside it. Returns -1. */
 int sprint_invalid_mode(const char *mode, struct tsk_error *err);
 const struct op *op_by_name(const char *name);

@@ -68,9 +68,15 @@ static void put_arg(struct buf *line, const struct op_param *param, json_t *valu
         put_option(line, param, key, json_string_value(one));
 }
 
+const char *op_words(const struct op *op, char words[64])
+{
+    snprintf(words, 64, "%s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    return words;
+}
+
 void op_put_typed(struct buf *line, const struct op_call *call, const char *name, json_t *value)
 {
-    buf_printf(line, "tasuki %s%s%s", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "", call->op->verb);
+    buf_printf(line, "tasuki %s", OP_WORDS(call->op));
     for (const struct op_param *param = call->op->params; param->name; param++)
         if (!(param->flags & (OP_REMOTE_ONLY | OP_CALLER)))
             put_arg(line, param, strcmp(param->name, name) == 0 ? value : json_object_get(call->args, param->name));

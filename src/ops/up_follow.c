@@ -147,10 +147,7 @@ static void signals_give_back(const struct sigaction before[UP_SIGNALS])
 static void up_say(struct up_screen *screen, const char *key, const char *file, const json_t *names)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT, list CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *name;
-    json_array_foreach ((json_t *)names, i, name)
-        buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(name));
+    json_put_texts(&list, names, ", ");
     text_put(&text, screen->call->lang, key, "file", file, "names", buf_str(&list), NULL);
     proc_lines_remark(&screen->lines, buf_str(&text));
 }

@@ -136,16 +136,10 @@ static const char **names_of(const json_t *list)
     return names;
 }
 
-static void put_name_list(struct buf *b, const json_t *list)
-{
-    for (size_t i = 0; i < json_array_size(list); i++)
-        buf_printf(b, "%s%s", i ? ", " : "", json_string_value(json_array_get(list, i)));
-}
-
 static int fail_unset(const struct proc_template *t, const json_t *missing, struct tsk_error *err)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, json CLEANUP(buf_clear) = BUF_INIT;
-    put_name_list(&names, missing);
+    json_put_texts(&names, missing, ", ");
     json_write(&json, missing, false);
     error_set(err, TSK_INVALID_INPUT, "template_unset", "template", t->name, "names", buf_str(&names), NULL);
     error_add_json(err, "variables", buf_str(&json));
@@ -157,7 +151,7 @@ static int fail_unknown(const struct proc_template *t, const char *name, const j
     const char **names = names_of(variables);
     const char *near = nearest_word(name, names, json_array_size(variables));
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
-    put_name_list(&all, variables);
+    json_put_texts(&all, variables, ", ");
     error_set(err, TSK_INVALID_INPUT, near ? "template_no_variable_near" : "template_no_variable", "template", t->name,
               "value", name, "want",
               near      ? near
