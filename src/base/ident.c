@@ -400,6 +400,16 @@ pid_t instance_pid(const char *instance)
     return end == stamp && pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
 }
 
+void signals_hold(sigset_t *saved)
+{
+    sigset_t stopping;
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGTSTP);
+    sigaddset(&stopping, SIGINT);
+    sigaddset(&stopping, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &stopping, saved);
+}
+
 void random_hex(char *text, size_t digits)
 {
     unsigned char bytes[64];

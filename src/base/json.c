@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -66,6 +67,11 @@ void json_put_texts(struct buf *b, const json_t *texts, const char *between)
         buf_puts(b, i ? between : "");
         buf_puts(b, json_string_value(json_array_get(texts, i)));
     }
+}
+
+json_t *json_of_time(int64_t wall_ms)
+{
+    return wall_ms > 0 ? json_string(TIME_EXACT(wall_ms)) : json_null();
 }
 
 const json_t *json_at(const json_t *object, const char *path)

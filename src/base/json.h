@@ -28,6 +28,8 @@ bool json_get_bool(const json_t *object, const char *key, bool fallback);
 void json_set_text(json_t *object, const char *key, const char *text);
 /* Appends the texts of an array (may be NULL), with `between` between them. */
 void json_put_texts(struct buf *b, const json_t *texts, const char *between);
+/* A time as time_format_exact writes it; null for 0 and below. Owned. */
+json_t *json_of_time(int64_t wall_ms);
 /* A borrowed value by dotted path ("holder.pid"), or NULL. */
 const json_t *json_at(const json_t *object, const char *path);
 

@@ -1,6 +1,7 @@
 #include "base/text.h"
 #include "base/json.h"
 #include "base/text_tables.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -364,7 +365,7 @@ static size_t whole_characters(const char *s, size_t len, size_t max)
     if (len <= max)
         return len;
     size_t at = max;
-    while (at > 0 && max - at < 4 && ((unsigned char)s[at] & 0xc0) == 0x80)
+    while (at > 0 && max - at < 4 && utf8_is_inside(s[at]))
         at--;
     return at;
 }

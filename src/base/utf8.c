@@ -38,7 +38,7 @@ void utf8_copy(char *to, size_t size, const char *from)
     size_t len = strnlen(from, size);
     if (len == size) {
         len--;
-        while (len && ((unsigned char)from[len] & 0xc0) == 0x80)
+        while (len && utf8_is_inside(from[len]))
             len--;
     }
     memcpy(to, from, len);

@@ -101,7 +101,7 @@ static void copy_excerpt(const char *text, size_t len, size_t line, char excerpt
     while (at + n < end && n < YAML_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n] != '\0')
         n++;
     if (n == YAML_EXCERPT_MAX)
-        while (n > YAML_EXCERPT_MAX - 4 && ((unsigned char)at[n] & 0xc0) == 0x80)
+        while (n > YAML_EXCERPT_MAX - 4 && utf8_is_inside(at[n]))
             n--;
     memcpy(excerpt, at, n);
     excerpt[n] = '\0';
@@ -193,7 +193,7 @@ static struct place place_of_offset(const struct yaml *doc, size_t offset)
     for (size_t i = 0; i < offset && i < doc->len; i++) {
         bool is_newline = doc->text[i] == '\n';
         place.line += is_newline;
-        place.column = is_newline ? 1 : place.column + (((unsigned char)doc->text[i] & 0xc0) != 0x80);
+        place.column = is_newline ? 1 : place.column + (!utf8_is_inside(doc->text[i]));
     }
     return place;
 }

@@ -143,7 +143,6 @@ static json_t *complete_ask(const struct line *line, const char *op, json_t *arg
 
 static void put_description(const struct source *source, const json_t *one, struct buf *text)
 {
-    char span[TIME_TEXT_MAX];
     int64_t began;
     for (size_t i = 0; i < 3 && source->fields[i]; i++) {
         const char *value = json_get_string(one, source->fields[i], NULL);
@@ -152,8 +151,7 @@ static void put_description(const struct source *source, const json_t *one, stru
     }
     if (!source->time || time_parse(json_get_string(one, source->time, ""), &began) < 0)
         return;
-    cli_whole_span(lang_from_environment(), clock_now().wall_ms - began, span);
-    buf_printf(text, " · %s", span);
+    buf_printf(text, " · %s", CLI_WHOLE_SPAN(lang_from_environment(), clock_now().wall_ms - began));
 }
 
 /* A run or a request by another name than its id: @1, @2, or the end of its id. */

@@ -27,12 +27,10 @@ void cli_put_awaited(struct buf *b, const struct cli_options *options, const jso
 {
     struct buf whom CLEANUP(buf_clear) = BUF_INIT, what CLEANUP(buf_clear) = BUF_INIT;
     const char *id = json_get_string(waiter, "id", "");
-    char since[TIME_TEXT_MAX];
-    cli_clock(options, json_get_string(waiter, "since", "?"), since);
     buf_printf(&what, "%s%s%s", json_get_string(waiter, "kind", ""), *id ? " " : "", id);
     who_put_label(&whom, json_object_get(waiter, "for"));
     text_put(b, options->lang, whom.len ? "agents_waits_for" : "agents_waits", "what", buf_str(&what), "by",
-             buf_str(&whom), "time", since, NULL);
+             buf_str(&whom), "time", CLI_CLOCK(options, json_get_string(waiter, "since", "?")), NULL);
 }
 
 static void put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
@@ -63,7 +61,6 @@ static void put_state(struct buf *b, const struct cli_options *options, const js
 static void put_agent(struct buf *b, const struct cli_options *options, const json_t *agent)
 {
     FILE *out = stdout;
-    char when[TIME_TEXT_MAX];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     const char *directory = json_get_string(agent, "directory", NULL), *branch = json_get_string(agent, "branch", NULL);
     const json_t *call = json_object_get(agent, "last_call");
@@ -86,8 +83,8 @@ static void put_agent(struct buf *b, const struct cli_options *options, const js
         cli_put_said(b, options, out, "label_holds", buf_str(&line));
     put_waits(b, options, out, json_object_get(agent, "waiting"));
     buf_reset(&line);
-    cli_when(options, json_get_string(call, "at", ""), when);
-    buf_printf(&line, "%s  %s", json_get_string(call, "operation", ""), when);
+    buf_printf(&line, "%s  %s", json_get_string(call, "operation", ""),
+               CLI_WHEN(options, json_get_string(call, "at", "")));
     if (json_is_object(call))
         cli_put_line(b, options, out, "label_last_call", buf_str(&line));
 }

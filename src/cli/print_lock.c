@@ -59,7 +59,7 @@ static const char *expiry_text(const json_t *lock, int64_t left)
 
 static void put_times(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
 {
-    char text[256], span[TIME_TEXT_MAX];
+    char text[256];
     const char *created = json_get_string(lock, "created_at", NULL);
     int64_t age = json_get_int(lock, "age_ms", -1), left = json_get_int(lock, "expires_in_ms", INT64_MIN);
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
@@ -70,9 +70,8 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
     if (left == INT64_MIN)
         return;
     buf_reset(&line);
-    duration_format(left < 0 ? -left : left, span);
     const char *key = expiry_text(lock, left);
-    text_put(&line, options->lang, key, "span", span, NULL);
+    text_put(&line, options->lang, key, "span", DURATION(left < 0 ? -left : left), NULL);
     snprintf(text, sizeof text, "%s", buf_str(&line));
     cli_put_said(b, options, out, "label_expires", text);
 }

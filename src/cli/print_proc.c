@@ -189,21 +189,20 @@ static void put_heading(struct buf *b, const struct cli_options *options, const 
 
 static void put_usage(struct buf *b, const struct cli_options *options, const json_t *usage)
 {
-    char memory[32], uptime[TIME_TEXT_MAX], cpu[TIME_TEXT_MAX];
+    char memory[32];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (!usage)
         return;
     cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
-    cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
-    cli_span(options->lang, json_get_int(usage, "cpu_ms", 0), cpu);
-    text_put(&line, options->lang, "process_usage", "memory", memory, "cpu", cpu, "uptime", uptime, NULL);
+    text_put(&line, options->lang, "process_usage", "memory", memory, "cpu",
+             CLI_SPAN(options->lang, json_get_int(usage, "cpu_ms", 0)), "uptime",
+             CLI_WHOLE_SPAN(options->lang, json_get_int(usage, "uptime_ms", 0)), NULL);
     cli_put_line(b, options, stdout, "label_uses", buf_str(&line));
 }
 
 static void put_error(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     int64_t at;
     const char *error = json_get_string(process, "error", NULL),
                *next = json_get_string(process, "next_start_at", NULL);
@@ -212,8 +211,7 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
     if (json_get_string(process, "last_stderr", NULL))
         cli_put_line(b, options, stdout, "label_stderr", json_get_string(process, "last_stderr", ""));
     if (next && time_parse(next, &at) == 0) {
-        duration_format_left(at - clock_now().wall_ms, span);
-        text_put(&line, options->lang, "process_next_start", "span", span, NULL);
+        text_put(&line, options->lang, "process_next_start", "span", DURATION_LEFT(at - clock_now().wall_ms), NULL);
         cli_put_line(b, options, stdout, "label_next_start", buf_str(&line));
     }
     if (json_get_string(process, "detail", NULL))

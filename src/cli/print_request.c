@@ -327,9 +327,8 @@ PRINTER(queue_status, "queue.status")
                      cli_short_id(call, options, request_text(result, "next")));
     if (json_is_string(json_object_get(last, "reason"))) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
-        char when[TIME_TEXT_MAX];
-        cli_when(options, request_text(last, "ended_at"), when);
-        buf_printf(&line, "%s  %s", when, cli_word(options, "queue_end_", request_text(last, "reason")));
+        buf_printf(&line, "%s  %s", CLI_WHEN(options, request_text(last, "ended_at")),
+                   cli_word(options, "queue_end_", request_text(last, "reason")));
         cli_put_line(&b, options, stdout, "label_last", buf_str(&line));
     }
     fputs(buf_str(&b), stdout);

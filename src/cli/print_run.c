@@ -173,7 +173,6 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
 static void put_headline(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     struct buf rest CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
     size_t width = (size_t)cli_terminal_width(stdout);
     cli_put(b, options, stdout, STYLE_BOLD, id);
@@ -184,8 +183,7 @@ static void put_headline(struct buf *b, const struct cli_options *options, const
         put_counts(&rest, options->lang, stage);
     }
     if (json_object_get(stage, "duration_ms")) {
-        cli_span(options->lang, json_get_int(stage, "duration_ms", 0), span);
-        buf_printf(&rest, "  %s", span);
+        buf_printf(&rest, "  %s", CLI_SPAN(options->lang, json_get_int(stage, "duration_ms", 0)));
     }
     if (width && strlen(id) + 1 + strlen(status) + utf8_width(buf_str(&rest)) > width)
         buf_puts(b, "\n");
@@ -329,9 +327,8 @@ static void put_follower(struct buf *b, const struct cli_options *options, const
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (!pending)
         return;
-    char when[TIME_TEXT_MAX];
-    cli_when(options, json_get_string(pending, "created_at", ""), when);
-    buf_printf(&line, "%s  %s", json_get_string(json_object_get(pending, "who"), "label", ""), when);
+    buf_printf(&line, "%s  %s", json_get_string(json_object_get(pending, "who"), "label", ""),
+               CLI_WHEN(options, json_get_string(pending, "created_at", "")));
     cli_put_line(b, options, stdout, "label_pending", buf_str(&line));
 }
 

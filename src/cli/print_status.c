@@ -128,8 +128,7 @@ bool cli_print_snapshot(const struct op_call *call, const struct cli_options *op
 {
     if (strcmp(call->op->name, "watch") != 0)
         return false;
-    char time[TIME_TEXT_MAX];
-    cli_clock_seconds(options, json_get_string(document, "time", ""), time);
+    const char *time = CLI_CLOCK_SECONDS(options, json_get_string(document, "time", ""));
     printf("== %s\n", time);
     cli_print_status(call, options, document);
     printf("\n");

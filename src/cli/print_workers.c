@@ -13,17 +13,15 @@ static void add_number(struct cli_table *table, const json_t *worker, const char
 static void add_worker(struct cli_table *table, const struct cli_options *options, const json_t *worker)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, tags CLEANUP(buf_clear) = BUF_INIT;
-    char seen[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
     const char *state = json_get_string(worker, "state", "");
-    time_format_utc(json_get_int(worker, "seen_ms", 0), seen);
-    cli_when(options, seen, when);
+    const char *seen = TIME_IN_UTC(json_get_int(worker, "seen_ms", 0));
     cli_table_add(table, STYLE_BOLD, json_get_string(worker, "name", ""));
     cli_table_add(table, STYLE_PLAIN, json_get_string(worker, "host", ""));
     json_put_texts(&tags, json_object_get(worker, "tags"), ",");
     cli_table_add(table, STYLE_PLAIN, tags.len ? buf_str(&tags) : "-");
     add_number(table, worker, "places");
     add_number(table, worker, "tasks");
-    buf_puts(&b, when);
+    buf_puts(&b, CLI_WHEN(options, seen));
     if (strcmp(state, "up") != 0)
         buf_printf(&b, ", %s", state);
     cli_table_add(table, STYLE_PLAIN, buf_str(&b));

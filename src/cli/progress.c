@@ -149,10 +149,8 @@ static void put_outcome(struct buf *b, const struct cli_options *options, const 
                         int64_t ms)
 {
     struct buf words CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     const char *key = cli_key("task_line_", outcome);
-    cli_span(options->lang, ms, span);
-    text_put(&words, options->lang, key ? key : "task_line_stopped", "span", span, NULL);
+    text_put(&words, options->lang, key ? key : "task_line_stopped", "span", CLI_SPAN(options->lang, ms), NULL);
     cli_put(b, options, stdout, STYLE_BOLD, json_get_string(document, "task_id", ""));
     buf_puts(b, ": ");
     cli_put(b, options, stdout, outcome_style(outcome), buf_str(&words));
@@ -327,14 +325,13 @@ static void note_run(const struct op_call *call, const json_t *document)
 static void say_who_goes_on(const struct cli_options *options)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, b CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     if (!shown.stopping_ms || !shown.run.count || clock_now().boot_ms - shown.stopping_ms < STOP_MOMENT_MS)
         return;
     shown.stopping_ms = 0;
     for (size_t i = 0; i < shown.run.count; i++)
         buf_printf(&names, "%s%s", i ? ", " : "", shown.run.tasks[i].task);
-    cli_whole_span(options->lang, HOLD_GRACE_MS, span);
-    text_put(&text, options->lang, "run_goes_on", "names", buf_str(&names), "span", span, NULL);
+    text_put(&text, options->lang, "run_goes_on", "names", buf_str(&names), "span",
+             CLI_WHOLE_SPAN(options->lang, HOLD_GRACE_MS), NULL);
     cli_end_progress();
     fflush(stdout);
     cli_put_prose(&b, options, stderr, STYLE_WARN, buf_str(&text), 0, 2);

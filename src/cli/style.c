@@ -108,7 +108,7 @@ char *cli_cut(char *text, size_t width)
     while (len && utf8_width(text) > width - 1) {
         do
             len--;
-        while (len && ((unsigned char)text[len] & 0xc0) == 0x80);
+        while (len && utf8_is_inside(text[len]));
         text[len] = '\0';
     }
     struct buf b = BUF_INIT;

@@ -1,5 +1,6 @@
 /* waits.c - tells a person for whom a command waits, since when, and its place in line. A thread looks, because the command itself
  * sleeps in the kernel: after a moment once, and on a terminal again each second, in the same line. */
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "base/who.h"
 #include "base/word.h"
@@ -68,14 +69,12 @@ static bool is_awaited(const json_t *lock)
 static void put_party(struct buf *b, const char *const keys[2], const json_t *who, const char *since, int64_t age_ms)
 {
     struct buf label CLEANUP(buf_clear) = BUF_INIT, time CLEANUP(buf_clear) = BUF_INIT;
-    char clock[TIME_TEXT_MAX];
     if (wait_line.room == ROOM_ALL) {
         who_put_label(&label, who);
         cli_since(wait_line.options, since ? since : "?", age_ms, &time);
     } else {
         buf_puts(&label, json_get_string(who, "label", ""));
-        cli_clock(wait_line.options, since ? since : "?", clock);
-        buf_puts(&time, clock);
+        buf_puts(&time, CLI_CLOCK(wait_line.options, since ? since : "?"));
     }
     buf_puts(b, ", ");
     text_put(b, wait_line.options->lang, keys[wait_line.room >= ROOM_NO_TIME], "who", label.len ? buf_str(&label) : "?",
@@ -130,14 +129,13 @@ static void put_place(struct buf *b)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error ignored;
-    char own[TIME_TEXT_MAX];
     size_t place = 1, i;
     json_t *one;
     if (tsk_workspace_open(wait_line.root, &ws, &ignored) < 0)
         return;
     json_t *list CLEANUP_JSON = waiting_list(ws);
     tsk_workspace_close(ws);
-    time_format_exact(wait_line.since_ms, own);
+    const char *own = TIME_EXACT(wait_line.since_ms);
     json_array_foreach (list, i, one)
         place += strcmp(json_get_string(one, "kind", ""), wait_line.kind) == 0 &&
                  strcmp(json_get_string(one, "id", ""), wait_line.id) == 0 &&
@@ -207,8 +205,7 @@ static void put_wait_within(struct buf *b, size_t columns)
 static void line_draw(bool is_terminal)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT, shown CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
-    cli_whole_span(wait_line.options->lang, clock_now().boot_ms - wait_line.began_ms, span);
+    const char *span = CLI_WHOLE_SPAN(wait_line.options->lang, clock_now().boot_ms - wait_line.began_ms);
     size_t width = (size_t)cli_terminal_width(stderr), tail = utf8_width(span) + 3;
     put_wait_within(&line, is_terminal && width > tail ? width - tail - 1 : SIZE_MAX);
     pthread_mutex_lock(&wait_line.mutex);
@@ -227,10 +224,7 @@ static void line_draw(bool is_terminal)
 /* Sleeps; true: the wait is over. */
 static bool nap(int64_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000 + (until.tv_nsec + ms % 1000 * 1000000) / 1000000000;
-    until.tv_nsec = (until.tv_nsec + ms % 1000 * 1000000) % 1000000000;
+    struct timespec until = clock_deadline(CLOCK_MONOTONIC, ms);
     pthread_mutex_lock(&wait_line.mutex);
     while (!wait_line.is_over && pthread_cond_timedwait(&wait_line.over, &wait_line.mutex, &until) == 0)
         ;

@@ -2,6 +2,7 @@
 #include "cli/watch.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "store/db.h"
 
 #include <curses.h>
@@ -238,7 +239,7 @@ static void command_of_key(struct watch *watch, int key)
 
 static void input_drop(struct buf *input)
 {
-    while (input->len && ((unsigned char)input->data[input->len - 1] & 0xc0) == 0x80)
+    while (input->len && utf8_is_inside(input->data[input->len - 1]))
         input->len--;
     input->len -= input->len > 0;
     if (input->data)

@@ -187,12 +187,7 @@ static json_t *view_fetch(struct watch *watch, const json_t *wish)
 
 static void wait_until(struct watch_shared *shared, int64_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = clock_deadline(CLOCK_REALTIME, ms);
     pthread_cond_timedwait(&shared->changed, &shared->mutex, &until);
 }
 

@@ -187,15 +187,13 @@ static bool process_runs(const json_t *process)
 static void put_running(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     const json_t *usage = json_object_get(process, "usage");
-    char memory[32], uptime[TIME_TEXT_MAX];
+    char memory[32];
     const char *phase = json_get_string(process, "phase", "");
     const char *by = json_get_string(json_object_get(process, "started_by"), "label", NULL);
-    if (usage) {
+    if (usage)
         cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
-        cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
-    }
     end_cell(b, *phase && strcmp(phase, "ready") != 0 ? cli_word(options, "phase_", phase) : "");
-    end_cell(b, usage ? uptime : "");
+    end_cell(b, usage ? CLI_WHOLE_SPAN(options->lang, json_get_int(usage, "uptime_ms", 0)) : "");
     end_cell(b, usage ? memory : "");
     end_cell(b, by ? by : "");
     cli_put_command(b, process);
@@ -302,10 +300,9 @@ static void add_lock(struct maker *m, const json_t *lock)
 static void add_workflow(struct maker *m, const json_t *workflow)
 {
     struct buf text = BUF_INIT;
-    char when[TIME_TEXT_MAX];
     const char *id = json_get_string(workflow, "ulTaskId", "");
     bool is_alive = json_is_true(json_object_get(workflow, "ownerAlive"));
-    cli_when(m->options, json_get_string(workflow, "claimed_at", ""), when);
+    const char *when = CLI_WHEN(m->options, json_get_string(workflow, "claimed_at", ""));
     end_cell(&text, when);
     cli_put_owner(&text, workflow);
     add_watched(m, ROW_WORKFLOW, workflow, id, id, cli_owner_state(m->options, workflow),
@@ -358,11 +355,10 @@ static void add_events(struct maker *m, const json_t *events)
     for (size_t i = json_array_size(events); i-- > 0;) {
         const json_t *event = json_array_get(events, i);
         struct buf text = BUF_INIT;
-        char time[TIME_TEXT_MAX];
         const char *id = DIGITS(json_get_int(event, "id", 0));
-        cli_clock_seconds(m->options, json_get_string(event, "time", ""), time);
         put_event(&text, m, event);
-        add_watched(m, ROW_EVENT, event, id, json_get_string(event, "type", ""), time, STYLE_DIM, &text);
+        add_watched(m, ROW_EVENT, event, id, json_get_string(event, "type", ""),
+                    CLI_CLOCK_SECONDS(m->options, json_get_string(event, "time", "")), STYLE_DIM, &text);
     }
 }
 

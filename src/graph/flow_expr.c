@@ -48,7 +48,7 @@ static void expr_advance(struct parsing *p)
         p->column = 0;
     }
     p->at++;
-    while (p->at < p->to && ((unsigned char)p->text[p->at] & 0xc0) == 0x80)
+    while (p->at < p->to && utf8_is_inside(p->text[p->at]))
         p->at++;
     p->column++;
 }

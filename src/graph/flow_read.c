@@ -1,6 +1,7 @@
 /* flow_read.c - YAML pieces to tasks, groups and limits. What a key takes is in the tables at the end. */
 #include "base/ident.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "base/word.h"
 #include "graph/flow_pieces.h"
 #include "graph/pack.h"
@@ -155,7 +156,7 @@ static uint32_t column_in_scalar(const struct reading *r, size_t at)
     if (r->piece.is_block || r->piece.end_line != r->piece.line)
         return r->piece.column;
     for (size_t i = 0; i < at; i++)
-        column += ((unsigned char)r->piece.text[i] & 0xc0) != 0x80;
+        column += !utf8_is_inside(r->piece.text[i]);
     return column;
 }
 
@@ -485,7 +486,7 @@ static size_t offset_of(const struct reading *r, unsigned line, unsigned column)
         at = newline ? (size_t)(newline - r->text) + 1 : r->len;
     }
     for (; column > 1 && at < r->len; column--)
-        for (at++; at < r->len && ((unsigned char)r->text[at] & 0xc0) == 0x80;)
+        for (at++; at < r->len && utf8_is_inside(r->text[at]);)
             at++;
     return at;
 }

@@ -1,4 +1,5 @@
 #include "proc/leftover.h"
+#include "base/clock.h"
 #include "graph/leftover.h"
 
 #include "base/ident.h"
@@ -249,7 +250,7 @@ static int end_all(const struct rundir *run, struct marks *marks, struct tsk_err
     while (signal_found(marks, SIGKILL, 0)) {
         if (clock_now().boot_ms - began > KILL_WAIT_MS)
             return error_set(err, TSK_PROCESS_STOP_FAILED, "leftovers_stay", "run", run->id, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = LEFTOVER_LOOK_MS * 1000000}, NULL);
+        clock_nap(LEFTOVER_LOOK_MS);
     }
     return 0;
 }

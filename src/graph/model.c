@@ -1,4 +1,5 @@
 #include "graph/model.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,9 +58,7 @@ void graph_clear(struct graph *graph)
 
 static uint32_t hash_of(const char *name)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    uint64_t hash = text_hash(HASH_BEGIN, name);
     return (uint32_t)(hash ^ hash >> 32);
 }
 

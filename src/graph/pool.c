@@ -49,16 +49,7 @@ static void sleep_until_woken(struct tsk_context *context)
     int64_t left_ms = at_ms == INT64_MAX ? INT64_MAX : at_ms - clock_now().boot_ms;
     bool was_woken = false;
     if (!has_work(context) && left_ms > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        if (left_ms == INT64_MAX || left_ms > 3600000)
-            left_ms = 3600000;
-        until.tv_sec += left_ms / 1000;
-        until.tv_nsec += left_ms % 1000 * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000000000;
-        }
+        struct timespec until = clock_deadline(CLOCK_MONOTONIC, left_ms > 3600000 ? 3600000 : left_ms);
         was_woken = sem_clockwait(&context->wake, CLOCK_MONOTONIC, &until) == 0;
     }
     if (was_woken)

@@ -320,7 +320,7 @@ static struct running *slot_of(struct runner *runner, const char *id)
 static void ack_later(struct runner *runner, const char *id)
 {
     struct buf *acks = &runner->remote.acks;
-    acks->max = 64u << 20;
+    acks->max = BUF_MAX_DEFAULT;
     size_t began = frame_begin(acks);
     parcel_puts(acks, "ack");
     parcel_puts(acks, id);

@@ -77,12 +77,10 @@ void local_end(struct runner *runner)
 
 bool remote_leaves(const struct runner *runner, struct tsk_error *err)
 {
-    char until[TIME_TEXT_MAX];
     if (runner->cancels < 2 || !runner->remote.away[0])
         return false;
-    time_format_local(clock_now().wall_ms + remote_lease_ms(runner), until);
-    error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", runner->run.id, "until", until, "reason",
-              runner->remote.away, NULL);
+    error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", runner->run.id, "until",
+              TIME_LOCAL(clock_now().wall_ms + remote_lease_ms(runner)), "reason", runner->remote.away, NULL);
     error_add_next(err, "tasuki runs cancel %s", runner->run.id);
     return true;
 }

@@ -32,9 +32,7 @@ static json_t *tasks_by_key(json_t *tasks)
 
 static void set_time(json_t *task, const char *key, int64_t time_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(time_ms, text);
-    json_object_set_new(task, key, json_string(text));
+    json_object_set_new(task, key, json_string(TIME_EXACT(time_ms)));
 }
 
 static void task_take_start(json_t *task, const json_t *record)

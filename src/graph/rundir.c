@@ -1,4 +1,5 @@
 #include "graph/rundir.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/ident.h"
 #include "base/word.h"
@@ -201,7 +202,7 @@ static int take_runner_byte(struct rundir *run, struct tsk_error *err)
             return error_errno(err, "lock", run->path);
         if (has_living_runner(run) || clock_now().boot_ms > until)
             return in_progress(run, err);
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+        clock_nap(2);
     }
     return 0;
 }
@@ -395,12 +396,11 @@ static void values_from_journal(json_t *stage, const json_t *end)
 /* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
 static bool end_from_journal(const struct rundir *run, json_t *stage, const json_t *records)
 {
-    char ended[TIME_TEXT_MAX];
     const char *status = rundir_end_of(records);
     if (!*status)
         return false;
     const json_t *end = json_array_get(records, json_array_size(records) - 1);
-    time_format_exact(json_get_int(end, "t", 0), ended);
+    const char *ended = TIME_EXACT(json_get_int(end, "t", 0));
     json_object_set_new(stage, "status", json_string(status));
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());

@@ -391,10 +391,9 @@ void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_in
 static void failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
                        int64_t timeout_ms, struct tsk_error *err)
 {
-    char span[TIME_TEXT_MAX];
     if (slot->process.stops == STOP_TIMEOUT) {
-        duration_format(timeout_ms, span);
-        error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", span, NULL);
+        error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", DURATION(timeout_ms),
+                  NULL);
         return;
     }
     bool is_branch = strcmp(slot->claim.session, runner->run.id) != 0;

@@ -103,15 +103,6 @@ static json_int_t total_tasks(struct runner *runner)
 
 /* ---- stage.json ----------------------------------------------------------------------------------------- */
 
-static json_t *time_or_null(int64_t wall_ms)
-{
-    char text[TIME_TEXT_MAX];
-    if (!wall_ms)
-        return json_null();
-    time_format_exact(wall_ms, text);
-    return json_string(text);
-}
-
 /* The id that the branch's session has, or had: it ends with its join. */
 static json_t *session_json(const struct runner *runner, uint32_t scope)
 {
@@ -132,9 +123,9 @@ static json_t *task_json(struct runner *runner, uint32_t node)
                              view_state_names[view->state], "attempt", (int)view->attempt);
     json_object_set_new(json, "session_id", session_json(runner, plan_scope_of(plan, node)));
     if (view->started_ms)
-        json_object_set_new(json, "started_at", time_or_null(view->started_ms));
+        json_object_set_new(json, "started_at", json_of_time(view->started_ms));
     if (view->ended_ms) {
-        json_object_set_new(json, "ended_at", time_or_null(view->ended_ms));
+        json_object_set_new(json, "ended_at", json_of_time(view->ended_ms));
         json_object_set_new(json, "exit_code", view->exit_code < 0 ? json_null() : json_integer(view->exit_code));
     }
     put_worker(runner, view, json);
@@ -178,7 +169,7 @@ static json_t *questions_json(const struct runner *runner)
 
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value)
 {
-    json_t *note = json_pack("{s:o, s:s}", "time", time_or_null(wall_ms), "what", what);
+    json_t *note = json_pack("{s:o, s:s}", "time", json_of_time(wall_ms), "what", what);
     if (key)
         json_object_set_new(note, key, json_string(value));
     if (!runner->history)
@@ -214,8 +205,8 @@ json_t *runner_stage(struct runner *runner)
         json_pack("{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:o, s:O, s:o, s:o, s:o}", "run_id", runner->run.id,
                   "flow", runner->flow->name, "source", runner->flow->source, "session_id", runner->run.id,
                   "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
-                  runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms),
-                  "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
+                  runner->status ? runner->status : "RUNNING", "started_at", json_of_time(runner->began_wall_ms),
+                  "ended_at", runner->status ? json_of_time(clock_now().wall_ms) : json_null(), "runner", who, "counts",
                   counts_json(runner, status.steps), "failures", runner->failures, "questions", questions_json(runner),
                   "channel", memory_result(runner->memory), "tasks", tasks_json(runner, &left_out));
     if (runner->status)
@@ -304,7 +295,7 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     if (!runner->options.tell)
         return;
     json_t *document CLEANUP_JSON =
-        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
+        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", json_of_time(now.wall_ms), "type",
                   type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
                   "done", (json_int_t)runner_done(runner), "total", total_tasks(runner), "failed",
                   (json_int_t)runner->counts[VIEW_FAILED], "running", (json_int_t)runner->running_count);

@@ -42,15 +42,14 @@ static json_t *cpu_percent(const struct feed_usage *usage, const char *id, const
 
 static void put_usage(struct buf *b, const struct feed_usage *usage, json_t *samples, int64_t now_ms)
 {
-    char time[TIME_TEXT_MAX];
     const char *id;
     json_t *sample, *processes CLEANUP_JSON = json_object();
     json_object_foreach (samples, id, sample)
         json_object_set_new(processes, id,
                             json_pack("{s:o, s:O}", "cpu_percent", cpu_percent(usage, id, sample, now_ms), "rss_bytes",
                                       json_object_get(sample, "rss_bytes")));
-    time_format_exact(clock_now().wall_ms, time);
-    json_t *message CLEANUP_JSON = json_pack("{s:s, s:O}", "time", time, "processes", processes);
+    json_t *message CLEANUP_JSON =
+        json_pack("{s:s, s:O}", "time", TIME_EXACT(clock_now().wall_ms), "processes", processes);
     buf_puts(b, "event: usage\ndata: ");
     json_write(b, message, false);
     buf_puts(b, "\n\n");

@@ -140,17 +140,6 @@ void guard_close_fd(int *fd)
     fs_close(fd);
 }
 
-/* A stopped or interrupted process must not sit on the guard: the signals of a terminal wait outside. */
-static void block_signals(sigset_t *saved)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGTSTP);
-    pthread_sigmask(SIG_BLOCK, &set, saved);
-}
-
 /* The guard is held for some ten microseconds; giving the processor away now and then is nearly always
  * enough. */
 static int lock_byte(int fd, off_t byte)
@@ -208,7 +197,7 @@ int guard_peek(struct guard *guard, struct tsk_error *err)
 int guard_lock_only(struct guard *guard, struct tsk_error *err)
 {
     BUG(guard->is_locked);
-    block_signals(&guard->saved_signals);
+    signals_hold(&guard->saved_signals);
     if (lock_byte(guard->fd, 0) < 0) {
         byte_failed(guard, 0, err);
         pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
@@ -325,7 +314,7 @@ int guard_next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
 
 int guard_tickets_lock(struct guard *guard, sigset_t *saved, struct tsk_error *err)
 {
-    block_signals(saved);
+    signals_hold(saved);
     if (lock_byte(guard->fd, TICKET_BYTE) == 0)
         return 0;
     byte_failed(guard, TICKET_BYTE, err);

@@ -1,4 +1,5 @@
 #include "mcp/identity.h"
+#include "base/clock.h"
 #include "base/listing.h"
 #include "base/log.h"
 #include "base/word.h"
@@ -89,14 +90,11 @@ static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
 /* A process by its identity: its start in ms is computed again each time, and may come out a millisecond off. */
 static void serve_name(const struct proc_id *process, const char *instance, char name[64])
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
     if (process->pid) {
         snprintf(name, 64, SERVE "%d.%llu", (int)process->pid, (unsigned long long)process->start_ticks);
         return;
     }
-    for (; *instance; instance++)
-        hash = (hash ^ (unsigned char)*instance) * 1099511628211u;
-    snprintf(name, 64, SERVE "%016llx", (unsigned long long)hash);
+    snprintf(name, 64, SERVE "%016llx", (unsigned long long)text_hash(HASH_BEGIN, instance));
 }
 
 /* Whether a serve file's process is gone; a file of a name has none, and becomes old. */
@@ -182,7 +180,7 @@ static void write_ending(int fd)
     for (int i = 0; i < 20 && clock_gettime(CLOCK_REALTIME_COARSE, &late) == 0 &&
                     late.tv_sec * 1000 + late.tv_nsec / 1000000 <= now.wall_ms;
          i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        clock_nap(1);
 }
 
 static struct ending read_ending(int fd)

@@ -1,4 +1,5 @@
 /* link.c - one connection: frames in, frames out, what runs in between. */
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
@@ -361,8 +362,7 @@ void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
 {
     int64_t end = clock_now().boot_ms + drain_ms;
     while (!end_waits(link) && clock_now().boot_ms < end) {
-        struct timespec soon;
-        mcp_in_future(&soon, LINK_CANCEL_MS);
+        struct timespec soon = clock_deadline(CLOCK_MONOTONIC, LINK_CANCEL_MS);
         pool_nudge(link->server->pool);
         pthread_mutex_lock(&link->mutex);
         if (link->running || link->is_looking)

@@ -145,11 +145,11 @@ int confirm_report(struct tsk_workspace *ws, const char *type, const char *token
 static json_t *question_json(const char *token, const json_t *record)
 {
     static const char *const copied[] = {"operation", "args", "instance", "question", "is_dead"};
-    char id[CONFIRM_ID_SIZE], asked[TIME_TEXT_MAX];
+    char id[CONFIRM_ID_SIZE];
     int64_t left = question_left_ms(record);
     confirm_id(token, id);
-    time_format_exact(json_get_int(record, "asked_at_ms", 0), asked);
-    json_t *json = json_pack("{s:s, s:s, s:s, s:I}", "id", id, "token", token, "asked_at", asked, "expires_in_ms",
+    json_t *json = json_pack("{s:s, s:s, s:s, s:I}", "id", id, "token", token, "asked_at",
+                             TIME_EXACT(json_get_int(record, "asked_at_ms", 0)), "expires_in_ms",
                              (json_int_t)(left > 0 ? left : 0));
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
         if (json_object_get(record, copied[i]))

@@ -1,4 +1,5 @@
 #include "ops/conflict.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/who.h"
 #include "ops/run_args.h"
@@ -233,7 +234,7 @@ int conflict_run(struct op_call *call, conflict_attempt *attempt, conflict_is_sa
         if (settled < 0 && !is_gone)
             return conflict_give_up(call, &lock, is_runner, err);
         if (is_gone) /* a moment later it is free, or held by somebody else, or by the same, which is no runner of ours */
-            nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000}, NULL);
+            clock_nap(AGAIN_MS);
     }
     return conflict_give_up(call, &lock, is_runner, err);
 }

@@ -55,13 +55,12 @@ static json_t *agent_new(const json_t *who, bool is_agent, const char *since, en
 
 static void set_last_call(json_t *agent, struct tsk_workspace *ws, const char *id, const struct proc_id *process)
 {
-    char operation[64], at[TIME_TEXT_MAX];
+    char operation[64];
     int64_t ms;
     who_last_call(ws, id, process, operation, &ms);
     if (!operation[0])
         return;
-    time_format_exact(ms, at);
-    json_object_set_new(agent, "last_call", json_pack("{s:s, s:s}", "operation", operation, "at", at));
+    json_object_set_new(agent, "last_call", json_pack("{s:s, s:s}", "operation", operation, "at", TIME_EXACT(ms)));
 }
 
 /* A row of the table `instance`: id, created_at, directory. */
@@ -167,15 +166,13 @@ static json_t *add_holding(json_t *agent, const char *kind, const json_t *id, co
 /* The newest thing that is recorded of an agent, as `deed`: its last call if it has no card (own/who.h, B2). `at` may be NULL. */
 static void note_deed(json_t *agent, const char *operation, const char *at)
 {
-    char exact[TIME_TEXT_MAX];
     int64_t ms, before;
     if (!agent || !at || time_parse(at, &ms) < 0)
         return;
     const char *known = json_get_string(json_object_get(agent, "deed"), "at", NULL);
     if (known && time_parse(known, &before) == 0 && before >= ms)
         return;
-    time_format_exact(ms, exact);
-    json_object_set_new(agent, "deed", json_pack("{s:s, s:s}", "operation", operation, "at", exact));
+    json_object_set_new(agent, "deed", json_pack("{s:s, s:s}", "operation", operation, "at", TIME_EXACT(ms)));
 }
 
 static void settle_last_call(json_t *agent)

@@ -22,10 +22,8 @@ static enum doctor_mode mode_of(const json_t *args)
 static void keep_report(struct op_call *call, const json_t *report, int64_t took_ms)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char at[TIME_TEXT_MAX];
     json_t *kept CLEANUP_JSON = json_copy((json_t *)report);
-    time_format_exact(clock_now().wall_ms, at);
-    json_object_set_new(kept, "at", json_string(at));
+    json_object_set_new(kept, "at", json_string(TIME_EXACT(clock_now().wall_ms)));
     json_object_set_new(kept, "took_ms", json_integer(took_ms));
     json_write(&b, kept, false);
     if (!b.failed && b.len <= LAST_REPORT_MAX)

@@ -105,7 +105,6 @@ static int count_events(struct op_call *call, struct event_filter *filter, json_
 {
     int64_t now_ms = clock_now().wall_ms, bins = json_get_int(call->args, "bins", BINS_DEFAULT), time_ms;
     json_t *list CLEANUP_JSON = json_array(), *counts = json_array(), *event;
-    char from[TIME_TEXT_MAX], to[TIME_TEXT_MAX];
     uint64_t next;
     size_t i;
     if (filter->since_ms < 0)
@@ -113,9 +112,7 @@ static int count_events(struct op_call *call, struct event_filter *filter, json_
     int64_t span_ms = now_ms > filter->since_ms ? now_ms - filter->since_ms : 1;
     for (int64_t bin = 0; bin < bins; bin++)
         json_array_append_new(counts, json_pack("{s:i, s:i}", "all", 0, "bad", 0));
-    time_format_exact(filter->since_ms, from);
-    time_format_exact(now_ms, to);
-    *ret = json_pack("{s:s, s:s, s:o}", "from", from, "to", to, "bins", counts);
+    *ret = json_pack("{s:s, s:s, s:o}", "from", TIME_EXACT(filter->since_ms), "to", TIME_EXACT(now_ms), "bins", counts);
     if (read_tail(call->ws->state_dir, EVENT_FROM_END, filter, COUNTS_MAX, list, &next, err) < 0)
         return -1;
     json_array_foreach (list, i, event) {

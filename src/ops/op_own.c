@@ -1,4 +1,5 @@
 /* op_own.c - own check, claim, release, force-claim, leave, show, list: which instance drives a workflow. */
+#include "base/clock.h"
 #include "ops/lock_args.h"
 #include "ops/ops.h"
 #include "ops/own_args.h"
@@ -115,7 +116,7 @@ bool own_wait_more(struct op_call *call, int64_t until_ms)
     int64_t left = until_ms - clock_now().boot_ms, nap_ms = left < CLAIM_LOOK_MS ? left : CLAIM_LOOK_MS;
     if (left <= 0 || (call->is_cancelled && call->is_cancelled(call)))
         return false;
-    nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
+    clock_nap(nap_ms);
     return true;
 }
 
@@ -340,7 +341,6 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct workflow wf;
-    char time[TIME_TEXT_MAX];
     if (owners_open(&owners, call->ws, err) < 0)
         return -1;
     int found = workflow_look(&owners, workflow_of(call), NULL, &wf, err);
@@ -351,7 +351,7 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
         error_add_next(err, "tasuki own claim %s", workflow_of(call));
         return -1;
     }
-    time_format_exact(wf.claimed_at_ms, time);
+    const char *time = TIME_EXACT(wf.claimed_at_ms);
     *ret = workflow_json(&wf, false);
     json_object_set_new(*ret, "claimed_at", json_string(time));
     if (wf.owner[0])

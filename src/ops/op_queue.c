@@ -66,16 +66,14 @@ static void explain_run(struct op_call *call, json_t *line)
 static void queue_run_tells(void *data, const json_t *line, const char *title)
 {
     struct op_call *call = data;
-    char time[TIME_TEXT_MAX];
     bool is_begin = strcmp(json_get_string(line, "status", ""), "RUNNING") == 0;
     json_t *about = json_copy((json_t *)line);
     json_object_set_new(about, "title", json_string(title));
     if (!is_begin)
         explain_run(call, about);
-    time_format_exact(clock_now().wall_ms, time);
     json_t *document CLEANUP_JSON =
-        json_pack("{s:s, s:s, s:O, s:o}", "time", time, "type", is_begin ? "queue.next" : "queue.ran", "run_id",
-                  json_object_get(line, "run_id"), "data", about);
+        json_pack("{s:s, s:s, s:O, s:o}", "time", TIME_EXACT(clock_now().wall_ms), "type",
+                  is_begin ? "queue.next" : "queue.ran", "run_id", json_object_get(line, "run_id"), "data", about);
     call->emit(call, document);
 }
 

@@ -1,4 +1,5 @@
 /* op_run_answer.c - answer: what a task has asked, and the run continues. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "graph/reply.h"
 #include "ops/detached.h"
@@ -191,7 +192,7 @@ static int wait_taken(const struct rundir *run, const json_t *question, struct t
         if (reply_is_taken(records, question) || clock_now().boot_ms > until)
             return 1;
         wake_runner(run);
-        nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
+        clock_nap(nap_ms);
     }
     json_t *records CLEANUP_JSON = NULL;
     if (journal_read(run->dir, &records, err) < 0)

@@ -19,11 +19,6 @@
 #define PART_DEFAULT (256 << 10) /* bytes of a part */
 #define SEARCH_PIECE (256 << 10)
 
-static void rundir_cleanup(struct rundir *run)
-{
-    rundir_clear(run);
-}
-
 /* The names of the run's tasks; none where they cannot be read: then no name is near. Owned. */
 static json_t *run_task_names(const struct rundir *run)
 {
@@ -386,7 +381,7 @@ static int follow_since(struct follow *f, struct tsk_error *err)
 /* On a terminal or in a pipe each line has its task before it, unless only one was asked for. */
 static bool emit_lines(struct follow *f, const struct run_piece *piece, const struct buf *text)
 {
-    struct buf out CLEANUP(buf_clear) = {.max = 64u << 20};
+    struct buf out CLEANUP(buf_clear) = BUF_INIT;
     const char *at = text->data, *end = at + text->len;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -423,7 +418,7 @@ static bool take_piece(void *data, const struct run_piece *piece)
     if ((f->task && strcmp(f->task, piece->task) != 0) || (f->session && strcmp(f->session, piece->session) != 0) ||
         (f->attempt && f->attempt != piece->attempt))
         return true;
-    struct buf text CLEANUP(buf_clear) = {.max = 64u << 20};
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     piece_keep(f, piece, &text);
     if (!text.len)
         return true;
@@ -486,7 +481,7 @@ static bool is_of_one_log(const struct op_call *call)
 
 static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     struct log_filter filter;
     json_t *since CLEANUP_JSON = json_object();
     const char *task = json_get_string(call->args, "task", NULL);

@@ -15,8 +15,7 @@
 
 static void set_exact(json_t *object, const char *key, int64_t time_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(time_ms, text);
+    const char *text = TIME_EXACT(time_ms);
     json_object_set_new(object, key, json_string(text));
 }
 

@@ -17,11 +17,6 @@
 
 #define LIST_DEFAULT 20
 
-static void rundir_cleanup(struct rundir *run)
-{
-    rundir_clear(run);
-}
-
 /* ---- list ----------------------------------------------------------------------------------------------- */
 
 static json_t *stage_summary(enum lang lang, json_t *stage)
@@ -56,7 +51,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct page page = page_begin(call, LIST_DEFAULT);
     page.is_descending = page.is_partial = true; /* they sort by their time, and there may be very many */
     for (const char *id; (id = run_names_next(&names));) {
-        struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+        struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
         json_t *stage CLEANUP_JSON = NULL;
         if (!page_is_due(&page, id))
             continue;
@@ -103,7 +98,7 @@ const struct op op_runs_list = {
 
 static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     if (rundir_open_to_look(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
     if (rundir_look_exactly(&run, ret, err) < 0)
@@ -149,7 +144,7 @@ const struct op op_runs_show = {
 /* --pending: only the run that was to follow. */
 static int cancel_pending(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     json_t *stage CLEANUP_JSON = NULL;
     bool existed = false;
     if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||

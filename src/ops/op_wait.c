@@ -19,9 +19,7 @@ static bool wait_is_cancelled(void *data)
 /* The time is up: the call can be repeated. */
 static int not_yet(const char *text, const char *id, int64_t timeout_ms, struct tsk_error *err)
 {
-    char span[TIME_TEXT_MAX];
-    duration_format(timeout_ms, span);
-    return error_set(err, TSK_CONFLICT, text, "id", id, "span", span, NULL);
+    return error_set(err, TSK_CONFLICT, text, "id", id, "span", DURATION(timeout_ms), NULL);
 }
 
 /* ---- a run ---------------------------------------------------------------------------------------------- */

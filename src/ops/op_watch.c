@@ -102,9 +102,8 @@ static void watch_wait(int fd, int64_t begin_ms, int64_t spent_ms)
 
 static json_t *trouble_document(const struct op_call *call, const struct tsk_error *err)
 {
-    char time[TIME_TEXT_MAX];
     struct buf message CLEANUP(buf_clear) = BUF_INIT;
-    time_format_local(clock_now().wall_ms, time);
+    const char *time = TIME_LOCAL(clock_now().wall_ms);
     text_put_error(&message, call->lang, err);
     return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
                      call->ws->state_path, "time", time, "error", "code", tsk_code_name(err->code), "message",

@@ -328,12 +328,11 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
 static void add_place(struct op_call *call, json_t *answer)
 {
     struct stat st;
-    char time[TIME_TEXT_MAX];
     json_object_set_new(answer, "host", json_string(host_name()));
     if (fs->fstatat(call->ws->state_dir, DOCTOR_REPORT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    time_format_exact(st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000, time);
-    json_object_set_new(answer, "examined_at", json_string(time));
+    json_object_set_new(answer, "examined_at",
+                        json_string(TIME_EXACT(st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000)));
 }
 
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -346,11 +345,9 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
         proc_overview(call->ws, most, &processes, &total, err) < 0)
         return -1;
     struct now now = clock_now();
-    char time[TIME_TEXT_MAX];
-    time_format_exact(now.wall_ms, time);
     json_t *facts CLEANUP_JSON =
         json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
-                  call->ws->state_path, "time", time, "locks", locks, "processes", processes);
+                  call->ws->state_path, "time", TIME_EXACT(now.wall_ms), "locks", locks, "processes", processes);
     json_object_update(answer, facts);
     add_place(call, answer);
     struct run_names names CLEANUP(run_names_clear);

@@ -31,13 +31,11 @@ static bool lines_emit(struct proc_lines *lines, json_t *document_take)
 
 json_t *proc_line_json(const struct op_call *call, const char *id, const struct log_line *line)
 {
-    char time[TIME_TEXT_MAX];
     json_t *document = json_object();
     if (id)
         json_object_set_new(document, "id", json_string(id));
     json_object_set_new(document, "stream", json_string(line->stream == LOG_STDERR ? "stderr" : "stdout"));
-    time_format_exact(line->time_ms, time);
-    json_object_set_new(document, "time", line->time_ms < 0 ? json_null() : json_string(time));
+    json_object_set_new(document, "time", line->time_ms < 0 ? json_null() : json_string(TIME_EXACT(line->time_ms)));
     json_object_set_new(document, "text", log_text_json(line->text, line->len));
     if (line->is_partial)
         json_object_set_new(document, "partial", json_true());
@@ -116,7 +114,6 @@ static void put_end_text(struct buf *b, enum lang lang, const struct tail_change
     struct buf what CLEANUP(buf_clear) = BUF_INIT;
     const json_t *raw = json_object_get(change->exit, "raw_status");
     const char *signal = json_get_string(raw, "signal", NULL);
-    char span[TIME_TEXT_MAX];
     text_put(&what, lang,
              was_stopped(change)   ? "state_stopped"
              : signal              ? "process_killed"
@@ -124,9 +121,8 @@ static void put_end_text(struct buf *b, enum lang lang, const struct tail_change
                                    : "process_end_unknown",
              "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
     int64_t left = change->again_ms - clock_now().wall_ms;
-    duration_format_left(left, span);
     if (change->again_ms && left > 0)
-        text_put(b, lang, "process_again", "reason", buf_str(&what), "span", span, NULL);
+        text_put(b, lang, "process_again", "reason", buf_str(&what), "span", DURATION_LEFT(left), NULL);
     else
         buf_puts(b, buf_str(&what));
 }
@@ -160,7 +156,6 @@ static json_t *change_document(const char *id, const struct tail_change *change)
 {
     json_t *document =
         json_pack("{s:s, s:s, s:I}", "id", id, "state", what_names[change->what], "run", (json_int_t)change->run);
-    char time[TIME_TEXT_MAX];
     if (change->pid)
         json_object_set_new(document, "pid", json_integer((json_int_t)change->pid));
     if (change->what == TAIL_ENDED) {
@@ -170,8 +165,7 @@ static json_t *change_document(const char *id, const struct tail_change *change)
             json_object_set(document, "signal", json_object_get(change->exit, "signal"));
     }
     if (change->again_ms) {
-        time_format_exact(change->again_ms, time);
-        json_object_set_new(document, "next_start_at", json_string(time));
+        json_object_set_new(document, "next_start_at", json_string(TIME_EXACT(change->again_ms)));
     }
     return document;
 }

@@ -93,12 +93,11 @@ void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
                *key = signal                ? "process_killed"
                       : json_is_object(raw) ? "process_exit"
                                             : "process_end_unknown";
-    char span[TIME_TEXT_MAX];
     int64_t at;
     text_put(&what, lang, key, "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
     if (next && time_parse(next, &at) == 0) {
-        duration_format_left(at - clock_now().wall_ms, span);
-        text_put(&when, lang, "process_again", "reason", buf_str(&what), "span", span, NULL);
+        text_put(&when, lang, "process_again", "reason", buf_str(&what), "span",
+                 DURATION_LEFT(at - clock_now().wall_ms), NULL);
     }
     const char *reason = buf_str(when.len ? &when : &what);
     if (line)

@@ -263,8 +263,7 @@ int instance_sweep(struct db *db, const struct now *now, struct tsk_error *err)
 static int instance_insert(struct db *db, const struct now *now, const char *id, const struct proc_id *process,
                            struct tsk_error *err)
 {
-    char time[TIME_TEXT_MAX];
-    time_format_exact(now->wall_ms, time);
+    const char *time = TIME_EXACT(now->wall_ms);
     return db_exec(db, err,
                    "INSERT OR IGNORE INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at)"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

@@ -337,14 +337,12 @@ int workflow_list(struct owners *owners, const char *owner, bool owned, json_t *
         return -1;
     while ((more = db_next(&rows, err)) == 1) {
         struct workflow wf;
-        char time[TIME_TEXT_MAX];
         workflow_read_row(&rows, &wf);
         if (wf.owner[0] && instance_judge(&owners->db, wf.owner, &now, &wf.state, err) < 0)
             return -1;
         who_add_note(owners->ws, &wf.who);
         json_t *one = workflow_json(&wf, false);
-        time_format_exact(wf.claimed_at_ms, time);
-        json_object_set_new(one, "claimed_at", json_string(time));
+        json_object_set_new(one, "claimed_at", json_string(TIME_EXACT(wf.claimed_at_ms)));
         if (wf.owner[0])
             json_object_set_new(one, "how", json_string(wf.state.how));
         json_array_append_new(list, one);

@@ -109,10 +109,8 @@ static int wait_failed(const struct proc *p, const struct reason *why, struct ts
 
 static int wait_timed_out(const struct proc *p, enum proc_wait_for what, int64_t timeout_ms, struct tsk_error *err)
 {
-    char span[TIME_TEXT_MAX];
-    duration_format(timeout_ms, span);
     const char *name = what == PROC_WAIT_READY ? "ready" : "exit";
-    error_set(err, TSK_CONFLICT, "wait_timeout", "id", p->id, "for", name, "span", span, "state",
+    error_set(err, TSK_CONFLICT, "wait_timeout", "id", p->id, "for", name, "span", DURATION(timeout_ms), "state",
               proc_state_names[p->view.state], "phase", p->view.phase, NULL);
     error_add_next(err, "tasuki proc wait %s --for %s", p->id, name);
     error_add_next(err, "tasuki proc logs %s", p->id);

@@ -163,9 +163,7 @@ int proc_reconcile(struct proc_registry *reg, struct proc *p, bool is_guarded, s
 
 static json_t *time_json(int64_t wall_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(wall_ms, text);
-    return json_string(text);
+    return json_string(TIME_EXACT(wall_ms));
 }
 
 json_t *proc_state_json(const struct proc_view *view)

@@ -18,15 +18,6 @@
 #define LAST_EXITS     5
 #define HISTORY_WINDOW 8192
 
-static json_t *time_or_null(int64_t wall_ms)
-{
-    char text[TIME_TEXT_MAX];
-    if (wall_ms <= 0)
-        return json_null();
-    time_format_exact(wall_ms, text);
-    return json_string(text);
-}
-
 static json_t *raw_status_json(int raw)
 {
     if (raw == -1)
@@ -62,7 +53,7 @@ static json_t *exit_json(int64_t n, int raw, const char *by, int64_t time_ms)
     json_object_set(entry, "raw_status", status);
     if (json_object_get(status, "signal"))
         json_object_set(entry, "signal", json_object_get(status, "signal"));
-    json_object_set_new(entry, "stopped_at", time_or_null(time_ms));
+    json_object_set_new(entry, "stopped_at", json_of_time(time_ms));
     json_object_set_new(entry, "by", json_string(by));
     return entry;
 }
@@ -128,7 +119,7 @@ static void put_state(json_t *record, const struct proc_view *view)
     if (view->state == PROC_FAILED)
         json_object_set_new(record, "error", json_string(view->error));
     if (view->next_start_ms)
-        json_object_set_new(record, "next_start_at", time_or_null(view->next_start_ms));
+        json_object_set_new(record, "next_start_at", json_of_time(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
     if (view->has_usage)
@@ -234,8 +225,8 @@ json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
                   "args", json_object_get(p->spec, "args"), "env", proc_env_masked(json_object_get(p->spec, "env")),
                   "cwd", json_object_get(p->spec, "cwd"), "state", record_state(p), "auto_start_on_restore",
                   json_object_get(p->spec, "auto_start_on_restore"));
-    json_object_set_new(record, "created_at", time_or_null(p->created_at_ms));
-    json_object_set_new(record, "updated_at", time_or_null(p->updated_at_ms));
+    json_object_set_new(record, "created_at", json_of_time(p->created_at_ms));
+    json_object_set_new(record, "updated_at", json_of_time(p->updated_at_ms));
     put_state(record, &p->view);
     if (p->view.state == PROC_RUNNING && p->view.started_at_ms && p->updated_at_ms > p->view.started_at_ms)
         json_object_set_new(record, "needs_restart", json_true()); /* it runs with what it was before */

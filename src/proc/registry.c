@@ -462,9 +462,7 @@ static int check_expected(struct proc_registry *reg, const char *id, int64_t exp
         return -1;
     if (expected < 0 || expected == current.updated_at_ms)
         return 0;
-    char found[TIME_TEXT_MAX];
-    time_format_exact(current.updated_at_ms, found);
-    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", found, NULL);
+    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", TIME_EXACT(current.updated_at_ms), NULL);
     error_add_next(err, "tasuki proc status %s", id);
     return -1;
 }

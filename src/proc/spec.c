@@ -103,7 +103,7 @@ static json_t *make_word(struct spec_maker *m, const char *path, const json_t *v
     if (!json_is_string(value))
         return spec_problem(m, "param_type", path, value, "string");
     if (json_string_length(value) > SPEC_WORD_MAX)
-        return spec_problem(m, "param_too_long", path, value, "131071");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(SPEC_WORD_MAX));
     if (strlen(json_string_value(value)) != json_string_length(value))
         return spec_problem(m, "spec_nul", path, NULL, "");
     return json_string(json_string_value(value));
@@ -159,7 +159,7 @@ static json_t *make_cwd(struct spec_maker *m, const char *path, const json_t *va
     const char *base = is_below ? m->cwd_base : "", *slash = is_below && cwd[0] ? "/" : "";
     char whole[PATH_MAX];
     if (snprintf(whole, sizeof whole, "%s%s%s", base, slash, cwd) >= (int)sizeof whole)
-        return spec_problem(m, "param_too_long", path, value, "4095");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(PATH_MAX - 1));
     return json_string(whole);
 }
 
@@ -203,7 +203,7 @@ static json_t *make_variable(struct spec_maker *m, const char *path, const char 
     json_t *word = make_word(m, path, value);
     if (word && strlen(name) + 1 + json_string_length(word) > SPEC_WORD_MAX) {
         json_free(&word);
-        return spec_problem(m, "param_too_long", path, value, "131071");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(SPEC_WORD_MAX));
     }
     return word;
 }

@@ -1,4 +1,5 @@
 /* Probes: the string of the command line and the object become one object; then each member is checked. */
+#include "base/word.h"
 #include "proc/spec.h"
 #include "proc/spec_make.h"
 
@@ -127,7 +128,7 @@ static json_t *make_text(struct spec_maker *m, const char *path, const json_t *v
     if (json_string_length(value) == 0)
         return spec_problem(m, "param_empty", path, value, "");
     if (json_string_length(value) > PROBE_TEXT_MAX)
-        return spec_problem(m, "param_too_long", path, value, "4096");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(PROBE_TEXT_MAX));
     return json_string(json_string_value(value));
 }
 

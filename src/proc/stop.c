@@ -1,5 +1,6 @@
 /* stop.c - stopping and removing. The stop is recorded on disk before the holder is signalled, so that it survives the holder: a
  * holder that adopts the process continues the stop. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/listing.h"
 #include "base/log.h"
@@ -212,7 +213,7 @@ static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_er
     if (stop->holder_fd >= 0)
         waitpid(stop->holder.pid, NULL, WNOHANG); /* if we started it */
     else
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* a start is under way, or a holder was just killed */
+        clock_nap(5); /* a start is under way, or a holder was just killed */
     fs_close(&stop->holder_fd);
     stop->holder_fd = -1;
     return 0;

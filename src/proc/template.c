@@ -314,14 +314,12 @@ int template_list(struct proc_registry *reg, json_t **ret, struct tsk_error *err
 
 json_t *template_to_json(const struct proc_template *t)
 {
-    char created[TIME_TEXT_MAX], updated[TIME_TEXT_MAX];
     json_t *spec = proc_spec_minimal(t->spec), *env = json_object_get(spec, "env");
     if (env)
         json_object_set_new(spec, "env", proc_env_masked(env));
-    time_format_exact(t->created_at_ms, created);
-    time_format_exact(t->updated_at_ms, updated);
     return json_pack("{s:s, s:o, s:o, s:s, s:s}", "name", t->name, "spec", spec, "variables",
-                     template_variables(t->spec), "created_at", created, "updated_at", updated);
+                     template_variables(t->spec), "created_at", TIME_EXACT(t->created_at_ms), "updated_at",
+                     TIME_EXACT(t->updated_at_ms));
 }
 
 /* ---- changes ------------------------------------------------------------------------------------------ */
@@ -372,13 +370,12 @@ int template_create(struct proc_registry *reg, const char *name, const json_t *s
 static int check_expected(struct proc_registry *reg, const char *name, int64_t expected, struct tsk_error *err)
 {
     struct proc_template current CLEANUP(template_clear) = {.spec = NULL};
-    char found[TIME_TEXT_MAX];
     if (template_load(reg, name, &current, err) < 0)
         return -1;
     if (expected < 0 || expected == current.updated_at_ms)
         return 0;
-    time_format_exact(current.updated_at_ms, found);
-    error_set(err, TSK_CONFLICT, "template_changed", "template", name, "updated_at", found, NULL);
+    error_set(err, TSK_CONFLICT, "template_changed", "template", name, "updated_at", TIME_EXACT(current.updated_at_ms),
+              NULL);
     error_add_next(err, "tasuki proc template show %s", name);
     return -1;
 }

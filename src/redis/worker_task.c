@@ -136,7 +136,7 @@ static struct worker_result *result_add(struct worker *w, const struct worker_pl
     result->made_ms = clock_now().boot_ms;
     snprintf(result->id, sizeof result->id, "%s", place->id);
     snprintf(result->fence, sizeof result->fence, "%s", place->fence);
-    result->result.max = result->log.max = 64u << 20;
+    result->result.max = result->log.max = BUF_MAX_DEFAULT;
     while (*at)
         at = &(*at)->next;
     *at = result;

@@ -107,13 +107,12 @@ static bool is_beginning(struct tsk_workspace *ws, const struct run_lock *lock, 
 int after_record(struct tsk_workspace *ws, const struct run_lock *lock, json_t *job, const char *after,
                  char id[AFTER_ID_SIZE], bool *ret_replaced, struct tsk_error *err)
 {
-    char path[AFTER_NAME], time[TIME_TEXT_MAX];
+    char path[AFTER_NAME];
     random_hex(id, AFTER_ID_SIZE - 1);
     json_object_set_new(json_object_get(job, "args"), "after", json_string(id));
-    time_format_exact(clock_now().wall_ms, time);
-    json_t *pending CLEANUP_JSON =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O}", "version", "1.0", "id", id, "kind",
-                  lock_kind_get(lock->kind)->name, "lock", lock->id, "after", after, "created_at", time, "job", job);
+    json_t *pending CLEANUP_JSON = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O}", "version", "1.0", "id", id, "kind",
+                                             lock_kind_get(lock->kind)->name, "lock", lock->id, "after", after,
+                                             "created_at", TIME_EXACT(clock_now().wall_ms), "job", job);
     if (fs_make_dirs(ws->state_dir, AFTER_FOLDER) < 0)
         return fs_error(err, "make", ws->state_dir, AFTER_FOLDER);
     if (after_path(ws, lock, path, err) < 0)

@@ -83,7 +83,6 @@ bool book_has_begun(const json_t *stage)
 /* A stage that nobody can read (the power was lost before it was on the disk): what the journal says. */
 static int stage_of_journal(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
-    char began[TIME_TEXT_MAX], ended[TIME_TEXT_MAX];
     json_t *records CLEANUP_JSON = NULL;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
@@ -91,17 +90,16 @@ static int stage_of_journal(const struct rundir *run, json_t **ret, struct tsk_e
         return rundir_damaged(run, "stage.json", err);
     const json_t *first = json_array_get(records, 0), *last = json_array_get(records, json_array_size(records) - 1);
     bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
-    time_format_exact(json_get_int(first, "t", 0), began);
-    time_format_exact(json_get_int(last, "t", 0), ended);
     *ret = json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
                      "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
                      "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",
                      json_get_string(first, "request_updated_at", NULL), "request_sha256",
-                     json_get_string(first, "request_sha256", NULL), "started_at", began, "status",
+                     json_get_string(first, "request_sha256", NULL), "started_at",
+                     TIME_EXACT(json_get_int(first, "t", 0)), "status",
                      is_over                  ? json_get_string(last, "status", "DONE")
                      : rundir_has_runner(run) ? "RUNNING"
                                               : "INTERRUPTED",
-                     "ended_at", is_over ? ended : NULL);
+                     "ended_at", is_over ? TIME_EXACT(json_get_int(last, "t", 0)) : NULL);
     return *ret ? 0 : rundir_damaged(run, "stage.json", err);
 }
 

@@ -147,7 +147,7 @@ static size_t offset_of(const struct layout *l, unsigned line, unsigned column)
 {
     size_t at = line_start(l, line);
     for (; column > 1 && at < l->len; column--)
-        for (at++; at < l->len && ((unsigned char)l->text[at] & 0xc0) == 0x80;)
+        for (at++; at < l->len && utf8_is_inside(l->text[at]);)
             at++;
     return at;
 }

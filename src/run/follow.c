@@ -6,6 +6,7 @@
  *  F2  A lock whose holder is dead is kept by leftovers only: nobody will write a stage for them.
  *  F3  A lock that names a run without being held as our runners hold it (another tool's, or one taken by hand) says nothing
  *      about runs of ours. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "graph/rundir.h"
 #include "lock/wait.h"
@@ -68,7 +69,7 @@ static int look_once(struct follow *f, struct tsk_error *err)
 
 static void pause_for(int64_t *pause_ms)
 {
-    nanosleep(&(struct timespec){.tv_nsec = *pause_ms * 1000000}, NULL);
+    clock_nap(*pause_ms);
     *pause_ms = *pause_ms * 2 < PAUSE_MAX_MS ? *pause_ms * 2 : PAUSE_MAX_MS;
 }
 

@@ -1,4 +1,5 @@
 /* latest.c - S6, S7, S9: what the latest run of a request means for the next `request run`, resume or queue. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "lock/lock.h"
 #include "run/book.h"
@@ -50,7 +51,7 @@ void latest_wait(struct tsk_workspace *ws, const char *request_id)
         int looked = look_at_latest(ws, request_id, latest, false, &stage, &ignored);
         if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0 || clock_now().boot_ms > until)
             return;
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+        clock_nap(2);
     }
 }
 

@@ -1,4 +1,5 @@
 #include "run/queue.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "lock/held.h"
@@ -66,8 +67,7 @@ static void write_record(struct queue *q)
 
 static json_t *time_now(void)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(clock_now().wall_ms, text);
+    const char *text = TIME_EXACT(clock_now().wall_ms);
     return json_string(text);
 }
 
@@ -318,7 +318,7 @@ static const struct book_entry *queue_choose(struct queue *q, struct book *book)
         return next;
     for (size_t i = 0; i < book->count; i++)
         book->entries[i].was_run = was_run(q, &book->entries[i]);
-    nanosleep(&(struct timespec){.tv_nsec = MISS_MS * 1000000}, NULL);
+    clock_nap(MISS_MS);
     return book_next(book);
 }
 

@@ -46,7 +46,7 @@ static void request_excerpt(const struct reader *r, unsigned line, char out[REQU
     while (at && at + n < end && n < REQUEST_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
     if (n == REQUEST_EXCERPT_MAX) /* not in the middle of a character */
-        while (n > 0 && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80)
+        while (n > 0 && at + n < end && utf8_is_inside(at[n]))
             n--;
     memcpy(out, at ? at : "", n);
     out[n] = '\0';

@@ -198,15 +198,14 @@ bool run_lock_is_taken_by(struct tsk_workspace *ws, const struct run_lock *which
 json_t *run_lock_json(const struct tsk_lock *lock)
 {
     const struct lock_record *record = &lock->record;
-    char created[TIME_TEXT_MAX], expires[TIME_TEXT_MAX], path[PATH_MAX];
+    char path[PATH_MAX];
     bool is_name = lock->target.kind->kind == TSK_LOCK_NAME;
-    time_format_local(record->created_ms, created);
-    time_format_local(record->expires_ms, expires);
     lock_target_path(&lock->target, path);
     return json_pack("{s:s, s:s*, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:s}", "lock_type", lock->target.kind->name,
                      "name", is_name ? lock->target.id : NULL, "request_id", record->request_id, "run_id",
                      record->run_id, "pid", (int)record->pid, "host", record->host, "hostname", record->hostname,
-                     "created_at", created, "expires_at", expires, "fence", (json_int_t)record->fence, "path", path);
+                     "created_at", TIME_LOCAL(record->created_ms), "expires_at", TIME_LOCAL(record->expires_ms),
+                     "fence", (json_int_t)record->fence, "path", path);
 }
 
 /* The file that we have open is the one at its path: nobody has taken it away. Without the guard, which somebody may hold. */

@@ -29,9 +29,8 @@ static void put_stage_reason(json_t *stage, enum lang lang, const struct tsk_err
 
 static json_t *stage_of(const struct request *request, const char *run_id, enum lang lang, const struct tsk_error *why)
 {
-    char time[TIME_TEXT_MAX];
     const char *flow = json_get_string(request->json, "flow", NULL);
-    time_format_exact(clock_now().wall_ms, time);
+    const char *time = TIME_EXACT(clock_now().wall_ms);
     json_t *stage =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:[], s:[], s:{}, s:[]}", "run_id",
                   run_id, "source", flow ? flow : request->source, "session_id", run_id, "request_id", request->id,

@@ -1,5 +1,6 @@
 #include "store/db.h"
 #include "base/fs.h"
+#include "base/ident.h"
 #include "base/word.h"
 #include "store/db_conn.h"
 
@@ -90,16 +91,6 @@ void db_close(struct db *db)
 
 /* ---- transactions ------------------------------------------------------------------------------------- */
 
-static void block_stopping(struct db *db)
-{
-    sigset_t stopping;
-    sigemptyset(&stopping);
-    sigaddset(&stopping, SIGTSTP);
-    sigaddset(&stopping, SIGINT);
-    sigaddset(&stopping, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &stopping, &db->saved_signals);
-}
-
 /* Threads of one program take turns before they ask SQLite, whose waiting is not fair: of a hundred that wait, one can be
  * passed over until its time is up. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
@@ -120,7 +111,7 @@ int db_begin(struct db *db, struct tsk_error *err)
         db_conn_unlock(db->conn);
         return -1;
     }
-    block_stopping(db);
+    signals_hold(&db->saved_signals);
     pthread_mutex_lock(&turn);
     if (db_exec(db, err, "BEGIN IMMEDIATE") < 0) {
         end_turn(db);

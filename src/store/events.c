@@ -1,4 +1,5 @@
 /* The writing end of the trail; invariants E1-E6 are in events.h. */
+#include "base/clock.h"
 #include "base/ident.h"
 #include "base/who.h"
 #include "base/word.h"
@@ -24,42 +25,6 @@ enum {
 
 /* ---- the line ----------------------------------------------------------------------------------------- */
 
-static char *put_digits(char *at, unsigned value, unsigned width)
-{
-    for (unsigned i = width; i--; value /= 10)
-        at[i] = (char)('0' + value % 10);
-    return at + width;
-}
-
-/* 2026-02-07T13:30:00.250Z. By hand: strftime and its time zone lock would be a third of an append. The date
- * from the day number is the usual 400-year-era arithmetic with years that begin in March. */
-static void put_time(struct buf *b, int64_t wall_ms)
-{
-    int64_t day = wall_ms / 86400000, ms = wall_ms % 86400000;
-    if (ms < 0) {
-        ms += 86400000;
-        day--;
-    }
-    int64_t z = day + 719468;
-    int64_t era = (z >= 0 ? z : z - 146096) / 146097;
-    unsigned doe = (unsigned)(z - era * 146097);
-    unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-    unsigned doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    unsigned mp = (5 * doy + 2) / 153;
-    unsigned month = mp < 10 ? mp + 3 : mp - 9;
-    unsigned year = (unsigned)((int64_t)yoe + era * 400 + (month <= 2));
-    unsigned second = (unsigned)(ms / 1000);
-    char text[] = "yyyy-mm-ddThh:mm:ss.mmmZ";
-    put_digits(text, year, 4);
-    put_digits(text + 5, month, 2);
-    put_digits(text + 8, doy - (153 * mp + 2) / 5 + 1, 2);
-    put_digits(text + 11, second / 3600, 2);
-    put_digits(text + 14, second / 60 % 60, 2);
-    put_digits(text + 17, second % 60, 2);
-    put_digits(text + 20, (unsigned)(ms % 1000), 3);
-    buf_put(b, text, sizeof text - 1);
-}
-
 static void put_optional(struct buf *b, const char *key, const char *value)
 {
     if (value)
@@ -71,7 +36,9 @@ void event_put_line(struct buf *b, const struct now *now, const struct event *ev
     const char *data = event->data ? event->data : "{}";
     BUG(data[0] != '{' || strchr(data, '\n'));
     buf_puts(b, "{\"time\":\"");
-    put_time(b, now->wall_ms);
+    char time[TIME_TEXT_MAX];
+    time_format_exact(now->wall_ms, time);
+    buf_puts(b, time);
     buf_puts(b, "\"");
     buf_json_pair(b, "type", event->type);
     put_optional(b, "session_id", event->session_id);
@@ -334,12 +301,8 @@ static bool trail_lock_exclusively(struct event_trail *trail)
  * is that of the segment to append to. */
 static int trail_rotate(struct event_trail *trail, struct stat *st)
 {
-    sigset_t stopping, saved;
-    sigemptyset(&stopping);
-    sigaddset(&stopping, SIGTSTP);
-    sigaddset(&stopping, SIGINT);
-    sigaddset(&stopping, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &stopping, &saved);
+    sigset_t saved;
+    signals_hold(&saved);
     if (trail_lock_exclusively(trail) && trail_follow(trail, st) == 0 && is_long(trail, st))
         segment_rotate(trail->state_dir, trail->fd, trail->base);
     int rc = trail_lock(trail, F_RDLCK);

@@ -277,8 +277,6 @@ bool notice_mark(int dir, const char *name)
 
 json_t *notice_json(const struct notice *notice)
 {
-    char now[TIME_TEXT_MAX];
-    time_format_exact(clock_now().wall_ms, now);
-    return json_pack("{s:s, s:s, s:s}", "event", notify_event_names[notice->event], "time", now, "workspace",
-                     notice->ws->root);
+    return json_pack("{s:s, s:s, s:s}", "event", notify_event_names[notice->event], "time",
+                     TIME_EXACT(clock_now().wall_ms), "workspace", notice->ws->root);
 }
