@@ -128,13 +128,11 @@ static void put_line(struct buf *b, int depth)
 static void json_put_value(struct buf *b, const json_t *value, int depth)
 {
     int inner = depth < 0 ? -1 : depth + 1;
-    const char *key;
-    size_t i, count = 0;
-    json_t *member;
+    size_t count = 0;
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         buf_put(b, "{", 1);
-        json_object_foreach ((json_t *)value, key, member) {
+        json_each_pair (value, key, member) {
             if (count++)
                 buf_put(b, ",", 1);
             put_line(b, inner);
@@ -148,7 +146,7 @@ static void json_put_value(struct buf *b, const json_t *value, int depth)
         break;
     case JSON_ARRAY:
         buf_put(b, "[", 1);
-        json_array_foreach (value, i, member) {
+        json_each (value, i, member) {
             if (i)
                 buf_put(b, ",", 1);
             put_line(b, inner);

@@ -13,6 +13,22 @@
 void json_free(json_t **value); /* for CLEANUP */
 #define CLEANUP_JSON CLEANUP(json_free)
 
+/* The values of an array (may be NULL), in order; and the members of an object. The names belong to the loop, which `break` and
+ * `continue` treat as one loop. Nothing is removed while it runs. */
+#define json_each(array, i, item)                                                                                      \
+    for (size_t i = 0, item##_more = 1; item##_more && i < json_array_size(array); i++)                                \
+        for (json_t *item = (item##_more = 0, json_array_get(array, i)); !item##_more; item##_more = 1)
+#define json_each_pair(object, key, value)                                                                             \
+    for (void *key##_at = json_object_iter((json_t *)(object)), *key##_now; key##_at;                                  \
+         key##_at = key##_now ? NULL : json_object_iter_next((json_t *)(object), key##_at))                            \
+        for (const char *key = (key##_now = key##_at, json_object_iter_key(key##_at)); key; key = NULL)                \
+            for (json_t *value = json_object_iter_value(key##_at); key##_now; key##_now = NULL)
+
+#define json_each_key(object, key)                                                                                     \
+    for (void *key##_at = json_object_iter((json_t *)(object)), *key##_now; key##_at;                                  \
+         key##_at = key##_now ? NULL : json_object_iter_next((json_t *)(object), key##_at))                            \
+        for (const char *key = (key##_now = key##_at, json_object_iter_key(key##_at)); key; key = key##_now = NULL)
+
 /* Parses one document. Duplicate keys, trailing text, depth over jansson's limit and NUL in strings are refused;
  * the error names `source`:line:column. */
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);

@@ -361,9 +361,7 @@ static void explain_param(const struct op *op, const struct cli_options *options
 /* As cli_put_next shows them. */
 static void complete_commands(json_t *next, const char *root)
 {
-    size_t i;
-    json_t *command;
-    json_array_foreach (next, i, command) {
+    json_each (next, i, command) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         op_put_command(&line, root, json_string_value(command));
         json_array_set_new(next, i, json_string(buf_str(&line)));

@@ -193,14 +193,13 @@ static void offer_flow_files(const struct line *line)
 static void offer_listed(const struct line *line, const struct source *source)
 {
     bool has_names = strcmp(source->what, "run-id") == 0 || strcmp(source->what, "request-id") == 0;
-    json_t *args CLEANUP_JSON = json_object(), *one;
-    size_t i;
+    json_t *args CLEANUP_JSON = json_object();
     if (strcmp(source->what, "task") == 0 && line->given_count)
         json_object_set_new(args, "run", json_string(line->given[0]));
     if (strcmp(source->what, "flow-task") == 0 && line->given_count)
         json_object_set_new(args, "flow", json_string(line->given[0]));
     json_t *result CLEANUP_JSON = complete_ask(line, source->op, args);
-    json_array_foreach (json_object_get(result, source->list), i, one) {
+    json_each (json_object_get(result, source->list), i, one) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         put_description(source, one, &text);
         const char *word = json_is_string(one) ? json_string_value(one) : json_get_string(one, source->key, "");
@@ -215,19 +214,18 @@ static void offer_listed(const struct line *line, const struct source *source)
 /* Names of the flow's parameters, or the choices of the one whose name is there already. */
 static void offer_flow_params(const struct line *line)
 {
-    json_t *args CLEANUP_JSON = json_object(), *param, *choice;
-    size_t i, k;
+    json_t *args CLEANUP_JSON = json_object();
     if (!line->given_count)
         return;
     json_object_set_new(args, "flow", json_string(line->given[0]));
     json_t *result CLEANUP_JSON = complete_ask(line, "flow.show", args);
-    json_array_foreach (json_object_get(result, "params"), i, param) {
+    json_each (json_object_get(result, "params"), i, param) {
         const char *name = json_get_string(param, "name", ""), *equals = strchr(line->start, '=');
         struct buf pair CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&pair, "%s=", name);
         if (!line->is_in_pair && !equals)
             offer_word(line, buf_str(&pair), json_get_string(param, "help", NULL));
-        json_array_foreach (json_object_get(param, "choices"), k, choice) {
+        json_each (json_object_get(param, "choices"), k, choice) {
             struct buf whole CLEANUP(buf_clear) = BUF_INIT;
             buf_printf(&whole, "%s%s", line->is_in_pair ? "" : buf_str(&pair), json_string_value(choice));
             if (line->is_in_pair ? strcmp(line->key, name) == 0 : equals != NULL)
@@ -239,13 +237,12 @@ static void offer_flow_params(const struct line *line)
 /* Ids of the locks there are; for `lock acquire KIND` only those of that kind. */
 static void offer_lock_ids(const struct line *line)
 {
-    json_t *args CLEANUP_JSON = json_object(), *lock;
+    json_t *args CLEANUP_JSON = json_object();
     const char *kind = op_param_find(line->op, "kind") && line->given_count ? line->given[0] : "name";
     if (strcmp(kind, "lock") == 0) /* tasuki wait lock */
         kind = "name";
     json_t *result CLEANUP_JSON = complete_ask(line, "lock.list", args);
-    size_t i;
-    json_array_foreach (json_object_get(result, "locks"), i, lock) {
+    json_each (json_object_get(result, "locks"), i, lock) {
         const char *id = json_get_string(lock, "id", NULL);
         if (id && strcmp(json_get_string(lock, "kind", ""), kind) == 0)
             offer_word(line, id, json_get_string(lock, "state", NULL));

@@ -56,11 +56,9 @@ void cli_put_said(struct buf *b, const struct cli_options *options, FILE *out, c
 
 void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next)
 {
-    size_t i;
-    json_t *command;
     if (options->screen_columns) /* the screen has keys for that */
         return;
-    json_array_foreach (next, i, command) {
+    json_each (next, i, command) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         op_put_command(&line, options->root, json_string_value(command));
         put_label(b, options, out, i ? "" : label_of(options, "label_next"));
@@ -134,9 +132,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
 static void print_fields(const struct cli_options *options, const json_t *result)
 {
     struct cli_table table = {.columns = 2};
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)result, key, value) {
+    json_each_pair (result, key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         if (json_is_null(value))
             continue;

@@ -21,11 +21,9 @@ PRINTER(agents, "agent.run", "agent.parallel", "agent.dag", "agent.team", "agent
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     const char *status = json_get_string(result, "status", ""), *run = json_get_string(result, "run_id", "");
     bool is_good = call->verdict == TSK_OK, has_reason = false;
-    size_t i;
-    json_t *agent;
     if (options->quiet && is_good)
         return;
-    json_array_foreach (json_object_get(result, "agents"), i, agent) {
+    json_each (json_object_get(result, "agents"), i, agent) {
         const char *state = json_get_string(agent, "state", ""), *reason = json_get_string(agent, "reason", NULL);
         has_reason |= reason != NULL;
         cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(agent, "task", ""));

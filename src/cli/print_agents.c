@@ -10,9 +10,7 @@
 /* "name src/api (refactoring auth), process web, name docs (stale)" */
 static void put_things(struct buf *b, const struct cli_options *options, const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)list, i, one) {
+    json_each (list, i, one) {
         const char *id = json_get_string(one, "id", ""), *note = json_get_string(one, "note", NULL);
         const char *state = cli_lock_state(one, json_object_get(one, "alive"));
         buf_printf(b, "%s%s%s%s", i ? ", " : "", json_get_string(one, "kind", ""), *id ? " " : "", id);
@@ -35,9 +33,7 @@ void cli_put_awaited(struct buf *b, const struct cli_options *options, const jso
 
 static void put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)list, i, one) {
+    json_each (list, i, one) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         cli_put_awaited(&line, options, one);
         cli_put_said(b, options, out, "label_waits", buf_str(&line));
@@ -93,11 +89,9 @@ PRINTER(agents_list, "agents.list")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const json_t *list = json_object_get(result, "agents");
-    size_t i;
-    json_t *agent;
     if (json_array_size(list) == 0)
         buf_printf(&b, "%s\n", text_get("no_agents", options->lang));
-    json_array_foreach (list, i, agent)
+    json_each (list, i, agent)
         put_agent(&b, options, agent);
     fputs(buf_str(&b), stdout);
 }

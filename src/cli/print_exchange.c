@@ -8,11 +8,10 @@ void cli_put_problems(struct buf *b, const struct cli_options *options, const js
 {
     const json_t *problems = json_object_get(context, "problems");
     const char *source = json_get_string(context, "source", "");
-    size_t i, count = (size_t)json_get_int(context, "count", 0);
-    json_t *problem;
+    size_t count = (size_t)json_get_int(context, "count", 0);
     if (count < 2)
         return;
-    json_array_foreach (problems, i, problem) {
+    json_each (problems, i, problem) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&line, "%s:", source);
         if (json_get_int(problem, "line", 0))
@@ -54,20 +53,18 @@ PRINTER(import, "process.import")
     };
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     const json_t *running = json_object_get(result, "running");
-    size_t i;
-    json_t *warning;
     if (options->quiet)
         return;
     text_put(&line, options->lang, "imported", "format", json_get_string(result, "format", ""), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
-    for (i = 0; i < sizeof lists / sizeof lists[0]; i++)
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         put_labelled_names(&b, options, lists[i][0], json_object_get(result, lists[i][1]));
-    json_array_foreach (json_object_get(result, "warnings"), i, warning)
+    json_each (json_object_get(result, "warnings"), i, warning)
         cli_put_said(&b, options, stdout, "label_warning", json_string_value(warning));
     cli_put_warnings(&b, options, result);
     json_t *next CLEANUP_JSON = json_array();
-    json_array_foreach (running, i, warning)
+    json_each (running, i, warning)
         json_array_append_new(next, json_sprintf("tasuki proc restart %s", json_string_value(warning)));
     put_labelled_names(&b, options, "label_running", running);
     cli_put_next(&b, options, stdout, next);
@@ -88,15 +85,13 @@ PRINTER(templates, "template.list")
     static const char *const heads[] = {"head_template", "head_variables", "head_command"};
     struct cli_table table = {.columns = 3};
     const json_t *templates = json_object_get(result, "templates");
-    size_t i;
-    json_t *template;
     if (json_array_size(templates) == 0) {
         if (!options->quiet)
             printf("%s\n", text_get("no_templates", options->lang));
         return;
     }
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach (templates, i, template) {
+    json_each (templates, i, template) {
         struct buf variables CLEANUP(buf_clear) = BUF_INIT, command CLEANUP(buf_clear) = BUF_INIT;
         json_put_texts(&variables, json_object_get(template, "variables"), " ");
         put_spec_command(&command, json_object_get(template, "spec"));
@@ -110,14 +105,12 @@ PRINTER(templates, "template.list")
 PRINTER(template, "template.create", "template.show", "template.update")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    const char *name = json_get_string(result, "name", ""), *key;
-    json_t *value;
-    size_t i;
+    const char *name = json_get_string(result, "name", "");
     if (options->quiet && strcmp(call->op->name, "template.show") != 0)
         return;
     cli_put(&b, options, stdout, STYLE_BOLD, name);
     buf_puts(&b, "\n");
-    json_object_foreach (json_object_get(result, "spec"), key, value) {
+    json_each_pair (json_object_get(result, "spec"), key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         text_put_value(&text, value);
         buf_printf(&b, "  %-22s", key);
@@ -126,7 +119,7 @@ PRINTER(template, "template.create", "template.show", "template.update")
     }
     struct buf use CLEANUP(buf_clear) = BUF_INIT;
     buf_printf(&use, "tasuki proc template use %s ID", name);
-    json_array_foreach (json_object_get(result, "variables"), i, value)
+    json_each (json_object_get(result, "variables"), i, value)
         buf_printf(&use, " --set %s=…", json_string_value(value));
     json_t *next CLEANUP_JSON = json_pack("[s]", buf_str(&use));
     cli_put_next(&b, options, stdout, next);

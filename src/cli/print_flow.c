@@ -44,9 +44,7 @@ void cli_put_flow_problems(struct buf *b, const struct cli_options *options, con
 {
     const json_t *problems = json_object_get(context, "problems");
     const char *source = json_get_string(context, "source", "");
-    size_t i;
-    json_t *problem;
-    json_array_foreach (problems, i, problem) {
+    json_each (problems, i, problem) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         if (i == 0)
             continue;
@@ -66,11 +64,9 @@ void cli_put_flow_problems(struct buf *b, const struct cli_options *options, con
 
 PRINTER(flows, "flow.list")
 {
-    size_t i;
-    json_t *flow;
     if (json_array_size(json_object_get(result, "flows")) == 0 && !options->quiet)
         fprintf(stderr, "%s\n", text_get("no_flows", options->lang));
-    json_array_foreach (json_object_get(result, "flows"), i, flow)
+    json_each (json_object_get(result, "flows"), i, flow)
         printf("%s\n", json_get_string(flow, "name", "")); /* a name each line, for a pipe as well */
 }
 
@@ -79,10 +75,8 @@ static void print_params(const struct cli_options *options, const json_t *params
 {
     static const char *const heads[] = {"head_param", "head_default", "head_choices", "head_help"};
     struct cli_table table = {.columns = 4};
-    size_t i;
-    json_t *param;
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach ((json_t *)params, i, param) {
+    json_each (params, i, param) {
         struct buf choices CLEANUP(buf_clear) = BUF_INIT;
         json_put_texts(&choices, json_object_get(param, "choices"), " ");
         cli_table_add(&table, STYLE_BOLD, json_get_string(param, "name", ""));
@@ -97,9 +91,7 @@ static void print_params(const struct cli_options *options, const json_t *params
 static void print_variables(const struct cli_options *options, const json_t *params)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *param;
-    json_array_foreach ((json_t *)params, i, param)
+    json_each (params, i, param)
         buf_printf(&names, "%s%s", i ? " " : "", json_get_string(param, "variable", ""));
     text_put(&text, options->lang, "flow_variables", "variables", buf_str(&names), NULL);
     int width = cli_terminal_width(stdout);

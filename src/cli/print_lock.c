@@ -149,9 +149,7 @@ void cli_print_locks(const struct cli_options *options, const json_t *locks)
     struct cli_table table = {.columns = 4, .drops = {2}};
     static const char *const heads[] = {"head_lock", "head_state", "head_for", "head_holder"};
     cli_table_add_heads(&table, options, heads);
-    size_t i;
-    json_t *lock;
-    json_array_foreach (locks, i, lock)
+    json_each (locks, i, lock)
         add_lock_row(&table, options, lock);
     cli_table_print(&table, options, stdout);
 }
@@ -227,9 +225,7 @@ PRINTER(sprint, "sprint.acquire", "sprint.release", "sprint.check")
     buf_puts(&b, ": ");
     cli_put(&b, options, out, STYLE_PLAIN, json_get_string(result, "message", ""));
     buf_puts(&b, "\n");
-    size_t i;
-    json_t *text;
-    json_array_foreach (json_object_get(result, "errors"), i, text)
+    json_each (json_object_get(result, "errors"), i, text)
         if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
             cli_put_said(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED ||

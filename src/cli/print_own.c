@@ -26,8 +26,6 @@ void cli_put_owner(struct buf *b, const json_t *wf)
 PRINTER(own_list, "own.list")
 {
     const json_t *list = json_object_get(result, "workflows");
-    size_t i;
-    json_t *wf;
     if (json_array_size(list) == 0) {
         cli_print_none(call, options, "no_workflows");
         return;
@@ -35,7 +33,7 @@ PRINTER(own_list, "own.list")
     struct cli_table table = {.columns = 4};
     static const char *const heads[] = {"head_workflow", "head_state", "head_since", "head_owner"};
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach (list, i, wf) {
+    json_each (list, i, wf) {
         const char *owner = json_get_string(wf, "ownerInstanceId", NULL);
         bool is_alive = json_is_true(json_object_get(wf, "ownerAlive"));
         cli_table_add(&table, STYLE_BOLD, json_get_string(wf, "ulTaskId", ""));

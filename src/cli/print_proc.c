@@ -27,10 +27,8 @@ void cli_bytes(int64_t bytes, char text[32])
 void cli_put_command(struct buf *b, const json_t *process)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *arg;
     buf_puts(b, shell_word(&word, json_get_string(process, "command", "")));
-    json_array_foreach (json_object_get(process, "args"), i, arg)
+    json_each (json_object_get(process, "args"), i, arg)
         buf_printf(b, " %s", shell_word(&word, json_string_value(arg)));
 }
 
@@ -84,9 +82,7 @@ static bool says_id(const char *message, const char *id)
 
 static void print_errors(const struct cli_options *options, const json_t *errors)
 {
-    size_t i;
-    json_t *entry;
-    json_array_foreach (errors, i, entry) {
+    json_each (errors, i, entry) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         const char *id = json_get_string(entry, "id", ""),
                    *message = json_get_string(json_object_get(entry, "error"), "message", "");
@@ -140,8 +136,6 @@ PRINTER(processes, "process.list")
                                         "head_memory", "head_restarts", "head_by",    "head_command"};
     struct cli_table table = {.columns = sizeof heads / sizeof heads[0], .drops = {6, 2, 5, 3, 7, 4}};
     const json_t *processes = json_object_get(result, "processes");
-    size_t i;
-    json_t *process;
     if (json_array_size(processes) == 0 && json_array_size(json_object_get(result, "errors")) == 0) {
         bool has_none = strcmp(call->op->name, "process.list") == 0 && !json_object_get(call->args, "state");
         if (!options->quiet)
@@ -150,7 +144,7 @@ PRINTER(processes, "process.list")
     }
     cli_table_add_heads(&table, options, heads);
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
-    json_array_foreach (processes, i, process) {
+    json_each (processes, i, process) {
         add_row(&table, options, process);
         put_proc_place(&places, options, process);
     }
@@ -165,7 +159,7 @@ PRINTER(processes, "process.list")
     if (!options->quiet || was_asked_for)
         cli_table_print(&table, options, stdout);
     else
-        for (i = 0; i < table.count; i++)
+        for (size_t i = 0; i < table.count; i++)
             free(table.cells[i].text);
     print_errors(options, json_object_get(result, "errors"));
 }
@@ -221,10 +215,8 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
 /* An object of strings as `K=V, K=V`. */
 static void put_pairs(struct buf *b, const struct cli_options *options, const char *key, const json_t *object)
 {
-    const char *name;
-    json_t *value;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    json_object_foreach ((json_t *)object, name, value)
+    json_each_pair (object, name, value)
         buf_printf(&line, "%s%s=%s", line.len ? ", " : "", name, json_string_value(value));
     if (line.len)
         cli_put_line(b, options, stdout, key, buf_str(&line));
@@ -267,10 +259,8 @@ static void put_end(struct buf *b, const struct cli_options *options, const json
 
 static void put_leftovers(struct buf *b, const struct cli_options *options, const json_t *leftovers)
 {
-    size_t i;
-    json_t *one;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    json_array_foreach (leftovers, i, one)
+    json_each (leftovers, i, one)
         buf_printf(&line, "%s%s (%lld)", i ? ", " : "", json_get_string(one, "name", ""),
                    (long long)json_get_int(one, "pid", 0));
     if (line.len)
@@ -352,12 +342,10 @@ PRINTER(process, "process.create", "process.start", "process.stop", "process.res
 PRINTER(removed, "process.remove")
 {
     const json_t *list = json_object_get(result, "removed");
-    size_t i;
-    json_t *id;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (!json_is_array(list))
         text_put(&b, options->lang, "process_removed", "id", json_get_string(result, "id", ""), NULL);
-    json_array_foreach (list, i, id) {
+    json_each (list, i, id) {
         buf_puts(&b, i ? "\n" : "");
         text_put(&b, options->lang, "process_removed", "id", json_string_value(id), NULL);
     }
@@ -372,9 +360,7 @@ PRINTER(removed, "process.remove")
 static void print_ids(const struct cli_options *options, const char *key, const json_t *list)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, ids CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *id;
-    json_array_foreach (list, i, id) {
+    json_each (list, i, id) {
         buf_puts(&ids, i ? ", " : "");
         if (json_is_string(id))
             buf_puts(&ids, json_string_value(id));

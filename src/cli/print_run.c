@@ -20,9 +20,7 @@ enum style cli_run_style(const char *status)
 static void put_last_lines(struct buf *b, const struct cli_options *options, const json_t *failure)
 {
     const json_t *lines = cli_progress_has_shown(failure) ? NULL : json_object_get(failure, "lines");
-    size_t i;
-    json_t *line;
-    json_array_foreach (lines, i, line) {
+    json_each (lines, i, line) {
         buf_puts(b, "    ");
         log_text_for_terminal(b, json_string_value(line), json_string_length(line), cli_has_colour(options, stdout));
         buf_puts(b, "\n");
@@ -31,9 +29,7 @@ static void put_last_lines(struct buf *b, const struct cli_options *options, con
 
 static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
-    size_t i;
-    json_t *failure;
-    json_array_foreach (json_object_get(stage, "failures"), i, failure) {
+    json_each (json_object_get(stage, "failures"), i, failure) {
         buf_puts(b, "  ");
         cli_put(b, options, stdout, STYLE_BAD, json_get_string(failure, "reason", ""));
         buf_puts(b, "\n");
@@ -46,9 +42,7 @@ static void put_failures(struct buf *b, const struct cli_options *options, const
 static void put_questions(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const json_t *questions = json_object_get(stage, "questions");
-    size_t i;
-    json_t *open;
-    json_array_foreach ((json_t *)questions, i, open)
+    json_each (questions, i, open)
         cli_put_question(b, options, questions, json_get_string(stage, "run_id", ""), open);
 }
 
@@ -56,9 +50,7 @@ static void put_questions(struct buf *b, const struct cli_options *options, cons
 static void add_answers(const json_t *stage, json_t *next)
 {
     const json_t *questions = json_object_get(stage, "questions");
-    size_t i;
-    json_t *open;
-    json_array_foreach ((json_t *)questions, i, open)
+    json_each (questions, i, open)
         cli_add_answers(next, questions, json_get_string(stage, "run_id", ""), open);
 }
 
@@ -112,9 +104,7 @@ static void put_limit(struct buf *b, const struct cli_options *options, const js
 /* The whole log of the first that failed and printed something. */
 static void add_logs(const json_t *stage, json_t *next)
 {
-    size_t i;
-    json_t *failure;
-    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+    json_each (json_object_get(stage, "failures"), i, failure)
         if (json_array_size(json_object_get(failure, "lines"))) {
             json_array_insert_new(next, 0,
                                   json_sprintf("tasuki runs logs %s %s", json_get_string(stage, "run_id", ""),
@@ -213,10 +203,8 @@ PRINTER(run, "run", "resume", "answer", "request.run")
         return;
     }
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *step;
     cli_end_progress();
-    json_array_foreach (json_object_get(result, "order"), i, step)
+    json_each (json_object_get(result, "order"), i, step)
         printf("%zu. %s\n", i + 1, json_get_string(step, "task", ""));
     if (json_object_get(result, "order") || (options->quiet && call->verdict == TSK_OK))
         return;
@@ -257,9 +245,7 @@ PRINTER(prune, "runs.prune")
 PRINTER(tasks, "runs.tasks")
 {
     struct cli_table table = {.columns = 4};
-    size_t i;
-    json_t *task;
-    json_array_foreach (json_object_get(result, "tasks"), i, task) {
+    json_each (json_object_get(result, "tasks"), i, task) {
         const char *state = json_get_string(task, "state", "");
         char when[TIME_TEXT_MAX];
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
@@ -292,14 +278,12 @@ PRINTER(runs, "runs.list")
     static const char *const heads[] = {"head_run", "head_status", "head_flow",   "head_done",
                                         "head_for", "head_by",     "head_started"};
     struct cli_table table = {.columns = 7, .gives_way = 2, .drops = {5, 4, 3}};
-    size_t i;
-    json_t *run;
     if (json_array_size(json_object_get(result, "runs")) == 0) {
         cli_print_none(call, options, "no_runs");
         return;
     }
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach (json_object_get(result, "runs"), i, run) {
+    json_each (json_object_get(result, "runs"), i, run) {
         char count[64], span[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
         const json_t *counts = json_object_get(run, "counts");
         const char *flow = json_get_string(run, "flow", NULL), *status = json_get_string(run, "status", "");
@@ -335,9 +319,7 @@ static void put_follower(struct buf *b, const struct cli_options *options, const
 /* Whether one of them ran on a worker; on one with another commit. */
 static bool has_any(const json_t *tasks, const char *key)
 {
-    size_t i;
-    json_t *task;
-    json_array_foreach ((json_t *)tasks, i, task)
+    json_each (tasks, i, task)
         if (json_object_get(task, key))
             return true;
     return false;
@@ -350,8 +332,6 @@ PRINTER(stage, "runs.show")
                                         "head_started", "head_worker", "head_commit"};
     const json_t *tasks = json_object_get(result, "tasks");
     struct cli_table table = {.columns = has_any(tasks, "commit") ? 6 : has_any(tasks, "worker") ? 5 : 4};
-    size_t i;
-    json_t *task;
     struct op_call shown = *call;
     shown.verdict = TSK_RUN_FAILED; /* also with --quiet: it was asked for */
     cli_print_run(&shown, options, result);
@@ -362,7 +342,7 @@ PRINTER(stage, "runs.show")
         return;
     printf("\n");
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach (json_object_get(result, "tasks"), i, task) {
+    json_each (json_object_get(result, "tasks"), i, task) {
         char when[TIME_TEXT_MAX];
         const char *state = json_get_string(task, "state", "");
         const char *attempt = DIGITS(json_get_int(task, "attempt", 0));
@@ -396,9 +376,7 @@ static void put_log_text(struct buf *b, const struct cli_options *options, const
 
 PRINTER(logs, "runs.logs")
 {
-    size_t i;
-    json_t *log;
-    json_array_foreach (json_object_get(result, "logs"), i, log) {
+    json_each (json_object_get(result, "logs"), i, log) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         const char *text = json_get_string(log, "text", "");
         cli_put(&b, options, stdout, STYLE_DIM, "== ");

@@ -20,10 +20,8 @@ static void print_requests(const struct op_call *call, const struct cli_options 
 {
     static const char *const heads[] = {"head_request", "head_priority", "head_status", "head_run", "head_title"};
     struct cli_table table = {.columns = 5, .drops = {3, 1}};
-    size_t i;
-    json_t *request;
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach (requests, i, request) {
+    json_each (requests, i, request) {
         const char *status = json_get_string(request, "status", "");
         cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, json_get_string(request, "id", "")));
         cli_table_add(&table, STYLE_PLAIN, json_get_string(request, "priority", ""));
@@ -36,9 +34,7 @@ static void print_requests(const struct op_call *call, const struct cli_options 
 
 bool cli_queue_runs(const json_t *locks)
 {
-    size_t i;
-    json_t *lock;
-    json_array_foreach (locks, i, lock)
+    json_each (locks, i, lock)
         if (strcmp(json_get_string(lock, "kind", ""), "queue") == 0 &&
             strcmp(json_get_string(lock, "state", ""), "held") == 0)
             return true;
@@ -77,10 +73,9 @@ static void print_workflows(const struct op_call *call, const struct cli_options
 /* The first of them, which are those that continue or wait (overview.c); `runs list` has them all. */
 static void print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
-    json_t *runs = json_object_get(result, "runs"), *first = json_array(), *run;
+    json_t *runs = json_object_get(result, "runs"), *first = json_array();
     json_t *shown CLEANUP_JSON = json_pack("{s:o}", "runs", first);
-    size_t i;
-    json_array_foreach (runs, i, run)
+    json_each (runs, i, run)
         if (i < STATUS_RUNS_SHOWN)
             json_array_append(first, run);
     cli_print_runs(call, options, shown);

@@ -36,15 +36,13 @@ PRINTER(workers_list, "workers.list")
     struct cli_table table = {.columns = sizeof heads / sizeof heads[0]};
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const json_t *list = json_object_get(result, "workers");
-    size_t i;
-    json_t *worker;
     if (json_array_size(list) == 0) {
         text_put(&b, options->lang, "workers_none", "server", json_get_string(result, "server", ""), NULL);
         printf("%s\n", buf_str(&b));
         return;
     }
     cli_table_add_heads(&table, options, heads);
-    json_array_foreach ((json_t *)list, i, worker)
+    json_each (list, i, worker)
         add_worker(&table, options, worker);
     cli_table_print(&table, options, stdout);
 }

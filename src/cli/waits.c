@@ -87,9 +87,8 @@ static const char *const owned_keys[] = {"wait_owned", "wait_owned_short"};
 
 static void put_lock_party(struct buf *b)
 {
-    size_t i;
-    json_t *lock, *result CLEANUP_JSON = look_at("lock.list", json_object());
-    json_array_foreach (json_object_get(result, "locks"), i, lock)
+    json_t *result CLEANUP_JSON = look_at("lock.list", json_object());
+    json_each (json_object_get(result, "locks"), i, lock)
         if (is_awaited(lock))
             put_party(b, held_keys, json_at(lock, "holder.who"), json_get_string(lock, "created_at", NULL),
                       json_get_int(lock, "age_ms", -1));
@@ -129,14 +128,13 @@ static void put_place(struct buf *b)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error ignored;
-    size_t place = 1, i;
-    json_t *one;
+    size_t place = 1;
     if (tsk_workspace_open(wait_line.root, &ws, &ignored) < 0)
         return;
     json_t *list CLEANUP_JSON = waiting_list(ws);
     tsk_workspace_close(ws);
     const char *own = TIME_EXACT(wait_line.since_ms);
-    json_array_foreach (list, i, one)
+    json_each (list, i, one)
         place += strcmp(json_get_string(one, "kind", ""), wait_line.kind) == 0 &&
                  strcmp(json_get_string(one, "id", ""), wait_line.id) == 0 &&
                  strcmp(json_get_string(one, "since", ""), own) < 0;

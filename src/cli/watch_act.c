@@ -111,11 +111,9 @@ static bool act_on(struct watch *watch, const struct watch_row *row, int key)
 static json_t *question_of(const struct watch *watch, const struct watch_row *row)
 {
     const char *run = json_get_string(row->item, "run_id", "");
-    size_t i;
-    json_t *open;
     if (row->kind == ROW_QUESTION)
         return (json_t *)row->item;
-    json_array_foreach (json_object_get(watch->status, "questions"), i, open)
+    json_each (json_object_get(watch->status, "questions"), i, open)
         if (*run && strcmp(json_get_string(open, "run_id", ""), run) == 0)
             return open;
     return NULL;

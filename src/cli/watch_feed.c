@@ -82,9 +82,8 @@ static bool feed_read_events(struct feed *feed, struct tsk_workspace *ws)
 
 static void add_last_lines(struct tsk_workspace *ws, const json_t *status)
 {
-    size_t i, read = 0;
-    json_t *run;
-    json_array_foreach (json_object_get(status, "runs"), i, run)
+    size_t read = 0;
+    json_each (json_object_get(status, "runs"), i, run)
         if (strcmp(json_get_string(run, "status", ""), "RUNNING") == 0 && read++ < WATCH_LAST_LINES)
             overview_add_last_line(ws, run);
 }

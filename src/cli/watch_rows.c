@@ -135,9 +135,7 @@ static const char *id_shown(const struct maker *m, const char *id)
 /* The file of the flow of a run that has no name; "": the run is not listed. */
 static const char *source_of(const struct maker *m, const char *id)
 {
-    size_t i;
-    json_t *run;
-    json_array_foreach (json_object_get(m->status, "runs"), i, run)
+    json_each (json_object_get(m->status, "runs"), i, run)
         if (strcmp(json_get_string(run, "run_id", ""), id) == 0)
             return json_get_string(run, "source", "");
     return "";
@@ -147,9 +145,7 @@ static const char *source_of(const struct maker *m, const char *id)
 
 static void add_confirmations(struct maker *m, const json_t *status)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (json_object_get(status, "confirmations"), i, one) {
+    json_each (json_object_get(status, "confirmations"), i, one) {
         struct buf text = BUF_INIT;
         const char *by = json_get_string(json_object_get(one, "asked_by"), "label", "?");
         buf_puts(&text, json_get_string(one, "question", ""));
@@ -161,9 +157,7 @@ static void add_confirmations(struct maker *m, const json_t *status)
 
 static void add_open_questions(struct maker *m, const json_t *status)
 {
-    size_t i;
-    json_t *open;
-    json_array_foreach (json_object_get(status, "questions"), i, open) {
+    json_each (json_object_get(status, "questions"), i, open) {
         struct buf text = BUF_INIT, id CLEANUP(buf_clear) = BUF_INIT, name CLEANUP(buf_clear) = BUF_INIT;
         const char *run = json_get_string(open, "run_id", ""), *flow = json_get_string(open, "flow", NULL);
         buf_printf(&id, "%s/%s", run, json_get_string(open, "id", ""));
@@ -214,9 +208,7 @@ static void add_process(struct maker *m, const json_t *process)
 /* Those that have failed, or that run, or the others. */
 static void add_processes(struct maker *m, const json_t *status, bool failed, bool running)
 {
-    size_t i;
-    json_t *process;
-    json_array_foreach (json_object_get(status, "processes"), i, process) {
+    json_each (json_object_get(status, "processes"), i, process) {
         bool has_failed = cli_process_failed(process);
         if (has_failed != failed || (!failed && process_runs(process) != running))
             continue;
@@ -268,9 +260,7 @@ static enum { RUN_BAD, RUN_GOES_ON, RUN_OVER, RUN_ASKS } run_class(const json_t 
 
 static void add_runs_of(struct maker *m, const json_t *status, int class)
 {
-    size_t i;
-    json_t *run;
-    json_array_foreach (json_object_get(status, "runs"), i, run) {
+    json_each (json_object_get(status, "runs"), i, run) {
         if ((int)run_class(run) != class)
             continue;
         add_run(m, run);
@@ -333,12 +323,11 @@ static void add_request(struct maker *m, const json_t *request)
 static void put_event(struct buf *b, const struct maker *m, const json_t *event)
 {
     static const char *const known[] = {"session_id", "run_id", "task_id", "outbox_id"};
-    const char *run = json_get_string(event, "run_id", ""), *key, *said;
-    json_t *value;
+    const char *run = json_get_string(event, "run_id", ""), *said;
     who_put_label(b, cli_event_who(event, &said));
     if (*run)
         buf_printf(b, "  %s %s", id_shown(m, run), json_get_string(event, "task_id", ""));
-    json_object_foreach (json_object_get(event, "data"), key, value) {
+    json_each_pair (json_object_get(event, "data"), key, value) {
         bool is_known = json_is_null(value) || (said && strcmp(key, said) == 0);
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
             is_known = is_known || strcmp(key, known[i]) == 0;
@@ -422,8 +411,6 @@ void watch_rows_make(struct watch_rows *rows, const struct cli_options *options,
                       .filter = filter,
                       .status = status,
                       .queue_runs = cli_queue_runs(json_object_get(status, "locks"))};
-    size_t i;
-    json_t *one;
     watch_rows_clear(rows);
     begin_section(&m, SECTION_NEEDS);
     add_confirmations(&m, status);
@@ -437,16 +424,16 @@ void watch_rows_make(struct watch_rows *rows, const struct cli_options *options,
     add_runs_of(&m, status, RUN_GOES_ON);
     add_runs_of(&m, status, RUN_OVER);
     begin_section(&m, SECTION_LOCKS);
-    json_array_foreach (json_object_get(status, "locks"), i, one)
+    json_each (json_object_get(status, "locks"), i, one)
         add_lock(&m, one);
     begin_section(&m, SECTION_WORKFLOWS);
-    json_array_foreach (json_object_get(status, "workflows"), i, one)
+    json_each (json_object_get(status, "workflows"), i, one)
         add_workflow(&m, one);
     begin_section(&m, SECTION_WAITING);
-    json_array_foreach (json_object_get(status, "waiting"), i, one)
+    json_each (json_object_get(status, "waiting"), i, one)
         add_waiter(&m, one);
     begin_section(&m, SECTION_QUEUE);
-    json_array_foreach (json_object_get(status, "requests"), i, one)
+    json_each (json_object_get(status, "requests"), i, one)
         add_request(&m, one);
     begin_section(&m, SECTION_EVENTS);
     add_events(&m, events);

@@ -149,9 +149,7 @@ static void add_output(struct watch *watch, const char *before, const json_t *te
 
 static void add_process_log(struct watch *watch, const json_t *result)
 {
-    size_t i;
-    json_t *line;
-    json_array_foreach (json_object_get(result, "lines"), i, line) {
+    json_each (json_object_get(result, "lines"), i, line) {
         bool is_error = strcmp(json_get_string(line, "stream", ""), "stderr") == 0;
         add_output(watch, is_error ? "! " : "  ", json_object_get(line, "text"), is_error ? STYLE_WARN : STYLE_PLAIN);
     }
@@ -159,9 +157,7 @@ static void add_process_log(struct watch *watch, const json_t *result)
 
 static void add_run_log(struct watch *watch, const json_t *result)
 {
-    size_t i;
-    json_t *log;
-    json_array_foreach (json_object_get(result, "logs"), i, log) {
+    json_each (json_object_get(result, "logs"), i, log) {
         struct buf before CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&before, "%s | ", json_get_string(log, "task", ""));
         add_output(watch, buf_str(&before), json_object_get(log, "text"), STYLE_PLAIN);
@@ -171,9 +167,7 @@ static void add_run_log(struct watch *watch, const json_t *result)
 /* A thing that no operation tells more about: an event, a confirmation. */
 static void put_facts(struct buf *b, const struct cli_options *options, const json_t *object)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)object, key, value) {
+    json_each_pair (object, key, value) {
         char time[TIME_TEXT_MAX];
         bool is_time = json_is_string(value) && (strcmp(key, "time") == 0 || strcmp(key, "created_at") == 0);
         if (json_is_null(value) || strcmp(key, "outbox_id") == 0)

@@ -120,14 +120,12 @@ int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *option
 /* The first check that failed, as an error. */
 static int report_failure(const json_t *report, struct tsk_error *err)
 {
-    size_t i, k;
-    json_t *check, *command;
-    json_array_foreach (json_object_get(report, "checks"), i, check) {
+    json_each (json_object_get(report, "checks"), i, check) {
         if (strcmp(json_get_string(check, "status", ""), "FAIL") != 0)
             continue;
         error_set(err, TSK_DOCTOR_FAILED, "doctor_failed", "check", json_get_string(check, "name", ""), "title",
                   json_get_string(check, "title", ""), "reason", json_get_string(check, "summary", ""), NULL);
-        json_array_foreach (json_object_get(check, "fix"), k, command)
+        json_each (json_object_get(check, "fix"), k, command)
             error_add_next(err, "%s", json_string_value(command));
         error_add_next(err, "tasuki doctor");
         return -1;

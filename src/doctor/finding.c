@@ -84,9 +84,7 @@ void finding_recovered(struct finding *f, const char *key, ...)
 
 static void add_fix(struct finding *f, const char *command)
 {
-    size_t i;
-    json_t *known;
-    json_array_foreach (f->fix, i, known)
+    json_each (f->fix, i, known)
         if (strcmp(json_string_value(known), command) == 0)
             return;
     if (json_array_size(f->fix) < EVIDENCE_MAX)

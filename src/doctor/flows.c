@@ -187,14 +187,13 @@ static void tell_missing(struct finding *f, const char *program, const char *by)
 
 void check_tools(struct finding *f)
 {
-    json_t *needs CLEANUP_JSON = json_object(), *by;
-    const char *program;
+    json_t *needs CLEANUP_JSON = json_object();
     char path[PATH_MAX];
     each_flow(f->doctor, NULL, needs_of_flow, needs);
     needs_of_agents(f->doctor, needs);
     needs_of_notify(f->doctor, needs);
     f->is_absent = json_object_size(needs) == 0;
-    json_object_foreach (needs, program, by) {
+    json_each_pair (needs, program, by) {
         if (find_program(f->doctor, program, path))
             finding_add(f, DOCTOR_PASS, "doctor_tool", "program", program, "path", path, NULL);
         else

@@ -98,10 +98,9 @@ static void look_at_place(struct finding *f, struct proc_registry *reg, const ch
 /* Files that were removed under a running process (git clean -x): it lives on, and nobody can see it. */
 static void look_for_removed(struct finding *f)
 {
-    json_t *removed CLEANUP_JSON = holder_list_removed(), *value;
-    const char *path;
+    json_t *removed CLEANUP_JSON = holder_list_removed();
     size_t len = strlen(f->doctor->ws->state_path);
-    json_object_foreach (removed, path, value) {
+    json_each_pair (removed, path, value) {
         if (strncmp(path, f->doctor->ws->state_path, len) != 0 || path[len] != '/')
             continue;
         const char *pid = DIGITS(json_integer_value(value));
@@ -113,8 +112,8 @@ static void look_for_removed(struct finding *f)
 void check_processes(struct finding *f)
 {
     struct tsk_error err;
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i, running = 0;
+    json_t *ids CLEANUP_JSON = NULL;
+    size_t running = 0;
     look_for_removed(f);
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     finding_summary(f, "doctor_procs_none", NULL);
@@ -124,7 +123,7 @@ void check_processes(struct finding *f)
         finding_error(f, DOCTOR_FAIL, &err);
         return;
     }
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         bool may_live = look_at_process(f, &reg, json_string_value(id), &running);
         look_at_place(f, &reg, json_string_value(id), may_live);
     }

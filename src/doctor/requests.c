@@ -58,9 +58,7 @@ static void suggest_request(struct finding *f, const struct request *request)
 
 static void tell_problems(struct finding *f, const struct request *request)
 {
-    size_t i;
-    json_t *problem;
-    json_array_foreach (request->problems, i, problem) {
+    json_each (request->problems, i, problem) {
         finding_add(f, DOCTOR_WARN, "yaml_invalid", "source", request->source, "line",
                     DIGITS(json_get_int(problem, "line", 1)), "column", DIGITS(json_get_int(problem, "column", 1)),
                     "reason", json_get_string(problem, "reason", "?"), NULL);

@@ -149,13 +149,12 @@ static void run_look_at(struct finding *f, const char *id, size_t running[2])
 void runs_each(struct finding *f, void (*look)(struct finding *f, const char *id, size_t *counts), size_t *counts)
 {
     struct tsk_error err;
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (rundir_list(f->doctor->ws, &ids, &err) < 0) {
         finding_error(f, DOCTOR_FAIL, &err);
         return;
     }
-    json_array_foreach (ids, i, id)
+    json_each (ids, i, id)
         if (id_is_valid(json_string_value(id)))
             look(f, json_string_value(id), counts);
 }

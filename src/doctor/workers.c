@@ -41,11 +41,9 @@ static int64_t look_at_workers(struct finding *f, const json_t *answer, size_t *
 {
     const char *key = json_get_string(answer, "key", ""), *version = json_get_string(answer, "tasuki", "");
     const char *others = json_get_string(answer, "others", "");
-    size_t i;
-    json_t *worker;
     int64_t places = 0;
     *ret_count = 0;
-    json_array_foreach (json_object_get(answer, "workers"), i, worker) {
+    json_each (json_object_get(answer, "workers"), i, worker) {
         const char *name = json_get_string(worker, "name", ""), *theirs = json_get_string(worker, "version", "");
         places += json_get_int(worker, "places", 0);
         ++*ret_count;

@@ -40,10 +40,8 @@ static bool has_variable(const struct flow *flow, const struct flow_task *task, 
 static void add_env(struct flow *flow, struct flow_task *task, const json_t *agent)
 {
     struct buf pairs CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
-    const char *name;
-    json_t *value;
     uint32_t count = 0;
-    json_object_foreach (json_object_get(agent, "env"), name, value)
+    json_each_pair (json_object_get(agent, "env"), name, value)
         if (!has_variable(flow, task, name)) {
             buf_printf(&pairs, "%s=%s", name, json_string_value(value));
             buf_put(&pairs, "", 1);
@@ -76,11 +74,9 @@ static void take_limits(struct flow *flow, struct flow_task *task, const json_t 
 /* One word behind the other, each with its end. */
 static bool take_command(struct flow *flow, struct flow_task *task, const json_t *words)
 {
-    size_t i;
-    json_t *word;
     task->is_shell = false;
     task->run_count = 0;
-    json_array_foreach (words, i, word) {
+    json_each (words, i, word) {
         uint32_t offset = flow_string_add(flow, json_string_value(word), json_string_length(word));
         task->run = task->run_count++ ? task->run : offset;
         if (json_string_length(word) > AGENT_ARG_MAX)

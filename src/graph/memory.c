@@ -228,9 +228,8 @@ static int check_spawn(struct memory *m, json_t *names, const char *name, struct
 /* What a request names is looked at before anything is done: all of them or none. */
 static int check_requests(struct memory *m, uint32_t by, const json_t *requests, struct tsk_error *err)
 {
-    json_t *names CLEANUP_JSON = requests ? json_object() : NULL, *request;
-    size_t i;
-    json_array_foreach (requests, i, request) {
+    json_t *names CLEANUP_JSON = requests ? json_object() : NULL;
+    json_each (requests, i, request) {
         const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", NULL);
         bool is_next = strcmp(what, "next") == 0 || strcmp(what, "goto") == 0, is_spawn = strcmp(what, "spawn") == 0;
         if (is_next && !name)
@@ -245,14 +244,12 @@ static int check_requests(struct memory *m, uint32_t by, const json_t *requests,
 
 static int claim_succeed(struct memory *m, uint32_t node, struct completion *completion, struct tsk_error *err)
 {
-    size_t i;
-    json_t *request;
     bool is_goto = false;
     struct session *session = session_of(&m->plan, plan_scope_of(&m->plan, node));
     if (check_requests(m, node, completion->requests, err) < 0 ||
         channel_apply(&session->channel, &completion->effects, err) < 0)
         return -1;
-    json_array_foreach (completion->requests, i, request)
+    json_each (completion->requests, i, request)
         if (do_request(m, node, request, &is_goto, err) < 0)
             return -1;
     if (is_goto)

@@ -37,9 +37,8 @@ static bool is_known_type(const char *type)
 /* How many there are; -1: they are no list of texts. */
 static int count_options(const json_t *question)
 {
-    const json_t *options = json_object_get(question, "options"), *option;
-    size_t i;
-    json_array_foreach (options, i, option)
+    const json_t *options = json_object_get(question, "options");
+    json_each (options, i, option)
         if (!json_is_string(option))
             return -1;
     return !options || json_is_null(options) || json_is_array(options) ? (int)json_array_size(options) : -1;
@@ -101,8 +100,7 @@ static int take_request(struct output *output, json_t *object, const char *what,
 
 static int take_object(struct output *output, const char *line, unsigned number, struct tsk_error *err)
 {
-    const char *key;
-    json_t *value, *object CLEANUP_JSON = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    json_t *object CLEANUP_JSON = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(object))
         return bad_line(err, number, line);
     const char *what = json_get_string(object, "do", NULL);
@@ -110,7 +108,7 @@ static int take_object(struct output *output, const char *line, unsigned number,
         int result = take_request(output, object, what, err);
         return result == 1 ? bad_line(err, number, line) : result;
     }
-    json_object_foreach (object, key, value)
+    json_each_pair (object, key, value)
         if (effects_add_take(&output->effects, EFFECT_SET, key, json_incref(value), err) < 0)
             return -1;
     return 0;

@@ -128,9 +128,7 @@ static json_t *reflow_compare(const struct flow *old, const struct flow *new)
 /* A task that asked for tasks which do not exist any more cannot be repeated from the journal. */
 static bool asks_for_unknown(const json_t *record, const struct flow *new)
 {
-    const json_t *request;
-    size_t i;
-    json_array_foreach (json_object_get(record, "r"), i, request) {
+    json_each (json_object_get(record, "r"), i, request) {
         const char *name = json_get_string(request, "task", NULL);
         if (name && graph_find(&new->graph, name) == NO_NODE)
             return true;
@@ -140,9 +138,8 @@ static bool asks_for_unknown(const json_t *record, const struct flow *new)
 
 static void note_completed(json_t *changes, const json_t *records, const struct flow *new)
 {
-    json_t *kept = json_object_get(changes, "kept"), *record;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_t *kept = json_object_get(changes, "kept");
+    json_each (records, i, record) {
         const char *name = json_get_string(record, "k", ""), *outcome = json_get_string(record, "o", "");
         bool is_end = is_event(record, "end");
         if (!is_end || !json_object_get(kept, name))
@@ -180,9 +177,7 @@ static int refuse_question(const struct rundir *run, const json_t *records, stru
 
 static int refuse_added(const struct rundir *run, const json_t *records, struct tsk_error *err)
 {
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (json_object_get(record, "n") && !is_event(record, "dropped") &&
             (uint32_t)json_get_int(record, "n", 0) & PLAN_DYNAMIC)
             return reflow_refuse(err, run, "reflow_added", "task", json_get_string(record, "k", ""), NULL, NULL);
@@ -192,10 +187,8 @@ static int refuse_added(const struct rundir *run, const json_t *records, struct 
 static int refuse_groups(const struct rundir *run, const json_t *changes, const struct flow *old,
                          const struct flow *new, struct tsk_error *err)
 {
-    const char *name;
-    json_t *is_completed;
     char buf[GRAPH_NAME_MAX];
-    json_object_foreach (json_object_get(changes, "kept"), name, is_completed) {
+    json_each_pair (json_object_get(changes, "kept"), name, is_completed) {
         if (!json_is_true(is_completed))
             continue;
         const char *group =
@@ -224,10 +217,8 @@ static void record_number(const json_t *record, char number[24])
 /* By the old numbers: the task's name; the start that has no end. */
 static void find_open(const json_t *records, json_t *open)
 {
-    json_t *record;
-    size_t i;
     char number[24];
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         record_number(record, number);
         if (is_event(record, "start"))
             json_object_set(open, number, record);
@@ -244,11 +235,10 @@ static void record_drop(json_t *record)
 
 static void records_rewrite(json_t *records, const struct flow *new, const json_t *kept)
 {
-    json_t *open CLEANUP_JSON = json_object(), *names CLEANUP_JSON = json_object(), *record;
-    size_t i;
+    json_t *open CLEANUP_JSON = json_object(), *names CLEANUP_JSON = json_object();
     char number[24];
     find_open(records, open);
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         if (!is_event(record, "start") && !is_event(record, "end") && !is_event(record, "ask") &&
             !is_event(record, "answer"))
             continue;
@@ -292,9 +282,7 @@ static void add_record(json_t *records, const struct flow *new, const char *sha2
 static int write_journal(const struct rundir *run, const json_t *records, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         json_write(&text, record, false);
         buf_puts(&text, "\n");
     }
@@ -366,9 +354,7 @@ int reflow_finish(const struct rundir *run, const json_t *records, struct tsk_er
     struct buf text CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
     char sha256[SHA256_HEX_SIZE];
     const char *wanted = NULL;
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_event(record, "flow"))
             wanted = json_get_string(record, "sha256", "");
     if (!wanted || fs_read_file(run->dir, NEXT_COPY, FLOW_SIZE_MAX - 1, &text) < 0)
@@ -384,9 +370,7 @@ int reflow_finish(const struct rundir *run, const json_t *records, struct tsk_er
 static void add_list(struct tsk_error *report, const char *key, const json_t *names)
 {
     struct buf list CLEANUP(buf_clear) = BUF_INIT;
-    const json_t *name;
-    size_t i;
-    json_array_foreach (names, i, name)
+    json_each (names, i, name)
         if (i < REFLOW_NAMES_MAX)
             buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(name));
     if (json_array_size(names) > REFLOW_NAMES_MAX)
@@ -396,9 +380,8 @@ static void add_list(struct tsk_error *report, const char *key, const json_t *na
 
 static json_t *completed_again(struct runner *runner, const json_t *changes)
 {
-    json_t *again = json_array(), *is_completed;
-    const char *name;
-    json_object_foreach (json_object_get(changes, "kept"), name, is_completed) {
+    json_t *again = json_array();
+    json_each_pair (json_object_get(changes, "kept"), name, is_completed) {
         const struct task_view *view = view_of(runner, graph_find(&runner->flow->graph, name));
         if (json_is_true(is_completed) && view->state != VIEW_OK && view->state != VIEW_SKIPPED)
             json_array_append_new(again, json_string(name));

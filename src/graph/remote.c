@@ -197,13 +197,11 @@ static void push_channel(struct runner *runner, struct running *slot)
 /* The task's own variables, then the parameters of the run. */
 static void put_env(const struct runner *runner, const struct flow_task *task, struct buf *env, size_t *ret_count)
 {
-    size_t i;
-    json_t *param;
     const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
     *ret_count = 0;
     for (uint32_t k = 0; task && k < task->env_count; k++, pair += strlen(pair) + 1, ++*ret_count)
         buf_put(env, pair, strlen(pair) + 1);
-    json_array_foreach (runner->params, i, param) {
+    json_each (runner->params, i, param) {
         buf_put(env, json_string_value(param), json_string_length(param) + 1);
         ++*ret_count;
     }

@@ -15,8 +15,7 @@
 static char **child_env(const json_t *pairs)
 {
     extern char **environ;
-    size_t count = 0, at = 0, i;
-    json_t *pair;
+    size_t count = 0, at = 0;
     while (environ[count])
         count++;
     char **env = calloc(count + json_array_size(pairs) + 1, sizeof *env);
@@ -24,7 +23,7 @@ static char **child_env(const json_t *pairs)
     for (size_t k = 0; k < count; k++)
         if (strncmp(environ[k], "TASUKI_REDIS", 12) != 0)
             env[at++] = environ[k];
-    json_array_foreach ((json_t *)pairs, i, pair)
+    json_each (pairs, i, pair)
         env[at++] = (char *)json_string_value(pair);
     return env;
 }

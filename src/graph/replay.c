@@ -70,11 +70,9 @@ static bool is_deciding(const json_t *record)
 /* There are few of them; to look at all records for each of thousands of failures takes minutes. */
 void deciding_find(struct deciding *d, const json_t *records)
 {
-    size_t i;
-    json_t *record;
     *d = (struct deciding){.records = records, .at = calloc(json_array_size(records) + 1, sizeof *d->at)};
     BUG(!d->at);
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_deciding(record))
             d->at[d->count++] = i;
 }
@@ -349,11 +347,9 @@ static void replay_one(struct replay *r, size_t index, const json_t *record)
 int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err)
 {
     struct replay r = {.runner = runner, .records = records};
-    size_t i;
-    json_t *record;
     r.keeps_failures = ends_with_answer(records) || reply_is_there(&runner->run, records);
     deciding_find(&r.deciding, records);
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         replay_one(&r, i, record);
     free(r.deciding.at);
     if (runner_take_replies(runner, err) < 0)

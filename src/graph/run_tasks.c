@@ -18,10 +18,9 @@ static void put_key(char key[TASK_KEY_MAX], const char *session, const char *tas
 /* The tasks of a stage by session and name. Owned. */
 static json_t *tasks_by_key(json_t *tasks)
 {
-    json_t *found = json_object(), *task;
-    size_t i;
+    json_t *found = json_object();
     char key[TASK_KEY_MAX];
-    json_array_foreach (tasks, i, task) {
+    json_each (tasks, i, task) {
         put_key(key, json_get_string(task, "session_id", ""), json_get_string(task, "task", ""));
         json_object_set(found, key, task);
     }
@@ -92,10 +91,9 @@ static json_t *add_task(json_t *stage, json_t *found, const char *key, const jso
 
 static void take_records(json_t *stage, const json_t *records)
 {
-    json_t *found CLEANUP_JSON = tasks_by_key(json_object_get(stage, "tasks")), *record;
-    size_t i;
+    json_t *found CLEANUP_JSON = tasks_by_key(json_object_get(stage, "tasks"));
     char key[TASK_KEY_MAX];
-    json_array_foreach ((json_t *)records, i, record) {
+    json_each (records, i, record) {
         if (!is_of_task(record))
             continue;
         put_key(key, json_get_string(record, "s", ""), json_get_string(record, "k", ""));
@@ -110,9 +108,7 @@ static void take_records(json_t *stage, const json_t *records)
 static json_int_t count_events(const json_t *records, const char *event)
 {
     json_int_t count = 0;
-    json_t *record;
-    size_t i;
-    json_array_foreach ((json_t *)records, i, record)
+    json_each (records, i, record)
         count += strcmp(json_get_string(record, "e", ""), event) == 0;
     return count;
 }
@@ -122,12 +118,11 @@ static void count_states(json_t *stage, json_int_t starts)
 {
     static const char *const states[] = {"ok", "skipped", "failed", "stopped", "asks"};
     const json_t *tasks = json_object_get(stage, "tasks");
-    json_t *counts = json_object_get(stage, "counts"), *task;
+    json_t *counts = json_object_get(stage, "counts");
     json_int_t found[5] = {0}, total = json_get_int(counts, "total", 0);
-    size_t i;
     if (!json_is_object(counts) || json_object_get(stage, "tasks_left_out"))
         return;
-    json_array_foreach ((json_t *)tasks, i, task)
+    json_each (tasks, i, task)
         for (size_t k = 0; k < 5; k++)
             found[k] += task_is(task, states[k]);
     total = total > (json_int_t)json_array_size(tasks) ? total : (json_int_t)json_array_size(tasks);
@@ -162,11 +157,9 @@ void run_task_interrupt(json_t *task)
 
 void run_tasks_count(json_t *stage, const json_t *records)
 {
-    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
+    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts");
     json_int_t ok = 0, failed = 0, asking = 0, added = 0;
-    const char *key;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", ""), *outcome = json_get_string(record, "o", "");
         int64_t number = json_get_int(record, "n", -1);
         bool is_start = strcmp(event, "start") == 0, is_end = strcmp(event, "end") == 0;
@@ -180,7 +173,7 @@ void run_tasks_count(json_t *stage, const json_t *records)
             json_object_set_new(ends, node, json_string(outcome));
     }
     json_int_t done = 0;
-    json_object_foreach (ends, key, record) {
+    json_each_pair (ends, key, record) {
         done += json_is_string(record);
         asking += json_is_true(record);
         ok += json_is_string(record) && strcmp(json_string_value(record), "ok") == 0;
@@ -208,10 +201,9 @@ void run_tasks_set_questions(json_t *stage, json_t *questions)
 
 void run_tasks_end(json_t *tasks, const json_t *records)
 {
-    json_t *record, *task, *found CLEANUP_JSON = tasks_by_key(tasks);
-    size_t i;
+    json_t *task, *found CLEANUP_JSON = tasks_by_key(tasks);
     char key[TASK_KEY_MAX];
-    json_array_foreach ((json_t *)records, i, record) {
+    json_each (records, i, record) {
         const char *outcome = json_get_string(record, "o", "retry");
         put_key(key, json_get_string(record, "s", ""), json_get_string(record, "k", ""));
         task = strcmp(json_get_string(record, "e", ""), "end") == 0 ? json_object_get(found, key) : NULL;

@@ -250,9 +250,7 @@ int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error 
 bool rundir_was_interrupted(const json_t *records)
 {
     bool was = true;
-    size_t i;
-    json_t *record;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", "");
         if (strcmp(event, "done") == 0)
             was = false;
@@ -448,13 +446,12 @@ static bool has_newer_journal(const struct rundir *run)
 /* A run that can continue: at least one of its questions has its answer. */
 static void put_answered(const struct rundir *run, json_t *stage, const json_t *records)
 {
-    json_t *open = reply_questions(run, records), *task;
-    size_t i;
+    json_t *open = reply_questions(run, records);
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
     json_object_set_new(stage, "answered", json_true());
     json_object_set_new(stage, "ended_at", json_null());
     run_tasks_set_questions(stage, open);
-    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+    json_each (json_object_get(stage, "tasks"), i, task)
         if (strcmp(json_get_string(task, "state", ""), "asks") == 0 && json_array_size(open) == 0)
             json_object_set_new(task, "state", json_string("waiting"));
 }
@@ -463,9 +460,7 @@ static void put_answered(const struct rundir *run, json_t *stage, const json_t *
 static bool ends_answered(const json_t *records)
 {
     bool is_answered = false;
-    const json_t *one;
-    size_t i;
-    json_array_foreach (records, i, one) {
+    json_each (records, i, one) {
         const char *event = json_get_string(one, "e", "");
         is_answered = strcmp(event, "answer") == 0 || (is_answered && strcmp(event, "done") != 0);
     }
@@ -496,11 +491,9 @@ static void catch_up(const struct rundir *run, json_t *stage)
 /* A run that was killed before it took an answer (A2) can continue because of it. */
 static void put_interrupted(const struct rundir *run, json_t *stage, int64_t size, const json_t *records)
 {
-    json_t *task;
-    size_t i;
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
     run_tasks_catch_up(run, stage, size);
-    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+    json_each (json_object_get(stage, "tasks"), i, task)
         run_task_interrupt(task);
     if (reply_is_there(run, records))
         put_answered(run, stage, records);

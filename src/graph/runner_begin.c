@@ -110,9 +110,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     for (size_t i = 0; runner->polls && i <= runner->parallel + 1; i++)
         runner->polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     executor_init(&runner->executor, &runner->run);
-    size_t i;
-    json_t *pair;
-    json_array_foreach (runner->params, i, pair)
+    json_each (runner->params, i, pair)
         executor_add_env(&runner->executor, json_string_value(pair));
     runner->executor.lock_fd = runner->options.lock_fd;
     BUG(!runner->running || !runner->files || !runner->logs || !runner->polls ||
@@ -145,12 +143,11 @@ static int find_node(const struct graph *graph, const char *name, uint32_t *ret,
 /* Tasks that were named: they, and what they need. */
 static int want_only(struct runner *runner, struct tsk_error *err)
 {
-    size_t i, count = json_array_size(runner->options.only);
-    json_t *name;
+    size_t count = json_array_size(runner->options.only);
     uint32_t *nodes = calloc(count, sizeof *nodes);
     int result = 0;
     BUG(!nodes);
-    json_array_foreach ((json_t *)runner->options.only, i, name)
+    json_each (runner->options.only, i, name)
         if (result == 0)
             result = find_node(&runner->flow->graph, json_string_value(name), &nodes[i], err);
     if (result == 0)
@@ -200,9 +197,7 @@ static int64_t paused_before(const json_t *records)
 {
     int64_t paused_ms = 0, now_ms = clock_now().wall_ms, last_ms = now_ms;
     const char *last = "";
-    size_t i;
-    json_t *record;
-    json_array_foreach ((json_t *)records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", "");
         int64_t time_ms = json_get_int(record, "t", last_ms);
         bool is_pause = strcmp(event, "resume") == 0 || strcmp(event, "flow") == 0 || strcmp(last, "done") == 0;
@@ -347,9 +342,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     }
     runner->epoch = 1;
-    size_t i;
-    json_t *record;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
     runner->began_wall_ms = json_get_int(first, "t", 0);
     runner->paused_ms = paused_before(records);

@@ -406,9 +406,7 @@ static void failure_of(const struct runner *runner, const struct running *slot, 
 /* Words without NUL, the first not empty: what execve takes. */
 static bool is_command(const json_t *words)
 {
-    size_t i;
-    json_t *word;
-    json_array_foreach (words, i, word)
+    json_each (words, i, word)
         if (!json_is_string(word) || strlen(json_string_value(word)) != json_string_length(word))
             return false;
     return json_array_size(words) && json_string_length(json_array_get(words, 0));
@@ -417,9 +415,7 @@ static bool is_command(const json_t *words)
 /* A task that is asked for in a file must say its name and what to execute; memory.h knows no commands. */
 static int check_spawns(const json_t *requests, struct tsk_error *err)
 {
-    size_t i;
-    json_t *request;
-    json_array_foreach (requests, i, request) {
+    json_each (requests, i, request) {
         const char *name = json_get_string(request, "task", NULL);
         if (strcmp(json_get_string(request, "do", ""), "spawn") != 0)
             continue;

@@ -79,11 +79,9 @@ uint16_t view_worker(struct runner *runner, const char *name, const char *commit
 /* Nothing, of a task that ran here. */
 static void put_worker(const struct runner *runner, const struct task_view *view, json_t *json)
 {
-    const char *key;
-    json_t *number;
     if (!view->worker)
         return;
-    json_object_foreach (runner->workers, key, number) {
+    json_each_pair (runner->workers, key, number) {
         size_t len = strcspn(key, "\t");
         if (json_integer_value(number) != view->worker)
             continue;
@@ -160,9 +158,8 @@ static json_t *tasks_json(struct runner *runner, json_int_t *ret_left_out)
 
 static json_t *questions_json(const struct runner *runner)
 {
-    json_t *list = json_array(), *question;
-    const char *node;
-    json_object_foreach (runner->questions, node, question)
+    json_t *list = json_array();
+    json_each_pair (runner->questions, node, question)
         json_array_append(list, question);
     return list;
 }
@@ -320,9 +317,7 @@ json_t *runner_facts_take(struct runner *runner)
 
 void runner_facts_tell_take(struct runner *runner, json_t *held)
 {
-    size_t i;
-    json_t *fact;
-    json_array_foreach (held, i, fact)
+    json_each (held, i, fact)
         runner_fact(runner, json_string_value(json_array_get(fact, 0)), json_string_value(json_array_get(fact, 1)),
                     json_string_value(json_array_get(fact, 2)), json_incref(json_array_get(fact, 3)),
                     json_is_true(json_array_get(fact, 4)));

@@ -33,11 +33,9 @@ static bool is_loopback(const struct http_text *name)
 
 static bool is_our_host(const struct http_server *server, const struct http_text *name)
 {
-    size_t i;
-    json_t *host;
     if (is_loopback(name))
         return true;
-    json_array_foreach (server->hosts, i, host)
+    json_each (server->hosts, i, host)
         if (http_text_is_caseless(name, json_string_value(host)))
             return true;
     return false;

@@ -151,9 +151,7 @@ static int show_other(struct http_server *server, struct op_call *call)
 
 static void say_errors(const json_t *answer)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (json_object_get(answer, "errors"), i, item) {
+    json_each (json_object_get(answer, "errors"), i, item) {
         struct tsk_error problem = {0};
         error_set(&problem, TSK_PROCESS_START_FAILED, "problem_of", "what", json_get_string(item, "id", "?"), "reason",
                   json_get_string(json_object_get(item, "error"), "message", "?"), NULL);

@@ -134,9 +134,7 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
         return -1;
     struct lock_record record;
     record_init(&record);
-    const char *key;
-    json_t *value;
-    json_object_foreach (root, key, value) {
+    json_each_pair (root, key, value) {
         const char *digits = DIGITS(json_integer_value(value));
         if (json_is_integer(value))
             record_store(&record, key, digits);

@@ -69,9 +69,7 @@ static const char *tool_of_command(const struct mcp_server *server, const char *
 
 static void put_next(struct buf *text, const struct mcp_server *server, const json_t *commands)
 {
-    size_t i;
-    json_t *command;
-    json_array_foreach (commands, i, command) {
+    json_each (commands, i, command) {
         const char *tool = tool_of_command(server, json_string_value(command));
         buf_printf(text, "%s%s", i ? "; " : "\nNext: ", json_string_value(command));
         if (tool)
@@ -248,27 +246,24 @@ static void note_process(struct mcp_server *server, const json_t *process)
 static void note_started(struct mcp_server *server, const struct op *op, const json_t *answer)
 {
     static const char *const starts[] = {"process.create", "process.start", "process.restart", "template.use"};
-    const json_t *process;
-    size_t i;
     bool is_start = false;
-    for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         is_start |= strcmp(op->name, starts[i]) == 0;
     if (!is_start)
         return;
     note_process(server, answer);
-    json_array_foreach (json_object_get(answer, "processes"), i, process)
+    json_each (json_object_get(answer, "processes"), i, process)
         note_process(server, process);
 }
 
 void mcp_stop_started(struct mcp_server *server)
 {
-    const char *value = getenv("TASUKI_STOP_ON_SHUTDOWN"), *id;
-    json_t *ignored;
+    const char *value = getenv("TASUKI_STOP_ON_SHUTDOWN");
     if (!value)
         value = getenv("VANTAGE_STOP_ON_SHUTDOWN");
     if (!value || (strcmp(value, "true") != 0 && strcmp(value, "1") != 0))
         return;
-    json_object_foreach (server->started, id, ignored) {
+    json_each_key (server->started, id) {
         struct tsk_error err;
         json_decref(mcp_run_op(server, "process.stop", json_pack("{s:[s]}", "id", id), &err)); /* it may have ended */
     }

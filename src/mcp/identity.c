@@ -249,14 +249,13 @@ static const char *instance_of(const json_t *lock)
 static json_t *locks_of(struct mcp_server *server, const char *instance)
 {
     struct tsk_error problem = {0};
-    json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &problem), *lock;
-    size_t i;
+    json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &problem);
     if (!answer) {
         log_problem(&problem);
         return NULL;
     }
     json_t *mine = json_array();
-    json_array_foreach (json_object_get(answer, "locks"), i, lock)
+    json_each (json_object_get(answer, "locks"), i, lock)
         if (instance_is_same_id(instance_of(lock), instance))
             json_array_append(mine, lock);
     return mine;
@@ -283,9 +282,8 @@ static bool is_later(const json_t *lock, const struct ending *ending)
 
 static void release_locks(struct mcp_server *server, const char *instance, const struct ending *ending)
 {
-    json_t *mine CLEANUP_JSON = locks_of(server, instance), *lock;
-    size_t i;
-    json_array_foreach (mine, i, lock) {
+    json_t *mine CLEANUP_JSON = locks_of(server, instance);
+    json_each (mine, i, lock) {
         struct tsk_error problem = {0};
         if (is_later(lock, ending))
             continue;

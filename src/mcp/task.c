@@ -287,9 +287,7 @@ static json_t *not_here(const json_t *record, struct mcp_fault *fault)
 static void take_answers(struct mcp_task *task, const json_t *responses)
 {
     json_t *open = json_object_get(task->record, "inputRequests");
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)responses, key, value)
+    json_each_pair (responses, key, value)
         if (json_object_get(open, key)) {
             json_object_set_new(task->answers, key, json_deep_copy(value)); /* references are not for two threads */
             json_object_del(open, key);

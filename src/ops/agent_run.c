@@ -152,9 +152,7 @@ static json_t *tail_of(int run_dir, const char *path, size_t most)
 
 static const json_t *of_task(const json_t *list, const char *task)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (list, i, item)
+    json_each (list, i, item)
         if (strcmp(json_get_string(item, "task", ""), task) == 0)
             return item;
     return NULL;
@@ -163,11 +161,9 @@ static const json_t *of_task(const json_t *list, const char *task)
 /* How often it was started, and the session and attempt of the last time, out of the journal. */
 static int64_t count_starts(const json_t *records, const char *task, char path[RUN_LOG_NAME])
 {
-    size_t i;
-    json_t *record;
     int64_t count = 0;
     path[0] = '\0';
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (strcmp(json_get_string(record, "e", ""), "start") == 0 &&
             strcmp(json_get_string(record, "k", ""), task) == 0) {
             count++;
@@ -211,8 +207,8 @@ static void add_members(struct delegation *d, const json_t *stage, json_t *resul
 {
     struct rundir run;
     struct tsk_error problem;
-    json_t *records CLEANUP_JSON = NULL, *list = json_array(), *member;
-    size_t i, count = json_array_size(d->work.members), most = TAILS_MAX / (count ? count : 1);
+    json_t *records CLEANUP_JSON = NULL, *list = json_array();
+    size_t count = json_array_size(d->work.members), most = TAILS_MAX / (count ? count : 1);
     json_object_set_new(result, "agents", list);
     if (rundir_open(d->call->ws, json_get_string(stage, "run_id", ""), &run, &problem) < 0) {
         add_problem(d, &problem, result);
@@ -222,7 +218,7 @@ static void add_members(struct delegation *d, const json_t *stage, json_t *resul
         add_problem(d, &problem, result);
         records = json_array();
     }
-    json_array_foreach (d->work.members, i, member)
+    json_each (d->work.members, i, member)
         json_array_append_new(list, member_json(&run, stage, records, member, most < TAIL_MAX ? most : TAIL_MAX));
     rundir_clear(&run);
 }

@@ -73,13 +73,12 @@ static bool path_above(const struct op_call *call, const char *given, char near[
 static int refuse_verb(const struct op_call *call, const char *verb, struct tsk_error *err)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
-    json_t *tasks = json_object_get(call->args, "tasks"), *one;
-    size_t i;
+    json_t *tasks = json_object_get(call->args, "tasks");
     buf_printf(&line, "tasuki runs %s", verb);
     error_set(err, TSK_NOT_FOUND, "flow_not_found_near", "flow", verb, "near", buf_str(&line), NULL);
     if (json_is_string(tasks))
         buf_printf(&line, " %s", shell_word(&word, json_string_value(tasks)));
-    json_array_foreach (tasks, i, one)
+    json_each (tasks, i, one)
         buf_printf(&line, " %s", shell_word(&word, json_string_value(one)));
     error_add_next(err, "%s", buf_str(&line));
     return -1;

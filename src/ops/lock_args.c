@@ -336,14 +336,13 @@ static int list_sprint(struct tsk_workspace *ws, const struct lock_kind *kind, c
 /* The parties that wait for a lock: `waiters`, where there are any. */
 static void add_waiters(struct tsk_workspace *ws, json_t *locks)
 {
-    json_t *waiting CLEANUP_JSON = waiting_list(ws), *lock, *one;
-    size_t i, k;
-    json_array_foreach (locks, i, lock) {
+    json_t *waiting CLEANUP_JSON = waiting_list(ws);
+    json_each (locks, i, lock) {
         const char *kind = json_get_string(lock, "kind", ""), *id = json_get_string(lock, "id", "");
         json_t *waiters = NULL;
         char whole[LOCK_NAME_SIZE + 32];
         snprintf(whole, sizeof whole, "%s/%s", kind, id);
-        json_array_foreach (waiting, k, one) {
+        json_each (waiting, k, one) {
             const char *for_kind = json_get_string(one, "kind", ""), *for_id = json_get_string(one, "id", "");
             bool is_it = (strcmp(for_kind, kind) == 0 && strcmp(for_id, id) == 0) ||
                          (strcmp(for_kind, "lock") == 0 && (strcmp(for_id, whole) == 0 || strcmp(for_id, id) == 0));

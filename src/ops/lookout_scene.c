@@ -64,11 +64,10 @@ static void look_at_lock(struct dead *dead, const json_t *lock)
 
 static int look_at_locks(struct dead *dead, struct tsk_error *err)
 {
-    json_t *locks CLEANUP_JSON = NULL, *lock;
-    size_t i;
+    json_t *locks CLEANUP_JSON = NULL;
     if (locks_list(dead->lookout->ws, NULL, dead->lookout->root, &locks, err) < 0)
         return -1;
-    json_array_foreach (locks, i, lock)
+    json_each (locks, i, lock)
         look_at_lock(dead, lock);
     return 0;
 }
@@ -77,11 +76,10 @@ static int look_at_locks(struct dead *dead, struct tsk_error *err)
 
 static int look_at_runs(struct dead *dead, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (rundir_list_open(dead->lookout->ws, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         const char *name = json_string_value(id);
         json_t *stage CLEANUP_JSON = overview_stage(dead->lookout->ws, name);
         const char *status = json_get_string(stage, "status", "");
@@ -104,11 +102,10 @@ static int look_at_runs(struct dead *dead, struct tsk_error *err)
 
 static int look_at_workflows(struct dead *dead, struct owners *owners, struct tsk_error *err)
 {
-    json_t *list CLEANUP_JSON = NULL, *one;
-    size_t i;
+    json_t *list CLEANUP_JSON = NULL;
     if (workflow_list(owners, NULL, true, &list, err) < 0)
         return -1;
-    json_array_foreach (list, i, one) {
+    json_each (list, i, one) {
         const json_t *alive = json_object_get(one, "ownerAlive");
         if (json_is_true(alive))
             add_living(dead, json_get_int(one, "ownerPid", 0));
@@ -180,9 +177,8 @@ static int look_at_owners(struct dead *dead, struct tsk_error *err)
 
 static void look_at_questions(struct dead *dead)
 {
-    json_t *list CLEANUP_JSON = confirm_list(dead->lookout->ws, true), *one;
-    size_t i;
-    json_array_foreach (list, i, one)
+    json_t *list CLEANUP_JSON = confirm_list(dead->lookout->ws, true);
+    json_each (list, i, one)
         add_death(dead, "confirm.expired", NULL, NULL,
                   json_pack("{s:O, s:O, s:O}", "confirmation", or_none(one, "id"), "operation",
                             or_none(one, "operation"), "instance", or_none(one, "instance")));

@@ -107,9 +107,8 @@ static int add_rows(struct scene *scene, struct tsk_error *err)
 /* The agent that a who names; NULL: it is not there yet. */
 static json_t *agent_find(struct scene *scene, const json_t *who, const char *instance)
 {
-    const char *id, *its = json_get_string(who, "label", "");
-    json_t *agent;
-    json_object_foreach (scene->agents, id, agent) {
+    const char *its = json_get_string(who, "label", "");
+    json_each_pair (scene->agents, id, agent) {
         const char *label = json_get_string(json_object_get(agent, "who"), "label", "");
         if (!instance_is_same_id(json_get_string(agent, "instance", ""), instance) ||
             (!json_object_get(scene->whole, id) && strcmp(label, its) != 0))
@@ -209,9 +208,7 @@ static json_t *agent_of_process(struct scene *scene, const json_t *process)
 
 static void add_held(struct scene *scene)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (scene->locks, i, one) {
+    json_each (scene->locks, i, one) {
         const json_t *holder = json_object_get(one, "holder"), *who = json_object_get(holder, "who");
         const char *kind = json_get_string(one, "kind", ""), *at = json_get_string(one, "created_at", NULL);
         json_t *agent = agent_of(scene, who, at, json_object_get(holder, "alive"), json_get_string(holder, "how", "?"));
@@ -220,14 +217,14 @@ static void add_held(struct scene *scene)
         json_object_set(held, "state", json_object_get(one, "state"));
         json_object_set(held, "alive", json_object_get(holder, "alive"));
     }
-    json_array_foreach (scene->workflows, i, one) {
+    json_each (scene->workflows, i, one) {
         const json_t *who = json_object_get(one, "who");
         const char *at = json_get_string(one, "claimed_at", NULL);
         json_t *agent = agent_of(scene, who, at, json_object_get(one, "ownerAlive"), json_get_string(one, "how", "?"));
         add_holding(agent, "workflow", json_object_get(one, "ulTaskId"), json_object_get(who, "note"));
         note_deed(agent, "own.claim", at);
     }
-    json_array_foreach (scene->processes, i, one) {
+    json_each (scene->processes, i, one) {
         if (strcmp(json_get_string(one, "state_name", ""), "Running") != 0)
             continue;
         json_t *agent = agent_of_process(scene, one);
@@ -239,9 +236,7 @@ static void add_held(struct scene *scene)
 
 static void add_waiting(struct scene *scene)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (scene->waiting, i, one) {
+    json_each (scene->waiting, i, one) {
         json_t *agent =
             agent_of(scene, json_object_get(one, "who"), json_get_string(one, "since", NULL), json_true(), "it waits");
         json_object_del(one, "who");
@@ -286,11 +281,10 @@ static bool is_here(const json_t *agent, bool all)
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct scene scene CLEANUP(scene_clear) = {.call = NULL};
-    json_t *list CLEANUP_JSON = json_array(), *agent;
-    const char *id;
+    json_t *list CLEANUP_JSON = json_array();
     if (look(call, &scene, err) < 0)
         return -1;
-    json_object_foreach (scene.agents, id, agent) {
+    json_each_pair (scene.agents, id, agent) {
         settle_last_call(agent);
         if (is_here(agent, json_get_bool(call->args, "all", false)))
             json_array_append(list, agent);

@@ -104,9 +104,8 @@ static int read_tail(int state_dir, uint64_t before, const struct event_filter *
 static int count_events(struct op_call *call, struct event_filter *filter, json_t **ret, struct tsk_error *err)
 {
     int64_t now_ms = clock_now().wall_ms, bins = json_get_int(call->args, "bins", BINS_DEFAULT), time_ms;
-    json_t *list CLEANUP_JSON = json_array(), *counts = json_array(), *event;
+    json_t *list CLEANUP_JSON = json_array(), *counts = json_array();
     uint64_t next;
-    size_t i;
     if (filter->since_ms < 0)
         filter->since_ms = now_ms - COUNTS_SPAN_MS;
     int64_t span_ms = now_ms > filter->since_ms ? now_ms - filter->since_ms : 1;
@@ -115,7 +114,7 @@ static int count_events(struct op_call *call, struct event_filter *filter, json_
     *ret = json_pack("{s:s, s:s, s:o}", "from", TIME_EXACT(filter->since_ms), "to", TIME_EXACT(now_ms), "bins", counts);
     if (read_tail(call->ws->state_dir, EVENT_FROM_END, filter, COUNTS_MAX, list, &next, err) < 0)
         return -1;
-    json_array_foreach (list, i, event) {
+    json_each (list, i, event) {
         if (time_parse(json_get_string(event, "time", ""), &time_ms) < 0 || time_ms > now_ms)
             continue;
         int64_t at = (time_ms - filter->since_ms) * bins / span_ms;
@@ -202,9 +201,7 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
         *ret = json_pack("{s:O, s:I}", "events", list, "next", (json_int_t)next);
         return 0;
     }
-    size_t i;
-    json_t *event;
-    json_array_foreach (list, i, event)
+    json_each (list, i, event)
         if (!call->emit(call, event))
             return 0;
     return events_follow(call, next, &filter, err);

@@ -190,11 +190,9 @@ static int dependencies_exist(struct proc_registry *reg, const char *const *ids,
 {
     for (size_t i = 0; i < count; i++) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
-        const char *other;
-        json_t *condition;
         if (proc_load(reg, ids[i], &p, err) < 0)
             return -1;
-        json_object_foreach (json_object_get(p.spec, "depends_on"), other, condition) {
+        json_each_key (json_object_get(p.spec, "depends_on"), other) {
             struct proc needed CLEANUP(proc_clear) = {.dir = -1};
             if (proc_load(reg, other, &needed, err) < 0)
                 return -1;
@@ -394,15 +392,15 @@ static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_er
 
 static json_t *remove_listed(struct op_call *call, struct proc_registry *reg, const json_t *ids)
 {
-    json_t *removed = json_array(), *errors = json_array(), *id;
-    size_t i, count = json_array_size(ids);
+    json_t *removed = json_array(), *errors = json_array();
+    size_t count = json_array_size(ids);
     const char **names = calloc(count + 1, sizeof *names);
     struct tsk_error *results = calloc(count + 1, sizeof *results);
     BUG(!names || !results);
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         names[i] = json_string_value(json_array_get(ids, i));
     proc_remove_many(reg, names, count, json_get_bool(call->args, "force", false), results);
-    json_array_foreach ((json_t *)ids, i, id)
+    json_each (ids, i, id)
         if (remove_asked(call, reg, names[i], &results[i]) == 0)
             json_array_append(removed, id);
         else

@@ -144,9 +144,8 @@ static int read_source(struct op_call *call, struct exchange_source *from, char 
 static int ask_about_updates(struct op_call *call, struct proc_registry *reg, const struct exchange *found,
                              json_t **ret_warning, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = json_array(), *spec;
-    const char *id;
-    json_object_foreach (found->processes, id, spec) {
+    json_t *ids CLEANUP_JSON = json_array();
+    json_each_key (found->processes, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct tsk_error absent; /* another problem is the import's to report */
         if (proc_find(reg, id, &p, &absent) == 0 && !exchange_says(found, id, p.spec))

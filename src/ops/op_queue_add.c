@@ -17,9 +17,7 @@
 static void put_command(struct buf *b, const json_t *words)
 {
     struct buf quoted CLEANUP(buf_clear) = BUF_INIT;
-    json_t *word;
-    size_t i;
-    json_array_foreach ((json_t *)words, i, word)
+    json_each (words, i, word)
         buf_printf(b, "%s%s", i ? " " : "", shell_word(&quoted, json_string_value(word)));
 }
 
@@ -28,9 +26,7 @@ static json_t *job_title(const json_t *words)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
     char title[JOB_TITLE_MAX];
-    json_t *word;
-    size_t i;
-    json_array_foreach ((json_t *)words, i, word) {
+    json_each (words, i, word) {
         char *one = strdup(json_string_value(word));
         BUG(!one);
         for (char *c = one; *c; c++)

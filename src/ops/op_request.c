@@ -17,11 +17,10 @@
 
 static int depends_of(const json_t *given, json_t **ret, struct tsk_error *err)
 {
-    json_t *list = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given), *id;
-    size_t i;
+    json_t *list = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given);
     if (json_array_size(list) == 1 && json_string_length(json_array_get(list, 0)) == 0)
         json_array_clear(list);
-    json_array_foreach (list, i, id)
+    json_each (list, i, id)
         if (!id_is_valid(json_string_value(id))) {
             error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "depends_on", "value", json_string_value(id),
                       NULL);

@@ -26,9 +26,8 @@ void run_tell(void *data, const json_t *document)
 
 json_t *run_values(const json_t *pairs)
 {
-    json_t *values = json_object(), *value;
-    const char *key;
-    json_object_foreach ((json_t *)pairs, key, value)
+    json_t *values = json_object();
+    json_each_pair (pairs, key, value)
         json_object_set_new(values, key, output_value(json_string_value(value)));
     return values;
 }
@@ -150,12 +149,11 @@ static int refuse_start(const struct op_call *call, const struct flow *flow, con
 /* The tasks that the caller has named. */
 static int check_chosen(const struct op_call *call, const struct flow *flow, struct tsk_error *err)
 {
-    json_t *only CLEANUP_JSON = chosen_tasks(call->args), *name;
+    json_t *only CLEANUP_JSON = chosen_tasks(call->args);
     const char *start = json_get_string(call->args, "start", NULL);
-    size_t i;
     if (start && json_array_size(only))
         return error_set(err, TSK_INVALID_INPUT, "start_and_tasks", NULL);
-    json_array_foreach (only, i, name)
+    json_each (only, i, name)
         if (graph_find(&flow->graph, json_string_value(name)) == NO_NODE)
             return refuse_chosen(call, flow, only, i, err);
     return start && graph_find(&flow->graph, start) == NO_NODE ? refuse_start(call, flow, start, err) : 0;
@@ -164,14 +162,13 @@ static int check_chosen(const struct op_call *call, const struct flow *flow, str
 /* A byte per node, set for those that are to run; NULL: all are. */
 static uint8_t *mark_chosen(const struct op_call *call, const struct graph *graph)
 {
-    json_t *only CLEANUP_JSON = chosen_tasks(call->args), *name;
+    json_t *only CLEANUP_JSON = chosen_tasks(call->args);
     const char *start = json_get_string(call->args, "start", NULL);
     uint8_t *marks = start || json_array_size(only) ? calloc(graph->nodes.count + 1, 1) : NULL;
-    size_t i;
     BUG(!marks && json_array_size(only));
     if (start)
         graph_follow_out(graph, graph_find(graph, start), marks);
-    json_array_foreach (only, i, name) {
+    json_each (only, i, name) {
         uint32_t node = graph_find(graph, json_string_value(name));
         graph_need(graph, &node, 1, marks);
     }

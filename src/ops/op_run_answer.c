@@ -24,9 +24,7 @@ static json_t *option_at(const json_t *options, int64_t number)
 /* The option with that text; borrowed, NULL: none. */
 static json_t *option_by_text(const json_t *options, const char *text, size_t len)
 {
-    size_t i;
-    json_t *option;
-    json_array_foreach (options, i, option)
+    json_each (options, i, option)
         if (json_string_length(option) == len && memcmp(json_string_value(option), text, len) == 0)
             return option;
     return NULL;
@@ -107,9 +105,9 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
 static int question_find(const char *run_id, const json_t *records, const json_t *open, const char *task,
                          const json_t **ret, struct tsk_error *err)
 {
-    const json_t *found = NULL, *question;
-    size_t i, count = 0;
-    json_array_foreach ((json_t *)open, i, question)
+    const json_t *found = NULL;
+    size_t count = 0;
+    json_each (open, i, question)
         if (!task || reply_is_for(run_id, question, task)) {
             found = question;
             count++;

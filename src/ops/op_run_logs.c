@@ -23,20 +23,18 @@
 static json_t *run_task_names(const struct rundir *run)
 {
     struct tsk_error ignored;
-    json_t *stage CLEANUP_JSON = NULL, *names = json_array(), *task;
-    size_t i;
+    json_t *stage CLEANUP_JSON = NULL, *names = json_array();
     if (rundir_look_exactly(run, &stage, &ignored) < 0)
         return names;
-    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+    json_each (json_object_get(stage, "tasks"), i, task)
         json_array_append_new(names, json_string(json_get_string(task, "task", "")));
     return names;
 }
 
 static bool run_has_task(const struct rundir *run, const char *name)
 {
-    json_t *names CLEANUP_JSON = run_task_names(run), *one;
-    size_t i;
-    json_array_foreach (names, i, one)
+    json_t *names CLEANUP_JSON = run_task_names(run);
+    json_each (names, i, one)
         if (strcmp(json_string_value(one), name) == 0)
             return true;
     return false;
@@ -177,10 +175,8 @@ static int add_log(struct op_call *call, const struct rundir *run, const json_t 
     char path[RUN_LOG_NAME];
     off_t offset = 0;
     struct buf text CLEANUP(buf_clear) = {.max = RUN_LOG_MAX + RUN_LOG_PIECE};
-    size_t i;
-    json_t *one;
     log_name(record, path);
-    json_array_foreach (list, i, one)
+    json_each (list, i, one)
         if (strcmp(json_get_string(one, "path", ""), path) == 0)
             return 0; /* it asked, and was started again as the same attempt */
     bool is_part = filter->pattern.is_given || filter->since_ms >= 0, is_untimed;
@@ -217,12 +213,11 @@ static bool is_wanted(const struct op_call *call, const char *task, const json_t
 static int read_tails(struct op_call *call, const struct rundir *run, const char *task, struct log_filter *filter,
                       json_t **ret, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL, *logs CLEANUP_JSON = json_array(), *record;
+    json_t *records CLEANUP_JSON = NULL, *logs CLEANUP_JSON = json_array();
     bool is_known = !task;
-    size_t i;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_wanted(call, task, record)) {
             is_known = true;
             if (add_log(call, run, record, filter, logs, err) < 0)
@@ -241,11 +236,10 @@ static int open_one(struct op_call *call, const struct rundir *run, const char *
                     struct tsk_error *err)
 {
     char path[RUN_LOG_NAME];
-    json_t *records CLEANUP_JSON = NULL, *record, *found = NULL;
-    size_t i;
+    json_t *records CLEANUP_JSON = NULL, *found = NULL;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_wanted(call, task, record))
             found = record;
     if (!found)
@@ -363,13 +357,12 @@ struct follow {
 /* Which logs have lines that may be older; those that begin later have none. */
 static int follow_since(struct follow *f, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL, *record;
-    size_t i;
+    json_t *records CLEANUP_JSON = NULL;
     if (f->filter->since_ms < 0)
         return 0;
     if (journal_read(f->run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         char path[RUN_LOG_NAME];
         log_name(record, path);
         if (strcmp(json_get_string(record, "e", ""), "start") == 0 && is_begun_before(record, f->filter))
@@ -458,13 +451,12 @@ static int read_one(struct op_call *call, const struct rundir *run, const char *
 /* A task that has not run until the end of the run is a wrong name, or was not reached: both are no success of -f. */
 static int check_has_run(struct op_call *call, const struct rundir *run, const char *task, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL, *record;
-    size_t i;
+    json_t *records CLEANUP_JSON = NULL;
     if (!task || !call->is_cli)
         return 0;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_wanted(call, task, record))
             return 0;
     return refuse_task(run, task, err);

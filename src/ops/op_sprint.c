@@ -82,10 +82,9 @@ static json_t *sprint_failure(struct op_call *call, const char *mode, const char
 int sprint_invalid_mode(const char *mode, struct tsk_error *err)
 {
     struct op_call call = {0};
-    json_t *object CLEANUP_JSON = sprint_failure(&call, mode, "Invalid mode", TSK_INVALID_INPUT), *value;
-    const char *key;
+    json_t *object CLEANUP_JSON = sprint_failure(&call, mode, "Invalid mode", TSK_INVALID_INPUT);
     error_set(err, TSK_INVALID_INPUT, "invalid_mode", "value", mode, NULL);
-    json_object_foreach (object, key, value) {
+    json_each_pair (object, key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         json_write(&text, value, false);
         error_add_beside(err, key, buf_str(&text));

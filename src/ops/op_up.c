@@ -104,9 +104,7 @@ static int plan_one(struct proc_registry *reg, const struct up_file *file, const
 
 static bool is_listed(const json_t *ids, const char *id)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)ids, i, one)
+    json_each (ids, i, one)
         if (strcmp(json_string_value(one), id) == 0)
             return true;
     return false;
@@ -116,9 +114,7 @@ static bool is_listed(const json_t *ids, const char *id)
 static bool is_for_running(const struct up_file *file, const struct up_plan *plan, const char *id)
 {
     bool is_needed = false;
-    const char *other;
-    json_t *spec;
-    json_object_foreach (file->found.processes, other, spec) {
+    json_each_pair (file->found.processes, other, spec) {
         const char *condition = json_get_string(json_object_get(spec, "depends_on"), id, NULL);
         if (!condition)
             continue;
@@ -132,8 +128,7 @@ static bool is_for_running(const struct up_file *file, const struct up_plan *pla
 /* What has done its work is run again, unless that was for those that run. One that is run again may be what another was done for. */
 static void plan_done(const struct up_file *file, struct up_plan *plan)
 {
-    json_t *in_order = json_array(), *one;
-    size_t at;
+    json_t *in_order = json_array();
     for (size_t i = 0; i < json_array_size(plan->done); i++) {
         json_t *id = json_array_get(plan->done, i);
         if (is_for_running(file, plan, json_string_value(id)))
@@ -142,7 +137,7 @@ static void plan_done(const struct up_file *file, struct up_plan *plan)
         json_array_remove(plan->done, i);
         i = (size_t)-1; /* from the beginning */
     }
-    json_array_foreach (file->ids, at, one)
+    json_each (file->ids, at, one)
         if (is_listed(plan->start, json_string_value(one)))
             json_array_append(in_order, one);
     json_decref(plan->start);
@@ -166,10 +161,8 @@ static int plan_left(struct proc_registry *reg, const struct up_file *file, stru
 static int plan_make(struct op_call *call, struct proc_registry *reg, const struct up_file *file, struct up_plan *plan,
                      struct tsk_error *err)
 {
-    size_t i;
-    json_t *id;
     *plan = (struct up_plan){json_array(), json_array(), json_array(), json_array(), json_array(), NULL};
-    json_array_foreach (file->ids, i, id)
+    json_each (file->ids, i, id)
         if (plan_one(reg, file, json_string_value(id), plan, err) < 0)
             return -1;
     plan_done(file, plan);
@@ -267,9 +260,7 @@ const struct op op_up = {
 /* Those of the file that run. */
 static int down_ids(struct proc_registry *reg, const struct up_file *file, json_t *ret, struct tsk_error *err)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach (file->ids, i, id) {
+    json_each (file->ids, i, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         if (proc_load(reg, json_string_value(id), &p, err) < 0) {
             if (err->code != TSK_PROCESS_NOT_FOUND)

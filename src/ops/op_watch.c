@@ -23,21 +23,18 @@ static const char *const passing[] = {"time",      "age_ms", "expires_in_ms", "e
 /* A copy without what passes by itself. */
 static json_t *lasting_part(const json_t *value)
 {
-    const char *key;
-    json_t *member;
-    size_t i;
     if (json_is_array(value)) {
         json_t *copy = json_array();
-        json_array_foreach (value, i, member)
+        json_each (value, i, member)
             json_array_append_new(copy, lasting_part(member));
         return copy;
     }
     if (!json_is_object(value))
         return json_incref((json_t *)value);
     json_t *copy = json_object();
-    json_object_foreach ((json_t *)value, key, member) {
+    json_each_pair (value, key, member) {
         bool passes = false;
-        for (i = 0; passing[i] && !passes; i++)
+        for (size_t i = 0; passing[i] && !passes; i++)
             passes = strcmp(key, passing[i]) == 0;
         if (!passes)
             json_object_set_new(copy, key, lasting_part(member));

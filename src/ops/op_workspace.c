@@ -90,9 +90,8 @@ static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *
 
 static json_t *names_of(const json_t *map)
 {
-    json_t *names = json_array(), *value;
-    const char *name;
-    json_object_foreach ((json_t *)map, name, value)
+    json_t *names = json_array();
+    json_each_key (map, name)
         json_array_append_new(names, json_string(name));
     return names;
 }

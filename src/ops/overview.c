@@ -119,9 +119,7 @@ static const char *asked_at(const json_t *stage, const char *task)
 static void add_questions(const json_t *stage, json_t *questions)
 {
     static const char *const keys[] = {"run_id", "request_id", "flow", "source", NULL};
-    size_t i;
-    json_t *open;
-    json_array_foreach (json_object_get(stage, "questions"), i, open) {
+    json_each (json_object_get(stage, "questions"), i, open) {
         json_t *question = pick_keys(stage, keys);
         json_object_update(question, open);
         const char *asked = asked_at(stage, json_get_string(open, "task", ""));
@@ -144,11 +142,10 @@ static json_t *overview_run(const struct op_call *call, json_t *stage)
 /* The runs that continue or wait, into `runs`; `seen` has their ids. */
 static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_t *questions, struct tsk_error *err)
 {
-    json_t *marked CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *marked CLEANUP_JSON = NULL;
     if (rundir_list_open(call->ws, &marked, err) < 0)
         return -1;
-    json_array_foreach (marked, i, id) {
+    json_each (marked, i, id) {
         json_t *stage CLEANUP_JSON =
             json_array_size(runs) < RUNS_OPEN_SHOWN ? overview_stage(call->ws, json_string_value(id)) : NULL;
         if (stage && is_open(stage)) {
@@ -165,19 +162,18 @@ static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_
 static int add_runs(struct op_call *call, struct run_names *names, json_t *answer, struct tsk_error *err)
 {
     json_t *runs CLEANUP_JSON = json_array(), *over CLEANUP_JSON = json_array(), *seen CLEANUP_JSON = json_object();
-    json_t *questions = json_array(), *run;
-    size_t i;
+    json_t *questions = json_array();
     json_object_set_new(answer, "questions", questions);
     if (add_open_runs(call, runs, seen, questions, err) < 0)
         return -1;
-    for (i = 0; i < RUNS_OPEN_SHOWN && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
+    for (size_t i = 0; i < RUNS_OPEN_SHOWN && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
         const char *id = run_names_next(names);
         json_t *stage CLEANUP_JSON = !id || json_object_get(seen, id) ? NULL : stage_or_broken(call, id);
         if (stage)
             json_array_append_new(is_open(stage) ? runs : over, overview_run(call, stage));
     }
     json_array_extend(runs, over);
-    json_array_foreach (runs, i, run)
+    json_each (runs, i, run)
         if (call->is_cli)
             short_id_put(call, short_ids_of_runs(names), json_get_string(run, "run_id", ""));
     json_object_set(answer, "runs", runs);
@@ -189,15 +185,14 @@ static int add_runs(struct op_call *call, struct run_names *names, json_t *answe
 /* For people: the short forms of the requests that are shown, and of those whose runs are. */
 static void shorten_requests(struct op_call *call, const struct book *book, const json_t *answer)
 {
-    json_t *ids CLEANUP_JSON = json_array(), *one;
-    size_t i;
+    json_t *ids CLEANUP_JSON = json_array();
     if (!call->is_cli)
         return;
-    for (i = 0; i < book->count; i++)
+    for (size_t i = 0; i < book->count; i++)
         json_array_append_new(ids, json_string(book->entries[i].request.id));
-    json_array_foreach (json_object_get(answer, "requests"), i, one)
+    json_each (json_object_get(answer, "requests"), i, one)
         short_id_put(call, short_ids_of_texts(ids), json_get_string(one, "id", ""));
-    json_array_foreach (json_object_get(answer, "runs"), i, one)
+    json_each (json_object_get(answer, "runs"), i, one)
         short_id_put(call, short_ids_of_texts(ids), json_get_string(one, "request_id", ""));
 }
 
@@ -239,9 +234,7 @@ static void add_loser(json_t *confirmation, const json_t *locks, const json_t *w
     const char *kind = json_get_string(args, "kind", "name"), *id = json_get_string(args, "id", NULL);
     const char *workflow = json_get_string(args, "ulTaskId", NULL);
     bool is_sprint = strncmp(json_get_string(confirmation, "operation", ""), "sprint.", 7) == 0;
-    size_t i;
-    json_t *one;
-    json_array_foreach (locks, i, one) {
+    json_each (locks, i, one) {
         const json_t *holder = json_object_get(one, "holder");
         const char *its_kind = json_get_string(one, "kind", "");
         bool is_it = is_sprint ? strcmp(its_kind, "sprint") == 0
@@ -252,7 +245,7 @@ static void add_loser(json_t *confirmation, const json_t *locks, const json_t *w
         json_object_set(confirmation, "from_alive", json_object_get(holder, "alive"));
         json_object_set(confirmation, "how", json_object_get(holder, "how"));
     }
-    json_array_foreach (workflows, i, one)
+    json_each (workflows, i, one)
         if (workflow && strcmp(json_get_string(one, "ulTaskId", ""), workflow) == 0) {
             json_object_set(confirmation, "from", json_object_get(one, "who"));
             json_object_set(confirmation, "from_alive", json_object_get(one, "ownerAlive"));
@@ -266,11 +259,9 @@ static void add_thing(json_t *confirmation)
     static const char *const keys[] = {"ulTaskId", "id", "flow"};
     const json_t *args = json_object_get(confirmation, "args"), *named = NULL;
     struct buf thing CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *one;
-    for (i = 0; i < sizeof keys / sizeof keys[0] && !named; i++)
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !named; i++)
         named = json_object_get(args, keys[i]);
-    json_array_foreach ((json_t *)named, i, one)
+    json_each (named, i, one)
         buf_printf(&thing, "%s%s", i ? ", " : "", json_string_value(one) ? json_string_value(one) : "");
     json_object_set_new(confirmation, "thing",
                         json_is_string(named) ? json_copy((json_t *)named)
@@ -281,9 +272,8 @@ static void add_thing(json_t *confirmation)
 /* An agent sees that others ask, without the token: that is a person's right to answer. */
 static void add_confirmations(struct op_call *call, const json_t *locks, json_t *answer)
 {
-    json_t *list = confirm_list(call->ws, false), *one;
-    size_t i;
-    json_array_foreach (list, i, one) {
+    json_t *list = confirm_list(call->ws, false);
+    json_each (list, i, one) {
         struct who who;
         who_look(call->ws, json_get_string(one, "instance", ""), &who);
         json_object_set_new(one, "asked_by", who.label[0] ? who_json(&who) : json_null());

@@ -58,9 +58,7 @@ bool place_from_here(const struct tsk_workspace *ws, const char *path, struct bu
 
 static bool is_given(const struct op_call *call, const char *text)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach (call->args, key, value)
+    json_each_pair (call->args, key, value)
         if (json_is_string(value) && strcmp(json_string_value(value), text) == 0)
             return true;
     return false;

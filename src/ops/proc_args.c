@@ -176,11 +176,9 @@ int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t 
     if (!given)
         return op_param_missing(call->op, "id", err);
     *ret = json_is_array(given) ? json_array() : json_pack("[O]", given);
-    size_t i, j;
-    json_t *id, *known;
-    json_array_foreach (given, i, id) { /* each once */
+    json_each (given, i, id) { /* each once */
         bool is_new = true;
-        json_array_foreach (*ret, j, known)
+        json_each (*ret, j, known)
             is_new = is_new && !json_equal(id, known);
         if (is_new)
             json_array_append(*ret, id);

@@ -52,9 +52,7 @@ static void add_other(const struct op_call *call, const char *id, const struct w
 static void find_others(const struct op_call *call, struct proc_registry *reg, const json_t *ids, bool only_running,
                         struct others *ret)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach ((json_t *)ids, i, id) {
+    json_each (ids, i, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct tsk_error later; /* the operation itself says what is wrong with it */
         struct who starter;

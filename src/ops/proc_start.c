@@ -129,11 +129,9 @@ void proc_args_say_failure(struct op_call *call, json_t *answer)
 {
     const json_t *many = json_object_get(answer, "processes"), *process = many ? NULL : answer;
     struct buf reason CLEANUP(buf_clear) = BUF_INIT, message CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *one;
     if (call->verdict != TSK_PROCESS_START_FAILED || json_array_size(json_object_get(answer, "errors")))
         return;
-    json_array_foreach (many, i, one)
+    json_each (many, i, one)
         if (!process && is_failure(one))
             process = one;
     if (!process)

@@ -19,12 +19,11 @@ static bool is_running(const json_t *stage)
 static int count_fitting(struct op_call *call, bool (*fits)(const json_t *stage), char run_id[RUN_ID_MAX],
                          struct tsk_error *err)
 {
-    json_t *marked CLEANUP_JSON = NULL, *id;
+    json_t *marked CLEANUP_JSON = NULL;
     int count = 0;
-    size_t i;
     if (rundir_list_open(call->ws, &marked, err) < 0)
         return -1;
-    json_array_foreach (marked, i, id) {
+    json_each (marked, i, id) {
         json_t *stage CLEANUP_JSON = overview_stage(call->ws, json_string_value(id));
         if (!stage || !fits(stage))
             continue;

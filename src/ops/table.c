@@ -52,9 +52,6 @@ static void put_option(struct buf *line, const struct op_param *param, const cha
 /* An argument as it is typed. */
 static void put_arg(struct buf *line, const struct op_param *param, json_t *value)
 {
-    const char *key;
-    json_t *one;
-    size_t i;
     const char *number = DIGITS(json_integer_value(value));
     if (json_is_integer(value) && param->type == OP_INT)
         put_option(line, param, NULL, number);
@@ -62,9 +59,9 @@ static void put_arg(struct buf *line, const struct op_param *param, json_t *valu
         put_option(line, param, NULL, json_string_value(value));
     else if (json_is_true(value))
         put_option(line, param, NULL, NULL);
-    json_array_foreach (value, i, one)
+    json_each (value, i, one)
         put_option(line, param, NULL, json_string_value(one));
-    json_object_foreach (value, key, one)
+    json_each_pair (value, key, one)
         put_option(line, param, key, json_string_value(one));
 }
 
@@ -85,14 +82,13 @@ void op_put_typed(struct buf *line, const struct op_call *call, const char *name
 /* A command that is suggested means the workspace, and the caller, that this one meant. */
 static void complete_next(const struct op_call *call, struct tsk_error *err)
 {
-    json_t *commands CLEANUP_JSON = json_array(), *command;
+    json_t *commands CLEANUP_JSON = json_array();
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     const char *next, *instance = json_get_string(call->args, "instance", NULL);
-    size_t i;
     for (unsigned n = 0; (next = tsk_error_next(err, n)); n++)
         json_array_append_new(commands, json_string(next));
     error_clear_next(err);
-    json_array_foreach (commands, i, command) {
+    json_each (commands, i, command) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         const char *text = json_string_value(command);
         bool is_callers = instance && strncmp(text, "tasuki own ", 11) == 0;

@@ -145,10 +145,8 @@ static int read_policy_map(struct reading *r, const struct yaml_node *node, cons
         return -1;
     json_object_set_new(team, "policy", json_pack("{s:o}", "critical", names));
     for (const struct yaml_node *item = critical->first; item; item = item->next) {
-        size_t i;
-        json_t *member;
         bool is_member = false;
-        json_array_foreach (members, i, member)
+        json_each (members, i, member)
             is_member |= strcmp(json_string_value(member), item->text) == 0;
         if (!is_member)
             return WRONG(r, item, "yaml_why_member", "name", item->text);

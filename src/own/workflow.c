@@ -262,11 +262,10 @@ static int release_all(struct owners *owners, const char *instance, bool spares_
                        struct tsk_error *err)
 {
     struct now now = clock_now();
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (ids_of(&owners->db, instance, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         struct workflow wf;
         if (find_row(&owners->db, json_string_value(id), &wf, err) < 0)
             return -1;

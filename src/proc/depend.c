@@ -153,10 +153,8 @@ static int graph_expand(struct graph *graph, size_t i, const json_t *depends_on,
                         struct tsk_error *err)
 {
     struct step step = {.node = i, .up = up};
-    const char *id;
-    json_t *name;
     graph->nodes[i].is_wanted = graph->nodes[i].is_on_path = true;
-    json_object_foreach ((json_t *)depends_on, id, name) {
+    json_each_pair (depends_on, id, name) {
         enum proc_condition condition = PROC_DEP_STARTED;
         proc_condition_parse(json_string_value(name), &condition);
         size_t to = graph_place(graph, id);
@@ -240,9 +238,7 @@ static bool raise_ranks(json_t *ranks, const char *id, json_t *depends_on)
 {
     json_int_t least = json_get_int(ranks, id, 0) + 1;
     bool has_changed = false;
-    const char *other;
-    json_t *condition;
-    json_object_foreach (depends_on, other, condition)
+    json_each_key (depends_on, other)
         if (json_get_int(ranks, other, 0) < least) {
             json_object_set_new(ranks, other, json_integer(least));
             has_changed = true;
@@ -253,15 +249,14 @@ static bool raise_ranks(json_t *ranks, const char *id, json_t *depends_on)
 int proc_depend_ranks(struct proc_registry *reg, const char *const *ids, size_t count, size_t *ret_ranks,
                       struct tsk_error *err)
 {
-    json_t *needs CLEANUP_JSON = json_object(), *ranks CLEANUP_JSON = json_object(), *depends_on;
-    const char *id;
+    json_t *needs CLEANUP_JSON = json_object(), *ranks CLEANUP_JSON = json_object();
     bool has_changed = count > 1;
     if (count > 1 && read_needs(reg, needs, err) < 0)
         return -1;
     /* Without a cycle (D3) there are no more rounds than processes. */
     for (size_t round = 0; has_changed && round <= json_object_size(needs); round++) {
         has_changed = false;
-        json_object_foreach (needs, id, depends_on)
+        json_each_pair (needs, id, depends_on)
             has_changed = raise_ranks(ranks, id, depends_on) || has_changed;
     }
     for (size_t i = 0; i < count; i++)

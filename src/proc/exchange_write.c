@@ -58,11 +58,9 @@ static void put_key(struct buf *b, const char *key, int depth)
 
 static void put_map(struct buf *b, const json_t *map, int depth)
 {
-    const char *key;
-    json_t *value;
     if (json_object_size(map) == 0)
         buf_puts(b, " {}");
-    json_object_foreach ((json_t *)map, key, value) {
+    json_each_pair (map, key, value) {
         if (depth || b->len)
             put_indent(b, depth);
         put_key(b, key, depth);
@@ -72,11 +70,9 @@ static void put_map(struct buf *b, const json_t *map, int depth)
 
 static void put_list(struct buf *b, const json_t *list, int depth)
 {
-    size_t i;
-    json_t *value;
     if (json_array_size(list) == 0)
         buf_puts(b, " []");
-    json_array_foreach (list, i, value) {
+    json_each (list, i, value) {
         put_indent(b, depth);
         buf_puts(b, "-");
         put_node(b, value, depth);
@@ -113,9 +109,8 @@ static void mask_secrets(const char *name, json_t *spec, json_t *masked)
     json_t *env = json_object_get(spec, "env");
     if (!env)
         return;
-    json_t *hidden = proc_env_masked(env), *value;
-    const char *variable;
-    json_object_foreach (hidden, variable, value)
+    json_t *hidden = proc_env_masked(env);
+    json_each_pair (hidden, variable, value)
         if (!json_equal(value, json_object_get(env, variable)))
             json_array_append_new(masked, json_sprintf("%s.%s", name, variable));
     json_object_set_new(spec, "env", hidden);
@@ -188,11 +183,10 @@ static int add_process(struct proc_registry *reg, const char *id, json_t *list, 
 static int add_processes(struct proc_registry *reg, const json_t *wanted, json_t *list, json_t *masked,
                          struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (!wanted && proc_ids(reg, &ids, err) < 0)
         return -1;
-    json_array_foreach (wanted ? wanted : ids, i, id)
+    json_each (wanted ? wanted : ids, i, id)
         if (add_process(reg, json_string_value(id), list, masked, err) < 0) {
             bool was_removed_meanwhile = !wanted && err->code == TSK_PROCESS_NOT_FOUND;
             if (!was_removed_meanwhile)
@@ -203,11 +197,10 @@ static int add_processes(struct proc_registry *reg, const json_t *wanted, json_t
 
 static int add_templates(struct proc_registry *reg, json_t *list, json_t *masked, struct tsk_error *err)
 {
-    json_t *specs CLEANUP_JSON = NULL, *spec;
-    const char *name;
+    json_t *specs CLEANUP_JSON = NULL;
     if (template_specs(reg, &specs, err) < 0)
         return -1;
-    json_object_foreach (specs, name, spec)
+    json_each_pair (specs, name, spec)
         add_exchange_entry(reg->ws->root, list, name, spec, masked);
     return 0;
 }

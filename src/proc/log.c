@@ -130,12 +130,11 @@ static int run_find(const struct proc *p, int64_t n, struct log_run *run, struct
     if (n > newest || p->dir < 0)
         return run_unknown(p, n, err);
     do {
-        json_t *facts CLEANUP_JSON = NULL, *fact;
-        size_t i;
+        json_t *facts CLEANUP_JSON = NULL;
         before = next;
         if (proc_history_read(p->dir, next, &facts, &next, err) < 0)
             return -1;
-        json_array_foreach (facts, i, fact)
+        json_each (facts, i, fact)
             run_take_fact(run, fact, n, &is_found);
     } while (next > before);
     return is_found ? 0 : run_unknown(p, n, err);

@@ -267,9 +267,7 @@ static int put_facts(struct proc_registry *reg, struct proc *p, int64_t *ret_nex
     json_t *facts CLEANUP_JSON = NULL;
     if (proc_history_read(p->dir, p->history_offset, &facts, ret_next, err) < 0)
         return -1;
-    size_t i;
-    json_t *fact;
-    json_array_foreach (facts, i, fact) {
+    json_each (facts, i, fact) {
         int64_t n = json_get_int(fact, "n", 0);
         if (n > p->exit_run && is_end_of(fact, n))
             p->exit_run = n;
@@ -289,13 +287,12 @@ int proc_tell_exit(struct proc *p, const struct proc_status *status, struct tsk_
 {
     char rest[256];
     int64_t next;
-    size_t i;
-    json_t *facts CLEANUP_JSON = NULL, *fact;
+    json_t *facts CLEANUP_JSON = NULL;
     if (!status->has_ended || status->n <= p->exit_run)
         return 0;
     if (proc_history_read(p->dir, p->history_offset, &facts, &next, err) < 0)
         return -1;
-    json_array_foreach (facts, i, fact)
+    json_each (facts, i, fact)
         if (is_end_of(fact, status->n))
             return 0;
     struct now then = {.wall_ms = status->stopped_at_ms};

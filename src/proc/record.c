@@ -87,13 +87,12 @@ json_t *proc_last_exits(const struct proc *p)
 json_t *proc_starts_since(const struct proc *p, int64_t n)
 {
     struct tsk_error ignored; /* then nothing is known of them */
-    json_t *facts CLEANUP_JSON = NULL, *list = json_array(), *fact;
+    json_t *facts CLEANUP_JSON = NULL, *list = json_array();
     int64_t next, read = p->history_offset;
-    size_t i;
     if (p->dir < 0 ||
         proc_history_read(p->dir, read > HISTORY_WINDOW ? read - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
         return list;
-    json_array_foreach (facts, i, fact)
+    json_each (facts, i, fact)
         if (strcmp(json_get_string(fact, "what", ""), "started") == 0 && json_get_int(fact, "n", 0) > n)
             json_array_append(list, fact);
     return list;

@@ -113,10 +113,9 @@ json_t *spec_make_words(struct spec_maker *m, const char *path, const json_t *va
 {
     if (!json_is_array(value))
         return spec_problem(m, "param_type", path, value, "array of strings");
-    json_t *words = json_array(), *item;
+    json_t *words = json_array();
     unsigned before = m->problem_count;
-    size_t i;
-    json_array_foreach (value, i, item) {
+    json_each (value, i, item) {
         char item_path[SPEC_PATH_MAX];
         const char *number = DIGITS(i);
         spec_path(item_path, path, number);
@@ -179,10 +178,9 @@ static json_t *make_map(struct spec_maker *m, const char *path, const json_t *va
     size_t count = json_object_size(value), n = 0;
     const char **names = calloc(count + 1, sizeof *names);
     BUG(!names);
-    const char *name;
-    json_t *member, *map = json_object();
+    json_t *map = json_object();
     unsigned before = m->problem_count;
-    json_object_foreach ((json_t *)value, name, member)
+    json_each_key (value, name)
         names[n++] = name;
     qsort(names, n, sizeof *names, compare_names);
     for (size_t i = 0; i < n; i++) {
@@ -285,11 +283,9 @@ static json_t *spec_resolve(struct spec_maker *m, const struct spec_key *key, co
 static void refuse_unknown_keys(struct spec_maker *m, const json_t *input)
 {
     const char *known[SPEC_KEY_COUNT];
-    const char *name;
-    json_t *value;
     for (size_t i = 0; i < SPEC_KEY_COUNT; i++)
         known[i] = keys[i].name;
-    json_object_foreach ((json_t *)input, name, value) {
+    json_each_key (input, name) {
         size_t i = 0;
         while (i < SPEC_KEY_COUNT && strcmp(known[i], name) != 0)
             i++;

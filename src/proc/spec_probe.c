@@ -90,9 +90,7 @@ static json_t *probe_unfold(struct spec_maker *m, const char *key, const json_t 
     json_t *probe = json_is_string(text) ? probe_expand(json_string_value(text)) : NULL;
     if (!probe)
         return spec_problem(m, "spec_probe", key, text ? text : value, "log:REGEX, port:N, http://…, exec:CMD, notify");
-    const char *name;
-    json_t *member;
-    json_object_foreach ((json_t *)value, name, member)
+    json_each_pair (value, name, member)
         if (strcmp(name, "probe") != 0)
             json_object_set(probe, name, member);
     return probe;
@@ -225,11 +223,9 @@ static size_t count_kinds(const json_t *probe)
 /* A probe without a kind changes the timing of the one that there is. */
 static void probe_inherit(const json_t *base, json_t *probe)
 {
-    const char *name;
-    json_t *member;
     if (count_kinds(probe))
         return;
-    json_object_foreach ((json_t *)base, name, member)
+    json_each_pair (base, name, member)
         if (!json_object_get(probe, name))
             json_object_set(probe, name, member);
 }
@@ -249,9 +245,7 @@ static void refuse_unknown_probe_keys(struct spec_maker *m, const char *key, con
 {
     static const char *const known[] = {"log",        "port",        "http",     "command", "notify",
                                         "timeout_ms", "interval_ms", "failures", "action"};
-    const char *name;
-    json_t *member;
-    json_object_foreach ((json_t *)probe, name, member) {
+    json_each_key (probe, name) {
         char path[SPEC_PATH_MAX];
         spec_path(path, key, name);
         if (!is_member(key, name))

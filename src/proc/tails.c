@@ -188,9 +188,7 @@ static int give_change(struct tail_giving *giving, struct tail_change change)
 
 static const json_t *exit_of_run(const json_t *exits, int64_t run)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)exits, i, one)
+    json_each (exits, i, one)
         if (json_get_int(one, "run", 0) == run)
             return one;
     return NULL;
@@ -236,10 +234,9 @@ static int give_start(struct tail_giving *giving, int64_t n)
 static json_t *new_starts(const struct tail *tail)
 {
     const struct proc_view *view = &tail->p.view;
-    json_t *facts CLEANUP_JSON = view->n > tail->run + 1 ? proc_starts_since(&tail->p, tail->run) : NULL, *fact;
+    json_t *facts CLEANUP_JSON = view->n > tail->run + 1 ? proc_starts_since(&tail->p, tail->run) : NULL;
     json_t *starts = json_array();
-    size_t i;
-    json_array_foreach (facts, i, fact)
+    json_each (facts, i, fact)
         if (json_get_int(fact, "n", 0) < view->n)
             json_array_append(starts, fact);
     if (view->n > tail->run)

@@ -75,10 +75,9 @@ static json_t *collect_name(void *data, const char *text)
 
 json_t *template_variables(const json_t *spec)
 {
-    json_t *names CLEANUP_JSON = json_object(), *list = json_array(), *value;
-    const char *name;
+    json_t *names CLEANUP_JSON = json_object(), *list = json_array();
     each_text((json_t *)spec, collect_name, names); /* collect changes nothing */
-    json_object_foreach (names, name, value) {
+    json_each_key (names, name) {
         size_t at = json_array_size(list);
         while (at > 0 && strcmp(json_string_value(json_array_get(list, at - 1)), name) > 0)
             at--;
@@ -166,17 +165,15 @@ static int fail_unknown(const struct proc_template *t, const char *name, const j
 static int check_values(const struct proc_template *t, const json_t *spec, const json_t *values, struct tsk_error *err)
 {
     json_t *known CLEANUP_JSON = template_variables(t->spec), *needed CLEANUP_JSON = template_variables(spec);
-    json_t *missing CLEANUP_JSON = json_array(), *value;
-    const char *name;
-    size_t i;
-    json_object_foreach ((json_t *)values, name, value) {
-        for (i = 0; i < json_array_size(known); i++)
-            if (strcmp(json_string_value(json_array_get(known, i)), name) == 0)
-                break;
-        if (i == json_array_size(known))
+    json_t *missing CLEANUP_JSON = json_array();
+    json_each_key (values, name) {
+        bool is_known = false;
+        json_each (known, i, one)
+            is_known |= strcmp(json_string_value(one), name) == 0;
+        if (!is_known)
             return fail_unknown(t, name, known, err);
     }
-    json_array_foreach (needed, i, value)
+    json_each (needed, i, value)
         if (!json_object_get(values, json_string_value(value)))
             json_array_append(missing, value);
     return json_array_size(missing) ? fail_unset(t, missing, err) : 0;
@@ -185,15 +182,13 @@ static int check_values(const struct proc_template *t, const json_t *spec, const
 /* Takes out of a copy of the template what will be something else. */
 static void drop_overridden(json_t *spec, const json_t *overrides)
 {
-    const char *name;
-    json_t *value;
     if (json_object_get(overrides, "command"))
         json_object_set_new(spec, "command", json_string("-"));
     if (json_object_get(overrides, "command") || json_object_get(overrides, "args"))
         json_object_set_new(spec, "args", json_array());
     if (json_object_get(overrides, "cwd"))
         json_object_set_new(spec, "cwd", json_null());
-    json_object_foreach (json_object_get(overrides, "env"), name, value)
+    json_each_key (json_object_get(overrides, "env"), name)
         json_object_del(json_object_get(spec, "env"), name);
 }
 
@@ -239,12 +234,11 @@ static int template_read_row(const struct db_rows *rows, struct proc_template *r
 
 static int no_such_template(struct proc_registry *reg, const char *name, struct tsk_error *err)
 {
-    json_t *specs CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array(), *spec;
+    json_t *specs CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array();
     struct tsk_error ignored; /* a list that cannot be read only costs the hint */
-    const char *known;
     error_set(err, TSK_NOT_FOUND, "template_not_found", "template", name, NULL);
     if (template_specs(reg, &specs, &ignored) == 0)
-        json_object_foreach (specs, known, spec)
+        json_each_key (specs, known)
             json_array_append_new(list, json_string(known));
     const char **names = names_of(list);
     const char *near = nearest_word(name, names, json_array_size(list));

@@ -449,13 +449,12 @@ static int64_t longest_wait(const struct link *l, int64_t now)
 static void count_places(struct link *l, int64_t waited)
 {
     struct tsk_error err;
-    json_t *workers CLEANUP_JSON = NULL, *worker;
+    json_t *workers CLEANUP_JSON = NULL;
     char number[32];
-    size_t i;
     int64_t places = 0;
     if (pool_workers(&l->calls, &l->settings, &workers, &err) < 0)
         return;
-    json_array_foreach (workers, i, worker) {
+    json_each (workers, i, worker) {
         const char *only = json_get_string(worker, "run", "");
         if (strcmp(json_get_string(worker, "state", ""), "up") == 0 && (!*only || strcmp(only, l->root) == 0))
             places += json_get_int(worker, "places", 0);

@@ -136,12 +136,11 @@ static int run_stage_by_id(struct tsk_workspace *ws, const char *run_id, json_t 
 static int search_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX],
                          struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     run_id[0] = '\0';
     if (rundir_list(ws, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         json_t *stage CLEANUP_JSON = NULL;
         if (run_stage_by_id(ws, json_string_value(id), &stage, err) < 0)
             return -1;
@@ -352,9 +351,7 @@ void book_put_place(const struct book_entry *entry, struct buf *b)
 /* The first dependency that is missing, or not done; NULL: none. */
 static const char *open_dependency(const struct book *book, const struct book_entry *entry, bool wants_missing)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id) {
+    json_each (json_object_get(entry->request.json, "depends_on"), i, id) {
         const struct book_entry *other = book_find(book, json_string_value(id));
         if (wants_missing ? !other : other && !other->is_done)
             return json_string_value(id);
@@ -506,8 +503,7 @@ static int add_entry(struct book *book, struct book_entry *old, const char *id, 
 
 int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *book, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL;
     int result = 0;
     struct book fresh = {.ws = ws};
     if (workspace_lock_dirs(ws, err) < 0 || request_list(ws, &ids, &strays, err) < 0)
@@ -516,11 +512,11 @@ int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct b
     fresh.entries = calloc(most + 1, sizeof *fresh.entries);
     fresh.by_id = calloc(most + 1, sizeof *fresh.by_id);
     BUG(!fresh.entries || !fresh.by_id);
-    for (i = 0; result == 0 && i < json_array_size(ids); i++) {
+    for (size_t i = 0; result == 0 && i < json_array_size(ids); i++) {
         const char *name = json_string_value(json_array_get(ids, i));
         result = add_entry(&fresh, book_find(book, name), name, lang, err);
     }
-    json_array_foreach (strays, i, id) {
+    json_each (strays, i, id) {
         fresh.entries[fresh.count] = (struct book_entry){.detail = BUF_INIT};
         request_of_stray(json_string_value(id), lang, &fresh.entries[fresh.count++].request);
     }

@@ -66,15 +66,13 @@ static void put_scalar(struct buf *b, const char *text)
 static void put_yaml_value(struct buf *b, const json_t *value)
 {
     const char *text = json_string_value(value);
-    size_t i;
-    json_t *one;
     if (text && is_block(text)) {
         put_block(b, text);
     } else if (text) {
         put_scalar(b, text);
     } else {
         buf_puts(b, "[");
-        json_array_foreach (value, i, one) {
+        json_each (value, i, one) {
             buf_puts(b, i ? ", " : "");
             put_scalar(b, json_string_value(one));
         }
@@ -369,13 +367,12 @@ static int request_rewrite(const struct request *before, const json_t *want, str
 int edit_text_change(const struct request *before, const json_t *values, enum lang lang, struct buf *text,
                      struct tsk_error *err)
 {
-    const char *key;
-    json_t *value, *want CLEANUP_JSON = wanted_values(before, values);
+    json_t *want CLEANUP_JSON = wanted_values(before, values);
     struct buf anew CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
     struct request after CLEANUP(request_clear) = {.json = NULL}, meant CLEANUP(request_clear) = {.json = NULL};
     bool is_done = true;
     buf_put(text, buf_str(&before->text), before->text.len);
-    json_object_foreach ((json_t *)values, key, value)
+    json_each_pair (values, key, value)
         is_done = is_done && change_key(text, key, value) == 0;
     request_parse(before->id, buf_str(text), text->len, lang, &after);
     if (is_done && !request_is_broken(&after) && edit_text_says(&after, want))

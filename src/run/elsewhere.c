@@ -104,9 +104,8 @@ void elsewhere_use(const struct elsewhere *elsewhere, struct runner_options *opt
 static void put_environment(const struct elsewhere *elsewhere, char **env, size_t room)
 {
     extern char **environ;
-    size_t at = 0, i;
-    json_t *pair;
-    json_array_foreach (elsewhere->env, i, pair)
+    size_t at = 0;
+    json_each (elsewhere->env, i, pair)
         env[at++] = (char *)json_string_value(pair);
     for (size_t k = 0; environ[k] && at + 1 < room; k++)
         if (strncmp(environ[k], "TASUKI_REDIS", 12) != 0)

@@ -179,9 +179,7 @@ static int queue_decide(void *data, struct tsk_error *err)
     struct queue *q = data;
     const struct book_entry *entry = book_find(q->book, q->request_id), *other;
     bool is_same = is_as_seen(q, entry);
-    size_t i;
-    json_t *id;
-    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id)
+    json_each (json_object_get(entry->request.json, "depends_on"), i, id)
         is_same = is_same && (other = book_find(q->book, json_string_value(id))) && is_as_seen(q, other);
     bool is_stopped = is_told_to_stop(q) || queue_stay_is_signalled(&q->stay);
     q->decision = is_stopped ? DECIDE_STOP : is_same ? DECIDE_GO : DECIDE_LATE;

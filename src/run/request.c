@@ -324,12 +324,11 @@ static int request_not_found(const char *id, const char *key, const char *near, 
 /* How many requests begin so, and the id of the last one; -1 if they cannot be listed. */
 static int count_beginning(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX], struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL;
     int found = 0;
     if (request_list(ws, &ids, &strays, err) < 0)
         return -1;
-    json_array_foreach (ids, i, one) {
+    json_each (ids, i, one) {
         if (strncmp(json_string_value(one), start, strlen(start)) != 0)
             continue;
         found++;
@@ -438,14 +437,13 @@ static int compare_added(const void *left, const void *right)
 
 static const char *id_at_place(struct tsk_workspace *ws, const json_t *ids, size_t place)
 {
-    size_t i, count = json_array_size(ids);
-    json_t *id;
+    size_t count = json_array_size(ids);
     int folder CLEANUP_FD = look_in_folder(ws);
     if (place > count || folder < 0)
         return NULL;
     struct added *all = calloc(count, sizeof *all);
     BUG(!all);
-    json_array_foreach ((json_t *)ids, i, id)
+    json_each (ids, i, id)
         all[i] = (struct added){json_string_value(id), added_ms(folder, json_string_value(id))};
     qsort(all, count, sizeof *all, compare_added);
     const char *found = all[place - 1].id;
@@ -480,9 +478,9 @@ static int refuse_short(const char *name, struct tsk_error *err)
 int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change, char id[LOCK_ID_MAX],
                     struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL;
     const char *found = NULL;
-    size_t i, count = 0, place = place_of_name(name);
+    size_t count = 0, place = place_of_name(name);
     int best = 0;
     bool is_short = false;
     snprintf(id, LOCK_ID_MAX, "%s", name);
@@ -490,7 +488,7 @@ int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change,
         return request_not_found(name, "request_unknown", NULL, err);
     if (request_list(ws, &ids, &strays, err) < 0)
         return -1;
-    json_array_foreach (ids, i, one) {
+    json_each (ids, i, one) {
         int fit = place ? 0 : fit_of(json_string_value(one), name, may_change);
         is_short = is_short || fit < 0;
         found = fit > best ? json_string_value(one) : found;

@@ -131,18 +131,14 @@ static void add_lines(struct tsk_workspace *ws, json_t *failure, size_t most)
 
 void run_read_reasons(json_t *stage, enum lang lang)
 {
-    size_t i;
-    json_t *failure;
     text_read_reason(stage, lang);
-    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+    json_each (json_object_get(stage, "failures"), i, failure)
         text_read_reason(failure, lang);
 }
 
 void run_log_add_failures(struct tsk_workspace *ws, json_t *stage, bool is_brief)
 {
-    size_t i;
-    json_t *failure;
-    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+    json_each (json_object_get(stage, "failures"), i, failure)
         if (i < FAILURES_SHOWN)
             add_lines(ws, failure, is_brief ? BRIEF_BYTES : FAILURE_BYTES);
 }
