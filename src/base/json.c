@@ -44,6 +44,11 @@ const char *json_get_string(const json_t *object, const char *key, const char *f
     return text ? text : fallback;
 }
 
+bool json_text_is(const json_t *object, const char *key, const char *text)
+{
+    return strcmp(json_get_string(object, key, ""), text) == 0;
+}
+
 int64_t json_get_int(const json_t *object, const char *key, int64_t fallback)
 {
     const json_t *value = json_object_get(object, key);

@@ -40,6 +40,8 @@ json_t *json_read_plain(const char *text, size_t len);
 const char *json_get_string(const json_t *object, const char *key, const char *fallback);
 int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
 bool json_get_bool(const json_t *object, const char *key, bool fallback);
+/* Whether the member is that text; one that is absent, or no text, is "". */
+bool json_text_is(const json_t *object, const char *key, const char *text);
 /* Sets the text; null if it is empty or NULL. */
 void json_set_text(json_t *object, const char *key, const char *text);
 /* Appends the texts of an array (may be NULL), with `between` between them. */

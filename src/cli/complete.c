@@ -244,7 +244,7 @@ static void offer_lock_ids(const struct line *line)
     json_t *result CLEANUP_JSON = complete_ask(line, "lock.list", args);
     json_each (json_object_get(result, "locks"), i, lock) {
         const char *id = json_get_string(lock, "id", NULL);
-        if (id && strcmp(json_get_string(lock, "kind", ""), kind) == 0)
+        if (id && json_text_is(lock, "kind", kind))
             offer_word(line, id, json_get_string(lock, "state", NULL));
     }
 }

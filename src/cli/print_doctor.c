@@ -35,7 +35,7 @@ static void put_more(struct buf *b, const struct cli_options *options, const jso
 static bool has_more(const struct cli_options *options, const json_t *check)
 {
     const json_t *evidence = json_object_get(check, "evidence");
-    bool is_good = strcmp(json_get_string(check, "status", ""), "PASS") == 0;
+    bool is_good = json_text_is(check, "status", "PASS");
     return is_good ? options->verbose : json_array_size(evidence) > 1;
 }
 
@@ -81,8 +81,7 @@ PRINTER(doctor, "doctor")
     cli_put(&b, options, stdout, check_style(status), status);
     buf_puts(&b, "\n");
     json_each (checks, i, check)
-        if (!options->quiet || json_object_get(check, "fixed") ||
-            strcmp(json_get_string(check, "status", ""), "PASS") != 0)
+        if (!options->quiet || json_object_get(check, "fixed") || !json_text_is(check, "status", "PASS"))
             put_check(&b, options, check, width);
     if (json_array_size(commands))
         buf_printf(&b, "\n%s\n", text_get("doctor_to_do", options->lang));

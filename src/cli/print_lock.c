@@ -17,7 +17,7 @@ void cli_put_holder(struct buf *b, const struct cli_options *options, const json
         buf_puts(b, " (");
     if (json_is_integer(number))
         snprintf(pid, sizeof pid, "%lld", (long long)json_integer_value(number));
-    if (strcmp(json_get_string(holder, "hold", ""), "lease") == 0)
+    if (json_text_is(holder, "hold", "lease"))
         text_put(b, options->lang, "who_client", "instance", json_get_string(holder, "instance", "?"), NULL);
     else
         text_put(b, options->lang, "who_pid", "pid", pid, NULL);
@@ -45,7 +45,7 @@ static const char *expiry_text(const json_t *lock, int64_t left)
     const char *state = json_get_string(lock, "state", "");
     if (strcmp(state, "zombie") == 0)
         return "zombie_now";
-    if (strcmp(json_get_string(lock, "kind", ""), "sprint") == 0)
+    if (json_text_is(lock, "kind", "sprint"))
         return "zombie_in";
     if (strcmp(state, "stale") == 0)
         return "takeable";
@@ -53,7 +53,7 @@ static const char *expiry_text(const json_t *lock, int64_t left)
         return "expired_since";
     if (json_is_false(json_at(lock, "holder.alive")))
         return "expires_in_dead";
-    bool is_foreign = strcmp(json_get_string(json_object_get(lock, "holder"), "hold", ""), "foreign") == 0;
+    bool is_foreign = json_text_is(json_object_get(lock, "holder"), "hold", "foreign");
     return is_foreign ? "expires_in_foreign" : "expires_in";
 }
 
@@ -88,7 +88,7 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
     const char *how = json_get_string(holder, "how", NULL);
     buf_reset(&line);
     /* A zombie is not held, whatever is known of its holder. */
-    bool is_zombie = strcmp(json_get_string(lock, "state", ""), "zombie") == 0;
+    bool is_zombie = json_text_is(lock, "state", "zombie");
     text_put(&line, options->lang,
              json_is_true(alive)    ? "alive_yes"
              : json_is_false(alive) ? "alive_no"
@@ -189,7 +189,7 @@ PRINTER(lock_acquired, "lock.acquire")
     buf_puts(&b, "\n");
     buf_reset(&line);
     cli_put_holder(&line, options, holder);
-    bool is_guess = strcmp(json_get_string(holder, "hold", ""), "guess") == 0;
+    bool is_guess = json_text_is(holder, "hold", "guess");
     buf_printf(&line, " (%s)", text_get(is_guess ? "holder_guessed" : "holder_named", options->lang));
     cli_put_said(&b, options, stdout, "label_holder", buf_str(&line));
     const json_t *old = json_object_get(result, "recovered");

@@ -36,8 +36,7 @@ void cli_put_command(struct buf *b, const json_t *process)
 
 bool cli_process_failed(const json_t *process)
 {
-    return strcmp(json_get_string(process, "state_name", ""), "Failed") == 0 ||
-           strcmp(json_get_string(process, "phase", ""), "backoff") == 0;
+    return json_text_is(process, "state_name", "Failed") || json_text_is(process, "phase", "backoff");
 }
 
 static void add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
@@ -290,7 +289,7 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
 
 static bool has_tty(const json_t *process)
 {
-    return strcmp(json_get_string(json_object_get(process, "log"), "mode", ""), "tty") == 0;
+    return json_text_is(json_object_get(process, "log"), "mode", "tty");
 }
 
 /* What to type next, by what has just been done and what came out. */

@@ -147,7 +147,7 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
                                             {"asking", "run_count_asking"},
                                             {"not_reached", "run_count_not_reached"}};
     const json_t *counts = json_object_get(stage, "counts");
-    bool is_over = strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0;
+    bool is_over = !json_text_is(stage, "status", "RUNNING");
     text_put(b, lang, "run_counts", "ok", DIGITS(cli_run_settled(counts)), "total",
              DIGITS(json_get_int(counts, "total", 0)), NULL);
     for (size_t i = 0; is_over && i < sizeof others / sizeof others[0]; i++) {
@@ -197,7 +197,7 @@ static void print_pending(const struct cli_options *options, const json_t *resul
 
 PRINTER(run, "run", "resume", "answer", "request.run")
 {
-    if (strcmp(json_get_string(result, "status", ""), "PENDING") == 0) {
+    if (json_text_is(result, "status", "PENDING")) {
         if (!options->quiet)
             print_pending(options, result);
         return;
@@ -267,7 +267,7 @@ void cli_run_span(const struct cli_options *options, const json_t *run, char tex
     if (end)
         is_known &= time_parse(end, &ended) == 0;
     else
-        is_known &= strcmp(json_get_string(run, "status", ""), "RUNNING") == 0;
+        is_known &= json_text_is(run, "status", "RUNNING");
     snprintf(text, TIME_TEXT_MAX, "-");
     if (is_known) /* these times have whole seconds, and a pause between two runners is in them */
         cli_whole_span(options->lang, duration ? json_integer_value(duration) : ended - began, text);

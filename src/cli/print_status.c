@@ -35,8 +35,7 @@ static void print_requests(const struct op_call *call, const struct cli_options 
 bool cli_queue_runs(const json_t *locks)
 {
     json_each (locks, i, lock)
-        if (strcmp(json_get_string(lock, "kind", ""), "queue") == 0 &&
-            strcmp(json_get_string(lock, "state", ""), "held") == 0)
+        if (json_text_is(lock, "kind", "queue") && json_text_is(lock, "state", "held"))
             return true;
     return false;
 }

@@ -20,7 +20,7 @@ const json_t *cli_event_who(const json_t *event, const char **ret_key)
         *ret_key = "who";
         return who;
     }
-    *ret_key = strcmp(json_get_string(event, "type", ""), "instance.ended") == 0 ? "label" : NULL;
+    *ret_key = json_text_is(event, "type", "instance.ended") ? "label" : NULL;
     return *ret_key ? data : NULL;
 }
 

@@ -386,5 +386,5 @@ void cli_end_progress(void)
 
 bool cli_wants_ticks(const struct cli_options *options, const json_t *args)
 {
-    return !options->json && (isatty(STDOUT_FILENO) || strcmp(json_get_string(args, "output", ""), "live") == 0);
+    return !options->json && (isatty(STDOUT_FILENO) || json_text_is(args, "output", "live"));
 }

@@ -27,7 +27,7 @@ void cli_put_asker(struct buf *b, const json_t *questions, const char *run, cons
     json_t *stage CLEANUP_JSON = json_pack("{s:s}", "run_id", run);
     size_t same = 0;
     json_each (questions, i, open)
-        same += strcmp(json_get_string(open, "task", ""), name) == 0 && strcmp(run_of(open, run), run) == 0;
+        same += json_text_is(open, "task", name) && strcmp(run_of(open, run), run) == 0;
     if (same > 1)
         cli_put_task_place(b, stage, asks);
     else
@@ -257,7 +257,7 @@ static void keep_task(json_t *questions, const char *task)
         json_t *open = json_array_get(questions, i);
         struct buf asker CLEANUP(buf_clear) = BUF_INIT;
         cli_put_asker(&asker, questions, run_of(open, ""), open);
-        if (strcmp(buf_str(&asker), task) != 0 && strcmp(json_get_string(open, "task", ""), task) != 0)
+        if (strcmp(buf_str(&asker), task) != 0 && !json_text_is(open, "task", task))
             json_array_remove(questions, i);
     }
 }

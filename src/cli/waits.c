@@ -135,8 +135,7 @@ static void put_place(struct buf *b)
     tsk_workspace_close(ws);
     const char *own = TIME_EXACT(wait_line.since_ms);
     json_each (list, i, one)
-        place += strcmp(json_get_string(one, "kind", ""), wait_line.kind) == 0 &&
-                 strcmp(json_get_string(one, "id", ""), wait_line.id) == 0 &&
+        place += json_text_is(one, "kind", wait_line.kind) && json_text_is(one, "id", wait_line.id) &&
                  strcmp(json_get_string(one, "since", ""), own) < 0;
     buf_puts(b, ", ");
     text_put(b, wait_line.options->lang, "wait_place", "place", DIGITS(place), NULL);

@@ -114,7 +114,7 @@ static json_t *question_of(const struct watch *watch, const struct watch_row *ro
     if (row->kind == ROW_QUESTION)
         return (json_t *)row->item;
     json_each (json_object_get(watch->status, "questions"), i, open)
-        if (*run && strcmp(json_get_string(open, "run_id", ""), run) == 0)
+        if (*run && json_text_is(open, "run_id", run))
             return open;
     return NULL;
 }

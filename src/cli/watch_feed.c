@@ -84,7 +84,7 @@ static void add_last_lines(struct tsk_workspace *ws, const json_t *status)
 {
     size_t read = 0;
     json_each (json_object_get(status, "runs"), i, run)
-        if (strcmp(json_get_string(run, "status", ""), "RUNNING") == 0 && read++ < WATCH_LAST_LINES)
+        if (json_text_is(run, "status", "RUNNING") && read++ < WATCH_LAST_LINES)
             overview_add_last_line(ws, run);
 }
 

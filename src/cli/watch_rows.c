@@ -136,7 +136,7 @@ static const char *id_shown(const struct maker *m, const char *id)
 static const char *source_of(const struct maker *m, const char *id)
 {
     json_each (json_object_get(m->status, "runs"), i, run)
-        if (strcmp(json_get_string(run, "run_id", ""), id) == 0)
+        if (json_text_is(run, "run_id", id))
             return json_get_string(run, "source", "");
     return "";
 }
@@ -175,7 +175,7 @@ static void add_open_questions(struct maker *m, const json_t *status)
 
 static bool process_runs(const json_t *process)
 {
-    return strcmp(json_get_string(process, "state_name", ""), "Running") == 0;
+    return json_text_is(process, "state_name", "Running");
 }
 
 static void put_running(struct buf *b, const struct cli_options *options, const json_t *process)

@@ -150,7 +150,7 @@ static void add_output(struct watch *watch, const char *before, const json_t *te
 static void add_process_log(struct watch *watch, const json_t *result)
 {
     json_each (json_object_get(result, "lines"), i, line) {
-        bool is_error = strcmp(json_get_string(line, "stream", ""), "stderr") == 0;
+        bool is_error = json_text_is(line, "stream", "stderr");
         add_output(watch, is_error ? "! " : "  ", json_object_get(line, "text"), is_error ? STYLE_WARN : STYLE_PLAIN);
     }
 }

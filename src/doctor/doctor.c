@@ -121,7 +121,7 @@ int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *option
 static int report_failure(const json_t *report, struct tsk_error *err)
 {
     json_each (json_object_get(report, "checks"), i, check) {
-        if (strcmp(json_get_string(check, "status", ""), "FAIL") != 0)
+        if (!json_text_is(check, "status", "FAIL"))
             continue;
         error_set(err, TSK_DOCTOR_FAILED, "doctor_failed", "check", json_get_string(check, "name", ""), "title",
                   json_get_string(check, "title", ""), "reason", json_get_string(check, "summary", ""), NULL);

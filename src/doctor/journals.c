@@ -25,7 +25,7 @@ static bool journal_take_line(struct journal_look *look, const char *line, size_
         look->is_damaged = true;
         return false;
     }
-    bool is_done = strcmp(json_get_string(record, "e", ""), "done") == 0;
+    bool is_done = json_text_is(record, "e", "done");
     snprintf(look->status, sizeof look->status, "%s", is_done ? json_get_string(record, "status", "") : "");
     look->records++;
     look->end += len + 1;

@@ -47,7 +47,7 @@ static int64_t look_at_workers(struct finding *f, const json_t *answer, size_t *
         const char *name = json_get_string(worker, "name", ""), *theirs = json_get_string(worker, "version", "");
         places += json_get_int(worker, "places", 0);
         ++*ret_count;
-        if (strcmp(json_get_string(worker, "key", ""), key) != 0)
+        if (!json_text_is(worker, "key", key))
             finding_add(f, DOCTOR_WARN, "doctor_workers_key", "worker", name, NULL);
         if (strcmp(theirs, version) != 0)
             finding_add(f, DOCTOR_WARN, "doctor_workers_version", "worker", name, "theirs", theirs, "ours", version,

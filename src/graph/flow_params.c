@@ -87,7 +87,7 @@ static bool is_choice(const json_t *param, const char *text)
 static const json_t *param_find(const struct flow *flow, const char *key, const char *value)
 {
     json_each (flow->params, i, param)
-        if (strcmp(json_get_string(param, key, ""), value) == 0)
+        if (json_text_is(param, key, value))
             return param;
     return NULL;
 }

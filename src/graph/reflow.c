@@ -96,11 +96,6 @@ static uint32_t task_find(const struct flow *flow, const char *name)
 
 /* ---- what changes --------------------------------------------------------------------------------------- */
 
-static bool is_event(const json_t *record, const char *event)
-{
-    return strcmp(json_get_string(record, "e", ""), event) == 0;
-}
-
 static void add_name(json_t *changes, const char *list, const char *name)
 {
     json_array_append_new(json_object_get(changes, list), json_string(name));
@@ -141,7 +136,7 @@ static void note_completed(json_t *changes, const json_t *records, const struct 
     json_t *kept = json_object_get(changes, "kept");
     json_each (records, i, record) {
         const char *name = json_get_string(record, "k", ""), *outcome = json_get_string(record, "o", "");
-        bool is_end = is_event(record, "end");
+        bool is_end = json_text_is(record, "e", "end");
         if (!is_end || !json_object_get(kept, name))
             continue;
         if (asks_for_unknown(record, new)) {
@@ -178,7 +173,7 @@ static int refuse_question(const struct rundir *run, const json_t *records, stru
 static int refuse_added(const struct rundir *run, const json_t *records, struct tsk_error *err)
 {
     json_each (records, i, record)
-        if (json_object_get(record, "n") && !is_event(record, "dropped") &&
+        if (json_object_get(record, "n") && !json_text_is(record, "e", "dropped") &&
             (uint32_t)json_get_int(record, "n", 0) & PLAN_DYNAMIC)
             return reflow_refuse(err, run, "reflow_added", "task", json_get_string(record, "k", ""), NULL, NULL);
     return 0;
@@ -220,9 +215,9 @@ static void find_open(const json_t *records, json_t *open)
     char number[24];
     json_each (records, i, record) {
         record_number(record, number);
-        if (is_event(record, "start"))
+        if (json_text_is(record, "e", "start"))
             json_object_set(open, number, record);
-        else if (is_event(record, "end") || is_event(record, "ask"))
+        else if (json_text_is(record, "e", "end") || json_text_is(record, "e", "ask"))
             json_object_del(open, number);
     }
 }
@@ -239,8 +234,8 @@ static void records_rewrite(json_t *records, const struct flow *new, const json_
     char number[24];
     find_open(records, open);
     json_each (records, i, record) {
-        if (!is_event(record, "start") && !is_event(record, "end") && !is_event(record, "ask") &&
-            !is_event(record, "answer"))
+        if (!json_text_is(record, "e", "start") && !json_text_is(record, "e", "end") &&
+            !json_text_is(record, "e", "ask") && !json_text_is(record, "e", "answer"))
             continue;
         record_number(record, number);
         if (json_object_get(record, "k"))
@@ -355,7 +350,7 @@ int reflow_finish(const struct rundir *run, const json_t *records, struct tsk_er
     char sha256[SHA256_HEX_SIZE];
     const char *wanted = NULL;
     json_each (records, i, record)
-        if (is_event(record, "flow"))
+        if (json_text_is(record, "e", "flow"))
             wanted = json_get_string(record, "sha256", "");
     if (!wanted || fs_read_file(run->dir, NEXT_COPY, FLOW_SIZE_MAX - 1, &text) < 0)
         return 0;

@@ -27,15 +27,10 @@ static uint32_t node_of(const struct replay *r, const json_t *record)
     return exists ? node : NO_NODE;
 }
 
-static bool is_event(const json_t *record, const char *event)
-{
-    return strcmp(json_get_string(record, "e", ""), event) == 0;
-}
-
 /* Whether the record says that a group around the node passed. */
 static bool is_pass_around(const struct graph *graph, const json_t *record, uint32_t scope)
 {
-    if (!is_event(record, "group") || strcmp(json_get_string(record, "o", ""), "ok") != 0)
+    if (!json_text_is(record, "e", "group") || !json_text_is(record, "o", "ok"))
         return false;
     uint32_t node = graph_find(graph, json_get_string(record, "k", ""));
     if (node == NO_NODE || !graph_node(graph, node)->is_group)
@@ -52,7 +47,7 @@ bool deciding_is_final(struct deciding *d, const struct graph *graph, uint32_t s
         d->next++;
     for (size_t i = d->next; i < d->count; i++) {
         const json_t *record = json_array_get(d->records, d->at[i]);
-        if (is_event(record, "resume"))
+        if (json_text_is(record, "e", "resume"))
             return false;
         if (is_pass_around(graph, record, scope))
             return true;
@@ -62,9 +57,8 @@ bool deciding_is_final(struct deciding *d, const struct graph *graph, uint32_t s
 
 static bool is_deciding(const json_t *record)
 {
-    return is_event(record, "resume")
-               ? !json_get_bool(record, "keep", false)
-               : is_event(record, "group") && strcmp(json_get_string(record, "o", ""), "ok") == 0;
+    return json_text_is(record, "e", "resume") ? !json_get_bool(record, "keep", false)
+                                               : json_text_is(record, "e", "group") && json_text_is(record, "o", "ok");
 }
 
 /* There are few of them; to look at all records for each of thousands of failures takes minutes. */
@@ -82,10 +76,10 @@ static bool ends_with_answer(const json_t *records)
 {
     for (size_t i = json_array_size(records); i > 0; i--) {
         const json_t *record = json_array_get(records, i - 1);
-        if (is_event(record, "answer"))
+        if (json_text_is(record, "e", "answer"))
             return true;
-        if (is_event(record, "start") || is_event(record, "done") || is_event(record, "resume") ||
-            is_event(record, "flow"))
+        if (json_text_is(record, "e", "start") || json_text_is(record, "e", "done") ||
+            json_text_is(record, "e", "resume") || json_text_is(record, "e", "flow"))
             return false;
     }
     return false;
@@ -144,7 +138,7 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
         note_old_failure(runner, record, &reason);
     }
     memory_complete(runner->memory, &claim, completion);
-    bool is_unwanted = strcmp(json_get_string(record, "o", ""), "passed") == 0;
+    bool is_unwanted = json_text_is(record, "o", "passed");
     view_from(runner, node, record, is_retry ? VIEW_RETRY : is_unwanted ? VIEW_SKIPPED : states[completion->outcome]);
 }
 

@@ -68,7 +68,7 @@ bool reply_is_for(const char *run_id, const json_t *question, const char *task)
 {
     const char *slash = strrchr(task, '/'), *session = json_get_string(question, "session_id", "");
     size_t run_len = strlen(run_id), len = slash ? (size_t)(slash - task) : 0;
-    if (strcmp(json_get_string(question, "task", ""), slash ? slash + 1 : task) != 0)
+    if (!json_text_is(question, "task", slash ? slash + 1 : task))
         return false;
     bool is_branch = strncmp(session, run_id, run_len) == 0 && session[run_len] == '_';
     const char *branch = is_branch ? session + run_len + 1 : session;
@@ -130,7 +130,7 @@ bool reply_is_taken(const json_t *records, const json_t *question)
     char *end;
     int64_t count = 0, node = strtoll(json_get_string(question, "id", "-1."), &end, 10);
     json_each (records, i, record)
-        count += strcmp(json_get_string(record, "e", ""), "answer") == 0 && json_get_int(record, "n", -1) == node;
+        count += json_text_is(record, "e", "answer") && json_get_int(record, "n", -1) == node;
     return *end == '.' && count >= strtoll(end + 1, NULL, 10);
 }
 
@@ -138,7 +138,7 @@ int reply_refuse(const char *run, const json_t *records, const char *task, struc
 {
     bool has_asked = false, has_task = !task;
     json_each (records, i, record) {
-        if (strcmp(json_get_string(record, "e", ""), "ask") != 0)
+        if (!json_text_is(record, "e", "ask"))
             continue;
         json_t *asked CLEANUP_JSON = json_pack("{s:s, s:s}", "task", json_get_string(record, "k", ""), "session_id",
                                                json_get_string(record, "s", ""));

@@ -67,7 +67,7 @@ bool run_task_take(json_t *task, const json_t *record)
 
 static bool task_is(const json_t *task, const char *state)
 {
-    return strcmp(json_get_string(task, "state", ""), state) == 0;
+    return json_text_is(task, "state", state);
 }
 
 static bool is_of_task(const json_t *record)
@@ -109,7 +109,7 @@ static json_int_t count_events(const json_t *records, const char *event)
 {
     json_int_t count = 0;
     json_each (records, i, record)
-        count += strcmp(json_get_string(record, "e", ""), event) == 0;
+        count += json_text_is(record, "e", event);
     return count;
 }
 
@@ -206,7 +206,7 @@ void run_tasks_end(json_t *tasks, const json_t *records)
     json_each (records, i, record) {
         const char *outcome = json_get_string(record, "o", "retry");
         put_key(key, json_get_string(record, "s", ""), json_get_string(record, "k", ""));
-        task = strcmp(json_get_string(record, "e", ""), "end") == 0 ? json_object_get(found, key) : NULL;
+        task = json_text_is(record, "e", "end") ? json_object_get(found, key) : NULL;
         if (task && strcmp(outcome, "retry") != 0)
             json_object_set_new(task, "state", json_string(strcmp(outcome, "passed") == 0 ? "skipped" : outcome));
     }

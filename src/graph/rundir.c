@@ -264,7 +264,7 @@ const char *rundir_end_of(const json_t *records)
 {
     size_t count = json_array_size(records);
     const json_t *last = count ? json_array_get(records, count - 1) : NULL;
-    return strcmp(json_get_string(last, "e", ""), "done") == 0 ? json_get_string(last, "status", "") : "";
+    return json_text_is(last, "e", "done") ? json_get_string(last, "status", "") : "";
 }
 
 bool rundir_is_over(const char *status)
@@ -421,7 +421,7 @@ static int look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_si
         return -1;
     *ret_size = json_get_int(*ret, RUN_JOURNAL_SIZE, 0);
     json_object_del(*ret, RUN_JOURNAL_SIZE);
-    return strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0;
+    return !json_text_is(*ret, "status", "RUNNING");
 }
 
 /* Somebody makes it this moment: the directory is there before its lock. */
@@ -452,7 +452,7 @@ static void put_answered(const struct rundir *run, json_t *stage, const json_t *
     json_object_set_new(stage, "ended_at", json_null());
     run_tasks_set_questions(stage, open);
     json_each (json_object_get(stage, "tasks"), i, task)
-        if (strcmp(json_get_string(task, "state", ""), "asks") == 0 && json_array_size(open) == 0)
+        if (json_text_is(task, "state", "asks") && json_array_size(open) == 0)
             json_object_set_new(task, "state", json_string("waiting"));
 }
 
@@ -506,7 +506,7 @@ static int look_at_run(const struct rundir *run, bool is_exact, json_t **ret, st
     bool is_executed;
     int64_t size;
     int looked = look_at_stage(run, ret, &size, err);
-    if (looked > 0 && strcmp(json_get_string(*ret, "status", ""), "NEEDS_INPUT") == 0)
+    if (looked > 0 && json_text_is(*ret, "status", "NEEDS_INPUT"))
         catch_up(run, *ret);
     if (looked != 0)
         return looked < 0 ? -1 : 0;

@@ -323,7 +323,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     if (rundir_take_life(&runner->run, runner->was_interrupted, err) < 0)
         return -1;
     const json_t *first = json_array_get(records, 0);
-    if (strcmp(json_get_string(first, "e", ""), "run") != 0)
+    if (!json_text_is(first, "e", "run"))
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
     const char *elsewhere = json_get_string(first, "redis", NULL);
     runner->options.is_local = json_get_int(first, "local", 0) != 0;
@@ -343,7 +343,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     }
     runner->epoch = 1;
     json_each (records, i, record)
-        runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
+        runner->epoch += json_text_is(record, "e", "resume");
     runner->began_wall_ms = json_get_int(first, "t", 0);
     runner->paused_ms = paused_before(records);
     note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),

@@ -417,7 +417,7 @@ static int check_spawns(const json_t *requests, struct tsk_error *err)
 {
     json_each (requests, i, request) {
         const char *name = json_get_string(request, "task", NULL);
-        if (strcmp(json_get_string(request, "do", ""), "spawn") != 0)
+        if (!json_text_is(request, "do", "spawn"))
             continue;
         if (!name)
             return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", "spawn", "key", "task", NULL);

@@ -377,7 +377,7 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
 {
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
-    bool is_first = strcmp(json_get_string(message, "method", ""), "initialize") == 0 && id, has_id = false;
+    bool is_first = json_text_is(message, "method", "initialize") && id, has_id = false;
     struct agent_session *session =
         is_first ? agent_session_new(agents) : agent_session_find(agents, conn->head, &has_id);
     if (!session && has_id)

@@ -68,7 +68,7 @@ static const char *name_key(const char *method)
 static const json_t *properties_of(const json_t *tools, const char *name)
 {
     json_each (tools, i, tool)
-        if (strcmp(json_get_string(tool, "name", ""), name) == 0)
+        if (json_text_is(tool, "name", name))
             return json_object_get(json_object_get(tool, "inputSchema"), "properties");
     return NULL;
 }

@@ -96,14 +96,14 @@ static bool is_when(const char *when, const json_t *body, const char **ret_key)
     char name[32];
     snprintf(name, sizeof name, "%.*s", (int)len, when);
     *ret_key = when;
-    return strcmp(json_get_string(body, name, ""), when + len + 1) == 0;
+    return json_text_is(body, name, when + len + 1);
 }
 
 /* POST {"mode": "check"} where GET is the check: the verb of a row with the same path. */
 static bool is_verb(const struct candidate *candidate, const struct search *search)
 {
     return http_text_is(&search->head->method, "POST") && (candidate->op->flags & OP_READ_ONLY) &&
-           candidate->op->noun && strcmp(json_get_string(search->body, "mode", ""), candidate->op->verb) == 0;
+           candidate->op->noun && json_text_is(search->body, "mode", candidate->op->verb);
 }
 
 static bool has_method(const struct candidate *candidate, const struct http_head *head)

@@ -20,7 +20,7 @@ static void take_sample(struct http_job *job)
         return;
     json_each (processes, i, one) {
         const json_t *usage = json_object_get(one, "usage");
-        if (usage && strcmp(json_get_string(one, "state_name", ""), "Running") == 0)
+        if (usage && json_text_is(one, "state_name", "Running"))
             json_object_set_new(job->args, json_get_string(one, "id", ""),
                                 json_pack("{s:I, s:I, s:I}", "run", (json_int_t)json_get_int(one, "run", 0), "cpu_ms",
                                           (json_int_t)json_get_int(usage, "cpu_ms", 0), "rss_bytes",

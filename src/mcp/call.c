@@ -233,7 +233,7 @@ static bool call_is_cancelled(struct op_call *call)
 static void note_process(struct mcp_server *server, const json_t *process)
 {
     const char *id = json_get_string(process, "id", NULL);
-    if (!id || strcmp(json_get_string(process, "state_name", ""), "Running") != 0)
+    if (!id || !json_text_is(process, "state_name", "Running"))
         return;
     pthread_mutex_lock(&server->mutex);
     if (!server->started)

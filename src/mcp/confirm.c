@@ -62,9 +62,9 @@ static json_t *record_of(const struct mcp_request *request, const struct op *op,
 static bool is_for_this(const struct mcp_request *request, const struct op *op, const json_t *args,
                         const json_t *record, const char *way)
 {
-    return strcmp(json_get_string(record, "operation", ""), op->name) == 0 &&
-           strcmp(json_get_string(record, "way", ""), way) == 0 && json_equal(json_object_get(record, "args"), args) &&
-           strcmp(json_get_string(record, "instance", ""), mcp_server_instance(request->link->server)) == 0;
+    return json_text_is(record, "operation", op->name) && json_text_is(record, "way", way) &&
+           json_equal(json_object_get(record, "args"), args) &&
+           json_text_is(record, "instance", mcp_server_instance(request->link->server));
 }
 
 static void asking_approve(struct mcp_asking *asking, const json_t *record)

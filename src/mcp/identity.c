@@ -290,7 +290,7 @@ static void release_locks(struct mcp_server *server, const char *instance, const
         json_t *args =
             json_pack("{s:s, s:s}", "kind", json_get_string(lock, "kind", "name"), "instance", instance_of(lock));
         const char *id = json_get_string(lock, "id", NULL);
-        if (id && strcmp(json_get_string(lock, "kind", ""), "sprint") != 0)
+        if (id && !json_text_is(lock, "kind", "sprint"))
             json_object_set_new(args, "id", json_string(id));
         json_t *released CLEANUP_JSON = mcp_run_op(server, "lock.release", args, &problem);
         if (!released)

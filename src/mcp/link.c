@@ -239,7 +239,7 @@ static bool is_response(const json_t *message)
 bool mcp_wants_answer(const json_t *message)
 {
     bool is_notification = json_get_string(message, "method", NULL) && !json_object_get(message, "id");
-    return strcmp(json_get_string(message, "jsonrpc", ""), "2.0") != 0 || !(is_notification || is_response(message));
+    return !json_text_is(message, "jsonrpc", "2.0") || !(is_notification || is_response(message));
 }
 
 void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len)
@@ -262,7 +262,7 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *method = json_get_string(message, "method", NULL);
-    bool is_ours = strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0;
+    bool is_ours = json_text_is(message, "jsonrpc", "2.0");
     if (!mcp_wants_answer(message)) {
         if (method)
             take_notification(link, message, method);

@@ -23,7 +23,7 @@ static const char *own_name(const char *kind)
 static bool is_lock(const json_t *args)
 {
     const char *own = own_name(json_get_string(args, "kind", ""));
-    return !own || strcmp(json_get_string(args, "id", ""), own) == 0;
+    return !own || json_text_is(args, "id", own);
 }
 
 static const struct resource resources[] = {

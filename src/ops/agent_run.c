@@ -153,7 +153,7 @@ static json_t *tail_of(int run_dir, const char *path, size_t most)
 static const json_t *of_task(const json_t *list, const char *task)
 {
     json_each (list, i, item)
-        if (strcmp(json_get_string(item, "task", ""), task) == 0)
+        if (json_text_is(item, "task", task))
             return item;
     return NULL;
 }
@@ -164,8 +164,7 @@ static int64_t count_starts(const json_t *records, const char *task, char path[R
     int64_t count = 0;
     path[0] = '\0';
     json_each (records, i, record)
-        if (strcmp(json_get_string(record, "e", ""), "start") == 0 &&
-            strcmp(json_get_string(record, "k", ""), task) == 0) {
+        if (json_text_is(record, "e", "start") && json_text_is(record, "k", task)) {
             count++;
             rundir_log_name(json_get_string(record, "s", ""), task, json_get_int(record, "a", 1), path);
         }

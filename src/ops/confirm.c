@@ -37,7 +37,7 @@ static bool is_question_token(const char *token)
 /* C3; negative: it is over. */
 static int64_t question_left_ms(const json_t *record)
 {
-    return strcmp(json_get_string(record, "boot_id", ""), boot_id()) != 0
+    return !json_text_is(record, "boot_id", boot_id())
                ? INT64_MIN
                : json_get_int(record, "expires_boot_ms", 0) - clock_now().boot_ms;
 }

@@ -76,7 +76,7 @@ static int run_attach(struct op_call *call, const struct run_lock *lock, const c
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
     if (!has_begun(stage))
         return 1;
-    bool is_running = strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0;
+    bool is_running = json_text_is(stage, "status", "RUNNING");
     if (is_other(call, attach, run)) {
         *err = refusal;
         return is_running ? refuse_other(run, err) : 1;
@@ -124,7 +124,7 @@ static int run_replace(struct op_call *call, const struct run_lock *lock, const 
     if (run_follow(call->ws, run, lock, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
     /* Its runner was killed before it could record the end: the run must not be continued (S9). */
-    bool is_left = strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+    bool is_left = json_text_is(stage, "status", "INTERRUPTED");
     return is_left ? stop_run(call->ws, run, false, id, &status, err) : 0;
 }
 

@@ -75,8 +75,7 @@ static bool is_of_lock(const char *lock, const json_t *data)
 /* Its lock, and the run that waits for it, name a request like any other lock. */
 static bool is_lock_of_request(const char *id, const json_t *data)
 {
-    return strcmp(json_get_string(data, "kind", ""), "request") == 0 &&
-           (strcmp(json_get_string(data, "id", ""), id) == 0 || strcmp(json_get_string(data, "lock", ""), id) == 0);
+    return json_text_is(data, "kind", "request") && (json_text_is(data, "id", id) || json_text_is(data, "lock", id));
 }
 
 static bool is_of_thing(const char *thing, const json_t *event)
@@ -89,7 +88,7 @@ static bool is_of_thing(const char *thing, const json_t *event)
     for (size_t i = 0; i < sizeof thing_kinds / sizeof thing_kinds[0]; i++) {
         const struct thing_kind *kind = &thing_kinds[i];
         if (is_kind(thing, kind->name))
-            return strcmp(json_get_string(kind->is_beside ? event : data, kind->key, ""), strchr(thing, ':') + 1) == 0;
+            return json_text_is(kind->is_beside ? event : data, kind->key, strchr(thing, ':') + 1);
     }
     return false;
 }
@@ -124,6 +123,6 @@ bool event_is_bad(const json_t *event)
         if (strcmp(type, bad[i]) == 0)
             return true;
     if (strcmp(type, "process.exited") == 0)
-        return json_get_int(data, "status", 0) != 0 && strcmp(json_get_string(data, "by", ""), "itself") == 0;
-    return strcmp(type, "run.ended") == 0 && strcmp(json_get_string(data, "status", ""), "FAILED") == 0;
+        return json_get_int(data, "status", 0) != 0 && json_text_is(data, "by", "itself");
+    return strcmp(type, "run.ended") == 0 && json_text_is(data, "status", "FAILED");
 }

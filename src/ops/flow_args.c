@@ -10,7 +10,7 @@
 
 static bool is_stdin(const struct op_call *call)
 {
-    return strcmp(json_get_string(call->args, "flow", ""), "-") == 0;
+    return json_text_is(call->args, "flow", "-");
 }
 
 static bool is_stream(const struct stat *st)

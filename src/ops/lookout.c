@@ -162,7 +162,7 @@ static void take_event(struct lookout *lookout, const json_t *files, const json_
     const char *request = json_get_string(data, "request_id", NULL);
     if (key_of_event(event, &key)) {
         json_object_set_new(lookout->reported, buf_str(&key), json_true());
-        if (strcmp(json_get_string(event, "type", ""), "instance.ended") == 0)
+        if (json_text_is(event, "type", "instance.ended"))
             json_object_del(lookout->instances, json_get_string(data, "instance", ""));
     }
     if (request && strncmp(json_get_string(event, "type", ""), "request.", 8) == 0)
@@ -263,7 +263,7 @@ static int report_deaths(struct lookout *lookout, const json_t *dead, struct tsk
             continue;
         lookout->is_stale |= is_new;
         json_object_set_new(still, buf_str(&key), json_true());
-        if (strcmp(json_get_string(fact, "type", ""), "instance.ended") == 0)
+        if (json_text_is(fact, "type", "instance.ended"))
             json_object_del(lookout->instances, json_get_string(json_object_get(fact, "data"), "instance", ""));
     }
     json_decref(lookout->reported);

@@ -47,7 +47,7 @@ static void look_at_lock(struct dead *dead, const json_t *lock)
     const json_t *holder = json_object_get(lock, "holder"), *alive = json_object_get(holder, "alive");
     const char *kind = json_get_string(lock, "kind", ""), *run_id = json_get_string(holder, "run_id", NULL);
     const char *session_id = json_get_string(holder, "session_id", NULL);
-    if (json_is_true(alive) && strcmp(json_get_string(holder, "hostname", ""), host_name()) == 0)
+    if (json_is_true(alive) && json_text_is(holder, "hostname", host_name()))
         add_living(dead, json_get_int(holder, "pid", 0));
     if (!json_is_false(alive))
         return;

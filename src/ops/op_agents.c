@@ -225,7 +225,7 @@ static void add_held(struct scene *scene)
         note_deed(agent, "own.claim", at);
     }
     json_each (scene->processes, i, one) {
-        if (strcmp(json_get_string(one, "state_name", ""), "Running") != 0)
+        if (!json_text_is(one, "state_name", "Running"))
             continue;
         json_t *agent = agent_of_process(scene, one);
         add_holding(agent, "process", json_object_get(one, "id"), json_at(one, "started_by.note"));

@@ -72,7 +72,7 @@ static int graph_add_taken(json_t *graph, int run_dir, struct tsk_error *err)
     if (journal_read(run_dir, &records, err) < 0)
         return -1;
     json_each (records, i, record)
-        if (strcmp(json_get_string(record, "e", ""), "end") == 0 && strcmp(json_get_string(record, "o", ""), "ok") == 0)
+        if (json_text_is(record, "e", "end") && json_text_is(record, "o", "ok"))
             taken_add(jumps, spawned, record);
     json_object_set_new(graph, "jumps", members_listed(jumps));
     json_object_set_new(graph, "spawned", members_listed(spawned));

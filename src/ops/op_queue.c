@@ -66,7 +66,7 @@ static void explain_run(struct op_call *call, json_t *line)
 static void queue_run_tells(void *data, const json_t *line, const char *title)
 {
     struct op_call *call = data;
-    bool is_begin = strcmp(json_get_string(line, "status", ""), "RUNNING") == 0;
+    bool is_begin = json_text_is(line, "status", "RUNNING");
     json_t *about = json_copy((json_t *)line);
     json_object_set_new(about, "title", json_string(title));
     if (!is_begin)
@@ -83,7 +83,7 @@ static void explain_failed(struct op_call *call, json_t *ran)
     int left = QUEUE_RUNS_EXPLAINED;
     for (size_t i = json_array_size(ran); i-- > 0 && left > 0;) {
         json_t *line = json_array_get(ran, i);
-        if (strcmp(json_get_string(line, "status", ""), "FAILED") != 0)
+        if (!json_text_is(line, "status", "FAILED"))
             continue;
         explain_run(call, line);
         left--;
@@ -197,7 +197,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     bool is_now = json_get_bool(call->args, "now", false);
     if (queue_stop(call->ws, is_now, ret, err) < 0)
         return -1;
-    bool is_stopping = strcmp(json_get_string(*ret, "status", ""), "stopping") == 0;
+    bool is_stopping = json_text_is(*ret, "status", "stopping");
     call->says = !is_stopping ? "queue_idle" : is_now ? "queue_stopping_now" : "queue_stopping";
     return 0;
 }

@@ -271,8 +271,7 @@ static int runs_of(struct tsk_workspace *ws, const char *request_id, json_t **re
         json_t *stage CLEANUP_JSON = NULL;
         if (rundir_open(ws, id, &run, &unreadable) < 0)
             continue;
-        if (book_run_stage(&run, &stage, &unreadable) == 0 &&
-            strcmp(json_get_string(stage, "request_id", ""), request_id) == 0)
+        if (book_run_stage(&run, &stage, &unreadable) == 0 && json_text_is(stage, "request_id", request_id))
             json_array_append_new(runs, json_pack("{s:s, s:s, s:s?, s:s?}", "run_id", run.id, "status",
                                                   json_get_string(stage, "status", ""), "started_at",
                                                   json_get_string(stage, "started_at", NULL), "ended_at",
@@ -375,7 +374,7 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (request_named(call, err) < 0 || request_show(call, json_get_string(call->args, "request", ""), &shown, err) < 0)
         return -1;
     const char *id = json_get_string(shown, "id", "");
-    if (strcmp(json_get_string(shown, "status", ""), "running") == 0) {
+    if (json_text_is(shown, "status", "running")) {
         const char *run = json_get_string(json_object_get(shown, "latest_run"), "run_id", "");
         error_set(err, TSK_RUN_IN_PROGRESS, NULL, "request_id", id, "run_id", run, NULL);
         error_add_next(err, "tasuki runs show %s", run);

@@ -386,8 +386,7 @@ static bool journal_says_done(int run_dir)
     if (journal_read(run_dir, &records, &ignored) < 0 || json_array_size(records) == 0)
         return false;
     const json_t *last = json_array_get(records, json_array_size(records) - 1);
-    return strcmp(json_get_string(last, "e", ""), "done") == 0 &&
-           strcmp(json_get_string(last, "status", ""), "DONE") == 0;
+    return json_text_is(last, "e", "done") && json_text_is(last, "status", "DONE");
 }
 
 /* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by continuing,
@@ -400,8 +399,8 @@ static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (rundir_open(call->ws, json_get_string(call->args, "run", "@1"), &run, err) < 0)
         return -1;
     json_object_set_new(call->args, "run", json_string(run.id));
-    bool is_done = rundir_read_stage(&run, &stage, &ignored) == 0 &&
-                   strcmp(json_get_string(stage, "status", ""), "DONE") == 0 && journal_says_done(run.dir);
+    bool is_done = rundir_read_stage(&run, &stage, &ignored) == 0 && json_text_is(stage, "status", "DONE") &&
+                   journal_says_done(run.dir);
     rundir_clear(&run);
     if (!is_done)
         return 0;

@@ -242,7 +242,7 @@ static int answer_refuse(const struct rundir *run, struct tsk_error *err)
     struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
     bool can_go_on = err->code == TSK_ALREADY_ANSWERED && rundir_look(run, &stage, &ignored) == 0 &&
-                     strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+                     json_text_is(stage, "status", "INTERRUPTED");
     if (!tsk_error_next(err, 0))
         error_add_next(err, can_go_on ? "tasuki resume %s" : "tasuki runs show %s", run->id);
     return -1;

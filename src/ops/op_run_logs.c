@@ -177,7 +177,7 @@ static int add_log(struct op_call *call, const struct rundir *run, const json_t 
     struct buf text CLEANUP(buf_clear) = {.max = RUN_LOG_MAX + RUN_LOG_PIECE};
     log_name(record, path);
     json_each (list, i, one)
-        if (strcmp(json_get_string(one, "path", ""), path) == 0)
+        if (json_text_is(one, "path", path))
             return 0; /* it asked, and was started again as the same attempt */
     bool is_part = filter->pattern.is_given || filter->since_ms >= 0, is_untimed;
     int64_t lines = is_part ? INT64_MAX : json_get_int(call->args, "lines", TAIL_DEFAULT);
@@ -204,10 +204,8 @@ static bool is_wanted(const struct op_call *call, const char *task, const json_t
 {
     const char *session = json_get_string(call->args, "session", NULL);
     int64_t attempt = json_get_int(call->args, "attempt", 0);
-    return strcmp(json_get_string(record, "e", ""), "start") == 0 &&
-           (!task || strcmp(json_get_string(record, "k", ""), task) == 0) &&
-           (!session || strcmp(json_get_string(record, "s", ""), session) == 0) &&
-           (!attempt || json_get_int(record, "a", 1) == attempt);
+    return json_text_is(record, "e", "start") && (!task || json_text_is(record, "k", task)) &&
+           (!session || json_text_is(record, "s", session)) && (!attempt || json_get_int(record, "a", 1) == attempt);
 }
 
 static int read_tails(struct op_call *call, const struct rundir *run, const char *task, struct log_filter *filter,
@@ -365,7 +363,7 @@ static int follow_since(struct follow *f, struct tsk_error *err)
     json_each (records, i, record) {
         char path[RUN_LOG_NAME];
         log_name(record, path);
-        if (strcmp(json_get_string(record, "e", ""), "start") == 0 && is_begun_before(record, f->filter))
+        if (json_text_is(record, "e", "start") && is_begun_before(record, f->filter))
             json_object_set_new(f->since, path, json_true());
     }
     return 0;

@@ -63,9 +63,8 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
             continue; /* it is being removed */
         if (!is_open || rundir_look(&run, &stage, err) < 0)
             stage = run_broken(id, call->lang, err);
-        bool is_of_request = !request || strcmp(json_get_string(stage, "request_id", ""), request) == 0;
-        if (is_of_request && (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0) &&
-            page_takes(&page, id))
+        bool is_of_request = !request || json_text_is(stage, "request_id", request);
+        if (is_of_request && (!wanted || json_text_is(stage, "status", wanted)) && page_takes(&page, id))
             page_put(&page, stage_summary(call->lang, stage));
     }
     *ret = page_end(&page, "runs");

@@ -139,7 +139,7 @@ static json_t *answer_to(const char *question)
         return NULL;
     json_t *document CLEANUP_JSON = json_loadb(buf_str(&text), text.len, 0, NULL);
     json_each (json_object_get(document, "all"), i, entry)
-        if (strcmp(json_get_string(entry, "question", ""), question) == 0)
+        if (json_text_is(entry, "question", question))
             answer = json_object_get(entry, "answer");
     return json_incref(answer);
 }

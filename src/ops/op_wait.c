@@ -34,7 +34,7 @@ static int wait_run(struct op_call *call, const char *id, json_t **ret, struct t
     rundir_clear(&run);
     if (run_follow(call->ws, run.id, NULL, timeout_ms, wait_is_cancelled, call, &stage, err) < 0)
         return -1;
-    if (strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0) {
+    if (json_text_is(stage, "status", "RUNNING")) {
         not_yet("wait_run_late", run.id, timeout_ms, err);
         rundir_add_starter(stage, err);
         error_add_next(err, "tasuki runs show %s", run.id);

@@ -140,7 +140,7 @@ static int find_worker(const json_t *list, const char *wanted, const char **ret,
     size_t count = 0;
     json_each (list, i, worker) {
         const char *id = json_get_string(worker, "id", "");
-        if (strcmp(id, wanted) != 0 && strcmp(json_get_string(worker, "name", ""), wanted) != 0)
+        if (strcmp(id, wanted) != 0 && !json_text_is(worker, "name", wanted))
             continue;
         *ret = id;
         count++;

@@ -108,8 +108,7 @@ static const char *asked_at(const json_t *stage, const char *task)
     const json_t *history = json_object_get(stage, "history");
     for (size_t i = json_array_size(history); i-- > 0;) {
         const json_t *note = json_array_get(history, i);
-        if (strcmp(json_get_string(note, "what", ""), "asked") == 0 &&
-            strcmp(json_get_string(note, "task", ""), task) == 0)
+        if (json_text_is(note, "what", "asked") && json_text_is(note, "task", task))
             return json_get_string(note, "time", NULL);
     }
     return NULL;
@@ -238,7 +237,7 @@ static void add_loser(json_t *confirmation, const json_t *locks, const json_t *w
         const json_t *holder = json_object_get(one, "holder");
         const char *its_kind = json_get_string(one, "kind", "");
         bool is_it = is_sprint ? strcmp(its_kind, "sprint") == 0
-                               : id && strcmp(its_kind, kind) == 0 && strcmp(json_get_string(one, "id", ""), id) == 0;
+                               : id && strcmp(its_kind, kind) == 0 && json_text_is(one, "id", id);
         if (!is_it)
             continue;
         json_object_set(confirmation, "from", json_object_get(holder, "who"));
@@ -246,7 +245,7 @@ static void add_loser(json_t *confirmation, const json_t *locks, const json_t *w
         json_object_set(confirmation, "how", json_object_get(holder, "how"));
     }
     json_each (workflows, i, one)
-        if (workflow && strcmp(json_get_string(one, "ulTaskId", ""), workflow) == 0) {
+        if (workflow && json_text_is(one, "ulTaskId", workflow)) {
             json_object_set(confirmation, "from", json_object_get(one, "who"));
             json_object_set(confirmation, "from_alive", json_object_get(one, "ownerAlive"));
             json_object_set(confirmation, "how", json_object_get(one, "how"));

@@ -44,7 +44,7 @@ static void move_key(const json_t *from, const char *key, json_t *to)
 /* On the command line `none` stands for "back to the default". */
 static void reset_key(json_t *input, const char *key)
 {
-    if (strcmp(json_get_string(input, key, ""), "none") == 0)
+    if (json_text_is(input, key, "none"))
         json_object_set_new(input, key, json_null());
 }
 

@@ -105,7 +105,7 @@ static const char *const what_names[] = {
 
 static bool was_stopped(const struct tail_change *change)
 {
-    return strcmp(json_get_string(change->exit, "by", ""), "stop") == 0;
+    return json_text_is(change->exit, "by", "stop");
 }
 
 /* "exited 1, again in 2 s" */

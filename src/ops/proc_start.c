@@ -110,7 +110,7 @@ void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
 static void put_failure(struct buf *b, enum lang lang, const json_t *process)
 {
     const char *detail = json_get_string(process, "detail", NULL);
-    bool is_running = strcmp(json_get_string(process, "state_name", ""), "Running") == 0;
+    bool is_running = json_text_is(process, "state_name", "Running");
     if (!is_running)
         proc_reason_put(b, lang, process);
     else if (detail)
@@ -121,8 +121,7 @@ static void put_failure(struct buf *b, enum lang lang, const json_t *process)
 
 static bool is_failure(const json_t *process)
 {
-    return strcmp(json_get_string(process, "state_name", ""), "Failed") == 0 ||
-           strcmp(json_get_string(process, "phase", ""), "starting") == 0;
+    return json_text_is(process, "state_name", "Failed") || json_text_is(process, "phase", "starting");
 }
 
 void proc_args_say_failure(struct op_call *call, json_t *answer)

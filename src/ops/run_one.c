@@ -12,7 +12,7 @@ static bool asks(const json_t *stage)
 
 static bool is_running(const json_t *stage)
 {
-    return strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0;
+    return json_text_is(stage, "status", "RUNNING");
 }
 
 /* How many of the runs that are not over fit, and the last of these. -1 with err. */

@@ -46,11 +46,11 @@ static json_t *awaited(struct tsk_workspace *ws, const struct waits_scene *scene
     json_each (scene->locks, i, one) {
         const char *lock = json_get_string(one, "id", "");
         if ((is_lock && (strcmp(lock, name) == 0 || strcmp(lock, bare) == 0)) ||
-            (strcmp(json_get_string(one, "kind", ""), kind) == 0 && strcmp(lock, name) == 0))
+            (json_text_is(one, "kind", kind) && strcmp(lock, name) == 0))
             return json_incref(json_object_get(json_object_get(one, "holder"), "who"));
     }
     json_each (scene->workflows, i, one)
-        if (strcmp(kind, "workflow") == 0 && strcmp(json_get_string(one, "ulTaskId", ""), name) == 0)
+        if (strcmp(kind, "workflow") == 0 && json_text_is(one, "ulTaskId", name))
             return json_incref(json_object_get(one, "who"));
     size_t first = strcspn(name, ","); /* of several processes: "db, cache" */
     json_each (scene->processes, i, one) {

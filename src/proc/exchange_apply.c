@@ -110,7 +110,7 @@ bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec
     json_each (ex->masked, i, masked) {
         const char *variable = json_get_string(masked, "variable", "");
         json_t *value = json_object_get(json_object_get(spec, "env"), variable);
-        if (value && strcmp(json_get_string(masked, "name", ""), id) == 0)
+        if (value && json_text_is(masked, "name", id))
             json_object_set(json_object_get(said, "env"), variable, value);
     }
     return json_equal(said, spec);

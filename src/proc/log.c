@@ -100,7 +100,7 @@ static void run_take_fact(struct log_run *run, const json_t *fact, int64_t n, bo
 {
     int64_t number = json_get_int(fact, "n", 0);
     int64_t at[2] = {json_get_int(fact, "stdout_offset", -1), json_get_int(fact, "stderr_offset", -1)};
-    if (strcmp(json_get_string(fact, "what", ""), "started") != 0 || at[0] < 0 || at[1] < 0)
+    if (!json_text_is(fact, "what", "started") || at[0] < 0 || at[1] < 0)
         return;
     if (number == n) {
         memcpy(run->from, at, sizeof at);

@@ -227,8 +227,8 @@ static void put_actor(struct buf *b, const struct proc *p, const json_t *fact)
 {
     struct who who;
     int64_t n;
-    bool is_start = strcmp(json_get_string(fact, "what", ""), "started") == 0;
-    bool is_stop = strcmp(json_get_string(fact, "by", ""), "stop") == 0;
+    bool is_start = json_text_is(fact, "what", "started");
+    bool is_stop = json_text_is(fact, "by", "stop");
     if ((is_start || is_stop) && proc_actor_read(p->dir, is_start ? PROC_STARTED_BY : PROC_STOPPED_BY, &who, &n) &&
         n == json_get_int(fact, "n", 0))
         who_put(b, &who);

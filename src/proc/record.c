@@ -93,7 +93,7 @@ json_t *proc_starts_since(const struct proc *p, int64_t n)
         proc_history_read(p->dir, read > HISTORY_WINDOW ? read - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
         return list;
     json_each (facts, i, fact)
-        if (strcmp(json_get_string(fact, "what", ""), "started") == 0 && json_get_int(fact, "n", 0) > n)
+        if (json_text_is(fact, "what", "started") && json_get_int(fact, "n", 0) > n)
             json_array_append(list, fact);
     return list;
 }

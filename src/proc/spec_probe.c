@@ -302,7 +302,7 @@ json_t *spec_probe_minimal(const char *key, const json_t *probe)
     for (size_t i = 0; i < SETTING_COUNT; i++)
         if (json_get_int(minimal, settings[i].name, -1) == setting_default(&settings[i], key))
             json_object_del(minimal, settings[i].name);
-    if (strcmp(json_get_string(minimal, "action", ""), "none") == 0)
+    if (json_text_is(minimal, "action", "none"))
         json_object_del(minimal, "action");
     return minimal;
 }

@@ -456,7 +456,7 @@ static void count_places(struct link *l, int64_t waited)
         return;
     json_each (workers, i, worker) {
         const char *only = json_get_string(worker, "run", "");
-        if (strcmp(json_get_string(worker, "state", ""), "up") == 0 && (!*only || strcmp(only, l->root) == 0))
+        if (json_text_is(worker, "state", "up") && (!*only || strcmp(only, l->root) == 0))
             places += json_get_int(worker, "places", 0);
     }
     snprintf(number, sizeof number, "%lld", (long long)places);

@@ -141,7 +141,7 @@ int after_claim(struct tsk_workspace *ws, const struct run_lock *lock, const cha
     if (guard < 0)
         return -1;
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    bool is_ours = pending && strcmp(json_get_string(pending, "id", ""), id) == 0;
+    bool is_ours = pending && json_text_is(pending, "id", id);
     if (is_ours && has_become(ws, pending)) {
         fs->unlinkat(ws->state_dir, path, 0);
         is_ours = false;
@@ -164,7 +164,7 @@ void after_begun(struct tsk_workspace *ws, const struct run_lock *lock, const ch
         return;
     }
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    if (strcmp(json_get_string(pending, "run", ""), run_id) == 0)
+    if (json_text_is(pending, "run", run_id))
         fs->unlinkat(ws->state_dir, path, 0);
 }
 
@@ -182,7 +182,7 @@ int after_drop(struct tsk_workspace *ws, const struct run_lock *lock, const char
     if (guard < 0)
         return -1;
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    if (pending && id && strcmp(json_get_string(pending, "id", ""), id) != 0)
+    if (pending && id && !json_text_is(pending, "id", id))
         return 0;
     if (fs->unlinkat(ws->state_dir, path, 0) < 0 && errno != ENOENT)
         return fs_error(err, "remove", ws->state_dir, path);
@@ -231,7 +231,7 @@ static bool waits_for_answer(struct tsk_workspace *ws, const struct run_lock *lo
     struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
     return lock->kind == TSK_LOCK_REQUEST && book_latest_stage(ws, lock->id, &stage, &ignored) == 0 &&
-           strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+           json_text_is(stage, "status", "NEEDS_INPUT");
 }
 
 /* A7: another attempt would find the same. */
@@ -300,6 +300,6 @@ void after_start_newer(struct tsk_workspace *ws, const struct run_lock *lock, co
     if (after_path(ws, lock, path, &ignored) < 0)
         return;
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    if (pending && strcmp(json_get_string(pending, "id", ""), id) != 0)
+    if (pending && !json_text_is(pending, "id", id))
         pending_settle(ws, lock, pending);
 }

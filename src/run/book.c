@@ -89,7 +89,7 @@ static int stage_of_journal(const struct rundir *run, json_t **ret, struct tsk_e
     if (json_array_size(records) == 0)
         return rundir_damaged(run, "stage.json", err);
     const json_t *first = json_array_get(records, 0), *last = json_array_get(records, json_array_size(records) - 1);
-    bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
+    bool is_over = json_text_is(last, "e", "done");
     *ret = json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
                      "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
                      "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",
@@ -144,7 +144,7 @@ static int search_latest(struct tsk_workspace *ws, const char *request_id, char 
         json_t *stage CLEANUP_JSON = NULL;
         if (run_stage_by_id(ws, json_string_value(id), &stage, err) < 0)
             return -1;
-        if (strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
+        if (json_text_is(stage, "request_id", request_id)) {
             snprintf(run_id, RUN_ID_MAX, "%s", json_string_value(id));
             return 0;
         }
@@ -185,17 +185,17 @@ static json_t *run_summary(const json_t *stage)
 
 static bool run_is(const struct book_entry *entry, const char *status)
 {
-    return strcmp(json_get_string(entry->run, "status", ""), status) == 0;
+    return json_text_is(entry->run, "status", status);
 }
 
 /* The time is the quick test. */
 bool book_is_same_file(const struct request *request, const json_t *stage)
 {
     char hash[SHA256_HEX_SIZE];
-    if (strcmp(json_get_string(stage, "request_updated_at", ""), request->updated_at) == 0)
+    if (json_text_is(stage, "request_updated_at", request->updated_at))
         return true;
     request_hash(request, hash);
-    return strcmp(json_get_string(stage, "request_sha256", ""), hash) == 0;
+    return json_text_is(stage, "request_sha256", hash);
 }
 
 /* B4. A request whose latest run or lock (`text` says which) cannot be read is broken, and is not begun. */

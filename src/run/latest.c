@@ -49,7 +49,7 @@ void latest_wait(struct tsk_workspace *ws, const char *request_id)
         struct tsk_error ignored;
         json_t *stage CLEANUP_JSON = NULL;
         int looked = look_at_latest(ws, request_id, latest, false, &stage, &ignored);
-        if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0 || clock_now().boot_ms > until)
+        if (looked < 0 || !json_text_is(stage, "status", "RUNNING") || clock_now().boot_ms > until)
             return;
         clock_nap(2);
     }
@@ -57,7 +57,7 @@ void latest_wait(struct tsk_workspace *ws, const char *request_id)
 
 static bool waits_for_answer(const json_t *stage)
 {
-    return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+    return json_text_is(stage, "status", "NEEDS_INPUT");
 }
 
 /* S9. It is RUNNING for the moment in which who answers has the run's byte. */
@@ -71,7 +71,7 @@ static bool is_answered(const json_t *stage)
 /* S9. */
 static bool can_go_on(const json_t *stage)
 {
-    return is_answered(stage) || strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+    return is_answered(stage) || json_text_is(stage, "status", "INTERRUPTED");
 }
 
 /* Whether the run was begun with what the flow's file says now; if the file cannot be read, the resumed run reports it. */
@@ -167,7 +167,7 @@ int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct 
 /* S7: an answer continues with the run that has asked, once, and not with one that another has taken the place of. */
 static int need_answered(const char *run_id, const char *latest, const json_t *stage, struct tsk_error *err)
 {
-    if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)
+    if (json_text_is(stage, "status", "CANCELLED"))
         return error_set(err, TSK_CONFLICT, "run_given_up", "run", run_id, NULL);
     if (!is_answered(stage))
         return error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);

@@ -53,7 +53,7 @@ static bool is_run_over(const struct rundir *run, const json_t *seen)
     if (rundir_read_stage(run, &stage, &unreadable) < 0)
         return false;
     bool is_final = rundir_is_over(json_get_string(stage, "status", ""));
-    bool is_behind = strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0; /* `seen` is from the journal */
+    bool is_behind = json_text_is(stage, "status", "RUNNING"); /* `seen` is from the journal */
     return is_final || (is_behind && rundir_is_over(json_get_string(seen, "status", "")));
 }
 

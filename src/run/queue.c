@@ -169,8 +169,8 @@ static bool is_as_seen(struct queue *q, const struct book_entry *entry)
         return false;
     if (!stage)
         return !entry->run;
-    return strcmp(json_get_string(stage, "run_id", ""), json_get_string(entry->run, "run_id", "")) == 0 &&
-           strcmp(json_get_string(stage, "status", ""), json_get_string(entry->run, "status", "")) == 0;
+    return json_text_is(stage, "run_id", json_get_string(entry->run, "run_id", "")) &&
+           json_text_is(stage, "status", json_get_string(entry->run, "status", ""));
 }
 
 /* U5, under the request's lock. */
@@ -250,7 +250,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
 {
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
-    bool resumes = strcmp(json_get_string(entry->run, "status", ""), "INTERRUPTED") == 0;
+    bool resumes = json_text_is(entry->run, "status", "INTERRUPTED");
     size_t before = json_array_size(q->ran);
     q->request_id = entry->request.id;
     q->decision = DECIDE_GO;
@@ -291,8 +291,8 @@ static bool was_run(const struct queue *q, const struct book_entry *entry)
     const json_t *seen = json_object_get(q->seen, entry->request.id);
     if (!seen || !q->options->stays)
         return seen;
-    return strcmp(json_get_string(seen, "run_id", ""), json_get_string(entry->run, "run_id", "?")) == 0 &&
-           strcmp(json_get_string(seen, "updated_at", ""), entry->request.updated_at) == 0;
+    return json_text_is(seen, "run_id", json_get_string(entry->run, "run_id", "?")) &&
+           json_text_is(seen, "updated_at", entry->request.updated_at);
 }
 
 static enum queue_reason limit_reached(struct queue *q)

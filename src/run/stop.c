@@ -40,7 +40,7 @@ static int stop_look(const struct rundir *run, json_t **ret, struct tsk_error *e
     for (;;) {
         if (book_run_stage(run, ret, err) < 0)
             return -1;
-        bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
+        bool is_running = json_text_is(*ret, "status", "RUNNING");
         if (!is_running || rundir_runner(*ret, &id) || !nap_until(until))
             return 0;
         json_free(ret);
@@ -52,7 +52,7 @@ static int ask_runner(const struct rundir *run, json_t **stage, bool is_now, boo
 {
     int64_t until = clock_now().boot_ms + BEGIN_MS;
     *ret_is_asked = false;
-    while (strcmp(json_get_string(*stage, "status", ""), "RUNNING") == 0) {
+    while (json_text_is(*stage, "status", "RUNNING")) {
         *ret_is_asked = signal_runner(*stage, is_now, err) == 0;
         if (*ret_is_asked)
             return 0;
