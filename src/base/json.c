@@ -120,7 +120,7 @@ static void put_real(struct buf *b, double value)
     buf_puts(b, exponent + 1 + strspn(exponent + 1, "0"));
 }
 
-static void put_line(struct buf *b, int depth)
+static void problem_put_line(struct buf *b, int depth)
 {
     if (depth < 0)
         return;
@@ -140,13 +140,13 @@ static void json_put_value(struct buf *b, const json_t *value, int depth)
         json_each_pair (value, key, member) {
             if (count++)
                 buf_put(b, ",", 1);
-            put_line(b, inner);
+            problem_put_line(b, inner);
             buf_json_string(b, key);
             buf_put(b, ": ", depth < 0 ? 1 : 2);
             json_put_value(b, member, inner);
         }
         if (count)
-            put_line(b, depth);
+            problem_put_line(b, depth);
         buf_put(b, "}", 1);
         break;
     case JSON_ARRAY:
@@ -154,11 +154,11 @@ static void json_put_value(struct buf *b, const json_t *value, int depth)
         json_each (value, i, member) {
             if (i)
                 buf_put(b, ",", 1);
-            put_line(b, inner);
+            problem_put_line(b, inner);
             json_put_value(b, member, inner);
         }
         if (json_array_size(value))
-            put_line(b, depth);
+            problem_put_line(b, depth);
         buf_put(b, "]", 1);
         break;
     case JSON_STRING:

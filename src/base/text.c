@@ -88,7 +88,7 @@ struct source {
 enum { NAME_MAX_LEN = 63 };
 
 /* The length of the `{name` at `s`, which `end` follows, with the name copied out, or 0. */
-static size_t read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
+static size_t placeholder_read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
 {
     size_t len = strspn(s + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
     if (len == 0 || len > NAME_MAX_LEN || s[1 + len] != end)
@@ -101,7 +101,7 @@ static size_t read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
 /* The length of a `{name}` at `s` with the name copied out, or 0. */
 static size_t read_placeholder(const char *s, char name[NAME_MAX_LEN + 1])
 {
-    return read_name(s, '}', name);
+    return placeholder_read_name(s, '}', name);
 }
 
 void text_put_span(struct buf *b, enum lang lang, const char *span)
@@ -167,7 +167,7 @@ static bool put_placeholder(struct buf *b, const struct source *values, const ch
 static size_t put_words_for(struct buf *b, const char *s, const struct source *values)
 {
     char name[NAME_MAX_LEN + 1];
-    size_t from = read_name(s, '|', name);
+    size_t from = placeholder_read_name(s, '|', name);
     size_t one = from ? strcspn(s + from, "|}") : 0;
     if (!from || s[from + one] != '|')
         return 0;

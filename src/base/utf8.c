@@ -59,7 +59,7 @@ static bool in_range(uint32_t c, uint32_t low, uint32_t high)
     return c >= low && c <= high;
 }
 
-static size_t width_of(uint32_t c)
+static size_t character_width_of(uint32_t c)
 {
     if (in_range(c, 0x300, 0x36f) || in_range(c, 0x200b, 0x200f) || in_range(c, 0xfe00, 0xfe0f) || c == 0x3099 ||
         c == 0x309a)
@@ -77,7 +77,7 @@ size_t utf8_width(const char *s)
     size_t width = 0;
     for (size_t left = strlen(s); left;) {
         size_t n = utf8_sequence(s, left);
-        width += n ? width_of(utf8_decode(s, n)) : 1;
+        width += n ? character_width_of(utf8_decode(s, n)) : 1;
         s += n ? n : 1;
         left -= n ? n : 1;
     }

@@ -17,7 +17,7 @@
 
 #define NOUNS_PROPOSED 3 /* a verb that more nouns have gets no command to try */
 
-static bool is_word_of(const char *word, const char *const *candidates, size_t count)
+static bool word_is_among(const char *word, const char *const *candidates, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(candidates[i], word) == 0)
@@ -29,7 +29,7 @@ size_t cli_nouns(const char **nouns, size_t max)
 {
     size_t found = 0;
     op_foreach (op)
-        if (op->noun && found < max && !is_word_of(op->noun, nouns, found))
+        if (op->noun && found < max && !word_is_among(op->noun, nouns, found))
             nouns[found++] = op->noun;
     return found;
 }
@@ -37,7 +37,7 @@ size_t cli_nouns(const char **nouns, size_t max)
 bool cli_noun_exists(const char *noun)
 {
     const char *nouns[64];
-    return is_word_of(noun, nouns, cli_nouns(nouns, 64));
+    return word_is_among(noun, nouns, cli_nouns(nouns, 64));
 }
 
 /* A command of `noun` whose verb is two words, the first of them `word`. */
@@ -147,7 +147,7 @@ static const char *known_here(const char *word, const char *const *candidates, s
 {
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (!known_elsewhere[i].noun && strcmp(known_elsewhere[i].word, word) == 0 &&
-            is_word_of(known_elsewhere[i].meant, candidates, count))
+            word_is_among(known_elsewhere[i].meant, candidates, count))
             return known_elsewhere[i].meant;
     return NULL;
 }

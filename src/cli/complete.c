@@ -356,7 +356,7 @@ static bool is_option(const char *word, const char *name, const char **ret_value
     return word[2 + len] == '\0' || word[2 + len] == '=';
 }
 
-static const struct cli_global *global_of(const char *word, const char **ret_value)
+static const struct cli_global *complete_global_of(const char *word, const char **ret_value)
 {
     for (const struct cli_global *global = cli_globals; global->name; global++)
         if (is_option(word, global->name + 2, ret_value))
@@ -379,7 +379,7 @@ static const struct op_param *line_option(const struct op *op, const char *word,
     return NULL;
 }
 
-static void read_value(struct line *line, const char *value)
+static void complete_read_value(struct line *line, const char *value)
 {
     if (strcmp(value, "=") == 0) /* bash makes three words of --root=x */
         return;
@@ -402,7 +402,7 @@ static bool read_equals(struct line *line, const char *word)
 }
 
 /* A word that is no option: noun, verb, or one of the command's own. */
-static void read_plain(struct line *line, const char *word)
+static void complete_read_plain(struct line *line, const char *word)
 {
     if (line->op) {
         if (line->given_count < (int)(sizeof line->given / sizeof line->given[0]))
@@ -418,30 +418,30 @@ static void read_plain(struct line *line, const char *word)
     }
 }
 
-static void read_word(struct line *line, const char *word)
+static void complete_read_word(struct line *line, const char *word)
 {
     const char *value = NULL;
     if (line->global || line->option) {
-        read_value(line, word);
+        complete_read_value(line, word);
     } else if (read_equals(line, word)) {
         return;
     } else if (strcmp(word, "--") == 0) {
         line->is_over = true;
-    } else if ((line->global = global_of(word, &value))) {
+    } else if ((line->global = complete_global_of(word, &value))) {
         if (!line->global->value)
             line->global = NULL;
     } else if (line->op && (line->option = line_option(line->op, word, &value))) {
         if (line->option->type == OP_BOOL)
             line->option = NULL;
     } else if (word[0] != '-' || !word[1]) {
-        read_plain(line, word);
+        complete_read_plain(line, word);
     }
     if (value && (line->global || line->option))
-        read_value(line, value);
+        complete_read_value(line, value);
 }
 
 /* The last word: `--lang=j` asks for a value, and so does bash's `--lang`, `=`. */
-static void read_last(struct line *line, const char *word)
+static void complete_read_last(struct line *line, const char *word)
 {
     const char *value = NULL;
     line->start = word;
@@ -450,7 +450,7 @@ static void read_last(struct line *line, const char *word)
             line->start = "";
         return;
     }
-    line->global = global_of(word, &value);
+    line->global = complete_global_of(word, &value);
     if (!line->global && line->op)
         line->option = line_option(line->op, word, &value);
     if (!value) {
@@ -467,10 +467,10 @@ int cli_complete(char **words, int count, bool is_described)
 {
     struct line line = {.is_described = is_described};
     for (int i = 0; i < count - 1 && !line.is_over; i++)
-        read_word(&line, words[i]);
+        complete_read_word(&line, words[i]);
     if (line.is_over)
         return 0;
-    read_last(&line, count ? words[count - 1] : "");
+    complete_read_last(&line, count ? words[count - 1] : "");
     const struct op_param *param = line.op ? positional_param(line.op, line.given_count) : NULL;
     if (line.global)
         for (const char *const *choice = line.global->choices; choice && *choice; choice++)

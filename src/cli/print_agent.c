@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void put_output(struct buf *b, const struct cli_options *options, const char *output)
+static void agent_put_output(struct buf *b, const struct cli_options *options, const char *output)
 {
     while (*output) {
         size_t len = strcspn(output, "\n");
@@ -33,7 +33,7 @@ PRINTER(agents, "agent.run", "agent.parallel", "agent.dag", "agent.team", "agent
         buf_puts(&b, reason ? "  " : "");
         cli_put(&b, options, stdout, STYLE_PLAIN, reason ? reason : "");
         buf_puts(&b, "\n");
-        put_output(&b, options, json_get_string(agent, "output", ""));
+        agent_put_output(&b, options, json_get_string(agent, "output", ""));
     }
     text_put(&line, options->lang, strcmp(status, "RUNNING") == 0 ? "agent_run_goes_on" : "agent_run_over", "run", run,
              "status", status, NULL);

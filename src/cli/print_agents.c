@@ -31,7 +31,7 @@ void cli_put_awaited(struct buf *b, const struct cli_options *options, const jso
              buf_str(&whom), "time", CLI_CLOCK(options, json_get_string(waiter, "since", "?")), NULL);
 }
 
-static void put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
+static void agent_put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
 {
     json_each (list, i, one) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
@@ -40,7 +40,7 @@ static void put_waits(struct buf *b, const struct cli_options *options, FILE *ou
     }
 }
 
-static void put_state(struct buf *b, const struct cli_options *options, const json_t *agent)
+static void agent_put_state(struct buf *b, const struct cli_options *options, const json_t *agent)
 {
     const json_t *alive = json_object_get(agent, "alive"), *who = json_object_get(agent, "who");
     if (json_get_int(who, "pid", 0)) {
@@ -64,7 +64,7 @@ static void put_agent(struct buf *b, const struct cli_options *options, const js
     cli_put(b, options, out, STYLE_BOLD, buf_str(&line));
     size_t column = utf8_width(buf_str(&line)) + 2;
     buf_reset(&line);
-    put_state(&line, options, agent);
+    agent_put_state(&line, options, agent);
     buf_puts(b, "  ");
     cli_put_prose(b, options, out, json_is_false(json_object_get(agent, "alive")) ? STYLE_WARN : STYLE_DIM,
                   buf_str(&line), column, 2);
@@ -77,7 +77,7 @@ static void put_agent(struct buf *b, const struct cli_options *options, const js
     put_things(&line, options, json_object_get(agent, "holding"));
     if (line.len)
         cli_put_said(b, options, out, "label_holds", buf_str(&line));
-    put_waits(b, options, out, json_object_get(agent, "waiting"));
+    agent_put_waits(b, options, out, json_object_get(agent, "waiting"));
     buf_reset(&line);
     buf_printf(&line, "%s  %s", json_get_string(call, "operation", ""),
                CLI_WHEN(options, json_get_string(call, "at", "")));

@@ -58,7 +58,7 @@ static void put_check(struct buf *b, const struct cli_options *options, const js
 }
 
 /* Each command once, in the order of the checks. */
-static json_t *commands_of(const json_t *checks)
+static json_t *finding_commands(const json_t *checks)
 {
     json_t *seen CLEANUP_JSON = json_object();
     json_t *commands = json_array();
@@ -77,7 +77,7 @@ PRINTER(doctor, "doctor")
     const json_t *checks = json_object_get(result, "checks");
     const char *status = json_get_string(result, "status", "");
     size_t width = title_width(checks);
-    json_t *commands CLEANUP_JSON = commands_of(checks);
+    json_t *commands CLEANUP_JSON = finding_commands(checks);
     cli_put(&b, options, stdout, check_style(status), status);
     buf_puts(&b, "\n");
     json_each (checks, i, check)

@@ -101,7 +101,7 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
 
 /* ---- results ---- */
 
-static void words_of(const json_t *result, char *words, size_t size)
+static void lock_words_of(const json_t *result, char *words, size_t size)
 {
     const char *id = json_get_string(result, "id", NULL);
     snprintf(words, size, "%s%s%s", json_get_string(result, "kind", ""), id ? " " : "", id ? id : "");
@@ -126,7 +126,7 @@ static void add_lock_row(struct cli_table *table, const struct cli_options *opti
     const json_t *holder = json_object_get(lock, "holder");
     const char *state = cli_lock_state(lock, json_object_get(holder, "alive"));
     struct buf who CLEANUP(buf_clear) = BUF_INIT;
-    words_of(lock, words, sizeof words);
+    lock_words_of(lock, words, sizeof words);
     if (json_get_int(lock, "age_ms", -1) >= 0)
         cli_whole_span(options->lang, json_get_int(lock, "age_ms", 0), span);
     cli_table_add(table, STYLE_BOLD, words);
@@ -183,7 +183,7 @@ PRINTER(lock_acquired, "lock.acquire")
     char words[512];
     const json_t *holder = json_object_get(result, "holder");
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
-    words_of(result, words, sizeof words);
+    lock_words_of(result, words, sizeof words);
     text_put(&line, options->lang, "acquired", "lock", words, "fence", DIGITS(json_get_int(result, "fence", 0)), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");

@@ -39,7 +39,7 @@ bool cli_process_failed(const json_t *process)
     return json_text_is(process, "state_name", "Failed") || json_text_is(process, "phase", "backoff");
 }
 
-static void add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
+static void process_add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
 {
     char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-";
     const json_t *usage = json_object_get(process, "usage");
@@ -144,7 +144,7 @@ PRINTER(processes, "process.list")
     cli_table_add_heads(&table, options, heads);
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
     json_each (processes, i, process) {
-        add_row(&table, options, process);
+        process_add_row(&table, options, process);
         put_proc_place(&places, options, process);
     }
     put_names(&places, options, "up_restarting", json_object_get(result, "restarted"));
@@ -180,7 +180,7 @@ static void put_heading(struct buf *b, const struct cli_options *options, const 
     buf_puts(b, "\n");
 }
 
-static void put_usage(struct buf *b, const struct cli_options *options, const json_t *usage)
+static void process_put_usage(struct buf *b, const struct cli_options *options, const json_t *usage)
 {
     char memory[32];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
@@ -247,7 +247,7 @@ static void put_exit_cell(struct buf *b, const struct cli_options *options, cons
         cli_put_line(b, options, stdout, "label_exit", signal ? signal : DIGITS(json_get_int(raw, "code", 0)));
 }
 
-static void put_end(struct buf *b, const struct cli_options *options, const json_t *process)
+static void process_put_end(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     const json_t *inner =
         json_object_get(json_object_get(process, "state"), json_get_string(process, "state_name", ""));
@@ -270,7 +270,7 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
 {
     struct buf command CLEANUP(buf_clear) = BUF_INIT, policy CLEANUP(buf_clear) = BUF_INIT;
     cli_put_starter(b, options, stdout, process);
-    put_end(b, options, process);
+    process_put_end(b, options, process);
     cli_put_command(&command, process);
     cli_put_line(b, options, stdout, "label_command", buf_str(&command));
     if (json_get_string(process, "cwd", NULL))
@@ -279,7 +279,7 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
     put_pairs(b, options, "label_depends", json_object_get(process, "depends_on"));
     put_probe(b, options, "label_ready", json_object_get(process, "ready"));
     put_probe(b, options, "label_health", json_object_get(process, "health"));
-    put_usage(b, options, json_object_get(process, "usage"));
+    process_put_usage(b, options, json_object_get(process, "usage"));
     text_put(&policy, options->lang, "process_policy", "policy", json_get_string(process, "restart", ""), "count",
              DIGITS(json_get_int(process, "restarts", 0)), NULL);
     cli_put_line(b, options, stdout, "label_policy", buf_str(&policy));

@@ -45,8 +45,8 @@ static void put_problems(struct buf *b, const struct op_call *call, const struct
 
 /* ---- requests ------------------------------------------------------------------------------------------- */
 
-static void add_row(struct cli_table *table, const struct op_call *call, const struct cli_options *options,
-                    const json_t *request)
+static void request_add_row(struct cli_table *table, const struct op_call *call, const struct cli_options *options,
+                            const json_t *request)
 {
     const char *status = request_text(request, "status");
     const json_t *run = json_object_get(request, "latest_run");
@@ -74,7 +74,7 @@ PRINTER(requests, "request.list")
     }
     cli_table_add_heads(&table, options, heads);
     json_each (requests, i, request) {
-        add_row(&table, call, options, request);
+        request_add_row(&table, call, options, request);
         put_problems(&b, call, options, request);
     }
     cli_table_print(&table, options, stdout);

@@ -113,7 +113,7 @@ static void add_logs(const json_t *stage, json_t *next)
         }
 }
 
-static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
+static void run_put_next(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
     const char *request = json_get_string(stage, "request_id", NULL);
@@ -219,7 +219,7 @@ PRINTER(run, "run", "resume", "answer", "request.run")
         buf_printf(&b, "  %s\n", text_get("run_nothing_to_do", options->lang));
     put_failures(&b, options, result);
     put_questions(&b, options, result);
-    put_next_of(&b, options, result);
+    run_put_next(&b, options, result);
     fputs(buf_str(&b), stdout);
 }
 
@@ -362,7 +362,7 @@ PRINTER(stage, "runs.show")
 }
 
 /* Each line as a terminal shows it in the end. */
-static void put_log_text(struct buf *b, const struct cli_options *options, const char *text)
+static void run_put_log_text(struct buf *b, const struct cli_options *options, const char *text)
 {
     while (*text) {
         size_t line = strcspn(text, "\n"), len = line;
@@ -388,7 +388,7 @@ PRINTER(logs, "runs.logs")
         buf_puts(&b, "\n");
         cli_put_fence(&b, text, true);
         if (isatty(STDOUT_FILENO))
-            put_log_text(&b, options, text);
+            run_put_log_text(&b, options, text);
         else
             buf_puts(&b, text);
         if (*text && text[strlen(text) - 1] != '\n')

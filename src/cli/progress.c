@@ -181,7 +181,7 @@ static void print_annotation(const json_t *document)
 
 /* ---- facts ------------------------------------------------------------------------------------------------------ */
 
-static struct shown_task *task_find(const json_t *document)
+static struct shown_task *shown_task_find(const json_t *document)
 {
     const char *name = json_get_string(document, "task_id", ""), *session = json_get_string(document, "session_id", "");
     for (size_t i = 0; i < shown.run.count; i++)
@@ -225,7 +225,7 @@ static void fact_started(const struct cli_options *options, const json_t *docume
 static void fact_ended(const struct op_call *call, const struct cli_options *options, const json_t *document,
                        const char *outcome)
 {
-    struct shown_task *task = task_find(document);
+    struct shown_task *task = shown_task_find(document);
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     const json_t *ms = json_object_get(json_object_get(document, "data"), "ms");
     bool has_failed = strcmp(outcome, "failed") == 0, is_alone = shown.run.is_of_one && shown.run.has_lines_above;

@@ -41,7 +41,7 @@ static struct {
 /* ---- looking ---------------------------------------------------------------------------------------------------- */
 
 /* The result of an operation that only looks; owned, NULL: it was refused. Takes `args`. */
-static json_t *look_at(const char *op, json_t *args)
+static json_t *wait_look_at(const char *op, json_t *args)
 {
     struct tsk_error ignored;
     json_t *result = NULL;
@@ -87,7 +87,7 @@ static const char *const owned_keys[] = {"wait_owned", "wait_owned_short"};
 
 static void put_lock_party(struct buf *b)
 {
-    json_t *result CLEANUP_JSON = look_at("lock.list", json_object());
+    json_t *result CLEANUP_JSON = wait_look_at("lock.list", json_object());
     json_each (json_object_get(result, "locks"), i, lock)
         if (is_awaited(lock))
             put_party(b, held_keys, json_at(lock, "holder.who"), json_get_string(lock, "created_at", NULL),
@@ -96,7 +96,7 @@ static void put_lock_party(struct buf *b)
 
 static void put_process_party(struct buf *b)
 {
-    json_t *process CLEANUP_JSON = look_at("process.status", json_pack("{s:s}", "id", wait_line.id));
+    json_t *process CLEANUP_JSON = wait_look_at("process.status", json_pack("{s:s}", "id", wait_line.id));
     const json_t *state =
         json_object_get(json_object_get(process, "state"), json_get_string(process, "state_name", ""));
     if (process)
@@ -108,7 +108,7 @@ static void put_process_party(struct buf *b)
 
 static void put_run_party(struct buf *b)
 {
-    json_t *run CLEANUP_JSON = look_at("runs.show", json_pack("{s:s}", "run", wait_line.id));
+    json_t *run CLEANUP_JSON = wait_look_at("runs.show", json_pack("{s:s}", "run", wait_line.id));
     if (!run)
         return;
     put_party(b, started_keys, json_object_get(run, "started_by"), json_get_string(run, "started_at", NULL), -1);
@@ -118,13 +118,13 @@ static void put_run_party(struct buf *b)
 
 static void put_owner_party(struct buf *b)
 {
-    json_t *wf CLEANUP_JSON = look_at("own.show", json_pack("{s:s}", "ulTaskId", wait_line.id));
+    json_t *wf CLEANUP_JSON = wait_look_at("own.show", json_pack("{s:s}", "ulTaskId", wait_line.id));
     if (wf)
         put_party(b, owned_keys, json_object_get(wf, "who"), json_get_string(wf, "claimed_at", NULL), -1);
 }
 
 /* The waiters for the same lock that came before this one stand before it. */
-static void put_place(struct buf *b)
+static void wait_put_place(struct buf *b)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error ignored;
@@ -163,7 +163,7 @@ static void put_awaited(struct buf *b)
         text_put(b, wait_line.options->lang, "wait_for", "what", what, NULL);
 }
 
-static void put_wait(struct buf *b)
+static void wait_put_line(struct buf *b)
 {
     bool is_process = strcmp(wait_line.kind, "process") == 0, is_run = strcmp(wait_line.kind, "run") == 0;
     bool is_owner = strcmp(wait_line.kind, "workflow") == 0;
@@ -172,10 +172,10 @@ static void put_wait(struct buf *b)
     if (is_for_requests())
         return;
     if (has_place && wait_line.room != ROOM_ALL)
-        put_place(b);
+        wait_put_place(b);
     (is_process ? put_process_party : is_run ? put_run_party : is_owner ? put_owner_party : put_lock_party)(b);
     if (has_place && wait_line.room == ROOM_ALL)
-        put_place(b);
+        wait_put_place(b);
 }
 
 /* ---- drawing ---------------------------------------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ static void put_wait_within(struct buf *b, size_t columns)
 {
     for (wait_line.room = ROOM_ALL;; wait_line.room++) {
         buf_clear(b);
-        put_wait(b);
+        wait_put_line(b);
         if (utf8_width(buf_str(b)) <= columns || wait_line.room == ROOM_NAMES)
             return;
     }

@@ -230,7 +230,7 @@ struct job_start {
     json_t *job;
 };
 
-static bool job_confirm(struct op_call *call, const char *question)
+static bool watch_job_confirm(struct op_call *call, const char *question)
 {
     struct watch *watch = call->skin;
     struct watch_shared *shared = &watch->shared;
@@ -255,7 +255,7 @@ static void *job_main(void *data)
     struct job_start *start = data;
     struct watch_shared *shared = &start->watch->shared;
     json_t *done = watch_perform(start->watch, json_get_string(start->job, "op", ""),
-                                 json_object_get(start->job, "args"), job_confirm);
+                                 json_object_get(start->job, "args"), watch_job_confirm);
     json_decref(start->job);
     free(start);
     pthread_mutex_lock(&shared->mutex);

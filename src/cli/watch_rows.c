@@ -143,7 +143,7 @@ static const char *source_of(const struct maker *m, const char *id)
 
 /* ---- what waits for a person ------------------------------------------------------------------------------ */
 
-static void add_confirmations(struct maker *m, const json_t *status)
+static void rows_add_confirmations(struct maker *m, const json_t *status)
 {
     json_each (json_object_get(status, "confirmations"), i, one) {
         struct buf text = BUF_INIT;
@@ -193,7 +193,7 @@ static void put_running(struct buf *b, const struct cli_options *options, const 
     cli_put_command(b, process);
 }
 
-static void add_process(struct maker *m, const json_t *process)
+static void rows_add_process(struct maker *m, const json_t *process)
 {
     struct buf text = BUF_INIT;
     const char *id = json_get_string(process, "id", "");
@@ -206,13 +206,13 @@ static void add_process(struct maker *m, const json_t *process)
 }
 
 /* Those that have failed, or that run, or the others. */
-static void add_processes(struct maker *m, const json_t *status, bool failed, bool running)
+static void rows_add_processes(struct maker *m, const json_t *status, bool failed, bool running)
 {
     json_each (json_object_get(status, "processes"), i, process) {
         bool has_failed = cli_process_failed(process);
         if (has_failed != failed || (!failed && process_runs(process) != running))
             continue;
-        add_process(m, process);
+        rows_add_process(m, process);
         m->rows->failed += failed;
         m->rows->running += running;
     }
@@ -271,7 +271,7 @@ static void add_runs_of(struct maker *m, const json_t *status, int class)
 
 /* ---- locks, queue, events --------------------------------------------------------------------------------- */
 
-static void add_lock(struct maker *m, const json_t *lock)
+static void rows_add_lock(struct maker *m, const json_t *lock)
 {
     struct buf text = BUF_INIT, name CLEANUP(buf_clear) = BUF_INIT;
     char span[TIME_TEXT_MAX] = "";
@@ -299,7 +299,7 @@ static void add_workflow(struct maker *m, const json_t *workflow)
                 is_alive ? STYLE_GOOD : STYLE_WARN, &text);
 }
 
-static void add_waiter(struct maker *m, const json_t *waiter)
+static void rows_add_waiter(struct maker *m, const json_t *waiter)
 {
     struct buf text = BUF_INIT, key CLEANUP(buf_clear) = BUF_INIT;
     const json_t *who = json_object_get(waiter, "who");
@@ -413,25 +413,25 @@ void watch_rows_make(struct watch_rows *rows, const struct cli_options *options,
                       .queue_runs = cli_queue_runs(json_object_get(status, "locks"))};
     watch_rows_clear(rows);
     begin_section(&m, SECTION_NEEDS);
-    add_confirmations(&m, status);
+    rows_add_confirmations(&m, status);
     add_open_questions(&m, status);
-    add_processes(&m, status, true, false);
+    rows_add_processes(&m, status, true, false);
     add_runs_of(&m, status, RUN_BAD);
     begin_section(&m, SECTION_PROCESSES);
-    add_processes(&m, status, false, true);
-    add_processes(&m, status, false, false);
+    rows_add_processes(&m, status, false, true);
+    rows_add_processes(&m, status, false, false);
     begin_section(&m, SECTION_RUNS);
     add_runs_of(&m, status, RUN_GOES_ON);
     add_runs_of(&m, status, RUN_OVER);
     begin_section(&m, SECTION_LOCKS);
     json_each (json_object_get(status, "locks"), i, one)
-        add_lock(&m, one);
+        rows_add_lock(&m, one);
     begin_section(&m, SECTION_WORKFLOWS);
     json_each (json_object_get(status, "workflows"), i, one)
         add_workflow(&m, one);
     begin_section(&m, SECTION_WAITING);
     json_each (json_object_get(status, "waiting"), i, one)
-        add_waiter(&m, one);
+        rows_add_waiter(&m, one);
     begin_section(&m, SECTION_QUEUE);
     json_each (json_object_get(status, "requests"), i, one)
         add_request(&m, one);

@@ -165,7 +165,7 @@ static void add_run_log(struct watch *watch, const json_t *result)
 }
 
 /* A thing that no operation tells more about: an event, a confirmation. */
-static void put_facts(struct buf *b, const struct cli_options *options, const json_t *object)
+static void view_put_facts(struct buf *b, const struct cli_options *options, const json_t *object)
 {
     json_each_pair (object, key, value) {
         char time[TIME_TEXT_MAX];
@@ -173,7 +173,7 @@ static void put_facts(struct buf *b, const struct cli_options *options, const js
         if (json_is_null(value) || strcmp(key, "outbox_id") == 0)
             continue;
         if (strcmp(key, "data") == 0) { /* an event's own */
-            put_facts(b, options, value);
+            view_put_facts(b, options, value);
             continue;
         }
         bool is_number = strcmp(key, "id") == 0 && json_object_get(object, "type"); /* its data may have an id, too */
@@ -194,7 +194,7 @@ static char *text_of_item(const struct cli_options *options, const json_t *item)
     if (json_get_string(item, "question", NULL))
         buf_puts(&b, json_get_string(item, "question", ""));
     else
-        put_facts(&b, options, item);
+        view_put_facts(&b, options, item);
     return buf_take(&b);
 }
 

@@ -33,7 +33,7 @@ static bool journal_take_line(struct journal_look *look, const char *line, size_
 }
 
 /* Reads as journal_read does: up to the first line that is no record. */
-static int read_lines(int fd, struct journal_look *look)
+static int journal_read_lines(int fd, struct journal_look *look)
 {
     struct buf rest CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX + JOURNAL_CHUNK};
     off_t at = 0;
@@ -81,7 +81,7 @@ static void look_at_journal(struct finding *f, const struct run_look *run, struc
     struct stat st;
     if (fd >= 0 && fs->fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
         errno = EINVAL;
-    else if (fd >= 0 && read_lines(fd, look) == 0) {
+    else if (fd >= 0 && journal_read_lines(fd, look) == 0) {
         tell_journal(f, run, look);
         return;
     }

@@ -13,7 +13,7 @@ struct leftover_count {
     size_t found, removed;
 };
 
-static bool is_old(const struct stat *st, const struct now *now)
+static bool file_is_old(const struct stat *st, const struct now *now)
 {
     return now->wall_ms - (int64_t)st->st_mtim.tv_sec * 1000 > OLD_MS;
 }
@@ -26,7 +26,7 @@ static void look_in(struct finding *f, const char *path, struct leftover_count *
     for (const char *name; (name = listing_next(&names));) {
         struct stat st;
         if (!fs_is_private_name(name) || fs->fstatat(names.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !S_ISREG(st.st_mode) || !is_old(&st, &f->doctor->now))
+            !S_ISREG(st.st_mode) || !file_is_old(&st, &f->doctor->now))
             continue;
         if (finding_fixes(f) && fs->unlinkat(names.fd, name, 0) == 0) {
             count->removed++;

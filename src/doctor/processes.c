@@ -83,7 +83,7 @@ static bool look_at_process(struct finding *f, struct proc_registry *reg, const 
 
 /* Its directory was removed, as `git worktree remove` does: it runs on in nothing, and cannot be started again. What may be alive
  * is stopped in good order first. */
-static void look_at_place(struct finding *f, struct proc_registry *reg, const char *id, bool may_live)
+static void process_look_at_place(struct finding *f, struct proc_registry *reg, const char *id, bool may_live)
 {
     struct stat st;
     struct tsk_error err;
@@ -125,7 +125,7 @@ void check_processes(struct finding *f)
     }
     json_each (ids, i, id) {
         bool may_live = look_at_process(f, &reg, json_string_value(id), &running);
-        look_at_place(f, &reg, json_string_value(id), may_live);
+        process_look_at_place(f, &reg, json_string_value(id), may_live);
     }
     if (json_array_size(ids))
         finding_summary(f, "doctor_procs_good", "count", DIGITS(json_array_size(ids)), "running", DIGITS(running),

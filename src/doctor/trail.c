@@ -24,7 +24,7 @@ static void trail_look_clear(struct trail_look *look)
 }
 #define CLEANUP_TRAIL CLEANUP(trail_look_clear)
 
-static void look_at_line(struct trail_look *look)
+static void trail_look_at_line(struct trail_look *look)
 {
     json_t *event CLEANUP_JSON = json_loadb(buf_str(&look->line), look->line.len, 0, NULL);
     bool is_header = look->offset == 0 && json_object_get(event, "segment");
@@ -55,7 +55,7 @@ static int trail_walk(int fd, struct trail_look *look, bool *ret_is_torn)
         const char *from = chunk, *end = chunk + n;
         for (const char *newline; (newline = memchr(from, '\n', (size_t)(end - from)));) {
             trail_keep(look, from, (size_t)(newline - from));
-            look_at_line(look);
+            trail_look_at_line(look);
             buf_reset(&look->line);
             from = newline + 1;
             look->offset = (uint64_t)at + (uint64_t)(from - chunk);

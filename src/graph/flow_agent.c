@@ -72,7 +72,7 @@ static void take_limits(struct flow *flow, struct flow_task *task, const json_t 
 }
 
 /* One word behind the other, each with its end. */
-static bool take_command(struct flow *flow, struct flow_task *task, const json_t *words)
+static bool agent_take_command(struct flow *flow, struct flow_task *task, const json_t *words)
 {
     task->is_shell = false;
     task->run_count = 0;
@@ -105,7 +105,7 @@ static int agent_settle(struct flow *flow, const struct flow_agent *one, const j
     json_t *words CLEANUP_JSON = agent_command(agent, text, path, &uses_path);
     if (uses_path && run && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
         return fs_error(err, "write", run->dir, file);
-    if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
+    if (!agent_take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
         flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
                      flow_string(flow, one->name), "max", DIGITS(AGENT_ARG_MAX), NULL);
     take_limits(flow, task, agent);

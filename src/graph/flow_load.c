@@ -24,7 +24,7 @@ static uint32_t *name_slot(const struct flow *flow, const char *name)
     }
 }
 
-static void slots_grow(struct flow *flow)
+static void flow_slots_grow(struct flow *flow)
 {
     struct region old = flow->slots;
     flow->slots = (struct region)REGION_OF(uint32_t);
@@ -43,7 +43,7 @@ uint32_t flow_find(const struct flow *flow, const char *name)
 struct flow_task *flow_task_add(struct flow *flow, const char *text, size_t len, uint32_t line, uint32_t column)
 {
     if ((flow->tasks.count + 1) * 2 > flow->slots.count)
-        slots_grow(flow);
+        flow_slots_grow(flow);
     uint32_t name = flow_string_add(flow, text, len);
     struct flow_task *task = region_add(&flow->tasks, 1);
     BUG(!task);

@@ -93,7 +93,7 @@ static const json_t *param_find(const struct flow *flow, const char *key, const 
 }
 
 /* A name that can be given, and a variable that no other has. */
-static void check_name(struct reading *r, const char *name, const char *variable)
+static void param_check_name(struct reading *r, const char *name, const char *variable)
 {
     if (!is_param_name(name))
         flow_problem(r->flow, r->piece.line, r->piece.column, "flow_param_name", "value", name, NULL);
@@ -122,7 +122,7 @@ void flow_read_params(struct reading *r, void *target)
         json_object_set_new(param, "name", json_string(name ? name : ""));
         json_object_set_new(param, "variable", json_string(buf_str(&variable)));
         if (name)
-            check_name(r, name, buf_str(&variable));
+            param_check_name(r, name, buf_str(&variable));
         if (!piece_next(r))
             return;
         if (r->piece.type == YAML_PIECE_SCALAR)

@@ -293,14 +293,14 @@ static void read_tasks(struct reading *r, void *target)
 
 /* ---- the rest of the file ------------------------------------------------------------------------------- */
 
-static void policy_at_least(struct reading *r, void *target)
+static void read_at_least(struct reading *r, void *target)
 {
     struct flow_group *group = target;
     group->policy = TSK_POLICY_AT_LEAST;
     group->at_least = (uint32_t)piece_number(r, 1, 1000000, 1);
 }
 
-static void policy_critical(struct reading *r, void *target)
+static void read_critical(struct reading *r, void *target)
 {
     struct flow_group *group = target;
     group->policy = TSK_POLICY_CRITICAL;
@@ -309,7 +309,7 @@ static void policy_critical(struct reading *r, void *target)
     group->critical = piece_strings(r, &group->critical_count);
 }
 
-static const struct key_rule policy_keys[] = {{"at_least", policy_at_least}, {"critical", policy_critical}, {0}};
+static const struct key_rule policy_keys[] = {{"at_least", read_at_least}, {"critical", read_critical}, {0}};
 
 /* The policies that are one word. */
 #define WORD(...) __VA_ARGS__,

@@ -144,7 +144,7 @@ static struct found *herd_find(const struct herd *herd, pid_t pid)
     return herd->count ? bsearch(&key, herd->list, herd->count, sizeof key, compare_pids) : NULL;
 }
 
-static void herd_add(struct herd *herd, int proc, const char *name, const struct marks *marks)
+static void marked_add(struct herd *herd, int proc, const char *name, const struct marks *marks)
 {
     struct rlimit limit = {0};
     struct found one = {.is_wanted = false};
@@ -216,7 +216,7 @@ static void herd_look(struct herd *herd, struct marks *marks)
     struct listing processes CLEANUP(listing_close);
     listing_open(&processes, AT_FDCWD, "/proc", 0);
     for (const char *name; (name = listing_next(&processes));)
-        herd_add(herd, processes.fd, name, marks);
+        marked_add(herd, processes.fd, name, marks);
     if (herd->count)
         qsort(herd->list, herd->count, sizeof *herd->list, compare_pids);
     herd_spare_us(herd);

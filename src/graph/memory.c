@@ -10,7 +10,7 @@
 
 /* ---- claims --------------------------------------------------------------------------------------------- */
 
-static int stop_run(struct memory *m, const struct tsk_error *reason)
+static int memory_stop_run(struct memory *m, const struct tsk_error *reason)
 {
     if (reason)
         memory_failure_keep(m, reason, true);
@@ -54,7 +54,7 @@ static void steps_exceeded(struct memory *m, uint32_t next)
     snprintf(max, sizeof max, "%llu", (unsigned long long)m->limits.max_steps);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, cycles > 1 ? "max_steps_reached_by" : "max_steps_reached", "max", max,
               "task", plan_name(&m->plan, node, buf), "count", DIGITS(cycles), NULL);
-    stop_run(m, &err);
+    memory_stop_run(m, &err);
 }
 
 static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
@@ -174,7 +174,7 @@ static void claim_cancelled(struct memory *m, uint32_t by, const char *message)
     char buf[GRAPH_NAME_MAX];
     error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&m->plan, by, buf), "message", message,
               NULL);
-    stop_run(m, &err);
+    memory_stop_run(m, &err);
 }
 
 static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_is_goto, struct tsk_error *err)
@@ -193,7 +193,7 @@ static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_
         return do_spawn(m, by, request, err);
     if (strcmp(what, "finish") == 0) {
         m->has_finished = true;
-        return stop_run(m, NULL);
+        return memory_stop_run(m, NULL);
     }
     if (strcmp(what, "cancel") == 0)
         claim_cancelled(m, by, json_get_string(request, "message", ""));
@@ -343,7 +343,7 @@ json_t *memory_values(struct memory *m, const struct claim *claim, uint64_t *ret
 
 void memory_stop(struct memory *m, const struct tsk_error *reason)
 {
-    stop_run(m, reason);
+    memory_stop_run(m, reason);
     memory_settle(m);
 }
 

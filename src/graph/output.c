@@ -79,7 +79,7 @@ static int take_write(struct output *output, const json_t *object, const char *w
 }
 
 /* 0: done, 1: not known, -1. */
-static int take_request(struct output *output, json_t *object, const char *what, struct tsk_error *err)
+static int output_take_request(struct output *output, json_t *object, const char *what, struct tsk_error *err)
 {
     static const char *const requests[] = {"next", "goto", "again", "spawn", "finish", "cancel"};
     if (strcmp(what, "set") == 0 || strcmp(what, "add") == 0 || strcmp(what, "append") == 0)
@@ -105,7 +105,7 @@ static int take_object(struct output *output, const char *line, unsigned number,
         return bad_line(err, number, line);
     const char *what = json_get_string(object, "do", NULL);
     if (what) {
-        int result = take_request(output, object, what, err);
+        int result = output_take_request(output, object, what, err);
         return result == 1 ? bad_line(err, number, line) : result;
     }
     json_each_pair (object, key, value)

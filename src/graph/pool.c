@@ -30,7 +30,7 @@ static void wake_all(struct tsk_context *context)
         sem_post(&context->wake);
 }
 
-static bool has_work(struct tsk_context *context)
+static bool pool_has_work(struct tsk_context *context)
 {
     if (atomic_load(&context->has_ended) ||
         (atomic_load(&context->is_cancelled) && !atomic_load(&context->cancel_is_seen)) ||
@@ -48,7 +48,7 @@ static void sleep_until_woken(struct tsk_context *context)
     int64_t at_ms = atomic_load(&context->next_retry_ms);
     int64_t left_ms = at_ms == INT64_MAX ? INT64_MAX : at_ms - clock_now().boot_ms;
     bool was_woken = false;
-    if (!has_work(context) && left_ms > 0) {
+    if (!pool_has_work(context) && left_ms > 0) {
         struct timespec until = clock_deadline(CLOCK_MONOTONIC, left_ms > 3600000 ? 3600000 : left_ms);
         was_woken = sem_clockwait(&context->wake, CLOCK_MONOTONIC, &until) == 0;
     }
@@ -61,7 +61,7 @@ static void sleep_until_woken(struct tsk_context *context)
 
 /* ---- executing ------------------------------------------------------------------------------------------ */
 
-static void stop_run(struct tsk_context *context)
+static void pool_stop_run(struct tsk_context *context)
 {
     plan_stop(&context->plan, GRAPH_ROOT);
     wake_all(context);
@@ -89,7 +89,7 @@ static void cancelled_by_task(struct tsk_call *call, const char *message)
     error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&context->plan, call->node, buf),
               "message", message ? message : "", NULL);
     pool_failure_keep(context, &err, true);
-    stop_run(context);
+    pool_stop_run(context);
 }
 
 /* W4. True: its successors are not to be activated. */
@@ -114,7 +114,7 @@ static bool requests_apply(struct tsk_call *call, int *ret_result, struct tsk_er
             break;
         case REQUEST_FINISH:
             atomic_store(&context->has_finished, true);
-            stop_run(context);
+            pool_stop_run(context);
             break;
         case REQUEST_CANCEL:
             cancelled_by_task(call, request->text);
@@ -181,7 +181,7 @@ static RARE void steps_are_used_up(struct tsk_context *context)
     snprintf(number, sizeof number, "%llu", (unsigned long long)context->options.max_steps);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
     pool_failure_keep(context, &err, true);
-    stop_run(context);
+    pool_stop_run(context);
 }
 
 /* Counts the step; false: it was one too many. */
@@ -294,7 +294,7 @@ static void look_for_cancel(struct tsk_context *context)
 {
     if (__builtin_expect(atomic_load_explicit(&context->is_cancelled, memory_order_relaxed), 0) &&
         !atomic_exchange(&context->cancel_is_seen, true))
-        stop_run(context);
+        pool_stop_run(context);
 }
 
 /* The node, and then what it made ready. */

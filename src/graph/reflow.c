@@ -31,7 +31,7 @@ static bool are_same_texts(const struct flow *a, uint32_t x, const struct flow *
     return true;
 }
 
-static const struct flow_agent *agent_of(const struct flow *flow, uint32_t task)
+static const struct flow_agent *agent_of_task(const struct flow *flow, uint32_t task)
 {
     for (uint32_t i = 0; i < flow->agents.count; i++)
         if (REGION_AT(&flow->agents, struct flow_agent, i)->task == task)
@@ -41,7 +41,7 @@ static const struct flow_agent *agent_of(const struct flow *flow, uint32_t task)
 
 static bool is_same_agent(const struct flow *a, uint32_t x, const struct flow *b, uint32_t y)
 {
-    const struct flow_agent *one = agent_of(a, x), *other = agent_of(b, y);
+    const struct flow_agent *one = agent_of_task(a, x), *other = agent_of_task(b, y);
     return one && other ? is_same_text(a, one->name, b, other->name) && is_same_text(a, one->text, b, other->text)
                         : one == other;
 }
@@ -194,7 +194,7 @@ static int refuse_groups(const struct rundir *run, const json_t *changes, const 
     return 0;
 }
 
-static int refuse_start(const json_t *records, const struct flow *new, struct tsk_error *err)
+static int reflow_refuse_start(const json_t *records, const struct flow *new, struct tsk_error *err)
 {
     const char *start = json_get_string(json_array_get(records, 0), "start", NULL);
     if (!start || graph_find(&new->graph, start) != NO_NODE)
@@ -274,7 +274,7 @@ static void add_record(json_t *records, const struct flow *new, const char *sha2
                            json_object_get(changes, "new"), "removed", json_object_get(changes, "removed")));
 }
 
-static int write_journal(const struct rundir *run, const json_t *records, struct tsk_error *err)
+static int reflow_write_journal(const struct rundir *run, const json_t *records, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
     json_each (records, i, record) {
@@ -307,7 +307,7 @@ static int records_change(struct runner *runner, json_t *records, const struct f
     char sha256[SHA256_HEX_SIZE];
     note_completed(changes, records, new);
     if (refuse_question(&runner->run, records, err) < 0 || refuse_added(&runner->run, records, err) < 0 ||
-        refuse_start(records, new, err) < 0 || refuse_groups(&runner->run, changes, old, new, err) < 0)
+        reflow_refuse_start(records, new, err) < 0 || refuse_groups(&runner->run, changes, old, new, err) < 0)
         return -1;
     if (flow_settle_agents(new, runner->ws, &runner->run, options->flow_text, options->flow_len, err) < 0)
         return -1;
@@ -317,7 +317,7 @@ static int records_change(struct runner *runner, json_t *records, const struct f
     records_rewrite(records, new, json_object_get(changes, "kept"));
     add_record(records, new, sha256, changes);
     remove_replies(&runner->run);
-    return write_journal(&runner->run, records, err);
+    return reflow_write_journal(&runner->run, records, err);
 }
 
 int reflow_change(struct runner *runner, json_t *records, enum lang lang, json_t **ret_changes, struct tsk_error *err)

@@ -195,7 +195,8 @@ static void push_channel(struct runner *runner, struct running *slot)
 }
 
 /* The task's own variables, then the parameters of the run. */
-static void put_env(const struct runner *runner, const struct flow_task *task, struct buf *env, size_t *ret_count)
+static void remote_put_env(const struct runner *runner, const struct flow_task *task, struct buf *env,
+                           size_t *ret_count)
 {
     const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
     *ret_count = 0;
@@ -226,13 +227,13 @@ static void put_spec(struct runner *runner, const struct running *slot, const ch
                              .files = runner->remote.files};
     while (argv[spec.argc])
         spec.argc++;
-    put_env(runner, task, &env, &spec.env_count);
+    remote_put_env(runner, task, &env, &spec.env_count);
     spec.env = buf_str(&env);
     wire_put_spec(out, &spec);
     free(argv);
 }
 
-static int read_answer(struct runner *runner, const struct running *slot, struct buf *ret, struct tsk_error *err)
+static int remote_read_answer(struct runner *runner, const struct running *slot, struct buf *ret, struct tsk_error *err)
 {
     char name[64];
     bool has_answer;
@@ -258,7 +259,7 @@ void remote_push(struct runner *runner, struct running *slot)
     slot->process.pid = -1; /* none here, but it has been started */
     slot->remote.is_claimed = false;
     slot->remote.pushes++;
-    if (read_answer(runner, slot, &answer, &err) < 0) {
+    if (remote_read_answer(runner, slot, &answer, &err) < 0) {
         task_complete(runner, slot, OUTCOME_FAILED, 126, NULL, &err);
         return;
     }
@@ -383,8 +384,8 @@ static void take_log(struct runner *runner, struct running *slot, struct parcel 
     }
 }
 
-static int keep_output(struct runner *runner, const struct running *slot, const struct wire_result *result,
-                       struct tsk_error *err)
+static int remote_keep_output(struct runner *runner, const struct running *slot, const struct wire_result *result,
+                              struct tsk_error *err)
 {
     char name[64];
     snprintf(name, sizeof name, "output.%llu", (unsigned long long)slot->claim.fence);
@@ -447,7 +448,7 @@ static void take_end(struct runner *runner, struct running *slot, struct parcel 
     slot->process.end.si_status = result.status;
     if (result.has_timed_out && slot->process.stops == STOP_NONE)
         slot->process.stops = STOP_TIMEOUT;
-    if (keep_output(runner, slot, &result, &err) < 0)
+    if (remote_keep_output(runner, slot, &result, &err) < 0)
         task_complete(runner, slot, OUTCOME_FAILED, execution_exit_code(&slot->process), NULL, &err);
     else
         task_judge(runner, slot);

@@ -202,7 +202,7 @@ static bool is_refusal(const json_t *question, const json_t *answer)
 }
 
 /* The question is answered: the task is ready again, and finds the answer. */
-static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
+static void replay_take_answer(struct runner *runner, uint32_t node, json_t *answer)
 {
     struct tsk_error err;
     const char *number = DIGITS(node);
@@ -334,7 +334,7 @@ static void replay_one(struct replay *r, size_t index, const json_t *record)
     else if (strcmp(event, "answer") == 0) {
         count_answer(r->runner, (uint32_t)json_get_int(record, "n", NO_NODE));
         if (node_of(r, record) != NO_NODE)
-            take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
+            replay_take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
     }
 }
 
@@ -377,7 +377,7 @@ static int take_reply(struct runner *runner, uint32_t node, json_t *answer, stru
         return -1;
     runner_note(runner, clock_now().wall_ms, "answered", "task", asked_task(runner, node));
     count_answer(runner, node);
-    take_answer(runner, node, answer);
+    replay_take_answer(runner, node, answer);
     return 0;
 }
 

@@ -29,7 +29,7 @@ static json_t *tasks_by_key(json_t *tasks)
 
 /* ---- one record ----------------------------------------------------------------------------------------- */
 
-static void set_time(json_t *task, const char *key, int64_t time_ms)
+static void task_set_time(json_t *task, const char *key, int64_t time_ms)
 {
     json_object_set_new(task, key, json_string(TIME_EXACT(time_ms)));
 }
@@ -39,14 +39,14 @@ static void task_take_start(json_t *task, const json_t *record)
     json_object_set_new(task, "state", json_string("running"));
     json_object_del(task, "ended_at");
     json_object_del(task, "exit_code");
-    set_time(task, "started_at", json_get_int(record, "t", 0));
+    task_set_time(task, "started_at", json_get_int(record, "t", 0));
 }
 
 static void task_take_end(json_t *task, const json_t *record)
 {
     int64_t exit_code = json_get_int(record, "x", -1);
     json_object_set_new(task, "state", json_string(json_get_string(record, "o", "")));
-    set_time(task, "ended_at", json_get_int(record, "t", 0));
+    task_set_time(task, "ended_at", json_get_int(record, "t", 0));
     json_object_set_new(task, "exit_code", exit_code < 0 ? json_null() : json_integer(exit_code));
 }
 

@@ -61,7 +61,7 @@ int rundir_refuse_name(const char *name, const char *key, struct tsk_error *err)
 #define PART_MIN 4 /* characters of a part of an id for what changes something; fewer may be meant as something else */
 
 /* How well a name fits an id: 3 it is the id, 2 its beginning, 1 a part of it, 0 not at all. */
-static int fit_of(const char *id, const char *name)
+static int run_fit_of(const char *id, const char *name)
 {
     const char *at = strstr(id, name);
     return strcmp(id, name) == 0 ? 3 : at == id ? 2 : at ? 1 : 0;
@@ -74,7 +74,7 @@ static const char *find_fitting(const struct run_names *names, const char *name,
     const char *found = NULL;
     *ret_count = 0;
     for (size_t i = 0; i < names->count; i++) {
-        int fit = fit_of(names->ids[i], name);
+        int fit = run_fit_of(names->ids[i], name);
         if (fit > best)
             found = names->ids[i];
         *ret_count = fit > best ? 1 : *ret_count + (fit && fit == best);
@@ -83,7 +83,7 @@ static const char *find_fitting(const struct run_names *names, const char *name,
     return found;
 }
 
-static int refuse_short(const char *name, struct tsk_error *err)
+static int rundir_refuse_short(const char *name, struct tsk_error *err)
 {
     rundir_refuse_name(name, "run_part_short", err);
     error_add(err, "count", DIGITS(PART_MIN));
@@ -105,7 +105,7 @@ static int find_id(struct tsk_workspace *ws, const char *name, bool is_look, cha
     if (!found)
         return rundir_refuse_name(name, place && !names.count ? "run_none" : "run_unknown", err);
     if (!is_look && !place && strlen(name) < PART_MIN && strcmp(found, name) != 0)
-        return refuse_short(name, err);
+        return rundir_refuse_short(name, err);
     if (count > 1)
         return rundir_refuse_name(name, "run_ambiguous", err);
     snprintf(id, RUN_ID_MAX, "%s", found);
@@ -410,7 +410,7 @@ static bool end_from_journal(const struct rundir *run, json_t *stage, const json
 
 /* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). *ret_size: how much of the journal is
  * in it. */
-static int look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_size, struct tsk_error *err)
+static int rundir_look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_size, struct tsk_error *err)
 {
     struct stat st;
     *ret = NULL;
@@ -505,7 +505,7 @@ static int look_at_run(const struct rundir *run, bool is_exact, json_t **ret, st
     json_t *records CLEANUP_JSON = NULL;
     bool is_executed;
     int64_t size;
-    int looked = look_at_stage(run, ret, &size, err);
+    int looked = rundir_look_at_stage(run, ret, &size, err);
     if (looked > 0 && json_text_is(*ret, "status", "NEEDS_INPUT"))
         catch_up(run, *ret);
     if (looked != 0)
@@ -513,7 +513,7 @@ static int look_at_run(const struct rundir *run, bool is_exact, json_t **ret, st
     is_executed = rundir_has_runner(run);
     if (!is_executed) { /* a runner that ended between the two looks has said how */
         json_decref(*ret);
-        looked = look_at_stage(run, ret, &size, err);
+        looked = rundir_look_at_stage(run, ret, &size, err);
         if (looked != 0)
             return looked < 0 ? -1 : 0;
     }

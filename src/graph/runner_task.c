@@ -388,8 +388,8 @@ void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_in
 }
 
 /* The session is named where it is a branch of the run. */
-static void failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
-                       int64_t timeout_ms, struct tsk_error *err)
+static void task_failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
+                            int64_t timeout_ms, struct tsk_error *err)
 {
     if (slot->process.stops == STOP_TIMEOUT) {
         error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", DURATION(timeout_ms),
@@ -457,8 +457,9 @@ void task_judge(struct runner *runner, struct running *slot)
         break;
     case ATTEMPT_FAILED: /* its exit says more than what it wrote */
         if (exit_code != 0 || slot->process.stops == STOP_TIMEOUT)
-            failure_of(runner, slot, exit_code, execution_was_killed(&slot->process) ? slot->process.end.si_status : 0,
-                       task ? task->timeout_ms : 0, &err);
+            task_failure_of(runner, slot, exit_code,
+                            execution_was_killed(&slot->process) ? slot->process.end.si_status : 0,
+                            task ? task->timeout_ms : 0, &err);
         task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
         break;
     }

@@ -66,7 +66,7 @@ static void agent_stream_gone(struct http_conn *conn)
     exchange_free(exchange);
 }
 
-static void hung_up(struct http_conn *conn)
+static void exchange_hung_up(struct http_conn *conn)
 {
     struct exchange *exchange = conn->work_data;
     if (exchange->link)
@@ -111,14 +111,14 @@ static void agent_stream_beat(struct http_conn *conn, int64_t now_ms)
 }
 
 static const struct http_work work = {
-    .gone = agent_stream_gone, .hung_up = hung_up, .room = agent_stream_room, .tick = agent_stream_beat};
+    .gone = agent_stream_gone, .hung_up = exchange_hung_up, .room = agent_stream_room, .tick = agent_stream_beat};
 
 static void agent_session_header(const struct agent_session *session, char text[80])
 {
     snprintf(text, 80, "%s%s%s", session ? "Mcp-Session-Id: " : "", session ? session->id : "", session ? "\r\n" : "");
 }
 
-static void begin_stream(struct exchange *exchange)
+static void exchange_begin_stream(struct exchange *exchange)
 {
     char headers[128], session[80];
     agent_session_header(exchange->session, session);
@@ -176,7 +176,7 @@ static void exchange_give(struct exchange *exchange, const struct mcp_frame *fra
         return;
     }
     if (!exchange->is_streaming)
-        begin_stream(exchange);
+        exchange_begin_stream(exchange);
     if (conn->is_closed) /* and the exchange is gone */
         return;
     conn_stream_put(conn, "event: message\ndata: ", 21);
@@ -341,7 +341,7 @@ static void begin_news(struct exchange *exchange)
     if (old)
         conn_close(old->conn);
     exchange->session->stream = exchange->number;
-    begin_stream(exchange);
+    exchange_begin_stream(exchange);
     if (!conn->is_closed)
         conn_stream_push(conn);
 }

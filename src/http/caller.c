@@ -147,7 +147,7 @@ void caller_renew_all(struct http_server *server, const json_t *instances)
 
 /* ---- the end ---- */
 
-static void end_all(struct http_job *job)
+static void callers_end(struct http_job *job)
 {
     job->status = 200;
     json_each (job->args, i, instance) {
@@ -162,7 +162,7 @@ static void end_all(struct http_job *job)
 
 void caller_end_all(struct http_conn *conn, json_t *instances_take)
 {
-    struct http_job *job = job_new(conn->server, conn, end_all);
+    struct http_job *job = job_new(conn->server, conn, callers_end);
     job->args = instances_take;
     job_start(job);
 }

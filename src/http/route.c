@@ -34,7 +34,7 @@ static bool pattern_fits(const char *pattern, const struct http_text *path, unsi
 }
 
 /* The parameters of the path into `args`. */
-static int take_path(const char *pattern, const struct http_text *path, json_t *args, struct tsk_error *err)
+static int route_take_path(const char *pattern, const struct http_text *path, json_t *args, struct tsk_error *err)
 {
     const char *at = path->at, *end = path->at + path->len;
     while (*pattern) {
@@ -225,8 +225,8 @@ enum route_found route_find(const struct http_head *head, const json_t *body, st
         json_object_del(args, "mode");
     *ret = (struct http_route){op, search.best.preset};
     *ret_args = args;
-    if (take_query_args(op, &head->query, args, err) == 0 && take_path(search.best.path, &head->path, args, err) == 0 &&
-        search.best.preset)
+    if (take_query_args(op, &head->query, args, err) == 0 &&
+        route_take_path(search.best.path, &head->path, args, err) == 0 && search.best.preset)
         take_preset(search.best.preset, args);
     return ROUTE_FOUND;
 }

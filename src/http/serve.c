@@ -179,7 +179,7 @@ static void restore_queue(struct http_job *job)
     run_quietly(job->server, "process.restore", json_object());
 }
 
-static void no_answer(struct http_job *job)
+static void serve_no_answer(struct http_job *job)
 {
     (void)job;
 }
@@ -361,7 +361,7 @@ int http_serve(struct op_call *call, struct tsk_error *err)
     signals_take(server.wake.fd, false); /* the terminal may go; who wants the server to end says so */
     mallopt(M_ARENA_MAX, 2);             /* not one for each of many short-lived threads */
     struct http_job *job = job_new(&server, NULL, restore_queue);
-    job->done = no_answer;
+    job->done = serve_no_answer;
     job_start(job);
     announce_address(&server, call);
     if (json_get_bool(call->args, "open", false))

@@ -106,7 +106,7 @@ static void put_metric_head(struct buf *b, const char *name, const char *type, c
 }
 
 /* A label's value: what is not plain is left out, and cannot break the line. */
-static void put_label(struct buf *b, const char *value)
+static void stats_put_label(struct buf *b, const char *value)
 {
     for (; *value; value++)
         if (*value >= ' ' && *value != '"' && *value != '\\' && *value < 127)
@@ -138,7 +138,7 @@ static void put_counters(struct buf *b, const struct http_stats *stats)
     put_metric_head(b, "tasuki_events_total", "counter", "Events of the workspace by type, since this server started.");
     for (unsigned i = 0; i < stats->type_count; i++) {
         buf_puts(b, "tasuki_events_total{type=\"");
-        put_label(b, stats->events[i].type);
+        stats_put_label(b, stats->events[i].type);
         buf_printf(b, "\"} %" PRIu64 "\n", stats->events[i].count);
     }
     put_metric_head(b, "tasuki_http_connections", "gauge", "Open connections.");
@@ -186,7 +186,7 @@ static void put_gauge(struct buf *b, const json_t *list, const char *by, const c
     }
     json_object_foreach (counts, value, count) {
         buf_printf(b, "%s{%s=\"", metric, label);
-        put_label(b, value);
+        stats_put_label(b, value);
         buf_printf(b, "\"} %" PRId64 "\n", (int64_t)json_integer_value(count));
     }
 }

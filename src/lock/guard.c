@@ -45,17 +45,17 @@ static struct {
     size_t count, max;
 } open_guards = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void before_fork(void)
+static void guards_before_fork(void)
 {
     pthread_mutex_lock(&open_guards.mutex);
 }
 
-static void after_fork_parent(void)
+static void guards_after_fork_parent(void)
 {
     pthread_mutex_unlock(&open_guards.mutex);
 }
 
-static void after_fork_child(void)
+static void guards_after_fork_child(void)
 {
     for (size_t i = 0; i < open_guards.count; i++)
         fs->close(open_guards.fds[i]);
@@ -65,7 +65,7 @@ static void after_fork_child(void)
 
 static void open_guards_init(void)
 {
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    pthread_atfork(guards_before_fork, guards_after_fork_parent, guards_after_fork_child);
 }
 
 static int open_guards_add(int fd)

@@ -186,11 +186,6 @@ static bool is_task(struct mcp_request *request)
     return has_task;
 }
 
-static void free_text(char **text)
-{
-    free(*text);
-}
-
 /* As a form shows it: the keys to press are a terminal's. */
 static char *plain_question(const char *question)
 {
@@ -202,7 +197,7 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 {
     struct mcp_request *request = call->skin;
     struct mcp_asking *asking = &request->asking;
-    char *question CLEANUP(free_text) = plain_question(shown);
+    char *question CLEANUP(mcp_text_free) = plain_question(shown);
     if (asking->approved && strcmp(asking->approved, question) == 0)
         return true;
     if (asking->is_refused)
@@ -226,7 +221,7 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 /* ---- after it ---- */
 
 /* Over a refusal that says who holds what, or an answer that says it in other words. */
-static void needs_confirmation(struct tsk_error *err, const char *text, const char *question)
+static void tool_needs_confirmation(struct tsk_error *err, const char *text, const char *question)
 {
     if (err->code == TSK_OK)
         error_set(err, TSK_NEEDS_CONFIRMATION, text, NULL);
@@ -242,7 +237,7 @@ json_t *mcp_asking_end(struct mcp_request *request, const struct op *op, const j
     struct tsk_workspace *ws = mcp_server_workspace(request->link->server);
     char token[CONFIRM_TOKEN_SIZE];
     if (asking->is_refused) {
-        needs_confirmation(err, "mcp_declined", asking->question);
+        tool_needs_confirmation(err, "mcp_declined", asking->question);
         return NULL;
     }
     bool has_form = request->is_modern && mcp_client_has_forms(request) && !asking->by_token;
@@ -256,7 +251,7 @@ json_t *mcp_asking_end(struct mcp_request *request, const struct op *op, const j
     if (has_form)
         return json_pack("{s:s, s:{s:{s:s, s:o}}, s:s}", "resultType", "input_required", "inputRequests", KEY, "method",
                          "elicitation/create", "params", confirm_form(asking->question), "requestState", token);
-    needs_confirmation(err, asking->is_dead ? "mcp_confirm_dead" : TEXT_NEEDS, asking->question);
+    tool_needs_confirmation(err, asking->is_dead ? "mcp_confirm_dead" : TEXT_NEEDS, asking->question);
     error_add(err, "confirm_token", token);
     error_add_int(err, "confirm_token_expires_in_ms", CONFIRM_TTL_MS);
     error_add_next(err, "tasuki confirm %s", token);

@@ -98,7 +98,7 @@ static void serve_name(const struct proc_id *process, const char *instance, char
 }
 
 /* Whether a serve file's process is gone; a file of a name has none, and becomes old. */
-static bool is_left(int dir, const char *name)
+static bool serve_is_left(int dir, const char *name)
 {
     struct proc_id process = {.pid_ns = pid_namespace()};
     char *dot;
@@ -122,7 +122,7 @@ static void sweep_sessions(int dir)
     for (const char *name; (name = listing_next(&names));) {
         char path[300];
         snprintf(path, sizeof path, MCP_FOLDER "/%s", name);
-        if (strncmp(path, SERVE, strlen(SERVE)) == 0 && is_left(dir, path))
+        if (strncmp(path, SERVE, strlen(SERVE)) == 0 && serve_is_left(dir, path))
             fs->unlinkat(dir, path, 0);
     }
 }

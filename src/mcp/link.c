@@ -439,7 +439,7 @@ json_t *mcp_link_callers(struct mcp_link *link)
 }
 
 /* Where it is in the list; its size if it is not. */
-static size_t index_of(const json_t *ids, const char *instance)
+static size_t link_index_of(const json_t *ids, const char *instance)
 {
     size_t i;
     json_t *one;
@@ -461,16 +461,16 @@ static void add_link_instance(json_t **ids, const char *instance)
 static void forget_link_instance(struct mcp_link *link, const char *instance)
 {
     pthread_mutex_lock(&link->mutex);
-    json_array_remove(link->instances, index_of(link->instances, instance));
-    json_array_remove(link->callers, index_of(link->callers, instance));
+    json_array_remove(link->instances, link_index_of(link->instances, instance));
+    json_array_remove(link->callers, link_index_of(link->callers, instance));
     pthread_mutex_unlock(&link->mutex);
 }
 
 void mcp_link_hear(struct mcp_link *link, const char *instance)
 {
     pthread_mutex_lock(&link->mutex);
-    if (link->version && index_of(link->instances, instance) == json_array_size(link->instances) &&
-        index_of(link->callers, instance) == json_array_size(link->callers))
+    if (link->version && link_index_of(link->instances, instance) == json_array_size(link->instances) &&
+        link_index_of(link->callers, instance) == json_array_size(link->callers))
         add_link_instance(&link->callers, instance);
     pthread_mutex_unlock(&link->mutex);
 }

@@ -275,7 +275,7 @@ int agent_delegate(struct op_call *call, agent_shape *shape, json_t **ret, struc
 
 /* ---- objects on the command line ---- */
 
-static json_t *json_of_node(const struct yaml_node *node)
+static json_t *json_of_yaml(const struct yaml_node *node)
 {
     int64_t number;
     bool flag;
@@ -290,9 +290,9 @@ static json_t *json_of_node(const struct yaml_node *node)
     json_t *json = node->type == YAML_MAP ? json_object() : json_array();
     for (const struct yaml_node *item = node->first; item; item = item->next)
         if (node->type == YAML_MAP)
-            json_object_set_new(json, item->key, json_of_node(item));
+            json_object_set_new(json, item->key, json_of_yaml(item));
         else
-            json_array_append_new(json, json_of_node(item));
+            json_array_append_new(json, json_of_yaml(item));
     return json;
 }
 
@@ -319,7 +319,7 @@ int agent_args_objects(struct op_call *call, const char *name, json_t **ret, str
     const struct yaml_node *root = yaml_root(doc), *list = root->type == YAML_MAP ? yaml_get(root, name) : root;
     if (!list || list->type != YAML_LIST)
         return yaml_error(doc, root, err, "yaml_why_tasks", NULL);
-    *ret = json_of_node(list);
+    *ret = json_of_yaml(list);
     json_object_set(call->args, name, *ret); /* a runner that is started apart does not read the file again */
     return 0;
 }

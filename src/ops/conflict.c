@@ -58,7 +58,7 @@ static int refuse_other(const char *run, struct tsk_error *err)
     return -1;
 }
 
-static bool is_other(struct op_call *call, const struct attach *attach, const char *run)
+static bool run_is_other(struct op_call *call, const struct attach *attach, const char *run)
 {
     return attach->is_same && !attach->is_same(call, attach->data, run);
 }
@@ -70,14 +70,14 @@ static int run_attach(struct op_call *call, const struct run_lock *lock, const c
 {
     json_t *stage CLEANUP_JSON = NULL;
     struct tsk_error refusal = *err;
-    if (is_other(call, attach, run))
+    if (run_is_other(call, attach, run))
         return refuse_other(run, err);
     if (run_follow(call->ws, run, lock, attach->follow_ms, conflict_is_cancelled, call, &stage, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
     if (!has_begun(stage))
         return 1;
     bool is_running = json_text_is(stage, "status", "RUNNING");
-    if (is_other(call, attach, run)) {
+    if (run_is_other(call, attach, run)) {
         *err = refusal;
         return is_running ? refuse_other(run, err) : 1;
     }
@@ -129,7 +129,7 @@ static int run_replace(struct op_call *call, const struct run_lock *lock, const 
 }
 
 /* The job of a runner that does what this call wants, later and without it. Owned. */
-static json_t *job_of(const struct op_call *call)
+static json_t *conflict_job_of(const struct op_call *call)
 {
     char cwd[PATH_MAX];
     json_t *args CLEANUP_JSON = json_deep_copy(call->args);
@@ -156,7 +156,7 @@ static int run_after(struct op_call *call, const struct run_lock *lock, const ch
     char id[AFTER_ID_SIZE];
     bool has_replaced = false;
     const char *recorded = json_get_string(call->args, "after", NULL);
-    json_t *job CLEANUP_JSON = job_of(call);
+    json_t *job CLEANUP_JSON = conflict_job_of(call);
     if (!recorded && after_record(call->ws, lock, job, run, id, &has_replaced, err) < 0)
         return -1;
     if (!recorded)

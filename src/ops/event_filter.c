@@ -61,7 +61,7 @@ static bool fits_type(const char *type, const char *wanted)
 }
 
 /* lock:KIND:ID, lock:KIND (queue, sprint), or lock:NAME. */
-static bool is_of_lock(const char *lock, const json_t *data)
+static bool event_is_of_lock(const char *lock, const json_t *data)
 {
     const char *kind = json_get_string(data, "kind", NULL), *id = json_get_string(data, "id", "");
     if (!kind || !json_object_get(data, "fence"))
@@ -82,7 +82,7 @@ static bool is_of_thing(const char *thing, const json_t *event)
 {
     const json_t *data = json_object_get(event, "data");
     if (is_kind(thing, "lock"))
-        return is_of_lock(thing + 5, data);
+        return event_is_of_lock(thing + 5, data);
     if (is_kind(thing, "request") && is_lock_of_request(strchr(thing, ':') + 1, data))
         return true;
     for (size_t i = 0; i < sizeof thing_kinds / sizeof thing_kinds[0]; i++) {

@@ -108,7 +108,7 @@ static int refuse_unknown_flow(const struct op_call *call, const char *given, st
 }
 
 /* The file itself, or one in .aiflow/flows/. */
-static int open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
+static int flow_open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "flow", "");
     bool is_input = may_read_pipe(call) && is_stdin(call);
@@ -162,7 +162,7 @@ static int flow_file_load(struct op_call *call, int fd, struct flow_file *file, 
 int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
-    int fd CLEANUP_FD = open_file(call, file, err);
+    int fd CLEANUP_FD = flow_open_file(call, file, err);
     if (fd < 0)
         return -1;
     if (flow_file_load(call, fd, file, err) == 0)

@@ -155,7 +155,7 @@ static void notify_end(struct tsk_workspace *ws, const json_t *event)
 }
 
 /* V3, V6: what the trail says since. */
-static void take_event(struct lookout *lookout, const json_t *files, const json_t *event)
+static void lookout_take_event(struct lookout *lookout, const json_t *files, const json_t *event)
 {
     struct buf key CLEANUP(buf_clear) = BUF_INIT;
     const json_t *data = json_object_get(event, "data");
@@ -177,7 +177,7 @@ static int read_since(struct lookout *lookout, const json_t *files, bool was_fir
     if (event_reader_init(&reader, lookout->ws->state_dir, lookout->event_id, err) < 0)
         return -1;
     while ((more = event_read(&reader, &event, err)) == 1) {
-        take_event(lookout, files, event);
+        lookout_take_event(lookout, files, event);
         if (was_first) /* what was before is not new */
             notify_end(lookout->ws, event);
         json_decref(event);

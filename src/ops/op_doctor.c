@@ -30,7 +30,7 @@ static void keep_report(struct op_call *call, const json_t *report, int64_t took
         (void)!fs_replace_file(call->ws->state_dir, DOCTOR_REPORT_FILE, 0600, b.data, b.len);
 }
 
-static int read_report(struct op_call *call, json_t **ret, struct tsk_error *err)
+static int doctor_read_report(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (fs_read_file(call->ws->state_dir, DOCTOR_REPORT_FILE, LAST_REPORT_MAX, &b) == 0)
@@ -47,7 +47,7 @@ static int read_report(struct op_call *call, json_t **ret, struct tsk_error *err
 static int run_doctor(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     if (json_get_bool(call->args, "last", false))
-        return read_report(call, ret, err);
+        return doctor_read_report(call, ret, err);
     int64_t began_ms = clock_now().boot_ms;
     bool is_quick = json_get_bool(call->args, "quick", false);
     if (is_quick && json_get_bool(call->args, "full", false))

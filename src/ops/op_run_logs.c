@@ -64,7 +64,7 @@ static int open_for_logs(struct op_call *call, struct rundir *run, const char **
     return 0;
 }
 
-static int refuse_task(const struct rundir *run, const char *task, struct tsk_error *err)
+static int logs_refuse_task(const struct rundir *run, const char *task, struct tsk_error *err)
 {
     json_t *names CLEANUP_JSON = run_task_names(run);
     size_t count = json_array_size(names);
@@ -222,7 +222,7 @@ static int read_tails(struct op_call *call, const struct rundir *run, const char
                 return -1;
         }
     if (!is_known)
-        return refuse_task(run, task, err);
+        return logs_refuse_task(run, task, err);
     *ret = json_pack("{s:s, s:O}", "run_id", run->id, "logs", logs);
     return 0;
 }
@@ -241,7 +241,7 @@ static int open_one(struct op_call *call, const struct rundir *run, const char *
         if (is_wanted(call, task, record))
             found = record;
     if (!found)
-        return refuse_task(run, task, err);
+        return logs_refuse_task(run, task, err);
     log_name(found, path);
     *ret_fd = fs->openat(run->dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (*ret_fd < 0 && errno != ENOENT)
@@ -457,7 +457,7 @@ static int check_has_run(struct op_call *call, const struct rundir *run, const c
     json_each (records, i, record)
         if (is_wanted(call, task, record))
             return 0;
-    return refuse_task(run, task, err);
+    return logs_refuse_task(run, task, err);
 }
 
 static bool is_of_one_log(const struct op_call *call)

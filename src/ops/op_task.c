@@ -85,7 +85,7 @@ const struct op op_task_again = {
 
 /* ---- finish, cancel ------------------------------------------------------------------------------------- */
 
-static int tell_end(struct op_call *call, const char *what, struct tsk_error *err)
+static int task_tell_end(struct op_call *call, const char *what, struct tsk_error *err)
 {
     return task_args_tell_take(
         json_pack("{s:s, s:s}", "do", what, "message", json_get_string(call->args, "message", "")), err);
@@ -94,13 +94,13 @@ static int tell_end(struct op_call *call, const char *what, struct tsk_error *er
 static int run_finish(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell_end(call, "finish", err);
+    return task_tell_end(call, "finish", err);
 }
 
 static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell_end(call, "cancel", err);
+    return task_tell_end(call, "cancel", err);
 }
 
 static const struct op_param end_params[] = {MESSAGE_PARAM, {0}};

@@ -52,7 +52,7 @@ static int refuse_entry(struct proc_registry *reg, const struct up_file *file, c
 
 /* ---- up: what is to be done ---- */
 
-static void plan_clear(struct up_plan *plan)
+static void up_plan_clear(struct up_plan *plan)
 {
     json_free(&plan->start);
     json_free(&plan->restart);
@@ -209,7 +209,7 @@ static int run_up(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     struct up_file file CLEANUP(up_file_clear) = {.path = ""};
-    struct up_plan plan CLEANUP(plan_clear) = {0};
+    struct up_plan plan CLEANUP(up_plan_clear) = {0};
     json_t *applied CLEANUP_JSON = NULL;
     db_use(DB_USE_KEEP); /* one thread starts and stops, another one shows */
     if (up_file_read(call, &file, err) < 0 || up_open(call, &file, &reg, err) < 0 ||

@@ -96,7 +96,7 @@ void overview_add_last_line(struct tsk_workspace *ws, json_t *run)
         json_object_set_new(run, "last_line", line);
 }
 
-static bool is_open(const json_t *stage)
+static bool stage_is_open(const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", "");
     return strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0 || strcmp(status, "INTERRUPTED") == 0;
@@ -147,7 +147,7 @@ static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_
     json_each (marked, i, id) {
         json_t *stage CLEANUP_JSON =
             json_array_size(runs) < RUNS_OPEN_SHOWN ? overview_stage(call->ws, json_string_value(id)) : NULL;
-        if (stage && is_open(stage)) {
+        if (stage && stage_is_open(stage)) {
             json_array_append_new(runs, overview_run(call, stage));
             add_questions(stage, questions);
             json_object_set_new(seen, json_string_value(id), json_true());
@@ -169,7 +169,7 @@ static int add_runs(struct op_call *call, struct run_names *names, json_t *answe
         const char *id = run_names_next(names);
         json_t *stage CLEANUP_JSON = !id || json_object_get(seen, id) ? NULL : stage_or_broken(call, id);
         if (stage)
-            json_array_append_new(is_open(stage) ? runs : over, overview_run(call, stage));
+            json_array_append_new(stage_is_open(stage) ? runs : over, overview_run(call, stage));
     }
     json_array_extend(runs, over);
     json_each (runs, i, run)
@@ -314,7 +314,7 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
 }
 
 /* The machine, and whether there is a report of doctor to ask for. */
-static void add_place(struct op_call *call, json_t *answer)
+static void overview_add_place(struct op_call *call, json_t *answer)
 {
     struct stat st;
     json_object_set_new(answer, "host", json_string(host_name()));
@@ -338,7 +338,7 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
         json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
                   call->ws->state_path, "time", TIME_EXACT(now.wall_ms), "locks", locks, "processes", processes);
     json_object_update(answer, facts);
-    add_place(call, answer);
+    overview_add_place(call, answer);
     struct run_names names CLEANUP(run_names_clear);
     if (run_names_open(call->ws, RUNS_FOLDER, &names, err) < 0 || add_runs(call, &names, answer, err) < 0 ||
         add_requests(call, &names, answer, err) < 0 || add_workflows(call, answer, err) < 0)

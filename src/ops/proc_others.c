@@ -21,7 +21,7 @@ static void others_clear(struct others *others)
 }
 
 /* Another living agent than the caller; doubt counts as alive. */
-static bool is_other(struct proc_registry *reg, const struct who *starter)
+static bool starter_is_other(struct proc_registry *reg, const struct who *starter)
 {
     struct instance_state state;
     struct tsk_error ignored;
@@ -59,7 +59,7 @@ static void find_others(const struct op_call *call, struct proc_registry *reg, c
         if (proc_load(reg, json_string_value(id), &p, &later) < 0)
             continue;
         bool runs = p.view.state == PROC_RUNNING || *p.view.phase;
-        if ((runs || !only_running) && proc_starter(p.dir, p.view.n, &starter) && is_other(reg, &starter))
+        if ((runs || !only_running) && proc_starter(p.dir, p.view.n, &starter) && starter_is_other(reg, &starter))
             add_other(call, json_string_value(id), &starter, ret);
     }
 }

@@ -129,7 +129,7 @@ static void on_up_signal(int number)
 static const int up_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { UP_SIGNALS = sizeof up_signals / sizeof up_signals[0] };
 
-static void signals_take(struct up_screen *screen, struct sigaction before[UP_SIGNALS])
+static void up_signals_take(struct up_screen *screen, struct sigaction before[UP_SIGNALS])
 {
     struct sigaction action = {.sa_handler = on_up_signal, .sa_flags = SA_RESTART};
     up_wake = screen->pipe[1];
@@ -362,7 +362,7 @@ static int screen_show(struct up_screen *screen, const struct up_file *file, con
 {
     struct sigaction before[UP_SIGNALS];
     screen->has_keys = screen->call->take_keys && screen->call->take_keys(screen->call, true);
-    signals_take(screen, before);
+    up_signals_take(screen, before);
     say_first(screen, file, plan);
     if (screen->start.starts)
         work_begin(&screen->start);

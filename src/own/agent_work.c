@@ -125,8 +125,8 @@ static void name_subagent(json_t *task, const char *agent)
 }
 
 /* Adds the task `name`; borrowed, or NULL. */
-static json_t *add_task(struct agent_work *work, const char *name, const char *agent, const char *text,
-                        struct tsk_error *err)
+static json_t *work_add_task(struct agent_work *work, const char *name, const char *agent, const char *text,
+                             struct tsk_error *err)
 {
     static const char *const kept[] = {"timeout", "retries", "cwd", "env", NULL};
     const json_t *template = agent_find(work->config, agent, false, err);
@@ -150,7 +150,7 @@ static json_t *add_task(struct agent_work *work, const char *name, const char *a
 
 int agent_work_one(struct agent_work *work, const char *agent, const char *text, struct tsk_error *err)
 {
-    return add_task(work, agent, agent, text, err) ? 0 : -1;
+    return work_add_task(work, agent, agent, text, err) ? 0 : -1;
 }
 
 int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk_error *err)
@@ -159,7 +159,7 @@ int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk
     json_each (pairs, i, pair) {
         const char *agent = json_get_string(pair, "subagentId", "");
         free_name(work, agent, name);
-        if (!add_task(work, name, agent, json_get_string(pair, "task", ""), err))
+        if (!work_add_task(work, name, agent, json_get_string(pair, "task", ""), err))
             return -1;
         buf_printf(&work->expression, "%s%s", i ? " | " : "", name);
     }
@@ -209,7 +209,7 @@ int agent_work_dag(struct agent_work *work, const json_t *tasks, struct tsk_erro
         if (json_object_get(work->tasks, id))
             return error_set(err, TSK_INVALID_INPUT, "agent_task_twice", "task", id, NULL);
         json_t *task =
-            add_task(work, id, json_get_string(item, "subagentId", ""), json_get_string(item, "task", ""), err);
+            work_add_task(work, id, json_get_string(item, "subagentId", ""), json_get_string(item, "task", ""), err);
         if (!task)
             return -1;
         if (json_array_size(needs))
@@ -243,7 +243,7 @@ static json_t *policy_of(const struct agent_work *work, const json_t *team, size
 }
 
 /* TEAM-team, unless an agent of it has that name. */
-static void group_name(const char *team, const json_t *agents, const char *prefix, char name[NAME_SIZE])
+static void work_group_name(const char *team, const json_t *agents, const char *prefix, char name[NAME_SIZE])
 {
     snprintf(name, NAME_SIZE, "%s-team", team);
     for (unsigned i = 2; !*prefix && is_in(agents, name); i++)
@@ -260,12 +260,12 @@ static int add_team(struct agent_work *work, const char *name, bool has_prefix, 
         return -1;
     if (has_prefix)
         snprintf(prefix, sizeof prefix, "%s.", name);
-    group_name(name, json_object_get(team, "agents"), prefix, group);
+    work_group_name(name, json_object_get(team, "agents"), prefix, group);
     buf_printf(&work->expression, "%s(", group);
     json_each (json_object_get(team, "agents"), i, agent) {
         snprintf(wanted, sizeof wanted, "%s%s", prefix, json_string_value(agent));
         free_name(work, wanted, task);
-        if (!add_task(work, task, json_string_value(agent), text, err))
+        if (!work_add_task(work, task, json_string_value(agent), text, err))
             return -1;
         json_object_set_new(json_array_get(work->members, json_array_size(work->members) - 1), "teamId",
                             json_string(name));
@@ -313,7 +313,7 @@ int agent_work_loop(struct agent_work *work, const char *agent, const char *text
                                : error_errno(err, "read", "/proc/self/exe");
     const char *count = DIGITS(times);
     snprintf(name, sizeof name, "%s%s", agent, strcmp(agent, CHECK_NAME) == 0 ? "-agent" : "");
-    json_t *task = add_task(work, name, agent, text, err);
+    json_t *task = work_add_task(work, name, agent, text, err);
     if (!task)
         return -1;
     json_object_set_new(task, "max_cycles", json_integer(times));

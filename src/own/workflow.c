@@ -32,7 +32,7 @@ static void workflow_read_row(const struct db_rows *rows, struct workflow *ret)
         who_of_json(json, &ret->who);
 }
 
-static int find_row(struct db *db, const char *id, struct workflow *ret, struct tsk_error *err)
+static int workflow_find_row(struct db *db, const char *id, struct workflow *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     *ret = (struct workflow){.state = {.alive = LIVE_DEAD}};
@@ -49,7 +49,7 @@ static int find_row(struct db *db, const char *id, struct workflow *ret, struct 
 static int workflow_look_in(struct db *db, const char *id, const struct instance *caller, const struct now *now,
                             struct workflow *ret, struct tsk_error *err)
 {
-    int found = find_row(db, id, ret, err);
+    int found = workflow_find_row(db, id, ret, err);
     if (found < 0 || !ret->owner[0])
         return found;
     if (instance_judge(db, ret->owner, now, &ret->state, err) < 0)
@@ -132,7 +132,7 @@ static int workflow_take(struct db *db, const struct now *now, struct instance *
 /* What a claim finds and may do. */
 enum step { STEP_NOTHING, STEP_TAKE, STEP_REFUSE };
 
-static enum step step_of(const struct workflow *wf, unsigned flags)
+static enum step workflow_step_of(const struct workflow *wf, unsigned flags)
 {
     if (wf->is_callers)
         return STEP_NOTHING;
@@ -150,7 +150,7 @@ static int workflow_claim_in(struct owners *owners, const char *id, struct insta
     struct now now = clock_now();
     if (workflow_look_in(&owners->db, id, caller, &now, ret, err) < 0)
         return -1;
-    switch (step_of(ret, flags)) {
+    switch (workflow_step_of(ret, flags)) {
     case STEP_NOTHING:
         db_rollback(&owners->db);
         return 0;
@@ -170,7 +170,7 @@ int workflow_claim(struct owners *owners, const char *id, struct instance *calle
     /* Who only has to look does not wait for those who write. */
     if (workflow_look(owners, id, caller, ret, err) < 0)
         return -1;
-    enum step step = step_of(ret, flags);
+    enum step step = workflow_step_of(ret, flags);
     if (step == STEP_NOTHING)
         return 0;
     if (step == STEP_REFUSE)
@@ -267,7 +267,7 @@ static int release_all(struct owners *owners, const char *instance, bool spares_
         return -1;
     json_each (ids, i, id) {
         struct workflow wf;
-        if (find_row(&owners->db, json_string_value(id), &wf, err) < 0)
+        if (workflow_find_row(&owners->db, json_string_value(id), &wf, err) < 0)
             return -1;
         if (spares_others && !who_current_is(&wf.who))
             continue;

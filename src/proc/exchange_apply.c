@@ -19,7 +19,7 @@ struct plan {
     json_t *created, *updated, *unchanged, *templates;
 };
 
-static void plan_clear(struct plan *plan)
+static void import_plan_clear(struct plan *plan)
 {
     json_free(&plan->old_processes);
     json_free(&plan->old_templates);
@@ -197,15 +197,15 @@ static void list_running(struct proc_registry *reg, const json_t *updated, json_
 int exchange_apply(struct proc_registry *reg, const struct exchange_source *from, struct exchange *ex,
                    bool is_replacing, json_t **ret, struct tsk_error *err)
 {
-    struct plan plan CLEANUP(plan_clear) = {.reg = reg,
-                                            .from = from,
-                                            .ex = ex,
-                                            .old_processes = json_object(),
-                                            .old_templates = json_object(),
-                                            .created = json_array(),
-                                            .updated = json_array(),
-                                            .unchanged = json_array(),
-                                            .templates = json_array()};
+    struct plan plan CLEANUP(import_plan_clear) = {.reg = reg,
+                                                   .from = from,
+                                                   .ex = ex,
+                                                   .old_processes = json_object(),
+                                                   .old_templates = json_object(),
+                                                   .created = json_array(),
+                                                   .updated = json_array(),
+                                                   .unchanged = json_array(),
+                                                   .templates = json_array()};
     if (forget_orphans(reg, ex->processes, err) < 0 || db_begin(&reg->db, err) < 0)
         return -1;
     if (proc_commit(reg, apply_in_transaction(&plan, is_replacing, err), err) < 0)

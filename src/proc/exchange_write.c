@@ -17,7 +17,7 @@
 /* ---- YAML --------------------------------------------------------------------------------------------- */
 
 /* Conservative: nothing that any YAML takes for a number, a date, a boolean, or syntax. */
-static bool is_plain(const char *text)
+static bool scalar_is_plain(const char *text)
 {
     const char *first = text + (text[0] == '-') + (text[0] == '-' && text[1] == '-');
     if (strncmp(text, "./", 2) == 0)
@@ -30,7 +30,7 @@ static bool is_plain(const char *text)
 
 static void put_text(struct buf *b, const char *text)
 {
-    if (is_plain(text))
+    if (scalar_is_plain(text))
         buf_puts(b, text);
     else
         yaml_put_quoted(b, text);
@@ -43,7 +43,7 @@ static void put_indent(struct buf *b, int depth)
 
 static void put_node(struct buf *b, const json_t *value, int depth);
 
-static void put_key(struct buf *b, const char *key, int depth)
+static void yaml_put_key(struct buf *b, const char *key, int depth)
 {
     struct buf written CLEANUP(buf_clear) = BUF_INIT;
     put_text(&written, key);
@@ -63,12 +63,12 @@ static void put_map(struct buf *b, const json_t *map, int depth)
     json_each_pair (map, key, value) {
         if (depth || b->len)
             put_indent(b, depth);
-        put_key(b, key, depth);
+        yaml_put_key(b, key, depth);
         put_node(b, value, depth);
     }
 }
 
-static void put_list(struct buf *b, const json_t *list, int depth)
+static void yaml_put_list(struct buf *b, const json_t *list, int depth)
 {
     if (json_array_size(list) == 0)
         buf_puts(b, " []");
@@ -85,7 +85,7 @@ static void put_node(struct buf *b, const json_t *value, int depth)
     if (json_is_object(value)) {
         put_map(b, value, depth + 1);
     } else if (json_is_array(value)) {
-        put_list(b, value, depth + 1);
+        yaml_put_list(b, value, depth + 1);
     } else {
         buf_puts(b, " ");
         if (json_is_string(value))

@@ -161,7 +161,7 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
 
 /* ---- starts and their end ------------------------------------------------------------------------------------ */
 
-static void copy_text(const json_t *object, const char *key, char *text, size_t size)
+static void record_copy_text(const json_t *object, const char *key, char *text, size_t size)
 {
     snprintf(text, size, "%s", json_get_string(object, key, ""));
 }
@@ -171,7 +171,7 @@ static void read_identity(const json_t *record, const json_t *process, struct pr
     *ret = (struct proc_id){.pid = (pid_t)json_get_int(process, "pid", 0),
                             .start_ticks = (uint64_t)json_get_int(process, "start_ticks", 0),
                             .pid_ns = (uint64_t)json_get_int(record, "pid_ns", 0)};
-    copy_text(record, "boot_id", ret->boot_id, sizeof ret->boot_id);
+    record_copy_text(record, "boot_id", ret->boot_id, sizeof ret->boot_id);
 }
 
 static void read_start(const json_t *record, struct proc_status *ret)
@@ -180,8 +180,8 @@ static void read_start(const json_t *record, struct proc_status *ret)
     ret->started_at_ms = json_get_int(record, "started_at_ms", 0);
     ret->stdout_offset = json_get_int(record, "stdout_offset", 0);
     ret->stderr_offset = json_get_int(record, "stderr_offset", 0);
-    copy_text(record, "start_id", ret->start_id, sizeof ret->start_id);
-    copy_text(record, "log", ret->log, sizeof ret->log);
+    record_copy_text(record, "start_id", ret->start_id, sizeof ret->start_id);
+    record_copy_text(record, "log", ret->log, sizeof ret->log);
 }
 
 static void read_end(const json_t *record, struct proc_status *ret)
@@ -191,12 +191,12 @@ static void read_end(const json_t *record, struct proc_status *ret)
     ret->retries = json_get_int(record, "retries", 0);
     ret->next_start_ms = json_get_int(record, "next_start_ms", 0);
     ret->is_adopted = json_get_bool(record, "adopted", false);
-    copy_text(record, "phase", ret->phase, sizeof ret->phase);
+    record_copy_text(record, "phase", ret->phase, sizeof ret->phase);
     ret->has_ended = json_is_object(end);
     ret->raw_status = (int)json_get_int(end, "status", -1);
     ret->stopped_at_ms = json_get_int(end, "stopped_at_ms", 0);
-    copy_text(end, "by", ret->by, sizeof ret->by);
-    copy_text(end, "reason", ret->reason, sizeof ret->reason);
+    record_copy_text(end, "by", ret->by, sizeof ret->by);
+    record_copy_text(end, "reason", ret->reason, sizeof ret->reason);
 }
 
 /* 1 and the object; 0 if there is no such file, or nothing in it that can be read. */

@@ -46,7 +46,7 @@ static int copy_bytes(const struct log_source *source, int64_t from, int to)
 }
 
 /* C2. The times of what was written after the newest record are not made younger by it. */
-static int add_record(int process_dir, const char *path, struct log_source *source, int64_t base, uint64_t inode)
+static int index_add_record(int process_dir, const char *path, struct log_source *source, int64_t base, uint64_t inode)
 {
     struct hold_index record = {
         .time_ms = log_source_time(source, source->end), .offset = source->end, .base = base, .inode = inode};
@@ -74,7 +74,7 @@ static int replace_log(int process_dir, int log_dir, const char *name, struct lo
         return -1;
     snprintf(path, sizeof path, "%s.idx", name);
     int result = copy_bytes(source, from, fd) < 0 || fs->fstat(fd, &st) < 0 ||
-                         add_record(process_dir, path, source, from, st.st_ino) < 0 ||
+                         index_add_record(process_dir, path, source, from, st.st_ino) < 0 ||
                          fs_publish(fd, private, log_dir, new) < 0
                      ? -1
                      : 0;

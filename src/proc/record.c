@@ -180,14 +180,14 @@ static void record_look_at_place(struct proc_registry *reg, const char *dir)
         free(top);
 }
 
-static const char *place_of(const struct proc_registry *reg, const struct proc *p)
+static const char *record_place_of(const struct proc_registry *reg, const struct proc *p)
 {
     return json_get_string(p->spec, "cwd", reg->ws->root);
 }
 
 const char *proc_other_worktree(struct proc_registry *reg, const struct proc *p)
 {
-    record_look_at_place(reg, place_of(reg, p));
+    record_look_at_place(reg, record_place_of(reg, p));
     return reg->place.top;
 }
 
@@ -261,7 +261,7 @@ int proc_overview(struct tsk_workspace *ws, size_t most, json_t **ret, size_t *r
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
-static bool has_changed(const struct proc *p)
+static bool record_has_changed(const struct proc *p)
 {
     struct proc_stamp now[2];
     proc_stamps(p->dir, now);
@@ -291,7 +291,7 @@ int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error 
     /* A child that ended before we looked will be in the record at once; and what changed before the watch was there is in
      * the stamps. */
     for (;;) {
-        if (has_changed(p))
+        if (record_has_changed(p))
             return 1;
         int64_t left = deadline == INT64_MAX ? 1000 : deadline - clock_now().boot_ms;
         if (left <= 0)

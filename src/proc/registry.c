@@ -455,7 +455,7 @@ int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, s
     return result;
 }
 
-static int check_expected(struct proc_registry *reg, const char *id, int64_t expected, struct tsk_error *err)
+static int process_check_expected(struct proc_registry *reg, const char *id, int64_t expected, struct tsk_error *err)
 {
     struct proc current CLEANUP(proc_clear) = {.dir = -1};
     if (proc_find(reg, id, &current, err) < 0)
@@ -473,7 +473,7 @@ int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, i
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
     if (proc_guard_take(reg, id, false, &guard, err) < 0 || db_begin(&reg->db, err) < 0)
         return -1;
-    int result = check_expected(reg, id, expected_updated_at_ms, err);
+    int result = process_check_expected(reg, id, expected_updated_at_ms, err);
     if (result == 0)
         result = proc_update_row(reg, id, spec, err);
     return proc_commit(reg, result, err);

@@ -247,7 +247,7 @@ static json_t *new_starts(const struct tail *tail)
 }
 
 /* The lines, and before the first line of each start that the one before has ended and this one has begun (T2). */
-static int give_lines(struct tail_giving *giving, struct log_reader *reader, struct tsk_error *err)
+static int tails_give_lines(struct tail_giving *giving, struct log_reader *reader, struct tsk_error *err)
 {
     static const char *const offsets[] = {[LOG_STDOUT] = "stdout_offset", [LOG_STDERR] = "stderr_offset"};
     json_t *starts CLEANUP_JSON = new_starts(giving->tail);
@@ -338,7 +338,7 @@ static int give_with(struct tails *tails, struct tail_giving *giving, struct log
     tail->is_changed = tail->is_dirty = false;
     if (reader && tail_postpone(tails, tail))
         return 0;
-    if (give_lines(giving, reader, err) < 0)
+    if (tails_give_lines(giving, reader, err) < 0)
         return -1;
     if (reader && log_reader_cursors(reader, tail->query.cursor, err) < 0)
         return -1;

@@ -361,7 +361,7 @@ int template_create(struct proc_registry *reg, const char *name, const json_t *s
     return proc_commit(reg, template_put_row(reg, name, spec, true, err), err);
 }
 
-static int check_expected(struct proc_registry *reg, const char *name, int64_t expected, struct tsk_error *err)
+static int template_check_expected(struct proc_registry *reg, const char *name, int64_t expected, struct tsk_error *err)
 {
     struct proc_template current CLEANUP(template_clear) = {.spec = NULL};
     if (template_load(reg, name, &current, err) < 0)
@@ -379,7 +379,7 @@ int template_update(struct proc_registry *reg, const char *name, const json_t *s
 {
     if (db_begin(&reg->db, err) < 0)
         return -1;
-    int result = check_expected(reg, name, expected_updated_at_ms, err);
+    int result = template_check_expected(reg, name, expected_updated_at_ms, err);
     if (result == 0)
         result = template_put_row(reg, name, spec, false, err);
     return proc_commit(reg, result, err);

@@ -131,7 +131,7 @@ static void take_stop(struct link *l, const char *id)
         link_tell(l, "gone", id, NULL);
 }
 
-static void take_open(struct link *l, struct parcel words)
+static void link_take_open(struct link *l, struct parcel words)
 {
     snprintf(l->root, sizeof l->root, "%s", parcel_text(&words));
     l->epoch = parcel_int(&words);
@@ -145,7 +145,7 @@ static void take_words(struct link *l, struct parcel words)
 {
     const char *what = parcel_text(&words);
     if (strcmp(what, "open") == 0)
-        take_open(l, words);
+        link_take_open(l, words);
     else if (strcmp(what, "push") == 0)
         out_add(l, words);
     else if (strcmp(what, "files") == 0) {

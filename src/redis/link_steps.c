@@ -296,7 +296,7 @@ void link_channel(struct link *l, struct parcel words)
 }
 
 /* What an attempt may read is there before the attempt. */
-static bool put_values(struct link *l)
+static bool step_put_values(struct link *l)
 {
     for (struct values *values = l->values; values; values = values->next) {
         struct redis_command command CLEANUP(command_clear) = {.count = 0};
@@ -323,7 +323,7 @@ void link_advance(struct link *l)
     size_t acks = json_array_size(l->acks);
     bool is_again;
     int64_t now = clock_now().boot_ms;
-    if ((!l->has_new && !acks) || !link_files(l) || !put_values(l))
+    if ((!l->has_new && !acks) || !link_files(l) || !step_put_values(l))
         return;
     bool is_live = now >= l->keys_ms;
     size_t count = find_pushes(l, list, &is_again);

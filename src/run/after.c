@@ -226,7 +226,7 @@ static bool is_lock_free(struct tsk_workspace *ws, const struct run_lock *lock)
 }
 
 /* A7: its latest run asks something; the runner that continues it looks again. */
-static bool waits_for_answer(struct tsk_workspace *ws, const struct run_lock *lock)
+static bool after_waits_for_answer(struct tsk_workspace *ws, const struct run_lock *lock)
 {
     struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
@@ -267,11 +267,11 @@ static void pending_settle(struct tsk_workspace *ws, const struct run_lock *lock
     struct tsk_error ignored;
     if (has_become(ws, pending))
         after_drop(ws, lock, json_get_string(pending, "id", ""), "begun", &existed, &ignored);
-    else if (is_lock_free(ws, lock) && !waits_for_answer(ws, lock))
+    else if (is_lock_free(ws, lock) && !after_waits_for_answer(ws, lock))
         start_one(ws, lock, pending);
 }
 
-static void look_at(struct tsk_workspace *ws, const char *name, const struct run_lock *except)
+static void after_look_at(struct tsk_workspace *ws, const char *name, const struct run_lock *except)
 {
     char path[AFTER_NAME];
     snprintf(path, sizeof path, AFTER_FOLDER "/%.280s", name);
@@ -290,7 +290,7 @@ void after_start(struct tsk_workspace *ws, const struct run_lock *except)
         return; /* nothing was ever pending */
     for (const char *name; (name = listing_next(&names));)
         if (name[0] != '.')
-            look_at(ws, name, except);
+            after_look_at(ws, name, except);
 }
 
 void after_start_newer(struct tsk_workspace *ws, const struct run_lock *lock, const char *id)

@@ -25,8 +25,8 @@ const char *const book_reason_names[] = {NULL,
 /* ---- what has changed ------------------------------------------------------------------------------------ */
 
 /* Of a file below the state folder. It is taken before the file is read: a change in between makes the stamp old, not the value. */
-static __attribute__((format(printf, 2, 3))) struct book_stamp stamp_of(const struct tsk_workspace *ws,
-                                                                        const char *format, ...)
+static __attribute__((format(printf, 2, 3))) struct book_stamp book_stamp_of(const struct tsk_workspace *ws,
+                                                                             const char *format, ...)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -226,10 +226,10 @@ static void entry_look_at_run(struct book *book, struct book_entry *entry, enum 
     char run_id[RUN_ID_MAX];
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
-    entry->note = stamp_of(book->ws, NOTE_FORMAT, entry->request.id);
+    entry->note = book_stamp_of(book->ws, NOTE_FORMAT, entry->request.id);
     int result = book_latest_run(book->ws, entry->request.id, run_id, &err);
     if (result == 0 && run_id[0]) {
-        entry->stage = stamp_of(book->ws, STAGE_FORMAT, run_id);
+        entry->stage = book_stamp_of(book->ws, STAGE_FORMAT, run_id);
         result = run_stage_by_id(book->ws, run_id, &stage, &err);
     }
     if (result < 0) {
@@ -244,13 +244,13 @@ static void entry_look_at_run(struct book *book, struct book_entry *entry, enum 
 /* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */
 static bool is_run_known(struct book *book, const struct book_entry *old)
 {
-    struct book_stamp note = stamp_of(book->ws, NOTE_FORMAT, old->request.id);
+    struct book_stamp note = book_stamp_of(book->ws, NOTE_FORMAT, old->request.id);
     if (!stamp_holds(&old->note, &note))
         return false;
     if (!old->run)
         return note.ino == 0;
     bool is_over = run_is(old, "DONE") || run_is(old, "FAILED") || run_is(old, "CANCELLED");
-    struct book_stamp stage = stamp_of(book->ws, STAGE_FORMAT, json_get_string(old->run, "run_id", ""));
+    struct book_stamp stage = book_stamp_of(book->ws, STAGE_FORMAT, json_get_string(old->run, "run_id", ""));
     return is_over && stamp_holds(&old->stage, &stage);
 }
 
@@ -326,7 +326,7 @@ static struct book_place request_place(const struct request *request)
                                has_time ? 0 : request->mtime_ns};
 }
 
-static int compare_numbers(int64_t a, int64_t b)
+static int numbers_compare(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -334,9 +334,9 @@ static int compare_numbers(int64_t a, int64_t b)
 static int compare_places(const void *left, const void *right)
 {
     const struct book_entry *a = left, *b = right;
-    int order = compare_numbers(a->place.priority, b->place.priority);
-    order = order ? order : compare_numbers(a->place.age_s, b->place.age_s);
-    order = order ? order : compare_numbers(a->place.mtime_ns, b->place.mtime_ns);
+    int order = numbers_compare(a->place.priority, b->place.priority);
+    order = order ? order : numbers_compare(a->place.age_s, b->place.age_s);
+    order = order ? order : numbers_compare(a->place.mtime_ns, b->place.mtime_ns);
     return order ? order : strcmp(a->request.id, b->request.id);
 }
 
@@ -478,8 +478,8 @@ static void book_settle(struct book *book, bool retries)
 static int add_entry(struct book *book, struct book_entry *old, const char *id, enum lang lang, struct tsk_error *err)
 {
     struct book_entry *entry = &book->entries[book->count];
-    *entry =
-        (struct book_entry){.detail = BUF_INIT, .file = stamp_of(book->ws, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id)};
+    *entry = (struct book_entry){.detail = BUF_INIT,
+                                 .file = book_stamp_of(book->ws, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id)};
     bool is_known = old && !request_is_broken(&old->request) && stamp_holds(&old->file, &entry->file);
     if (!is_known && request_read(book->ws, id, lang, &entry->request, err) < 0)
         return err->code == TSK_REQUEST_NOT_FOUND ? 0 : -1;

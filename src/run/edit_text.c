@@ -87,7 +87,7 @@ static void put_pair(struct buf *b, const char *key, const json_t *value)
     buf_puts(b, "\n");
 }
 
-static bool is_absent(const json_t *value)
+static bool value_is_absent(const json_t *value)
 {
     return !value || json_is_null(value);
 }
@@ -96,7 +96,7 @@ void edit_text_new(struct buf *text, const json_t *values)
 {
     for (size_t i = 0; i < REQUEST_KEY_COUNT; i++) {
         const json_t *value = json_object_get(values, request_keys[i]);
-        if (!is_absent(value) && !(json_is_array(value) && json_array_size(value) == 0))
+        if (!value_is_absent(value) && !(json_is_array(value) && json_array_size(value) == 0))
             put_pair(text, request_keys[i], value);
     }
 }
@@ -141,7 +141,7 @@ static size_t line_start(const struct layout *l, unsigned line)
 }
 
 /* Columns count characters. */
-static size_t offset_of(const struct layout *l, unsigned line, unsigned column)
+static size_t layout_offset_of(const struct layout *l, unsigned line, unsigned column)
 {
     size_t at = line_start(l, line);
     for (; column > 1 && at < l->len; column--)
@@ -184,7 +184,7 @@ static int skip_value(struct yaml_reader *reader, struct yaml_piece *piece, cons
     return 0;
 }
 
-static int read_entries(struct layout *l, struct yaml_reader *reader)
+static int layout_read_entries(struct layout *l, struct yaml_reader *reader)
 {
     struct yaml_piece piece, first;
     const char *reason;
@@ -212,11 +212,11 @@ static int read_entries(struct layout *l, struct yaml_reader *reader)
         /* A plain empty value has no place of its own. */
         bool is_short = first.end_line == line && first.end_column > colon + 1 && !first.is_block;
         if (is_short && piece.type == YAML_PIECE_SCALAR) {
-            e->value_from = offset_of(l, line, piece.column);
-            e->value_to = offset_of(l, line, piece.end_column);
+            e->value_from = layout_offset_of(l, line, piece.column);
+            e->value_to = layout_offset_of(l, line, piece.end_column);
         } else if (is_short) { /* [a, b] on the key's line */
-            e->value_to = offset_of(l, line, piece.end_column);
-            e->value_from = offset_of(l, line, colon) + 1;
+            e->value_to = layout_offset_of(l, line, piece.end_column);
+            e->value_from = layout_offset_of(l, line, colon) + 1;
             e->value_from += strspn(l->text + e->value_from, " \t");
             if (l->text[e->value_from] != '[')
                 e->value_to = e->value_from = 0;
@@ -233,7 +233,7 @@ static int layout_read(struct layout *l, const char *text, size_t len)
     *l = (struct layout){.text = text, .len = len};
     if (yaml_reader_open(text, len, &reader, &ignored) < 0)
         return -1;
-    int result = read_entries(l, reader);
+    int result = layout_read_entries(l, reader);
     yaml_reader_close(reader);
     return result;
 }
@@ -299,7 +299,7 @@ static int change_key(struct buf *text, const char *key, const json_t *value)
     if (layout_read(&l, buf_str(text), text->len) < 0)
         return -1;
     const struct entry *e = layout_find(&l, key);
-    if (is_absent(value)) {
+    if (value_is_absent(value)) {
         if (e)
             text_splice(text, e->from, e->to, "");
         return 0;
@@ -331,7 +331,7 @@ static json_t *wanted_values(const struct request *before, const json_t *values)
     void *next;
     json_object_foreach_safe(all, next, key, value)
     {
-        if (is_absent(value))
+        if (value_is_absent(value))
             json_object_del(all, key);
     }
     return all;
@@ -343,7 +343,7 @@ bool edit_text_says(const struct request *request, const json_t *values)
         const json_t *is = json_object_get(request->json, request_keys[i]),
                      *must = json_object_get(values, request_keys[i]);
         bool stands = request->given & 1u << i && is && !(json_is_array(is) && json_array_size(is) == 0);
-        if (is_absent(must) ? stands : !json_equal(is, must))
+        if (value_is_absent(must) ? stands : !json_equal(is, must))
             return false;
     }
     return true;

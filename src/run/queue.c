@@ -132,7 +132,7 @@ static bool is_told_to_stop(struct queue *q)
 /* ---- one after the other -------------------------------------------------------------------------------- */
 
 /* The last of the runs, and what its request is about. */
-static void tell_run(struct queue *q)
+static void queue_tell_run(struct queue *q)
 {
     const struct book_entry *entry = book_find(q->book, q->request_id);
     const json_t *line = json_array_get(q->ran, json_array_size(q->ran) - 1);
@@ -151,7 +151,7 @@ static bool run_begun(void *data, const json_t *stage)
         q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "RUNNING"));
     write_record(q);
     put_queue_event(q, "queue.next", json_pack("{s:s, s:s}", "request_id", q->request_id, "run_id", run));
-    tell_run(q);
+    queue_tell_run(q);
     bool goes_on = !q->options->start.begun || q->options->start.begun(q->options->start.begun_data, stage);
     return queue_stopping_of(q) != QUEUE_STOPS_NOW && goes_on;
 }
@@ -232,12 +232,12 @@ static void note_error(struct queue *q, json_t *line, const struct tsk_error *er
 }
 
 /* After a run that has begun, or was recorded. */
-static void note_seen(struct queue *q, const struct book_entry *entry, size_t before)
+static void queue_note_seen(struct queue *q, const struct book_entry *entry, size_t before)
 {
     size_t count = json_array_size(q->ran);
     if (count == before)
         return;
-    tell_run(q);
+    queue_tell_run(q);
     q->count++;
     json_object_set_new(q->seen, entry->request.id,
                         json_pack("{s:O, s:s}", "run_id", json_object_get(json_array_get(q->ran, before), "run_id"),
@@ -260,7 +260,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     json_t *line = json_array_size(q->ran) > before ? json_array_get(q->ran, before) : NULL;
     if (result < 0) {
         note_error(q, line, &err);
-        note_seen(q, entry, before);
+        queue_note_seen(q, entry, before);
         return reason_of_error(q, &err);
     }
     q->misses = 0;
@@ -268,7 +268,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     const char *status = json_get_string(stage, "status", "");
     if (line)
         json_object_set_new(line, "status", json_string(status));
-    note_seen(q, entry, before);
+    queue_note_seen(q, entry, before);
     return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
 }
 

@@ -158,8 +158,8 @@ static json_t *read_queue_record(struct tsk_workspace *ws)
     return record ? record : json_null();
 }
 
-static void put_lock(struct tsk_workspace *ws, const struct lock_target *target, const struct judgement *found,
-                     json_t *status)
+static void queue_put_lock(struct tsk_workspace *ws, const struct lock_target *target, const struct judgement *found,
+                           json_t *status)
 {
     struct now now = clock_now();
     const struct lock_record *record = &found->record;
@@ -191,7 +191,7 @@ int queue_status(struct tsk_workspace *ws, const struct book *book, json_t **ret
                                             : "idle",
                                "ready", (json_int_t)ready, "next", next ? next->request.id : NULL, "last", last);
     if (is_running)
-        put_lock(ws, &target, &found, status);
+        queue_put_lock(ws, &target, &found, status);
     lock_target_clear(&target);
     *ret = status;
     return 0;

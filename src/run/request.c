@@ -52,7 +52,7 @@ static void request_excerpt(const struct reader *r, unsigned line, char out[REQU
     out[n] = '\0';
 }
 
-static void add_problem(struct reader *r, unsigned line, unsigned column, const char *reason)
+static void request_add_problem(struct reader *r, unsigned line, unsigned column, const char *reason)
 {
     char shown[REQUEST_EXCERPT_MAX + 8];
     request_excerpt(r, line, shown);
@@ -71,7 +71,7 @@ static void __attribute__((sentinel)) req_problem(struct reader *r, const struct
     va_start(pairs, key);
     text_put_list(&reason, r->lang, key, &pairs);
     va_end(pairs);
-    add_problem(r, node ? node->line : 1, node ? node->column : 1, buf_str(&reason));
+    request_add_problem(r, node ? node->line : 1, node ? node->column : 1, buf_str(&reason));
 }
 
 /* ---- values --------------------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static void read_request_text(struct reader *r, const struct yaml_node *node)
 }
 
 /* The index of the text in `words`; -1 with a problem. */
-static int read_word(struct reader *r, const struct yaml_node *node, const char *const *words, const char *want)
+static int request_read_word(struct reader *r, const struct yaml_node *node, const char *const *words, const char *want)
 {
     const char *text = yaml_text(node);
     for (int i = 0; text && words[i]; i++)
@@ -114,7 +114,7 @@ static void read_depends(struct reader *r, const struct yaml_node *node)
     }
 }
 
-static void read_run(struct reader *r, const struct yaml_node *node)
+static void request_read_run(struct reader *r, const struct yaml_node *node)
 {
     if (node->type == YAML_SCALAR) {
         read_request_text(r, node);
@@ -140,7 +140,7 @@ static void read_unknown(struct reader *r, const struct yaml_node *node)
                 NULL);
 }
 
-static void read_key(struct reader *r, const struct yaml_node *node)
+static void request_read_key(struct reader *r, const struct yaml_node *node)
 {
     struct request *request = r->request;
     if (strcmp(node->key, "title") == 0 || strcmp(node->key, "flow") == 0 || strcmp(node->key, "body") == 0) {
@@ -149,15 +149,15 @@ static void read_key(struct reader *r, const struct yaml_node *node)
         if (!yaml_text(node) || strcmp(yaml_text(node), request->id) != 0)
             req_problem(r, node, "req_id", "id", request->id, NULL);
     } else if (strcmp(node->key, "status") == 0) {
-        int status = read_word(r, node, request_status_names, "draft, ready, archived");
+        int status = request_read_word(r, node, request_status_names, "draft, ready, archived");
         request->status = status < 0 ? REQUEST_DRAFT : (enum request_status)status;
     } else if (strcmp(node->key, "priority") == 0) {
-        int priority = read_word(r, node, request_priorities, "P0, P1, P2, P3");
+        int priority = request_read_word(r, node, request_priorities, "P0, P1, P2, P3");
         request->priority = priority < 0 ? REQUEST_PRIORITY_DEFAULT : priority;
     } else if (strcmp(node->key, "depends_on") == 0) {
         read_depends(r, node);
     } else if (strcmp(node->key, "run") == 0) {
-        read_run(r, node);
+        request_read_run(r, node);
     } else {
         read_unknown(r, node);
     }
@@ -190,8 +190,8 @@ static void reader_refused(struct reader *r, const struct tsk_error *err)
                *reason = tsk_error_context(err, "reason");
     struct buf words CLEANUP(buf_clear) = BUF_INIT;
     text_put_reason(&words, r->lang, reason ? reason : "?");
-    add_problem(r, line ? (unsigned)strtoul(line, NULL, 10) : 1, column ? (unsigned)strtoul(column, NULL, 10) : 1,
-                buf_str(&words));
+    request_add_problem(r, line ? (unsigned)strtoul(line, NULL, 10) : 1,
+                        column ? (unsigned)strtoul(column, NULL, 10) : 1, buf_str(&words));
 }
 
 static void request_begin(struct request *request, const char *id)
@@ -223,7 +223,7 @@ static void request_parse_text(struct request *request, const char *text, size_t
     for (size_t i = 0; i < REQUEST_KEY_COUNT; i++)
         request->given |= yaml_get(root, request_keys[i]) ? 1u << i : 0;
     for (const struct yaml_node *node = root->first; node; node = node->next)
-        read_key(&r, node);
+        request_read_key(&r, node);
     request_settle(&r, root);
 }
 
@@ -348,10 +348,10 @@ static void add_unreadable(struct reader *r, int reason)
     if (key)
         req_problem(r, NULL, key, NULL);
     else
-        add_problem(r, 1, 1, strerrordesc_np(reason));
+        request_add_problem(r, 1, 1, strerrordesc_np(reason));
 }
 
-static int read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
+static int request_read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + 8];
     struct stat st;
@@ -392,7 +392,7 @@ int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struc
                                : fs_error(err, "open", ws->state_dir, REQUEST_FOLDER);
     struct request request;
     request_begin(&request, id);
-    if (read_file(folder, &request, lang, err) < 0) {
+    if (request_read_file(folder, &request, lang, err) < 0) {
         request_clear(&request);
         struct tsk_error ignored; /* the file itself is missing: a failed search only costs the hint */
         return count_beginning(ws, id, near, &ignored) == 1 ? request_not_found(id, "request_unknown_near", near, err)
@@ -453,7 +453,7 @@ static const char *id_at_place(struct tsk_workspace *ws, const json_t *ids, size
 
 /* How well a name fits an id: 3 it is the id, with or without RQ-; 2 its beginning; 1 a part of it; 0 not at all. What changes
  * something needs a name that cannot be another request's id: RQ-1 is never RQ-10. -1: as such a name it is too short. */
-static int fit_of(const char *id, const char *name, bool may_change)
+static int request_fit_of(const char *id, const char *name, bool may_change)
 {
     const char *rest = id + strlen(REQUEST_PREFIX);
     size_t len = strlen(name);
@@ -468,7 +468,7 @@ static int fit_of(const char *id, const char *name, bool may_change)
     return strstr(rest, name) ? 1 : 0;
 }
 
-static int refuse_short(const char *name, struct tsk_error *err)
+static int request_refuse_short(const char *name, struct tsk_error *err)
 {
     request_not_found(name, "request_part_short", NULL, err);
     error_add(err, "count", DIGITS(REQUEST_PART_MIN));
@@ -489,7 +489,7 @@ int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change,
     if (request_list(ws, &ids, &strays, err) < 0)
         return -1;
     json_each (ids, i, one) {
-        int fit = place ? 0 : fit_of(json_string_value(one), name, may_change);
+        int fit = place ? 0 : request_fit_of(json_string_value(one), name, may_change);
         is_short = is_short || fit < 0;
         found = fit > best ? json_string_value(one) : found;
         count = fit > best ? 1 : count + (fit > 0 && fit == best);
@@ -502,7 +502,7 @@ int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change,
     if (found)
         snprintf(id, LOCK_ID_MAX, "%s", found);
     else if (is_short)
-        return refuse_short(name, err);
+        return request_refuse_short(name, err);
     else if (place)
         return request_not_found(name, json_array_size(ids) ? "request_unknown" : "request_none", NULL, err);
     return 0; /* the one that reads it says that there is none */

@@ -152,7 +152,7 @@ static int try_lock(struct tsk_workspace *ws, const struct run_lock *which, cons
 }
 
 /* R3: nobody executes the run any more, but processes of its tasks keep the lock. */
-static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err)
+static int run_end_leftovers(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err)
 {
     struct rundir run;
     if (rundir_open(ws, run_id, &run, err) < 0)
@@ -173,7 +173,7 @@ int run_lock_take(struct tsk_workspace *ws, const struct run_lock *which, const 
     const struct lock_record *by = &outcome.before.record;
     bool is_held = result < 0 && err->code == lock_kind_get(which->kind)->held_code;
     bool is_left = by->run_id[0] && (start_is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
-    if (is_held && is_left && end_leftovers(ws, by->run_id, &ignored) == 0)
+    if (is_held && is_left && run_end_leftovers(ws, by->run_id, &ignored) == 0)
         /* Its last runner may be about to release it. */
         result = try_lock(ws, which, run_id, RELEASE_MS, ret, &outcome, err);
     return result < 0 ? lock_refused(which, by, again, err) : 0;

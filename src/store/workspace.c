@@ -68,7 +68,7 @@ void workspace_cleanup(struct tsk_workspace **ws)
     *ws = NULL;
 }
 
-static int open_dir(int at, const char *name, struct tsk_error *err)
+static int workspace_open_dir(int at, const char *name, struct tsk_error *err)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
     int fd = fs->openat(at, name, flags, 0);
@@ -89,9 +89,9 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err)
         fs_close(&ws->locks_dir);
     }
     if (ws->locks_dir < 0)
-        ws->locks_dir = open_dir(ws->state_dir, "locks", err);
+        ws->locks_dir = workspace_open_dir(ws->state_dir, "locks", err);
     if (ws->locks_dir >= 0 && ws->guard_dir < 0)
-        ws->guard_dir = open_dir(ws->locks_dir, ".guard", err);
+        ws->guard_dir = workspace_open_dir(ws->locks_dir, ".guard", err);
     int result = ws->guard_dir < 0 ? -1 : 0;
     pthread_mutex_unlock(&ws->mutex);
     return result;
