@@ -20,8 +20,7 @@ static int json_invalid(struct tsk_error *err, const char *source, int line, int
     error_set(err, TSK_INVALID_INPUT, "json_invalid", "source", source, NULL);
     error_add_int(err, "line", line < 1 ? 1 : line);
     error_add_int(err, "column", column < 1 ? 1 : column);
-    error_add(err, "reason", reason);
-    return -1;
+    return error_add(err, "reason", reason);
 }
 
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err)
@@ -59,6 +58,13 @@ bool json_get_bool(const json_t *object, const char *key, bool fallback)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+void json_copy_keys(json_t *to, const json_t *from, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (json_object_get(from, *keys))
+            json_object_set(to, *keys, json_object_get(from, *keys));
 }
 
 void json_set_text(json_t *object, const char *key, const char *text)

@@ -42,6 +42,8 @@ int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
 bool json_get_bool(const json_t *object, const char *key, bool fallback);
 /* Whether the member is that text; one that is absent, or no text, is "". */
 bool json_text_is(const json_t *object, const char *key, const char *text);
+/* Copies the members of those names that are there; the list ends with NULL. */
+void json_copy_keys(json_t *to, const json_t *from, const char *const *keys);
 /* Sets the text; null if it is empty or NULL. */
 void json_set_text(json_t *object, const char *key, const char *text);
 /* Appends the texts of an array (may be NULL), with `between` between them. */

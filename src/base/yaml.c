@@ -115,8 +115,7 @@ static int fail_at(const struct yaml *doc, struct place place, struct tsk_error 
     error_add_int(err, "line", (int64_t)place.line);
     error_add_int(err, "column", (int64_t)place.column);
     error_add(err, "reason", reason);
-    error_add(err, "excerpt", excerpt);
-    return -1;
+    return error_add(err, "excerpt", excerpt);
 }
 
 static int fail_memory(const struct yaml *doc, struct tsk_error *err)

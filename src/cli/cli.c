@@ -105,8 +105,7 @@ static int incomplete_verb(const char *noun, const char *word, struct tsk_error 
         if (is_two_words(op, noun, word))
             buf_printf(&want, "%s%s", want.len ? ", " : "", op->verb + len + 1);
     error_add(err, "want", buf_str(&want));
-    error_add_next(err, "tasuki %s --help", noun);
-    return -1;
+    return error_add_next(err, "tasuki %s --help", noun);
 }
 
 /* What other tools call it. The nearest word would be a dangerous guess: `show` is near `stop`. With a noun: what is meant is a
@@ -277,8 +276,7 @@ int cli_unknown_word(const char *noun, const char *word, char **rest, struct tsk
         error_set(err, TSK_INVALID_INPUT, near ? "command_unknown_near" : "command_unknown", "value", word, NULL);
     if (near)
         propose_near(noun, near, rest, err);
-    error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
-    return -1;
+    return error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
 }
 
 /* Which row the words name; *ret_used of them. NULL with wants_help for a noun alone. */
@@ -458,8 +456,7 @@ static int explain_unasked(const char *noun, struct cli_options *options, struct
     if (!options->json)
         return cli_explain(noun, NULL, options, err) < 0 ? -1 : code_info(TSK_INVALID_INPUT)->exit_code;
     error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
-    return -1;
+    return error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
 }
 
 static int cli_dispatch(char **words, int count, struct cli_options *options, struct tsk_error *err)

@@ -202,11 +202,7 @@ static void fact_started(const struct cli_options *options, const json_t *docume
 {
     struct shown_run *run = &shown.run;
     const json_t *data = json_object_get(document, "data");
-    if (run->count == run->max) {
-        run->max = run->max ? run->max * 2 : 16;
-        run->tasks = realloc(run->tasks, run->max * sizeof *run->tasks);
-        BUG(!run->tasks);
-    }
+    LIST_GROW(run->tasks, run->count, run->max, 16);
     struct shown_task task = {.task = strdup(json_get_string(document, "task_id", "")),
                               .session = strdup(json_get_string(document, "session_id", "")),
                               .attempt = json_get_int(data, "attempt", 1),

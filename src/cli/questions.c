@@ -319,13 +319,11 @@ int cli_ask_answer(const struct cli_options *options, json_t *args, struct tsk_e
         return 0; /* the operation says why */
     if (count == 0) {
         error_set(err, TSK_NOT_FOUND, "no_open_questions", NULL);
-        error_add_next(err, "tasuki status");
-        return -1;
+        return error_add_next(err, "tasuki status");
     }
     json_t *open = count == 1 ? json_array_get(questions, 0) : choose_question(options, questions);
     if (open && ask_open(options, questions, open, args))
         return 0;
     error_set(err, TSK_NEEDS_INPUT, "answer_not_given", NULL);
-    error_add_next(err, "tasuki answer%s%s", run ? " " : "", run ? run : "");
-    return -1;
+    return error_add_next(err, "tasuki answer%s%s", run ? " " : "", run ? run : "");
 }

@@ -57,11 +57,7 @@ static bool row_matches(const struct watch_row *row, const char *filter)
 
 static void rows_append(struct watch_rows *rows, const struct watch_row *row)
 {
-    if (rows->count == rows->room) {
-        rows->room = rows->room ? rows->room * 2 : 64;
-        rows->list = realloc(rows->list, rows->room * sizeof *rows->list);
-        BUG(!rows->list);
-    }
+    LIST_GROW(rows->list, rows->count, rows->room, 64);
     rows->list[rows->count++] = *row;
 }
 

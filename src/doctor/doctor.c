@@ -127,8 +127,7 @@ static int report_failure(const json_t *report, struct tsk_error *err)
                   json_get_string(check, "title", ""), "reason", json_get_string(check, "summary", ""), NULL);
         json_each (json_object_get(check, "fix"), k, command)
             error_add_next(err, "%s", json_string_value(command));
-        error_add_next(err, "tasuki doctor");
-        return -1;
+        return error_add_next(err, "tasuki doctor");
     }
     return 0;
 }

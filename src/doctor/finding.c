@@ -91,33 +91,34 @@ static void add_fix(struct finding *f, const char *command)
         json_array_append_new(f->fix, json_of_text(command));
 }
 
+static void add_formatted_fix(struct finding *f, const char *before, const char *format, va_list values)
+{
+    char *words = NULL;
+    BUG(vasprintf(&words, format, values) < 0);
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    buf_printf(&b, "%s%s", before, words);
+    add_fix(f, buf_str(&b));
+    free(words);
+}
+
 void finding_fix(struct finding *f, const char *format, ...)
 {
-    char *command = NULL;
     va_list values;
     va_start(values, format);
-    int len = vasprintf(&command, format, values);
+    add_formatted_fix(f, "", format, values);
     va_end(values);
-    BUG(len < 0);
-    add_fix(f, command);
-    free(command);
 }
 
 void finding_fix_ours(struct finding *f, const char *format, ...)
 {
-    struct buf b CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
-    char *words = NULL;
+    struct buf before CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
     va_list values;
-    va_start(values, format);
-    int len = vasprintf(&words, format, values);
-    va_end(values);
-    BUG(len < 0);
-    buf_puts(&b, "tasuki ");
+    buf_puts(&before, "tasuki ");
     if (f->doctor->options.root)
-        buf_printf(&b, "--root %s ", shell_word(&word, f->doctor->options.root));
-    buf_puts(&b, words);
-    free(words);
-    add_fix(f, buf_str(&b));
+        buf_printf(&before, "--root %s ", shell_word(&word, f->doctor->options.root));
+    va_start(values, format);
+    add_formatted_fix(f, buf_str(&before), format, values);
+    va_end(values);
 }
 
 bool finding_fixes(const struct finding *f)

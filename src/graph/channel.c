@@ -375,8 +375,7 @@ static int channel_clash(struct tsk_error *err, const char *text, const char *ke
 {
     error_set(err, TSK_GROUP_FAILED, text, "key", key, NULL);
     error_add_int(err, "first", first);
-    error_add_int(err, "second", second + 1);
-    return -1;
+    return error_add_int(err, "second", second + 1);
 }
 
 static int merge_key(struct merging *m, const struct channel *branch, uint32_t number, const char *key,

@@ -49,8 +49,7 @@ static inline int refuse_sealed(const struct tsk_graph *graph, struct tsk_error 
 static RARE int unknown_number(struct tsk_error *err, const char *what, uint32_t number)
 {
     error_set(err, TSK_INVALID_INPUT, "graph_unknown", "what", what, NULL);
-    error_add_int(err, "number", number);
-    return -1;
+    return error_add_int(err, "number", number);
 }
 
 static RARE int check_given_name(const char *name, struct tsk_error *err)

@@ -217,8 +217,7 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
         buf_puts(&all, "}");
     }
     buf_puts(&all, "]");
-    error_add_json(err, "problems", buf_str(&all));
-    return -1;
+    return error_add_json(err, "problems", buf_str(&all));
 }
 
 int flow_load(struct flow *flow, const char *source, const char *text, size_t len, enum lang lang,

@@ -155,11 +155,7 @@ static void marked_add(struct herd *herd, int proc, const char *name, const stru
         one.number = limit.rlim_cur;
     int dir CLEANUP_FD = fs->openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     one.is_wanted = has_mark(one.number, marks) || (dir >= 0 && (has_words(dir, marks) || has_life(dir, marks)));
-    if (herd->count == herd->room) {
-        herd->room = herd->room ? herd->room * 2 : 256;
-        herd->list = realloc(herd->list, herd->room * sizeof *herd->list);
-        BUG(!herd->list);
-    }
+    LIST_GROW(herd->list, herd->count, herd->room, 256);
     herd->list[herd->count++] = one;
 }
 

@@ -67,8 +67,7 @@ static int bad_line(struct tsk_error *err, unsigned number, const char *line)
     char shown[100];
     snprintf(shown, sizeof shown, "%.80s", line);
     error_set(err, TSK_INVALID_INPUT, "output_line", "line", shown, NULL);
-    error_add_int(err, "number", number);
-    return -1;
+    return error_add_int(err, "number", number);
 }
 
 static int take_write(struct output *output, const json_t *object, const char *what, struct tsk_error *err)

@@ -156,8 +156,7 @@ static int reflow_refuse(struct tsk_error *err, const struct rundir *run, const 
                          const char *value, const char *key2, const char *value2)
 {
     error_set(err, TSK_CONFLICT, text, "run", run->id, "run_id", run->id, key, value, key2, value2, NULL);
-    error_add_next(err, "tasuki resume %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki resume %s", run->id);
 }
 
 static int refuse_question(const struct rundir *run, const json_t *records, struct tsk_error *err)
@@ -166,8 +165,7 @@ static int refuse_question(const struct rundir *run, const json_t *records, stru
     if (!reply_is_there(run, records) && json_array_size(open) == 0)
         return 0;
     error_set(err, TSK_CONFLICT, "reflow_question", "run", run->id, "run_id", run->id, NULL);
-    error_add_next(err, "tasuki runs show %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki runs show %s", run->id);
 }
 
 static int refuse_added(const struct rundir *run, const json_t *records, struct tsk_error *err)

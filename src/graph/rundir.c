@@ -54,8 +54,7 @@ static size_t state_place(const char *name)
 int rundir_refuse_name(const char *name, const char *key, struct tsk_error *err)
 {
     error_set(err, TSK_RUN_NOT_FOUND, key, "run", name, "run_id", name, NULL);
-    error_add_next(err, "tasuki runs list");
-    return -1;
+    return error_add_next(err, "tasuki runs list");
 }
 
 #define PART_MIN 4 /* characters of a part of an id for what changes something; fewer may be meant as something else */
@@ -86,8 +85,7 @@ static const char *find_fitting(const struct run_names *names, const char *name,
 static int rundir_refuse_short(const char *name, struct tsk_error *err)
 {
     rundir_refuse_name(name, "run_part_short", err);
-    error_add(err, "count", DIGITS(PART_MIN));
-    return -1;
+    return error_add(err, "count", DIGITS(PART_MIN));
 }
 
 /* The run of that place, or the one run that the name fits best. */
@@ -148,8 +146,7 @@ int rundir_flow_error(const struct rundir *run, const char *what, struct tsk_err
     if (!is_absent || json_get_int(json_object_get(stage, "counts"), "total", 1) > 0)
         return -1; /* it was there: somebody has removed it */
     error_set(err, TSK_NOT_FOUND, "run_has_no_flow", "run", run->id, NULL);
-    error_add_next(err, "tasuki runs show %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki runs show %s", run->id);
 }
 
 void rundir_add_starter(const json_t *stage, struct tsk_error *err)
@@ -169,8 +166,7 @@ static int in_progress(const struct rundir *run, struct tsk_error *err)
     if (rundir_read_stage(run, &stage, &ignored) == 0)
         rundir_add_starter(stage, err);
     error_add_next(err, "tasuki runs show %s", run->id);
-    error_add_next(err, "tasuki wait run %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki wait run %s", run->id);
 }
 
 bool rundir_runner(const json_t *stage, struct proc_id *ret)
@@ -294,8 +290,7 @@ bool rundir_has_runner(const struct rundir *run)
 int rundir_damaged(const struct rundir *run, const char *file, struct tsk_error *err)
 {
     error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, "file", file, "run_id", run->id, NULL);
-    error_add_next(err, "tasuki doctor");
-    return -1;
+    return error_add_next(err, "tasuki doctor");
 }
 
 int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)

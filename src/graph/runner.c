@@ -273,8 +273,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
         return 0;
     /* The journal cannot be written: the tasks die with us, resume continues. Or what is out was left there (R6 in remote.h). */
     error_add(err, "run_id", runner->run.id);
-    error_add_next(err, "tasuki resume %s", runner->run.id);
-    return -1;
+    return error_add_next(err, "tasuki resume %s", runner->run.id);
 }
 
 void runner_close(struct runner *runner)

@@ -31,8 +31,7 @@ static int refuse_depth(struct tsk_error *err)
     if (depth < RUN_DEPTH_MAX)
         return 0;
     error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", DIGITS(RUN_DEPTH_MAX), "chain", chain, NULL);
-    error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
-    return -1;
+    return error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
 }
 
 static void chain_make(struct runner *runner)

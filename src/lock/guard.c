@@ -175,8 +175,7 @@ static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
     }
     proc_name(pid, name, sizeof name);
     error_set(err, TSK_ENVIRONMENT, "guard_busy", "pid", DIGITS(pid), "name", name, NULL);
-    error_add_next(err, "ps -p %d", (int)pid);
-    return -1;
+    return error_add_next(err, "ps -p %d", (int)pid);
 }
 
 int guard_peek(struct guard *guard, struct tsk_error *err)

@@ -86,8 +86,7 @@ static int begin_token(struct mcp_request *request, const struct op *op, const j
     if (!json_get_bool(record, "approved", false)) {
         error_set(err, TSK_NEEDS_CONFIRMATION, TEXT_NEEDS, "question", json_get_string(record, "question", ""),
                   "confirm_token", token, NULL);
-        error_add_next(err, "tasuki confirm %s", token);
-        return -1;
+        return error_add_next(err, "tasuki confirm %s", token);
     }
     if (confirm_take(ws, token, &taken, err) < 0)
         return -1;

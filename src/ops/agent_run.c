@@ -53,8 +53,7 @@ static int check_inside(struct delegation *d, struct owners *owners, struct tsk_
         return -1;
     workflow_refuse_as(&wf, TSK_UL_WORKFLOW_NOT_OWNED, "ul_workflow_name_it", err);
     error_clear_next(err);
-    error_add_next(err, "tasuki agent %s … --workflow %s", d->call->op->verb, inside);
-    return -1;
+    return error_add_next(err, "tasuki agent %s … --workflow %s", d->call->op->verb, inside);
 }
 
 static int check_owner(struct delegation *d, struct owners *owners, struct tsk_error *err)

@@ -226,8 +226,7 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
 int op_param_missing(const struct op *op, const char *word, struct tsk_error *err)
 {
     error_set(err, TSK_INVALID_INPUT, "param_missing", "param", word, "operation", op->name, NULL);
-    error_add_next(err, "tasuki %s --help", OP_WORDS(op));
-    return -1;
+    return error_add_next(err, "tasuki %s --help", OP_WORDS(op));
 }
 
 /* Other names of parameters: those of the same values in results, in lock files and in the inputs of sprint tools. A caller may

@@ -54,8 +54,7 @@ static int refuse_other(const char *run, struct tsk_error *err)
     err->text = "run_attach_differs";
     error_clear_next(err);
     error_add_next(err, "tasuki runs show %s", run);
-    error_add_next(err, "tasuki wait run %s", run);
-    return -1;
+    return error_add_next(err, "tasuki wait run %s", run);
 }
 
 static bool run_is_other(struct op_call *call, const struct attach *attach, const char *run)

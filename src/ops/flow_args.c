@@ -80,8 +80,7 @@ static int refuse_verb(const struct op_call *call, const char *verb, struct tsk_
         buf_printf(&line, " %s", shell_word(&word, json_string_value(tasks)));
     json_each (tasks, i, one)
         buf_printf(&line, " %s", shell_word(&word, json_string_value(one)));
-    error_add_next(err, "%s", buf_str(&line));
-    return -1;
+    return error_add_next(err, "%s", buf_str(&line));
 }
 
 static int refuse_unknown_flow(const struct op_call *call, const char *given, struct tsk_error *err)
@@ -93,18 +92,15 @@ static int refuse_unknown_flow(const struct op_call *call, const char *given, st
     if (!is_near && call->is_cli && strcmp(call->op->name, "run") == 0 && op_find("runs", given))
         return refuse_verb(call, given, err);
     error_set(err, TSK_NOT_FOUND, is_near ? "flow_not_found_near" : "flow_not_found", "flow", given, NULL);
-    if (!is_near) {
-        error_add_next(err, "tasuki flow list");
-        return -1;
-    }
+    if (!is_near)
+        return error_add_next(err, "tasuki flow list");
     error_add(err, "near", near);
     if (strcmp(call->op->name, "resume") == 0) /* there the file is an option */
         return -1;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     json_t *meant CLEANUP_JSON = json_string(near);
     op_put_typed(&line, call, "flow", meant);
-    error_add_next(err, "%s", buf_str(&line));
-    return -1;
+    return error_add_next(err, "%s", buf_str(&line));
 }
 
 /* The file itself, or one in .aiflow/flows/. */
@@ -141,8 +137,7 @@ static int flow_file_read(const struct op_call *call, int fd, struct flow_file *
 static int refuse_directory(const struct flow_file *file, struct tsk_error *err)
 {
     error_set(err, TSK_INVALID_INPUT, "flow_is_directory", "path", file->path, NULL);
-    error_add_next(err, "tasuki flow list");
-    return -1;
+    return error_add_next(err, "tasuki flow list");
 }
 
 static int flow_file_load(struct op_call *call, int fd, struct flow_file *file, struct tsk_error *err)

@@ -127,8 +127,7 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     if (errno != ESRCH)
         return error_errno(err, "examine", "calling process");
     error_set(err, TSK_INVALID_INPUT, "holder_needed", NULL);
-    error_add_next(err, "tasuki %s … --pid PID", OP_WORDS(call->op));
-    return -1;
+    return error_add_next(err, "tasuki %s … --pid PID", OP_WORDS(call->op));
 }
 
 int64_t lock_args_wait(struct op_call *call)

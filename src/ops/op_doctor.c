@@ -38,8 +38,7 @@ static int doctor_read_report(struct op_call *call, json_t **ret, struct tsk_err
     if (errno != ENOENT)
         return fs_error(err, "read", call->ws->state_dir, DOCTOR_REPORT_FILE);
     error_set(err, TSK_NOT_FOUND, "doctor_never", NULL);
-    error_add_next(err, "tasuki doctor");
-    return -1;
+    return error_add_next(err, "tasuki doctor");
 }
 
 /* ---- the operation ---- */

@@ -288,8 +288,7 @@ static int refuse_borrowed(struct op_call *call, struct owners *owners, const st
     if (state.alive == LIVE_DEAD)
         return 0;
     error_set(err, TSK_CONFLICT, "instance_borrowed", "instance", caller->id, NULL);
-    error_add_next(err, "tasuki lock release KIND ID");
-    return -1;
+    return error_add_next(err, "tasuki lock release KIND ID");
 }
 
 static void leave_say(struct op_call *call, const json_t *unreadable)
@@ -348,8 +347,7 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     if (!found) {
         error_set(err, TSK_NOT_FOUND, "workflow_unknown", "workflow", workflow_of(call), NULL);
-        error_add_next(err, "tasuki own claim %s", workflow_of(call));
-        return -1;
+        return error_add_next(err, "tasuki own claim %s", workflow_of(call));
     }
     const char *time = TIME_EXACT(wf.claimed_at_ms);
     *ret = workflow_json(&wf, false);

@@ -106,8 +106,7 @@ static int probe_by_hand(struct op_call *call, json_t **ret, struct tsk_error *e
         return -1;
     if (p.view.state != PROC_RUNNING) {
         error_set(err, TSK_PROCESS_NOT_RUNNING, NULL, "id", p.id, NULL);
-        error_add_next(err, "tasuki proc start %s", p.id);
-        return -1;
+        return error_add_next(err, "tasuki proc start %s", p.id);
     }
     set_environment(&p);
     json_t *found = NULL;

@@ -386,8 +386,7 @@ static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_er
     if (call->confirm(call, buf_str(&question)))
         return 0;
     error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_all_kept", "count", count, NULL);
-    error_add_next(err, "tasuki proc list");
-    return -1;
+    return error_add_next(err, "tasuki proc list");
 }
 
 static json_t *remove_listed(struct op_call *call, struct proc_registry *reg, const json_t *ids)

@@ -99,12 +99,10 @@ int proc_file_read(const char *path, const char *command, struct buf *text, stru
     char near[PATH_MAX];
     if (!place_nearest(path, near)) {
         error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
-        error_add_next(err, "%s FILE", command);
-        return -1;
+        return error_add_next(err, "%s FILE", command);
     }
     error_set(err, TSK_NOT_FOUND, "import_no_file_near", "path", path, "near", near, NULL);
-    error_add_next(err, "%s %s", command, shell_word(&word, near));
-    return -1;
+    return error_add_next(err, "%s %s", command, shell_word(&word, near));
 }
 
 const char *proc_file_directory(const char *path, char *here, size_t size)

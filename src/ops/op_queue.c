@@ -44,8 +44,8 @@ static void queue_run_idles(void *data, bool is_idle)
 /* What the end of a run shows, for its line. One that is gone by now keeps its status. */
 static void explain_run(struct op_call *call, json_t *line)
 {
-    static const char *const keys[] = {"counts", "duration_ms", "reason",   "reason_code",
-                                       "source", "failures",    "questions"};
+    static const char *const keys[] = {"counts", "duration_ms", "reason",    "reason_code",
+                                       "source", "failures",    "questions", NULL};
     struct rundir run;
     struct tsk_error ignored; /* `runs show` reports it */
     json_t *stage CLEANUP_JSON = NULL;
@@ -57,9 +57,7 @@ static void explain_run(struct op_call *call, json_t *line)
         return;
     run_read_reasons(stage, call->lang);
     run_log_add_failures(call->ws, stage, call->is_brief);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(stage, keys[i]))
-            json_object_set(line, keys[i], json_object_get(stage, keys[i]));
+    json_copy_keys(line, stage, keys);
 }
 
 /* A run begins, or has ended, while others are still to come. */

@@ -378,8 +378,7 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
         const char *run = json_get_string(json_object_get(shown, "latest_run"), "run_id", "");
         error_set(err, TSK_RUN_IN_PROGRESS, NULL, "request_id", id, "run_id", run, NULL);
         error_add_next(err, "tasuki runs show %s", run);
-        error_add_next(err, "tasuki wait run %s", run);
-        return -1;
+        return error_add_next(err, "tasuki wait run %s", run);
     }
     if (request_remove(call->ws, id, kept, err) < 0)
         return -1;

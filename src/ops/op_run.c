@@ -39,8 +39,7 @@ static int settle_values(struct op_call *call, const struct flow *flow, json_t *
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (flow_params_settle(flow, json_object_get(call->args, "set"), values, ret_params, err) == 0)
         return 0;
-    error_add_next(err, "tasuki flow show %s", shell_word(&word, json_get_string(call->args, "flow", "")));
-    return -1;
+    return error_add_next(err, "tasuki flow show %s", shell_word(&word, json_get_string(call->args, "flow", "")));
 }
 
 /* The verdict that belongs to a run's status: DONE 0, NEEDS_INPUT 8, everything else 7 with its own code; 4 if its lock was lost. */
@@ -125,8 +124,7 @@ static int refuse_task(const struct op_call *call, const char *name, const char 
     } else {
         buf_printf(&command, "tasuki flow show %s", shell_word(&word, given));
     }
-    error_add_next(err, "%s", buf_str(&command));
-    return -1;
+    return error_add_next(err, "%s", buf_str(&command));
 }
 
 static int refuse_chosen(const struct op_call *call, const struct flow *flow, const json_t *only, size_t wrong,

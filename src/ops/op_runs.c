@@ -21,13 +21,12 @@
 
 static json_t *stage_summary(enum lang lang, json_t *stage)
 {
-    static const char *const keys[] = {"run_id",   "request_id",  "flow",   "source",      "status", "started_at",
-                                       "ended_at", "duration_ms", "counts", "reason_code", "reason", "started_by"};
+    static const char *const keys[] = {"run_id",     "request_id", "flow",        "source", "status",
+                                       "started_at", "ended_at",   "duration_ms", "counts", "reason_code",
+                                       "reason",     "started_by", NULL};
     json_t *json = json_object();
     run_read_reasons(stage, lang);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(stage, keys[i]))
-            json_object_set(json, keys[i], json_object_get(stage, keys[i]));
+    json_copy_keys(json, stage, keys);
     return json;
 }
 

@@ -33,8 +33,7 @@ static int refuse_other_worktree(struct proc_registry *reg, const struct proc *p
         return 0;
     error_set(err, TSK_CONFLICT, "up_other_worktree", "id", p->id, "theirs",
               json_get_string(p->spec, "cwd", reg->ws->root), "ours", file->dir, NULL);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 /* The file itself may name a directory of another worktree. */
@@ -46,8 +45,7 @@ static int refuse_entry(struct proc_registry *reg, const struct up_file *file, c
     const char *theirs = json_get_string(entry.spec, "cwd", "");
     error_set(err, TSK_CONFLICT, "up_entry_elsewhere", "id", id, "theirs", theirs, "ours", file->dir, "file",
               file->path, NULL);
-    error_add_next(err, "${EDITOR:-vi} %s", file->path);
-    return -1;
+    return error_add_next(err, "${EDITOR:-vi} %s", file->path);
 }
 
 /* ---- up: what is to be done ---- */

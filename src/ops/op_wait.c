@@ -37,8 +37,7 @@ static int wait_run(struct op_call *call, const char *id, json_t **ret, struct t
     if (json_text_is(stage, "status", "RUNNING")) {
         not_yet("wait_run_late", run.id, timeout_ms, err);
         rundir_add_starter(stage, err);
-        error_add_next(err, "tasuki runs show %s", run.id);
-        return -1;
+        return error_add_next(err, "tasuki runs show %s", run.id);
     }
     run_judge(call, stage);
     *ret = json_incref(stage);

@@ -148,8 +148,7 @@ static int find_worker(const json_t *list, const char *wanted, const char **ret,
     if (count == 1)
         return 0;
     error_set(err, count ? TSK_CONFLICT : TSK_NOT_FOUND, count ? "worker_many" : "worker_none", "name", wanted, NULL);
-    error_add_next(err, "tasuki workers list");
-    return -1;
+    return error_add_next(err, "tasuki workers list");
 }
 
 static int order_worker(struct op_call *call, const char *order, json_t **ret, struct tsk_error *err)

@@ -27,9 +27,7 @@ enum { LAST_LINE_TASKS = 8, LAST_LINE_MAX = 400 };
 static json_t *pick_keys(const json_t *from, const char *const *keys)
 {
     json_t *json = json_object();
-    for (; *keys; keys++)
-        if (json_object_get(from, *keys))
-            json_object_set(json, *keys, json_object_get(from, *keys));
+    json_copy_keys(json, from, keys);
     return json;
 }
 

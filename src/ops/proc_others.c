@@ -72,8 +72,7 @@ static int refuse(const struct op_call *call, const struct others *others, struc
               "verb", call->op->verb, NULL);
     error_add_json(err, "started_by", buf_str(&who));
     error_add_next(err, "tasuki proc status %s", others->first);
-    error_add_next(err, "tasuki agents");
-    return -1;
+    return error_add_next(err, "tasuki agents");
 }
 
 static bool is_confirmed(struct op_call *call, const struct others *others)

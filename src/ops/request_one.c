@@ -30,8 +30,7 @@ static bool can_be_meant(const struct book_entry *entry, bool runs)
 static int refuse_none(bool runs, struct tsk_error *err)
 {
     error_set(err, TSK_REQUEST_NOT_FOUND, runs ? "request_none_may_run" : "request_none_ended", NULL);
-    error_add_next(err, "%s", runs ? "tasuki queue next" : "tasuki request list");
-    return -1;
+    return error_add_next(err, "%s", runs ? "tasuki queue next" : "tasuki request list");
 }
 
 /* The first few of them, in the queue's order, with their titles; the first is the next command. */
@@ -54,8 +53,7 @@ static int refuse_several(struct op_call *call, const struct book *book, bool ru
     buf_puts(&list, count > shown ? ", …" : "");
     error_set(err, TSK_INVALID_INPUT, runs ? "request_several_may_run" : "request_several_ended", "count",
               DIGITS(count), "requests", buf_str(&list), NULL);
-    error_add_next(err, "tasuki request %s %s", call->op->verb, first);
-    return -1;
+    return error_add_next(err, "tasuki request %s %s", call->op->verb, first);
 }
 
 int request_named_or_only(struct op_call *call, bool runs, struct tsk_error *err)

@@ -80,16 +80,14 @@ int run_named_or_asking(struct op_call *call, struct tsk_error *err)
         return -1;
     if (count == 0) {
         error_set(err, TSK_NOT_FOUND, "no_open_questions", NULL);
-        error_add_next(err, "tasuki status");
-        return -1;
+        return error_add_next(err, "tasuki status");
     }
     if (count == 1) {
         json_object_set_new(call->args, "run", json_string(id));
         return 0;
     }
     error_set(err, TSK_INVALID_INPUT, "run_several_ask", "count", DIGITS(count), NULL);
-    error_add_next(err, "tasuki status");
-    return -1;
+    return error_add_next(err, "tasuki status");
 }
 
 int run_must_be_named(struct op_call *call, struct tsk_error *err)

@@ -68,8 +68,7 @@ static int find_file(struct op_call *call, struct up_file *ret, struct tsk_error
     }
     error_set(err, TSK_NOT_FOUND, "up_no_file", "path", here, NULL);
     error_add_next(err, "tasuki %s -f FILE", call->op->verb);
-    error_add_next(err, "tasuki proc export > tasuki.yaml");
-    return -1;
+    return error_add_next(err, "tasuki proc export > tasuki.yaml");
 }
 
 static enum exchange_format format_by_name(const char *path)
@@ -285,8 +284,7 @@ int up_file_read(struct op_call *call, struct up_file *ret, struct tsk_error *er
         return -1;
     if (json_object_size(ret->found.processes) == 0) {
         error_set(err, TSK_INVALID_INPUT, "up_empty", "file", ret->path, NULL);
-        error_add_next(err, "tasuki %s -f FILE", call->op->verb);
-        return -1;
+        return error_add_next(err, "tasuki %s -f FILE", call->op->verb);
     }
     set_directories(call, ret);
     return add_dot_env(ret, err) < 0 ? -1 : select_processes(call, ret, err);

@@ -384,10 +384,8 @@ int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char
     error_add(err, "how", wf->owner[0] ? wf->state.how : NULL);
     error_add_int(err, "fence", wf->fence);
     add_details(wf, code == TSK_NEEDS_CONFIRMATION ? TSK_WORKFLOW_OWNED_BY_OTHER : code, err);
-    if (alive == LIVE_DEAD) {
-        error_add_next(err, "tasuki own claim %s", wf->id);
-        return -1;
-    }
+    if (alive == LIVE_DEAD)
+        return error_add_next(err, "tasuki own claim %s", wf->id);
     /* Look, wait, and force last. After a refused force only a person can say yes, so the hint does not. A pid of another
      * host, or of another pid namespace, means nothing here. */
     if (alive == LIVE_ALIVE && wf->state.pid)

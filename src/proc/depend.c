@@ -85,12 +85,7 @@ static size_t graph_place(struct graph *graph, const char *id)
     BUG(place > graph->count);
     if (place < graph->count)
         return place;
-    if (graph->count == graph->room) {
-        graph->room = graph->room ? graph->room * 2 : 16;
-        struct node *grown = realloc(graph->nodes, graph->room * sizeof *grown);
-        BUG(!grown);
-        graph->nodes = grown;
-    }
+    LIST_GROW(graph->nodes, graph->count, graph->room, 16);
     graph->nodes[graph->count] = (struct node){.state = NODE_WAITING};
     snprintf(graph->nodes[graph->count].id, sizeof graph->nodes->id, "%s", id);
     json_object_set_new(graph->index, id, json_integer((json_int_t)graph->count));

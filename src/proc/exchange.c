@@ -345,8 +345,7 @@ int exchange_fail(const struct exchange_source *from, const json_t *problems, st
     error_add_int(err, "column", json_get_int(first, "column", 0));
     error_add(err, "reason", json_get_string(first, "reason", ""));
     error_add_int(err, "count", (int64_t)json_array_size(problems));
-    error_add_json(err, "problems", shown.len ? buf_str(&shown) : "[]");
-    return -1;
+    return error_add_json(err, "problems", shown.len ? buf_str(&shown) : "[]");
 }
 
 int exchange_read(const struct exchange_source *from, const char *text, size_t len, struct exchange *ret,

@@ -79,8 +79,7 @@ static int refuse_existing(const struct plan *plan, struct tsk_error *err)
     error_add_json(err, has_processes ? "ids" : "templates", buf_str(&json));
     if (has_processes && json_object_size(old) == 1)
         error_add_registrant(err, plan->reg, buf_str(&words));
-    error_add_next(err, "tasuki proc import %s --replace", plan->from->path ? plan->from->path : "FILE");
-    return -1;
+    return error_add_next(err, "tasuki proc import %s --replace", plan->from->path ? plan->from->path : "FILE");
 }
 
 /* ---- secrets ------------------------------------------------------------------------------------------ */

@@ -117,8 +117,7 @@ static int run_unknown(const struct proc *p, int64_t n, struct tsk_error *err)
 {
     error_set(err, TSK_INVALID_INPUT, p->view.n ? "log_run_unknown" : "log_run_none", "id", p->id, "value", DIGITS(n),
               "newest", DIGITS(p->view.n), NULL);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 static int run_find(const struct proc *p, int64_t n, struct log_run *run, struct tsk_error *err)

@@ -312,8 +312,7 @@ int proc_not_found(struct proc_registry *reg, const char *id, struct tsk_error *
         }
         free(names);
     }
-    error_add_next(err, "tasuki proc list");
-    return -1;
+    return error_add_next(err, "tasuki proc list");
 }
 
 /* ---- changes --------------------------------------------------------------------------------------------------- */
@@ -370,8 +369,7 @@ int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spe
     if (db_changes(&reg->db) == 0) {
         error_set(err, TSK_PROCESS_ALREADY_EXISTS, NULL, "id", id, NULL);
         error_add_next(err, "tasuki proc status %s", id);
-        error_add_next(err, "tasuki proc update %s …", id);
-        return -1;
+        return error_add_next(err, "tasuki proc update %s …", id);
     }
     if (db_exec(&reg->db, err, "UPDATE process SET created_by = ?2 WHERE id = ?1", DB_TEXT(id),
                 DB_TEXT(who_current_text())) < 0)
@@ -463,8 +461,7 @@ static int process_check_expected(struct proc_registry *reg, const char *id, int
     if (expected < 0 || expected == current.updated_at_ms)
         return 0;
     error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", TIME_EXACT(current.updated_at_ms), NULL);
-    error_add_next(err, "tasuki proc status %s", id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", id);
 }
 
 int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, int64_t expected_updated_at_ms,

@@ -44,8 +44,7 @@ struct stop {
 static int not_running(const struct proc *p, struct tsk_error *err)
 {
     error_set(err, TSK_PROCESS_NOT_RUNNING, NULL, "id", p->id, NULL);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 static bool has_to_end(const struct proc *p)
@@ -410,8 +409,7 @@ static int needs_confirmation(const struct proc *p, struct tsk_error *err)
 {
     error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_running", "id", p->id, NULL);
     error_add_next(err, "tasuki proc status %s", p->id);
-    error_add_next(err, "tasuki proc stop %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc stop %s", p->id);
 }
 
 static int delete_row(struct proc_registry *reg, const char *id, struct tsk_error *err)

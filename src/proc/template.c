@@ -141,8 +141,7 @@ static int fail_unset(const struct proc_template *t, const json_t *missing, stru
     json_put_texts(&names, missing, ", ");
     json_write(&json, missing, false);
     error_set(err, TSK_INVALID_INPUT, "template_unset", "template", t->name, "names", buf_str(&names), NULL);
-    error_add_json(err, "variables", buf_str(&json));
-    return -1;
+    return error_add_json(err, "variables", buf_str(&json));
 }
 
 static int fail_unknown(const struct proc_template *t, const char *name, const json_t *variables, struct tsk_error *err)
@@ -245,8 +244,7 @@ static int no_such_template(struct proc_registry *reg, const char *name, struct 
     if (near)
         error_add_next(err, "tasuki proc template show %s", near);
     free(names);
-    error_add_next(err, "tasuki proc template list");
-    return -1;
+    return error_add_next(err, "tasuki proc template list");
 }
 
 int template_load(struct proc_registry *reg, const char *name, struct proc_template *ret, struct tsk_error *err)
@@ -332,8 +330,7 @@ static int fail_exists(const char *name, struct tsk_error *err)
 {
     error_set(err, TSK_CONFLICT, "template_exists", "template", name, NULL);
     error_add_next(err, "tasuki proc template show %s", name);
-    error_add_next(err, "tasuki proc template update %s …", name);
-    return -1;
+    return error_add_next(err, "tasuki proc template update %s …", name);
 }
 
 int template_put_row(struct proc_registry *reg, const char *name, const json_t *spec, bool is_new,
@@ -370,8 +367,7 @@ static int template_check_expected(struct proc_registry *reg, const char *name, 
         return 0;
     error_set(err, TSK_CONFLICT, "template_changed", "template", name, "updated_at", TIME_EXACT(current.updated_at_ms),
               NULL);
-    error_add_next(err, "tasuki proc template show %s", name);
-    return -1;
+    return error_add_next(err, "tasuki proc template show %s", name);
 }
 
 int template_update(struct proc_registry *reg, const char *name, const json_t *spec, int64_t expected_updated_at_ms,

@@ -43,11 +43,7 @@ static void out_add(struct link *l, struct parcel words)
     BUG(!out->session || !out->tags || item.failed);
     out->spec = item.data;
     out->spec_len = item.len;
-    if (l->out_count == l->out_room) {
-        l->out_room = l->out_room ? l->out_room * 2 : 64;
-        l->outs = realloc(l->outs, l->out_room * sizeof *l->outs);
-        BUG(!l->outs);
-    }
+    LIST_GROW(l->outs, l->out_count, l->out_room, 64);
     json_object_set_new(l->index, out->id, json_integer((json_int_t)l->out_count));
     l->outs[l->out_count++] = out;
     l->has_new = true;

@@ -103,8 +103,7 @@ static int read_key(struct redis_settings *s, const char *path, struct tsk_error
         return fs_error(err, "read", AT_FDCWD, path);
     if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & 077)) {
         error_set(err, TSK_ENVIRONMENT, "redis_key_open", "path", path, NULL);
-        error_add_next(err, "chmod 600 %s", path);
-        return -1;
+        return error_add_next(err, "chmod 600 %s", path);
     }
     s->sign_key_len = text.len;
     while (s->sign_key_len && strchr("\r\n", text.data[s->sign_key_len - 1]))

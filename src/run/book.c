@@ -172,12 +172,10 @@ int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_i
 
 static json_t *run_summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id",      "status",      "started_at", "ended_at",
-                                       "duration_ms", "reason_code", "questions",  "request_updated_at"};
+    static const char *const keys[] = {"run_id",      "status",    "started_at",         "ended_at", "duration_ms",
+                                       "reason_code", "questions", "request_updated_at", NULL};
     json_t *json = json_object();
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(stage, keys[i]))
-            json_object_set(json, keys[i], json_object_get(stage, keys[i]));
+    json_copy_keys(json, stage, keys);
     return json;
 }
 

@@ -356,8 +356,7 @@ static int request_rewrite(const struct request *before, const json_t *want, str
         return -1;
     if (memchr(before->text.data, '#', before->text.len)) {
         error_set(err, TSK_INVALID_INPUT, "request_form", "source", before->source, NULL);
-        error_add_next(err, "tasuki request edit %s", before->id);
-        return -1;
+        return error_add_next(err, "tasuki request edit %s", before->id);
     }
     buf_reset(text);
     edit_text_new(text, want);

@@ -95,8 +95,7 @@ static int refuse_changed(const char *text, const char *request_id, const char *
     error_add(err, "request_id", request_id);
     error_add(err, "run_id", latest);
     error_add_next(err, "tasuki resume %s", latest);
-    error_add_next(err, "tasuki request run %s --new", request_id);
-    return -1;
+    return error_add_next(err, "tasuki request run %s --new", request_id);
 }
 
 /* -1, and start_request continues with that run. */
@@ -119,8 +118,7 @@ static int refuse_waiting(const char *request_id, const char *latest, struct tsk
     error_add(err, "request_id", request_id);
     error_add(err, "run_id", latest);
     error_add_next(err, "tasuki runs show %s", latest); /* it has the questions, and the forms of their answers */
-    error_add_next(err, "tasuki answer %s TEXT", latest);
-    return -1;
+    return error_add_next(err, "tasuki answer %s TEXT", latest);
 }
 
 static bool is_locked(struct tsk_workspace *ws, const char *request_id)
@@ -174,8 +172,7 @@ static int need_answered(const char *run_id, const char *latest, const json_t *s
     if (!latest[0] || strcmp(latest, run_id) == 0)
         return 0;
     error_set(err, TSK_CONFLICT, "run_replaced", "run", run_id, "latest", latest, NULL);
-    error_add_next(err, "tasuki runs show %s", latest);
-    return -1;
+    return error_add_next(err, "tasuki runs show %s", latest);
 }
 
 int latest_need(struct tsk_workspace *ws, const struct run_start *start, const char *request_id, const char *run_id,

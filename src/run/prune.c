@@ -203,8 +203,7 @@ static int refuse_latest(const struct rundir *run, const json_t *stage, struct t
     const char *request = json_get_string(stage, "request_id", "");
     error_set(err, TSK_CONFLICT, "run_rm_latest", "run", run->id, "request", request, "run_id", run->id, NULL);
     error_add(err, "request_id", request);
-    error_add_next(err, "tasuki request rm %s", request);
-    return -1;
+    return error_add_next(err, "tasuki request rm %s", request);
 }
 
 static int remove_opened(struct tsk_workspace *ws, struct rundir *run, struct tsk_error *err)

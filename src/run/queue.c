@@ -391,8 +391,7 @@ static int queue_refused(struct tsk_error *err)
         return -1;
     error_clear_next(err);
     error_add_next(err, "tasuki queue status");
-    error_add_next(err, "tasuki wait lock queue");
-    return -1;
+    return error_add_next(err, "tasuki wait lock queue");
 }
 
 int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t **ret, enum tsk_code *ret_verdict,

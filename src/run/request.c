@@ -253,8 +253,7 @@ int request_need_whole(const struct request *request, struct tsk_error *err)
     json_write(&all, request->problems, false);
     if (!all.failed)
         error_add_json(err, "problems", buf_str(&all));
-    error_add_next(err, "tasuki request show %s", request->id);
-    return -1;
+    return error_add_next(err, "tasuki request show %s", request->id);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
@@ -317,8 +316,7 @@ static int request_not_found(const char *id, const char *key, const char *near, 
 {
     error_set(err, TSK_REQUEST_NOT_FOUND, key, "request", id, near ? "near" : NULL, near, NULL);
     error_add(err, "request_id", id);
-    error_add_next(err, "tasuki request list");
-    return -1;
+    return error_add_next(err, "tasuki request list");
 }
 
 /* How many requests begin so, and the id of the last one; -1 if they cannot be listed. */
@@ -471,8 +469,7 @@ static int request_fit_of(const char *id, const char *name, bool may_change)
 static int request_refuse_short(const char *name, struct tsk_error *err)
 {
     request_not_found(name, "request_part_short", NULL, err);
-    error_add(err, "count", DIGITS(REQUEST_PART_MIN));
-    return -1;
+    return error_add(err, "count", DIGITS(REQUEST_PART_MIN));
 }
 
 int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change, char id[LOCK_ID_MAX],

@@ -132,8 +132,7 @@ static int lock_refused(const struct run_lock *which, const struct lock_record *
     }
     error_add_next(err, "tasuki wait lock request/%s", which->id);
     error_add_next(err, "tasuki lock check request %s", which->id);
-    error_add_next(err, "tasuki lock acquire request %s --force", which->id);
-    return -1;
+    return error_add_next(err, "tasuki lock acquire request %s --force", which->id);
 }
 
 static int try_lock(struct tsk_workspace *ws, const struct run_lock *which, const char *run_id, int64_t wait_ms,

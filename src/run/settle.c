@@ -37,8 +37,7 @@ static int refuse_unsettled(const char *run_id, const json_t *mark, struct tsk_e
     text_put_error(&reason, lang_from_environment(), err);
     error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", run_id, "until",
               TIME_LOCAL(clock_now().wall_ms + json_get_int(mark, "lease_ms", 0)), "reason", buf_str(&reason), NULL);
-    error_add_next(err, "tasuki workers list --redis %s", server);
-    return -1;
+    return error_add_next(err, "tasuki workers list --redis %s", server);
 }
 
 /* *ret_swept: nothing of the run is on the server any more. */

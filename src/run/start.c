@@ -118,8 +118,7 @@ static int take_slot(struct execution *e, struct tsk_error *err)
         if (fs_lock_try(e->slot, F_WRLCK, i, 1) == 0)
             return 0;
     error_set(err, TSK_CONFLICT, "max_runs_reached", "max", DIGITS(max), NULL);
-    error_add_next(err, "tasuki runs list --status RUNNING");
-    return -1;
+    return error_add_next(err, "tasuki runs list --status RUNNING");
 }
 
 /* ---- what is run ---------------------------------------------------------------------------------------- */
@@ -340,8 +339,7 @@ static int execution_prepare(struct execution *e, struct request *request, int *
     }
     if (request->status == REQUEST_ARCHIVED) {
         error_set(err, TSK_INVALID_INPUT, "request_archived", "request", request->id, NULL);
-        error_add_next(err, "tasuki request edit %s --status ready", request->id);
-        return -1;
+        return error_add_next(err, "tasuki request edit %s --status ready", request->id);
     }
     return start->examine ? start->examine(e->ws, request->id, start->lang, err) : 0;
 }

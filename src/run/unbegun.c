@@ -90,8 +90,7 @@ int unbegun_record(struct tsk_workspace *ws, const struct request *request, cons
         return -1;
     unbegun_tell(ws, request->id, run_id, why);
     *err = *why;
-    error_add(err, "run_id", run_id);
-    return -1;
+    return error_add(err, "run_id", run_id);
 }
 
 void unbegun_mark(const struct rundir *run, enum lang lang, struct tsk_error *err)

@@ -52,8 +52,7 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
     }
     if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED) {
         error_set(err, TSK_ENVIRONMENT, "db_busy", "path", path, "reason", reason, NULL);
-        error_add_next(err, "tasuki status");
-        return -1;
+        return error_add_next(err, "tasuki status");
     }
     bool is_denied = (rc & 0xff) == SQLITE_CANTOPEN && (number == EACCES || number == EPERM);
     error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason",

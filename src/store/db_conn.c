@@ -212,8 +212,7 @@ static int read_version(struct db *db, int64_t *ret, struct tsk_error *err)
         return 0;
     error_set(err, TSK_ENVIRONMENT, "db_newer", "path", DB_NAME, NULL);
     error_add_int(err, "found", *ret);
-    error_add_int(err, "known", VERSION);
-    return -1;
+    return error_add_int(err, "known", VERSION);
 }
 
 /* N1. False: there is no database of our version that can be read this way, or it is damaged. Another way of opening it finds

@@ -110,13 +110,11 @@ static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *
     pid_t pid = trail_holder(trail);
     if (!pid) {
         error_set(err, TSK_ENVIRONMENT, "events_busy_unknown", NULL);
-        error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
-        return -1;
+        return error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
     }
     proc_name(pid, name, sizeof name);
     error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", DIGITS(pid), "name", name, NULL);
-    error_add_next(err, "ps -p %d", (int)pid);
-    return -1;
+    return error_add_next(err, "ps -p %d", (int)pid);
 }
 
 static void trail_unlock(struct event_trail *trail)
@@ -375,8 +373,7 @@ static int append_text(struct event_trail *trail, const struct buf *text, uint64
 static int line_too_long(struct tsk_error *err, const char *type)
 {
     error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, "event", type, NULL);
-    error_add_int(err, "limit", EVENT_LINE_MAX);
-    return -1;
+    return error_add_int(err, "limit", EVENT_LINE_MAX);
 }
 
 int event_append(struct event_trail *trail, const struct now *now, const struct event *event, uint64_t *ret_id,
