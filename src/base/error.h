@@ -16,8 +16,14 @@
 #include "tasuki.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 
 #define CLEANUP(function) __attribute__((cleanup(function)))
+#define CLEANUP_FREE      CLEANUP(pointer_free) /* free() */
+static inline void pointer_free(void *pointer)
+{
+    free(*(void **)pointer);
+}
 
 /* One row of errors.def. */
 struct code_info {

@@ -147,7 +147,7 @@ static int set_pair(const struct op_param *param, const char *word, json_t *args
         return error_set(err, TSK_INVALID_INPUT, "param_not_a_pair", "param", param->name, "value", word, NULL);
     if (!map)
         json_object_set_new(args, param->name, map = json_object());
-    char *key = strndup(word, (size_t)(equals - word));
+    char *key CLEANUP_FREE = strndup(word, (size_t)(equals - word));
     value = json_string(equals + 1);
     bool is_known = key && json_object_get(map, key);
     int result = key && value && !is_known ? json_object_set_new(map, key, value) : -1;
@@ -155,7 +155,6 @@ static int set_pair(const struct op_param *param, const char *word, json_t *args
         json_decref(value);
         key_given_twice(param, key, err);
     }
-    free(key);
     return result == 0 || is_known ? result
                                    : error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", param->name, NULL);
 }

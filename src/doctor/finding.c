@@ -91,7 +91,8 @@ static void add_fix(struct finding *f, const char *command)
         json_array_append_new(f->fix, json_of_text(command));
 }
 
-static void add_formatted_fix(struct finding *f, const char *before, const char *format, va_list values)
+static __attribute__((format(printf, 3, 0))) void add_formatted_fix(struct finding *f, const char *before,
+                                                                    const char *format, va_list values)
 {
     char *words = NULL;
     BUG(vasprintf(&words, format, values) < 0);

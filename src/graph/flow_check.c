@@ -9,12 +9,11 @@
 const char *flow_nearest_task(const struct flow *flow, const char *name)
 {
     const char *near = NULL;
-    const char **names = calloc(flow->tasks.count + 1, sizeof *names);
+    const char **names CLEANUP_FREE = calloc(flow->tasks.count + 1, sizeof *names);
     for (uint32_t i = 0; names && i < flow->tasks.count; i++)
         names[i] = flow_string(flow, flow_task(flow, i)->name);
     if (names)
         near = nearest_word(name, names, flow->tasks.count);
-    free(names);
     return near;
 }
 

@@ -253,11 +253,10 @@ static void records_rewrite(json_t *records, const struct flow *new, const json_
 static json_t *source_for(const json_t *first, const char *source)
 {
     char cwd[PATH_MAX];
-    char *whole = NULL;
+    char *whole CLEANUP_FREE = NULL;
     if (!getcwd(cwd, sizeof cwd) || strcmp(cwd, json_get_string(first, "cwd", "")) != 0)
         whole = realpath(source, NULL);
     json_t *path = json_string(whole ? whole : source);
-    free(whole);
     return path;
 }
 

@@ -30,7 +30,7 @@ static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t
     for (uint32_t i = 0; i < count; i++)
         left[graph_scope_node(graph, scope, i)] = graph_indegree(graph, graph_scope_node(graph, scope, i));
     /* Depth first from each head, so that a chain stays together. */
-    uint32_t *stack = malloc((count + 1) * sizeof *stack), depth = 0;
+    uint32_t *stack CLEANUP_FREE = malloc((count + 1) * sizeof *stack), depth = 0;
     BUG(!stack);
     for (uint32_t i = count; i > 0; i--)
         if (!left[graph_scope_node(graph, scope, i - 1)])
@@ -47,7 +47,6 @@ static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t
             stack[b - 1] = kept;
         }
     }
-    free(stack);
     return order;
 }
 

@@ -112,7 +112,7 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
     if (task_channel(runner, slot, err) < 0 || task_log_open(runner, slot, err) < 0 ||
         task_answer(runner, slot, &has_answer, err) < 0)
         return -1;
-    char **argv = task_argv(runner, slot);
+    char **argv CLEANUP_FREE = task_argv(runner, slot);
     struct attempt_spec spec = {.claim = &slot->claim,
                                 .argv = argv,
                                 .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
@@ -125,9 +125,7 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
                                 .root = runner->ws->root,
                                 .chain = runner->chain,
                                 .log_fd = runner->logs[slot - runner->running].fd};
-    int result = execution_start(&runner->executor, &spec, &slot->process, err);
-    free(argv);
-    return result;
+    return execution_start(&runner->executor, &spec, &slot->process, err);
 }
 
 void task_start(struct runner *runner, struct running *slot)

@@ -329,11 +329,6 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
     return error_result(server, op, err, NULL);
 }
 
-void mcp_text_free(char **text)
-{
-    free(*text);
-}
-
 json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
 {
     const struct op *op = request->tool->op;
@@ -342,7 +337,7 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     json_t *given CLEANUP_JSON = json_deep_copy(json_object_get(request->params, "arguments"));
     if (!given)
         given = json_object();
-    char *secret CLEANUP(mcp_text_free) = op_take_secret(op, given);
+    char *secret CLEANUP_FREE = op_take_secret(op, given);
     if (mcp_asking_begin(request, op, given, &err, fault) < 0)
         return fault->code ? NULL : error_result(server, op, &err, NULL);
     json_t *args CLEANUP_JSON = json_deep_copy(given);

@@ -196,7 +196,7 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 {
     struct mcp_request *request = call->skin;
     struct mcp_asking *asking = &request->asking;
-    char *question CLEANUP(mcp_text_free) = plain_question(shown);
+    char *question CLEANUP_FREE = plain_question(shown);
     if (asking->approved && strcmp(asking->approved, question) == 0)
         return true;
     if (asking->is_refused)

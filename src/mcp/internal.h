@@ -255,7 +255,6 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault);
 void mcp_stop_started(struct mcp_server *server);
 json_t *mcp_run_op(struct mcp_server *server, const char *op_name, json_t *args_take, struct tsk_error *err);
 /* A result with one block of text. */
-void mcp_text_free(char **text); /* for CLEANUP */
 json_t *mcp_text_result(const char *text, bool is_error);
 
 /* ---- who.c ---- */

@@ -68,7 +68,7 @@ static int logs_refuse_task(const struct rundir *run, const char *task, struct t
 {
     json_t *names CLEANUP_JSON = run_task_names(run);
     size_t count = json_array_size(names);
-    const char **words = calloc(count + 1, sizeof *words);
+    const char **words CLEANUP_FREE = calloc(count + 1, sizeof *words);
     for (size_t i = 0; words && i < count; i++)
         words[i] = json_string_value(json_array_get(names, i));
     const char *near = words && task ? nearest_word(task, words, count) : NULL;
@@ -80,7 +80,6 @@ static int logs_refuse_task(const struct rundir *run, const char *task, struct t
         error_add_next(err, "tasuki runs logs %s %s", run->id, shell_word(&quoted, near));
     else
         error_add_next(err, "tasuki runs show %s", run->id);
-    free(words);
     return -1;
 }
 

@@ -173,34 +173,27 @@ static int plan_make(struct op_call *call, struct proc_registry *reg, const stru
 static int up_detached(struct op_call *call, struct proc_registry *reg, const struct up_file *file,
                        const struct up_plan *plan, json_t **ret, struct tsk_error *err)
 {
-    const char **start = proc_args_strings(plan->start), **stop = proc_args_strings(plan->restart);
+    const char **start CLEANUP_FREE = proc_args_strings(plan->start);
+    const char **stop CLEANUP_FREE = proc_args_strings(plan->restart);
     size_t count = json_array_size(plan->start), stops = json_array_size(plan->restart);
-    struct tsk_error *results = calloc(json_array_size(file->ids) + 1, sizeof *results);
-    struct tsk_error *stopped = calloc(stops + 1, sizeof *stopped);
-    BUG(!results || !stopped);
-    int result = stops ? proc_stop_many(reg, stop, stops, HOLD_GRACE_MS, stopped, err) : 0;
-    if (result == 0 && count)
-        result = proc_start_ordered(reg, start, count, true, results, err);
-    if (result == 0) {
-        proc_args_settle(call, reg, start, count, results);
-        json_t *all CLEANUP_JSON = json_copy(plan->start);
-        json_array_extend(all, plan->running);
-        result = proc_args_answer(call, reg, all, results, false, ret, err);
-    }
-    if (result == 0) {
-        proc_args_say_failure(call, *ret);
-        json_object_set_new(*ret, "file", json_string(file->path));
-        json_object_set(*ret, "restarted", plan->restart);
-        json_object_set(*ret, "completed", plan->done);
-        json_object_set(*ret, "left_alone", plan->left);
-        json_object_set(*ret, "ignored", file->found.ignored);
-        proc_others_warn(*ret, plan->warning);
-    }
-    free(start);
-    free(stop);
-    free(results);
-    free(stopped);
-    return result;
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(file->ids);
+    struct tsk_error *stopped CLEANUP_FREE = proc_args_results(plan->restart);
+    if ((stops && proc_stop_many(reg, stop, stops, HOLD_GRACE_MS, stopped, err) < 0) ||
+        (count && proc_start_ordered(reg, start, count, true, results, err) < 0))
+        return -1;
+    proc_args_settle(call, reg, start, count, results);
+    json_t *all CLEANUP_JSON = json_copy(plan->start);
+    json_array_extend(all, plan->running);
+    if (proc_args_answer(call, reg, all, results, false, ret, err) < 0)
+        return -1;
+    proc_args_say_failure(call, *ret);
+    json_object_set_new(*ret, "file", json_string(file->path));
+    json_object_set(*ret, "restarted", plan->restart);
+    json_object_set(*ret, "completed", plan->done);
+    json_object_set(*ret, "left_alone", plan->left);
+    json_object_set(*ret, "ignored", file->found.ignored);
+    proc_others_warn(*ret, plan->warning);
+    return 0;
 }
 
 static int run_up(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -283,22 +276,20 @@ static int run_down(struct op_call *call, json_t **ret, struct tsk_error *err)
         down_ids(&reg, &file, ids, err) < 0 || proc_others_ask(call, &reg, ids, true, &warning, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!results);
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
-    int result = count ? proc_stop_many(&reg, names, count, grace, results, err) : 0;
+    if (count && proc_stop_many(&reg, names, count, grace, results, err) < 0)
+        return -1;
     for (size_t i = 0; i < count; i++)
         if (results[i].code == TSK_PROCESS_NOT_RUNNING) /* it has ended meanwhile: that was wanted */
             results[i] = (struct tsk_error){.code = TSK_OK};
     json_object_del(call->args, "id"); /* the answer is about several */
-    if (result == 0 && (result = proc_args_answer(call, &reg, ids, results, true, ret, err)) == 0) {
-        proc_others_warn(*ret, warning);
-        json_object_set_new(*ret, "file", json_string(file.path));
-    }
-    free(results);
-    free(names);
-    return result;
+    if (proc_args_answer(call, &reg, ids, results, true, ret, err) < 0)
+        return -1;
+    proc_others_warn(*ret, warning);
+    json_object_set_new(*ret, "file", json_string(file.path));
+    return 0;
 }
 
 const struct op op_down = {

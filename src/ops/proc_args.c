@@ -196,6 +196,13 @@ const char **proc_args_strings(const json_t *ids)
     return strings;
 }
 
+struct tsk_error *proc_args_results(const json_t *ids)
+{
+    struct tsk_error *results = calloc(json_array_size(ids) + 1, sizeof *results);
+    BUG(!results);
+    return results;
+}
+
 int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret,
                      struct tsk_error *err)
 {

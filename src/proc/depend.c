@@ -386,7 +386,7 @@ static void node_started(struct node *node, const struct tsk_error *result)
 /* Starts those, together. -1 when nothing could be tried. */
 static int graph_start(struct graph *graph, const size_t *ready, size_t count, struct tsk_error *err)
 {
-    const char **ids = calloc(count, sizeof *ids);
+    const char **ids CLEANUP_FREE = calloc(count, sizeof *ids);
     struct tsk_error *results = calloc(count, sizeof *results);
     BUG(!ids || !results);
     for (size_t i = 0; i < count; i++)
@@ -394,7 +394,6 @@ static int graph_start(struct graph *graph, const size_t *ready, size_t count, s
     int result = proc_start_many(graph->reg, ids, count, results, err);
     for (size_t i = 0; i < count; i++)
         node_started(&graph->nodes[ready[i]], result < 0 ? err : &results[i]);
-    free(ids);
     free(results);
     return result;
 }
@@ -453,7 +452,7 @@ static void graph_say(struct graph *graph)
 static int graph_run(struct graph *graph, struct tsk_error *err)
 {
     size_t waiting, started = 0;
-    size_t *ready = calloc(graph->count + 1, sizeof *ready);
+    size_t *ready CLEANUP_FREE = calloc(graph->count + 1, sizeof *ready);
     BUG(!ready);
     int result = 0;
     for (;;) {
@@ -470,7 +469,6 @@ static int graph_run(struct graph *graph, struct tsk_error *err)
         if (result < 0)
             break;
     }
-    free(ready);
     return result;
 }
 

@@ -127,12 +127,11 @@ static int run_command(struct probe_try *t, char *const *argv, int64_t deadline_
 int try_command(struct probe_try *t, int64_t deadline_ms)
 {
     size_t count = json_array_size(t->probe.argv);
-    char **argv = calloc(count + 1, sizeof *argv);
+    char **argv CLEANUP_FREE = calloc(count + 1, sizeof *argv);
     for (size_t i = 0; argv && i < count; i++)
         argv[i] = (char *)json_string_value(json_array_get(t->probe.argv, i));
     int result = 0;
     if (argv && count)
         result = run_command(t, argv, deadline_ms);
-    free(argv);
     return result;
 }

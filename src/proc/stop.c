@@ -323,8 +323,8 @@ static void stop_together(struct proc_registry *reg, struct stop *stops, size_t 
 static int stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                      bool is_shutdown, struct tsk_error *results, struct tsk_error *err)
 {
-    struct stop *stops = calloc(count + 1, sizeof *stops);
-    size_t *ranks = calloc(count + 1, sizeof *ranks);
+    struct stop *stops CLEANUP_FREE = calloc(count + 1, sizeof *stops);
+    size_t *ranks CLEANUP_FREE = calloc(count + 1, sizeof *ranks);
     BUG(!stops || !ranks);
     int result = proc_depend_ranks(reg, ids, count, ranks, err);
     for (size_t rank = 0, done = 0; result == 0 && done < count; rank++) {
@@ -341,8 +341,6 @@ static int stop_many(struct proc_registry *reg, const char *const *ids, size_t c
             stop_together(reg, stops, size, grace_ms);
         done += size;
     }
-    free(ranks);
-    free(stops);
     return result;
 }
 

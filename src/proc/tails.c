@@ -405,7 +405,7 @@ bool tails_have_ended(const struct tails *tails)
 
 static bool tails_poll(struct tails *tails, struct pollfd *fds, size_t count, int timeout_ms)
 {
-    struct pollfd *all = calloc(count + tails->count + 1, sizeof *all);
+    struct pollfd *all CLEANUP_FREE = calloc(count + tails->count + 1, sizeof *all);
     BUG(!all);
     if (count)
         memcpy(all, fds, count * sizeof *fds);
@@ -423,7 +423,6 @@ static bool tails_poll(struct tails *tails, struct pollfd *fds, size_t count, in
             fs_close(&tails->list[i].pid_fd);
             tails->list[i].is_dirty = tails->list[i].is_changed = true;
         }
-    free(all);
     return has_more;
 }
 

@@ -146,7 +146,7 @@ static int fail_unset(const struct proc_template *t, const json_t *missing, stru
 
 static int fail_unknown(const struct proc_template *t, const char *name, const json_t *variables, struct tsk_error *err)
 {
-    const char **names = names_of(variables);
+    const char **names CLEANUP_FREE = names_of(variables);
     const char *near = nearest_word(name, names, json_array_size(variables));
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
     json_put_texts(&all, variables, ", ");
@@ -156,7 +156,6 @@ static int fail_unknown(const struct proc_template *t, const char *name, const j
               : all.len ? buf_str(&all)
                         : "-",
               NULL);
-    free(names);
     return -1;
 }
 
@@ -239,11 +238,10 @@ static int no_such_template(struct proc_registry *reg, const char *name, struct 
     if (template_specs(reg, &specs, &ignored) == 0)
         json_each_key (specs, known)
             json_array_append_new(list, json_string(known));
-    const char **names = names_of(list);
+    const char **names CLEANUP_FREE = names_of(list);
     const char *near = nearest_word(name, names, json_array_size(list));
     if (near)
         error_add_next(err, "tasuki proc template show %s", near);
-    free(names);
     return error_add_next(err, "tasuki proc template list");
 }
 
