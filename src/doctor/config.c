@@ -3,6 +3,7 @@
 #include "base/word.h"
 #include "base/yaml.h"
 #include "doctor/check.h"
+#include "graph/wire.h"
 #include "own/agent.h"
 #include "proc/actor.h"
 #include "run/prune.h"
@@ -183,7 +184,7 @@ static bool parse_url(const char *url, struct redis_place *ret)
     char *port = strrchr(bracket ? bracket : host, ':');
     if (host[0] == '[' && (!bracket || (bracket[1] && bracket[1] != ':')))
         return false;
-    if (!parse_port(port ? port + 1 : "6379", ret))
+    if (!parse_port(port ? port + 1 : REDIS_PORT, ret))
         return false;
     if (port)
         *port = '\0';

@@ -350,8 +350,8 @@ const struct op op_own_note = {
     .examples = "tasuki own note 'refactoring auth'\n"
                 "tasuki own note ''  # remove it",
     .flags = OP_IDEMPOTENT,
-    .params =
-        PARAMS(PARAM("text", OP_STRING, OP_POSITIONAL, "TEXT", "Up to 200 characters.", .max = 800), INSTANCE_PARAM),
+    .params = PARAMS(PARAM("text", OP_STRING, OP_POSITIONAL, "TEXT", "Up to 200 characters.", .max = WHO_NOTE_SIZE - 1),
+                     INSTANCE_PARAM),
     .result = FIELDS({"instance", "string", "you"}, {"label", "string", "your name for people"},
                      {"note", "string?", "null: none"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),

@@ -142,7 +142,7 @@ const struct op op_lock_acquire = {
                           "Take it even from a living holder (asks first), or from a dead one before its TTL is over.",
                           .agent_help = "Take it even from a living holder (a person is asked)."),
                      YES_PARAM, LOCK_KILL_PARAM,
-                     PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800,
+                     PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = WHO_NOTE_SIZE - 1,
                            .agent_help = "What for; others read it.")),
     .result = FIELDS({"status", "string", "acquired"}, {"kind", "string", ""}, {"id", "string?", ""},
                      {"fence", "integer", "the number of this acquisition; it grows"},

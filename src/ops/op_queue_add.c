@@ -90,7 +90,7 @@ const struct op op_queue_add = {
               .choices = request_priorities),
         PARAM("depends_on", OP_STRING, OP_MANY, "RQ", "A request that must be done before; repeat for more.",
               .option = "depends", .completes = "request-id"),
-        PARAM("run", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command.", .max = 1 << 16)),
+        PARAM("run", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command.", .max = REQUEST_COMMAND_MAX)),
     .result = FIELDS({"id", "string", ""}, {"title", "string", ""}, {"status", "string", "ready or blocked"},
                      {"queue_runs", "boolean", "whether a queue is running that will take it"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT,

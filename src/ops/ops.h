@@ -24,6 +24,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/who.h"
 #include "base/word.h"
 #include "store/workspace.h"
 
@@ -142,8 +143,9 @@ enum op_flags {
     PARAM("instance", OP_STRING, OP_CALLER, "I",                                                                       \
           "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256)
 #define NOTE_PARAM_HELP "What you work on, for people; up to 200 characters (default: TASUKI_NOTE)."
-#define NOTE_PARAM      PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800, .agent_help = "")
-#define YES_PARAM       FLAG("yes", OP_CLI_ONLY, "Answer the question with yes.")
+#define NOTE_PARAM                                                                                                     \
+    PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = WHO_NOTE_SIZE - 1, .agent_help = "")
+#define YES_PARAM FLAG("yes", OP_CLI_ONLY, "Answer the question with yes.")
 
 struct op_call;
 

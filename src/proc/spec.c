@@ -302,7 +302,7 @@ static void check_whole(struct spec_maker *m, const json_t *spec)
         spec_problem(m, "spec_backoff", "backoff_max_ms", cap, DIGITS(json_integer_value(first)));
     }
     if (json_dumpb(spec, NULL, 0, JSON_COMPACT) > SPEC_SIZE_MAX)
-        spec_problem(m, "spec_too_large", "command", NULL, "1048576");
+        spec_problem(m, "spec_too_large", "command", NULL, DIGITS(SPEC_SIZE_MAX));
 }
 
 int proc_spec_make_all(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,

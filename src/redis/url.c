@@ -1,5 +1,6 @@
 #include "redis/url.h"
 #include "base/fs.h"
+#include "graph/wire.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -126,7 +127,7 @@ static void put_variable(char *to, size_t size, const char *name, const char *fa
 int redis_settings_read(struct redis_settings *ret, const char *url, struct tsk_error *err)
 {
     const char *file = getenv("TASUKI_REDIS_PASSWORD_FILE"), *key_file = getenv("TASUKI_REDIS_KEY_FILE");
-    *ret = (struct redis_settings){.port = "6379", .db = "0"};
+    *ret = (struct redis_settings){.port = REDIS_PORT, .db = "0"};
     if (strstr(url, "sentinel") == url || strstr(url, "redis+sentinel:") == url)
         return url_refuse("redis_sentinel", err);
     if (strncmp(url, "unix://", 7) == 0) {
